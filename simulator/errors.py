@@ -1,0 +1,111 @@
+"""Bad input, said in a form that a person can act on: where, which field, what is wrong, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+_LONGEST_VALUE = 80
+"""Characters of an offending value that are printed; a longer one is cut."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with the input.
+
+    `line` and `column` count from 1. `value` is what was found; None means that nothing was there or that
+    showing it would not help. `message` says what is wrong, `allowed` what would be right.
+    """
+
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    field: str | None = None
+    value: object = None
+    message: str = ""
+    allowed: str | None = None
+
+    def __str__(self) -> str:
+        """`file:line:column: field: what is wrong (got VALUE), what is allowed`, less the parts unknown."""
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        what = self.message if self.value is None else f"{self.message} (got {show_value(self.value)})"
+        if self.allowed:
+            what = f"{what}, {self.allowed}"
+        return ": ".join(part for part in (place, self.field, what) if part)
+
+    def at(
+        self,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        field: str | None = None,
+    ) -> Problem:
+        """The same problem with the places filled in that it does not know yet."""
+        return replace(
+            self,
+            file=self.file or file,
+            line=self.line or line,
+            column=self.column or column,
+            field=self.field or field,
+        )
+
+
+class InputError(ValueError):
+    """What the user gave cannot be used; `problems` lists everything that was found, not the first only.
+
+    Made from a plain text, one `Problem`, or several. The command line prints one problem a line and exits 2.
+    """
+
+    problems: tuple[Problem, ...]
+
+    def __init__(self, problems: Sequence[Problem] | Problem | str) -> None:
+        if isinstance(problems, str):
+            problems = (Problem(message=problems),)
+        elif isinstance(problems, Problem):
+            problems = (problems,)
+        self.problems = tuple(problems)
+        super().__init__(self.problems)  # args = what __init__ takes, so that the error survives pickling
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+    def at(
+        self,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        field: str | None = None,
+    ) -> InputError:
+        """The same error with the places filled in that its problems do not know yet."""
+        return InputError([problem.at(file, line, column, field) for problem in self.problems])
+
+
+def show_value(value: object) -> str:
+    """The offending value as it may stand in a one-line message: quoted, no line breaks, not too long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to `name`, or None when nothing is close."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], *, field: str | None = None, also: str | None = None
+) -> Problem:
+    """The problem of a name that nobody registered: says which names there are, and the closest one.
+
+    `kind` is the word for what is named ("GPU", "model"); `also` names another thing that would be allowed
+    ("path of a config.json").
+    """
+    names = sorted(known)
+    allowed = f"known: {', '.join(names)}" if names else "none is known here"
+    if also:
+        allowed = f"{allowed}; or {also}"
+    guess = did_you_mean(name, names)
+    message = f"unknown {kind}" if guess is None else f"unknown {kind}, did you mean {guess!r}?"
+    return Problem(field=field, value=name, message=message, allowed=allowed)
