@@ -51,7 +51,7 @@ class Prices(NamedTuple):
     sample: NDArray[np.float64]
     """(T+1,) the accept stage on n rows: rejection and sampler (plain: sampler)."""
     attention: NDArray[np.float64]
-    """(Q, B, C) decode or verify attention of the target with q = 1..Q query tokens per sequence (index q-1)."""
+    """(Q, B, C) decode or verify attention of the target, q = 1..Q query tokens per sequence (index q-1)."""
     draft_tokens: NDArray[np.float64]
     """(T+1,) as `target_tokens` for one drafter pass, with its fc; zeros without a drafter."""
     draft_experts: NDArray[np.float64]

@@ -1,0 +1,198 @@
+"""Serving-engine presets: what one engine version does by default and what its host work costs.
+
+One JSON file per engine and version in `data/engines/`; adding a version is adding a file. Host costs are the
+free parameters of a preset: GPU kernels are priced by the profile, and what is left over is here, with its
+sources.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+from simulator.errors import InputError, unknown_name
+
+SCHEMA = "decodesim/engine-1"
+
+
+@dataclass(frozen=True)
+class HostCost:
+    """Host (CPU) seconds of one step. The step lasts max(GPU, hidden) + exposed.
+
+    `step_s`, `per_sequence_s` and `draft_pass_s` are exposed: the GPU waits for them. `hidden_step_s` and
+    `hidden_per_sequence_s` is what an asynchronous engine does for the next step while the GPU runs this one;
+    it shows only when the GPU is faster. Synchronous engines hide nothing.
+    """
+
+    step_s: float
+    per_sequence_s: float
+    draft_pass_s: float
+    hidden_step_s: float = 0.0
+    hidden_per_sequence_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field, value in vars(self).items():
+            if not 0 <= value < 1:
+                raise ValueError(f"host.{field} must lie in 0..1 s, not {value}")
+
+    def exposed_s(self, sequences: float, draft_passes: float = 0) -> float:
+        """Host seconds that always lengthen the step."""
+        return self.step_s + self.per_sequence_s * sequences + self.draft_pass_s * draft_passes
+
+    def hidden_s(self, sequences: float) -> float:
+        """Host seconds that overlap with the GPU."""
+        return self.hidden_step_s + self.hidden_per_sequence_s * sequences
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Defaults and costs of one serving-engine version.
+
+    `graph_sizes` and `draft_graph_sizes` (the latter when speculation is on; empty: the same) are the batch
+    sizes with a CUDA graph, ascending, counted in `graph_unit`: "tokens" of the step, or "requests" of a
+    uniform decode step. The entry "vllm" stands for the rule of `graph_grid`. `graph_cap_tokens` bounds the
+    grid (0: the sizes alone bound it).
+
+    `full_graphs`: a uniform decode replays as one graph; without it attention is launched between piecewise
+    graphs. `piecewise_graphs`: other steps (prefill in them) use piecewise graphs, else they run eagerly.
+    `one_graph_drafting`: all draft passes of a step share one launch, so `host.draft_pass_s` is charged once
+    a step. `small_kernel_s_per_layer`: norms, rope, KV write and activation as nodes of a graph.
+    `launch_kernel_s`: what the GPU waits for one kernel launch that no graph holds.
+    """
+
+    name: str
+    engine: str
+    version: str
+    asynchronous: bool
+    emits_before_drafting: bool
+    mixes_prefill: bool
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    gpu_memory_utilization: float
+    block_tokens: int
+    graph_sizes: str | tuple[int, ...]
+    draft_graph_sizes: tuple[int, ...]
+    graph_unit: str
+    graph_cap_tokens: int
+    full_graphs: bool
+    piecewise_graphs: bool
+    host: HostCost
+    one_graph_drafting: bool
+    small_kernel_s_per_layer: float
+    launch_kernel_s: float
+    sources: Mapping[str, str]
+
+    def graph_grid(self, query_tokens: int = 1, max_num_seqs: int | None = None) -> tuple[int, ...]:
+        """Token counts with a CUDA graph, ascending, when a decode has `query_tokens` (K + 1) tokens.
+
+        vLLM's rule (`config/vllm.py` `_set_cudagraph_sizes`): 1, 2, 4, 8..248 by 8, 256.. by 16, and each of
+        them times K + 1, up to min(2 * max_num_seqs * (K + 1), 512).
+        """
+        seqs = self.max_num_seqs if max_num_seqs is None else max_num_seqs
+        q = max(1, query_tokens)
+        if self.graph_sizes == "vllm":
+            cap = min(2 * seqs * q, self.graph_cap_tokens)
+            base = [n for n in (1, 2, 4, *range(8, 256, 8), *range(256, cap + 1, 16)) if n <= cap]
+            return tuple(sorted({*base, *(n * q for n in base if n * q <= cap)}))
+        assert not isinstance(self.graph_sizes, str)
+        sizes = self.draft_graph_sizes if q > 1 and self.draft_graph_sizes else self.graph_sizes
+        if self.graph_unit == "requests":
+            return tuple(n * q for n in sizes)
+        cap = min(2 * seqs, self.graph_cap_tokens) if self.graph_cap_tokens else sizes[-1]
+        return tuple(n for n in sizes if n <= cap)
+
+    def padded_tokens(
+        self, tokens: int, query_tokens: int = 1, max_num_seqs: int | None = None
+    ) -> int | None:
+        """Tokens a step of `tokens` is padded to; None when no graph is large enough (it runs eagerly)."""
+        grid = self.graph_grid(query_tokens, max_num_seqs)
+        at = bisect_left(grid, tokens)
+        return grid[at] if at < len(grid) else None
+
+
+@cache
+def presets() -> Mapping[str, Preset]:
+    """All presets by name, in the order of their names."""
+    folder = resources.files("simulator").joinpath("data", "engines")
+    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
+    loaded = (parse_preset(json.loads(folder.joinpath(name).read_text("utf-8")), name) for name in files)
+    return MappingProxyType({preset.name: preset for preset in loaded})
+
+
+def load_preset(name: str) -> tuple[Preset, str | None]:
+    """The preset of that name, else the nearest version of the same engine with a note that says so.
+
+    Accepts `vllm-0.33`, `vllm-0.33.1`, `vllm` (newest). Raises InputError for an engine that is not known.
+    """
+    known = presets()
+    if name in known:
+        return known[name], None
+    engine, version = _split(name)
+    same = [preset for preset in known.values() if _engine_key(preset.engine) == engine]
+    if not same:
+        raise InputError(unknown_name("serving-engine preset", name, known, field="engine.preset"))
+    if version is None:
+        nearest = max(same, key=lambda preset: _version(preset.version))
+        return nearest, f"preset {name!r} names no version: the newest known, {nearest.name}, is taken"
+    nearest = min(same, key=lambda preset: (_distance(_version(preset.version), version), preset.name))
+    if nearest.version == ".".join(map(str, version[: len(_version(nearest.version))])):
+        return nearest, None
+    return nearest, f"no preset for {name!r}: the nearest known, {nearest.name}, is taken"
+
+
+def parse_preset(data: Mapping[str, Any], file: str) -> Preset:
+    """A preset from the JSON of one file. Raises InputError that names the file and the field."""
+    fields = dict(data)
+    schema = fields.pop("schema", None)
+    if schema != SCHEMA:
+        raise InputError(f"{file}: schema must be {SCHEMA!r}, not {schema!r}")
+    try:
+        host = HostCost(**fields.pop("host"))
+        sizes = fields.pop("graph_sizes")
+        return Preset(
+            host=host,
+            graph_sizes=sizes if isinstance(sizes, str) else _expand(sizes),
+            draft_graph_sizes=_expand(fields.pop("draft_graph_sizes", [])),
+            sources=MappingProxyType(fields.pop("sources")),
+            **fields,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file}: not a serving-engine preset: {error}") from error
+
+
+def _expand(sizes: list[int | list[int]]) -> tuple[int, ...]:
+    """Numbers, and [first, last, step] ranges with both ends, as one ascending tuple."""
+    out: set[int] = set()
+    for entry in sizes:
+        out.update([entry] if isinstance(entry, int) else range(entry[0], entry[1] + 1, entry[2]))
+    return tuple(sorted(out))
+
+
+def _engine_key(engine: str) -> str:
+    key = re.sub(r"[^a-z]", "", engine.lower())
+    return {"tensorrtllm": "trtllm"}.get(key, key)
+
+
+def _split(name: str) -> tuple[str, tuple[int, ...] | None]:
+    match = re.fullmatch(r"([A-Za-z][A-Za-z_-]*?)(?:[-=@ ]*v?(\d+(?:\.\d+)*).*)?", name.strip())
+    if match is None:
+        return "", None
+    return _engine_key(match[1]), None if match[2] is None else _version(match[2])
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def _distance(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """Distance of two versions, most significant part first."""
+    width = max(len(a), len(b))
+    pad_a, pad_b = (v + (0,) * (width - len(v)) for v in (a, b))
+    return tuple(abs(x - y) for x, y in zip(pad_a, pad_b, strict=True))
