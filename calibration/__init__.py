@@ -1,0 +1,1 @@
+"""The numbers of the model: measured, read from telemetry and public tables, fitted, and validated."""

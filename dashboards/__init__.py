@@ -1,0 +1,1 @@
+"""The pictures: figures, the report page and the live page."""

@@ -1,0 +1,1 @@
+"""The studies made with the model, and the command line."""
