@@ -1,0 +1,92 @@
+"""The forms of `workload.arrivals`: when requests come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simulator.scenario.base import (
+    Fault,
+    FileName,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Raw,
+    Section,
+    as_number,
+)
+
+
+class ArrivalsClosed(Section):
+    """A fixed number of clients, each sending its next request `think_time_s` after the last one ended."""
+
+    kind: Literal["closed"] = "closed"
+    concurrency: Annotated[int, Field(ge=1, le=1_000_000)] = Field(description="clients at work at once")
+    think_time_s: NonNegativeFloat = Field(0.0, le=1e6, description="pause of a client between two requests, s")
+
+
+class ArrivalsBurst(Section):
+    """All requests at time 0."""
+
+    kind: Literal["burst"] = "burst"
+
+
+class ArrivalsPoisson(Section):
+    """Independent arrivals at a constant mean rate."""
+
+    kind: Literal["poisson"] = "poisson"
+    rate_per_s: PositiveFloat = Field(le=1e6, description="mean requests per second")
+
+
+class ArrivalsGamma(Section):
+    """Gamma inter-arrival times: burstier than Poisson with cv > 1, smoother below."""
+
+    kind: Literal["gamma"] = "gamma"
+    rate_per_s: PositiveFloat = Field(le=1e6, description="mean requests per second")
+    cv: PositiveFloat = Field(le=100, description="coefficient of variation of the inter-arrival times")
+
+
+class ArrivalsProfile(Section):
+    """Poisson with a rate that changes at given times; the last one stays."""
+
+    kind: Literal["profile"] = "profile"
+    rates_per_s: Annotated[
+        tuple[tuple[NonNegativeFloat, Annotated[float, Field(ge=0, le=1e6)]], ...], Field(min_length=1)
+    ] = Field(description="[start in s, requests per second], in order of time from 0 on")
+
+    @classmethod
+    def faults(cls, raw: Raw) -> Iterator[Fault]:
+        rows = raw.get("rates_per_s")
+        if not isinstance(rows, list | tuple) or not all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
+            return
+        starts = [as_number(row[0]) for row in rows]
+        if starts and starts[0] is not None and starts[0] > 0:
+            yield Fault(("rates_per_s", 0, 0), rows[0][0], "leaves the time before it without a rate", "0")
+        for index in range(1, len(rows)):
+            before, here = starts[index - 1], starts[index]
+            if before is not None and here is not None and here <= before:
+                yield Fault(("rates_per_s", index, 0), here, "does not come after the start before it",
+                            f"more than {before:g}")
+        last = as_number(rows[-1][1]) if rows else None
+        if last == 0:
+            yield Fault(("rates_per_s", len(rows) - 1, 1), rows[-1][1],
+                        "stays for ever, so that the last requests never come", "more than 0")
+
+
+class ArrivalsTrace(Section):
+    """Times and lengths of a recorded trace."""
+
+    kind: Literal["trace"] = "trace"
+    file: FileName = Field(description="the trace")
+    format: str = Field("auto", description="auto: told from the file")
+    rate_scale: PositiveFloat = Field(1.0, le=1e6, description="times the rate of the trace")
+    max_requests: PositiveInt | None = Field(None, description="first so many requests; null: all")
+
+
+Arrivals = Annotated[
+    ArrivalsClosed | ArrivalsBurst | ArrivalsPoisson | ArrivalsGamma | ArrivalsProfile | ArrivalsTrace,
+    Field(discriminator="kind"),
+]
+"""Any arrival process."""

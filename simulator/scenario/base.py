@@ -1,0 +1,99 @@
+"""What every section of the scenario file has in common: strict, frozen, no unknown keys, no NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+FAULTS = "faults"
+"""pydantic error type of a section whose fields are right one by one and wrong together."""
+
+Raw = Mapping[str, Any]
+"""One section as it stands in the file, before anything is checked."""
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+PositiveInt = Annotated[int, Field(ge=1, le=10**9)]
+DraftLength = Annotated[int, Field(ge=0, le=128)]
+FileName = Annotated[str, Field(min_length=1)]
+
+
+class Fault(NamedTuple):
+    """Something wrong that no single field's type can say. `path` is relative to the section it was found in."""
+
+    path: tuple[str | int, ...]
+    value: object
+    message: str
+    allowed: str
+
+
+class Section(BaseModel):
+    """A mapping of the scenario file. Frozen: what was read is what runs."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def faults(cls, raw: Raw) -> Iterator[Fault]:
+        """What is wrong between fields. `raw` may hold anything: a field's own type is checked elsewhere.
+
+        The loader calls it on the file as it stands, so that these are reported together with wrong types.
+        """
+        yield from ()
+
+    @classmethod
+    def is_meant(cls, raw: Raw) -> bool:
+        """Whether a mapping with these values means this class, among the alternatives of one field."""
+        tags = {name: get_args(info.annotation) for name, info in cls.model_fields.items()
+                if name in ("kind", "model") and get_origin(info.annotation) is Literal}
+        return all(raw.get(name) in values for name, values in tags.items())
+
+    @model_validator(mode="after")
+    def _refuse_faults(self) -> Self:
+        found = list(self.faults(self.model_dump(mode="json")))
+        if found:
+            text = "; ".join(f"{dotted(fault.path)}: {fault.message}, {fault.allowed}" for fault in found)
+            raise PydanticCustomError(FAULTS, "{text}", {"text": text, "found": found})
+        return self
+
+
+def dotted(path: tuple[str | int, ...]) -> str:
+    """`a.b[0].c`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def number(raw: Raw, key: str) -> float | None:
+    """The finite number under `key`, or None when there is none (then the field's type says so)."""
+    return as_number(raw.get(key))
+
+
+def as_number(value: object) -> float | None:
+    """A finite number as it is, anything else as None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def ordered(raw: Raw, low: str, high: str) -> Iterator[Fault]:
+    """The fault of `low` standing above `high`."""
+    small, large = number(raw, low), number(raw, high)
+    if small is not None and large is not None and small > large:
+        yield Fault((high,), raw[high], f"is below {low}, which is {raw[low]}", f"{high} ≥ {low}")
+
+
+def repeated(names: list[object], kind: str) -> Iterator[Fault]:
+    """The fault of each entry whose name an earlier one has; `names` in the order of the entries."""
+    seen: dict[object, int] = {}
+    for index, name in enumerate(names):
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            yield Fault((index, "name"), name, f"is the name of entry {seen[name]} too", f"one name per {kind}")
+        seen.setdefault(name, index)

@@ -1,0 +1,123 @@
+"""One entry of `speculation`: an arm, that is a method with its drafter, draft length and acceptance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from simulator.scenario.acceptance import Acceptance, AcceptanceGeometric
+from simulator.scenario.base import DraftLength, Fault, PositiveInt, Raw, Section, as_number
+
+PLAIN = "plain"
+"""The arm without speculation; it always runs first."""
+
+
+class GoodputPolicy(Section):
+    """The draft length that promises the most accepted tokens per second, chosen at every step (arXiv 2406.14066)."""
+
+    policy: Literal["goodput"] = Field(description="goodput: accepted tokens per second")
+    max: Annotated[int, Field(ge=1, le=128)] = Field(description="longest draft it may choose")
+
+
+DraftLengthTable = Annotated[
+    tuple[tuple[PositiveInt, PositiveInt | None, DraftLength], ...], Field(min_length=1, max_length=1000)
+]
+"""Rows [low, high, K] by the number of requests in a step, both ends included; high null: without end."""
+
+
+def _draft_length_form(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "table"
+    return "policy" if isinstance(value, Mapping | GoodputPolicy) else "tokens"
+
+
+class Tree(Section):
+    """A tree of drafts: grown (`depth`, `top_k`, `nodes`) or given (`parents`)."""
+
+    depth: Annotated[int, Field(ge=1, le=64)] | None = Field(None, description="levels of drafts")
+    top_k: Annotated[int, Field(ge=1, le=64)] | None = Field(None, description="children looked at per node")
+    nodes: Annotated[int, Field(ge=1, le=1024)] | None = Field(None, description="nodes verified, root included")
+    dynamic: bool = Field(False, description="true: the best nodes by path probability, chosen each round")
+    parents: Annotated[tuple[Annotated[int, Field(ge=-1)], ...], Field(min_length=1, max_length=1024)] | None = Field(
+        None, description="parent of each node; -1 is the root, and comes first")
+
+    @classmethod
+    def faults(cls, raw: Raw) -> Iterator[Fault]:
+        grown = [key for key in ("depth", "top_k", "nodes") if raw.get(key) is not None]
+        parents = raw.get("parents")
+        if parents is not None and grown:
+            yield Fault(("parents",), parents, f"is given beside {', '.join(grown)}",
+                        "a tree is either grown (depth, top_k, nodes) or given (parents)")
+        elif parents is None:
+            for key in ("depth", "top_k", "nodes"):
+                if key not in grown:
+                    yield Fault((key,), None, "is missing", "depth, top_k and nodes, or parents alone")
+        if isinstance(parents, list | tuple):
+            for index, parent in enumerate(parents):
+                wrong = parent != -1 if index == 0 else not (as_number(parent) is not None and 0 <= parent < index)
+                if wrong and as_number(parent) is not None:
+                    yield Fault(("parents", index), parent, "is no earlier node",
+                                "-1 for the root" if index == 0 else f"0 to {index - 1}")
+
+
+class Arm(Section):
+    """A speculative arm. It runs on the same traffic and luck as plain decoding and all other arms."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)] = Field(description="name in tables and in --set")
+    method: Annotated[str, Field(min_length=1)] = Field(description="speculation method")
+    draft: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="drafter: catalogue name or path of its config.json; null: the catalogue's for this target")
+    draft_length: (
+        Annotated[
+            Annotated[DraftLength, Tag("tokens")]
+            | Annotated[DraftLengthTable, Tag("table")]
+            | Annotated[GoodputPolicy, Tag("policy")],
+            Discriminator(_draft_length_form),
+        ]
+    ) = Field(3, description="drafts per round (K), or rows [low, high, K] by requests in the step, or a policy")
+    draft_sampling: Literal["greedy", "sampled"] = Field("greedy", description="how the drafter picks its tokens")
+    draft_tensor_parallel: PositiveInt | None = Field(None, description="GPUs of the drafter: 1 or as the target; null: as it")
+    tree: Tree | None = Field(None, description="a tree of drafts; null: a chain")
+    max_context_tokens: PositiveInt | None = Field(
+        None, description="the drafter's limit: longer requests do not draft; null: none but its own")
+    acceptance: Acceptance = Field(AcceptanceGeometric(alpha=0.7), description="how many drafts survive")
+
+    @property
+    def max_draft_length(self) -> int:
+        """The longest draft a round can have."""
+        if isinstance(self.draft_length, GoodputPolicy):
+            return self.draft_length.max
+        if isinstance(self.draft_length, tuple):
+            return max(row[2] for row in self.draft_length)
+        return self.draft_length
+
+    @classmethod
+    def faults(cls, raw: Raw) -> Iterator[Fault]:
+        if raw.get("name") == PLAIN:
+            yield Fault(("name",), PLAIN, "is reserved for the arm without speculation", "any other name")
+        if isinstance(raw.get("name"), str) and any(mark in raw["name"] for mark in ".=[]"):
+            yield Fault(("name",), raw["name"], "cannot be addressed by --set", "a name without . = [ ]")
+        if isinstance(raw.get("draft_length"), list | tuple):
+            for fault in table_faults(raw["draft_length"]):
+                yield fault._replace(path=("draft_length", *fault.path))
+
+
+def table_faults(rows: Sequence[object]) -> Iterator[Fault]:
+    """Gaps, overlaps and reversed ranges of a table [low, high, K]; only its last row may be open."""
+    expected: float | None = 1
+    for index, row in enumerate(rows):
+        if not isinstance(row, list | tuple) or len(row) != 3:
+            return  # its type says so
+        low, high = as_number(row[0]), as_number(row[1])
+        if low is not None and expected is not None and low != expected:
+            what = "overlaps the row before" if low < expected else "leaves a gap after the row before"
+            if index == 0:
+                what = "is not where the table must start"
+            yield Fault((index, 0), row[0], what, f"{expected:g}")
+        if low is not None and high is not None and high < low:
+            yield Fault((index, 1), row[1], f"is below the start of the row, {low:g}", f"{low:g} or more")
+        if row[1] is None and index < len(rows) - 1:
+            yield Fault((index, 1), None, "null ends the table, but rows follow", "a number of requests")
+        expected = high + 1 if high is not None else None
