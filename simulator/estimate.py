@@ -1,0 +1,148 @@
+"""A figure with what is not known about it: its value, the sampling interval and the cost model's band.
+
+`ci95` is sampling alone: Student t over independent replications. `band` adds what the cost model does not
+know; verdicts and gates use the band. Both errors are independent 95 % half-widths, so they add in
+quadrature, each side by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from simulator.errors import InputError, Problem
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`value` with its 95 % sampling interval and the wider band of the cost model, all in one unit.
+
+    `ci95` and `band` are None where nothing tells how wide they are (a single replication). Raises
+    ValueError when a figure is not finite or an interval is the wrong way round.
+    """
+
+    value: float
+    ci95: Interval | None = None
+    band: Interval | None = None
+
+    def __post_init__(self) -> None:
+        for low, high in ((self.value, self.value), *(pair for pair in (self.ci95, self.band) if pair)):
+            if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+                raise ValueError(f"an estimate needs finite, ordered figures, not {self}")
+
+    @property
+    def half_width(self) -> float:
+        """Half of the sampling interval's width; infinite when no interval is known."""
+        return math.inf if self.ci95 is None else (self.ci95[1] - self.ci95[0]) / 2
+
+    @property
+    def relative_half_width(self) -> float:
+        """`half_width` as a fraction of the value's size; what `run.precision` asks for."""
+        if self.value == 0:
+            return 0.0 if self.half_width == 0 else math.inf
+        return self.half_width / abs(self.value)
+
+    def with_model_range(self, low: float, high: float) -> Estimate:
+        """The estimate whose band covers the values at both ends of the cost model's error, and sampling.
+
+        `low` and `high` are what the value becomes when the cost model errs to either side (in any order).
+        Without a sampling interval there is no band either: it would claim to know more than it does.
+        """
+        if self.ci95 is None:
+            return Estimate(self.value)
+        below = self.value - min(low, high, self.value)
+        above = max(low, high, self.value) - self.value
+        return Estimate(
+            self.value,
+            self.ci95,
+            (
+                self.value - math.hypot(below, self.value - self.ci95[0]),
+                self.value + math.hypot(above, self.ci95[1] - self.value),
+            ),
+        )
+
+    def clipped(self, low: float = -math.inf, high: float = math.inf) -> Estimate:
+        """The estimate with value and intervals held within what is possible, such as [0, 1] for a rate."""
+        def clip(x: float) -> float:
+            return min(max(x, low), high)
+
+        return Estimate(
+            clip(self.value),
+            self.ci95 and (clip(self.ci95[0]), clip(self.ci95[1])),
+            self.band and (clip(self.band[0]), clip(self.band[1])),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"value", "ci95": [low, high], "band": [low, high]}`; an interval that is not known is null."""
+        return {
+            "value": self.value,
+            "ci95": None if self.ci95 is None else list(self.ci95),
+            "band": None if self.band is None else list(self.band),
+        }
+
+
+def estimate_from_json(document: Mapping[str, Any]) -> Estimate:
+    """The estimate that `Estimate.to_json` wrote. Raises InputError when it is not one."""
+    try:
+        ci95, band = document["ci95"], document["band"]
+        return Estimate(
+            float(document["value"]),
+            None if ci95 is None else (float(ci95[0]), float(ci95[1])),
+            None if band is None else (float(band[0]), float(band[1])),
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        allowed = '{"value", "ci95": [low, high], "band": [low, high]}'
+        raise InputError(Problem(value=document, message="not an estimate", allowed=allowed)) from error
+
+
+@cache
+def student_t95(degrees_of_freedom: int) -> float:
+    """The two-sided 95 % quantile of Student's t: the mean of n normal samples is known to this many
+    standard errors, n − 1 degrees.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees_of_freedom, 0.975))
+
+
+def mean_estimate(samples: Sequence[float]) -> Estimate | None:
+    """The mean over independent replications with its Student t interval; the band is the same until the
+    cost model adds to it.
+
+    None when any replication does not have the figure (NaN): a mean over those that happen to have it would
+    be biased.
+    """
+    if not samples or not all(math.isfinite(x) for x in samples):
+        return None
+    count = len(samples)
+    mean = math.fsum(samples) / count
+    if count == 1:
+        return Estimate(mean)
+    variance = math.fsum((x - mean) ** 2 for x in samples) / (count - 1)
+    half = student_t95(count - 1) * math.sqrt(variance / count)
+    interval = (mean - half, mean + half)
+    return Estimate(mean, interval, interval)
+
+
+def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Estimate | None:
+    """The ratio of two figures measured on the same luck: the mean of ln(ratio) over replications, and its
+    interval.
+
+    On the log scale the estimate of a / b is exactly the inverse of that of b / a, and stays positive. None
+    when a replication lacks a figure or one is not positive. Raises ValueError when the replications do not
+    pair up.
+    """
+    if len(numerators) != len(denominators):
+        raise ValueError(f"{len(numerators)} and {len(denominators)} replications cannot be paired")
+    if not all(x > 0 for x in (*numerators, *denominators)):
+        return None
+    logs = mean_estimate([math.log(a) - math.log(b) for a, b in zip(numerators, denominators, strict=True)])
+    if logs is None:
+        return None
+    interval = logs.ci95 and (math.exp(logs.ci95[0]), math.exp(logs.ci95[1]))
+    return Estimate(math.exp(logs.value), interval, interval)
