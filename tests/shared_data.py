@@ -1,4 +1,4 @@
-"""Reference data that may lie beside the repository: too large to commit, and tests that need it skip without."""
+"""Reference data that may lie beside the repository: too large to commit, and skipped where absent."""
 
 from pathlib import Path
 
