@@ -1,5 +1,85 @@
 """The scenario file: schema, loading with places, `--set`, flags, and writing it back.
 
-`load_scenario(path, overrides)` reads and checks a file; everything that is wrong with it is reported at once,
+`load_scenario(path, overrides)` reads and checks a file; everything that is wrong is reported at once,
 each with its line and column. What each key means is in the `description` of its field.
 """
+
+from simulator.scenario.acceptance import (
+    Acceptance,
+    AcceptanceDecay,
+    AcceptanceFixed,
+    AcceptanceGated,
+    AcceptanceGeometric,
+    AcceptanceHierarchical,
+    AcceptancePositional,
+    AcceptanceTrace,
+)
+from simulator.scenario.arrivals import (
+    Arrivals,
+    ArrivalsBurst,
+    ArrivalsClosed,
+    ArrivalsGamma,
+    ArrivalsPoisson,
+    ArrivalsProfile,
+    ArrivalsTrace,
+)
+from simulator.scenario.defaults import defaults_used, engine_preset
+from simulator.scenario.flags import scenario_from_flags
+from simulator.scenario.lengths import (
+    Lengths,
+    LengthsEmpirical,
+    LengthsFixed,
+    LengthsLognormal,
+    LengthsUniform,
+)
+from simulator.scenario.load import load_scenario, parse_scenario, scenario_from_data
+from simulator.scenario.schema import Engine, Hardware, HostOverrides, Mechanisms, Run, Scenario, Slo, Target
+from simulator.scenario.speculation import PLAIN, Arm, GoodputPolicy, Tree
+from simulator.scenario.workload import OTHER_CLASS, Sessions, TrafficClass, Workload
+from simulator.scenario.write import scenario_yaml
+
+__all__ = [
+    "OTHER_CLASS",
+    "PLAIN",
+    "Acceptance",
+    "AcceptanceDecay",
+    "AcceptanceFixed",
+    "AcceptanceGated",
+    "AcceptanceGeometric",
+    "AcceptanceHierarchical",
+    "AcceptancePositional",
+    "AcceptanceTrace",
+    "Arm",
+    "Arrivals",
+    "ArrivalsBurst",
+    "ArrivalsClosed",
+    "ArrivalsGamma",
+    "ArrivalsPoisson",
+    "ArrivalsProfile",
+    "ArrivalsTrace",
+    "Engine",
+    "GoodputPolicy",
+    "Hardware",
+    "HostOverrides",
+    "Lengths",
+    "LengthsEmpirical",
+    "LengthsFixed",
+    "LengthsLognormal",
+    "LengthsUniform",
+    "Mechanisms",
+    "Run",
+    "Scenario",
+    "Sessions",
+    "Slo",
+    "Target",
+    "TrafficClass",
+    "Tree",
+    "Workload",
+    "defaults_used",
+    "engine_preset",
+    "load_scenario",
+    "parse_scenario",
+    "scenario_from_data",
+    "scenario_from_flags",
+    "scenario_yaml",
+]

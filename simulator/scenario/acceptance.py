@@ -25,33 +25,53 @@ MeanLength = Annotated[float, Field(ge=1)]
 
 
 class _WithAlpha(Section):
-    """Models whose level is given by `alpha`, or by a mean acceptance length and the draft length it holds at."""
+    """Models whose level is `alpha`, or a mean acceptance length and the draft length it holds at."""
 
-    alpha: Probability | None = Field(None, description="conditional acceptance at position 1")
+    alpha: Probability | None = Field(default=None, description="conditional acceptance at position 1")
     mean_acceptance_length: MeanLength | None = Field(
-        None, description="in place of alpha: tokens per verify, 1 + accepted, as logs print it")
+        default=None, description="in place of alpha: tokens per verify, 1 + accepted, as logs print it"
+    )
     at_draft_length: Annotated[int, Field(ge=1, le=128)] | None = Field(
-        None, description="draft length at which mean_acceptance_length holds")
+        default=None, description="draft length at which mean_acceptance_length holds"
+    )
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         given = [key for key in ("alpha", "mean_acceptance_length") if raw.get(key) is not None]
         if len(given) == 2:
-            yield Fault(("mean_acceptance_length",), raw["mean_acceptance_length"],
-                        "is given beside alpha and says the same thing", "one of the two")
+            yield Fault(
+                ("mean_acceptance_length",),
+                raw["mean_acceptance_length"],
+                "is given beside alpha and says the same thing",
+                "one of the two",
+            )
         elif not given:
-            yield Fault(("alpha",), None, "is missing",
-                        "alpha (0 to 1), or mean_acceptance_length with at_draft_length")
+            yield Fault(
+                ("alpha",),
+                None,
+                "is missing",
+                "alpha (0 to 1), or mean_acceptance_length with at_draft_length",
+            )
         length, at = raw.get("mean_acceptance_length"), raw.get("at_draft_length")
         if length is not None and at is None:
-            yield Fault(("at_draft_length",), None, "is missing",
-                        "the draft length at which mean_acceptance_length was seen")
+            yield Fault(
+                ("at_draft_length",),
+                None,
+                "is missing",
+                "the draft length at which mean_acceptance_length was seen",
+            )
         if at is not None and length is None:
-            yield Fault(("at_draft_length",), at, "is given without mean_acceptance_length", "both or neither")
+            yield Fault(
+                ("at_draft_length",), at, "is given without mean_acceptance_length", "both or neither"
+            )
         mean, draft_length = as_number(length), as_number(at)
         if mean is not None and draft_length is not None and mean > draft_length + 1:
-            yield Fault(("mean_acceptance_length",), length, "is more than a step can emit",
-                        f"1 to {draft_length + 1:g} at draft length {draft_length:g}")
+            yield Fault(
+                ("mean_acceptance_length",),
+                length,
+                "is more than a step can emit",
+                f"1 to {draft_length + 1:g} at draft length {draft_length:g}",
+            )
 
 
 class AcceptanceFixed(Section):
@@ -68,47 +88,66 @@ class AcceptanceGeometric(_WithAlpha):
 
 
 class AcceptancePositional(Section):
-    """One probability per position, given as conditional or as survival (the share of rounds that get so far)."""
+    """One probability per position: conditional, or survival (the share of rounds that get so far)."""
 
     model: Literal["positional"] = "positional"
     conditional: Annotated[tuple[Probability, ...], Field(min_length=1, max_length=128)] | None = Field(
-        None, description="P(accept j | all earlier accepted), from position 1 on")
+        default=None, description="P(accept j | all earlier accepted), from position 1 on"
+    )
     survival: Annotated[tuple[Probability, ...], Field(min_length=1, max_length=128)] | None = Field(
-        None, description="P(first j all accepted), from position 1 on; never rising")
+        default=None, description="P(first j all accepted), from position 1 on; never rising"
+    )
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         given = [key for key in ("conditional", "survival") if raw.get(key) is not None]
         if len(given) == 2:
-            yield Fault(("survival",), raw["survival"], "is given beside conditional and says the same thing",
-                        "one of the two")
+            yield Fault(
+                ("survival",),
+                raw["survival"],
+                "is given beside conditional and says the same thing",
+                "one of the two",
+            )
         elif not given:
-            yield Fault(("conditional",), None, "is missing", "conditional or survival: a list of probabilities")
+            yield Fault(
+                ("conditional",), None, "is missing", "conditional or survival: a list of probabilities"
+            )
         survival = raw.get("survival")
         if isinstance(survival, list | tuple):
             for index in range(1, len(survival)):
                 before, here = as_number(survival[index - 1]), as_number(survival[index])
                 if before is not None and here is not None and here > before:
-                    yield Fault(("survival", index), here, f"is more than position {index} has, {before:g}",
-                                "survival never rises: whoever passes a position has passed all before it")
+                    yield Fault(
+                        ("survival", index),
+                        here,
+                        f"is more than position {index} has, {before:g}",
+                        "survival never rises: whoever passes a position has passed all before it",
+                    )
 
 
 class AcceptanceDecay(_WithAlpha):
     """logit of the conditional acceptance falls by `delta` per position."""
 
     model: Literal["decay"] = "decay"
-    delta: float = Field(0.0, ge=-10, le=10, description="fall of the logit per position; below 0 it rises")
+    delta: float = Field(
+        default=0.0, ge=-10, le=10, description="fall of the logit per position; below 0 it rises"
+    )
 
 
 class AcceptanceHierarchical(_WithAlpha):
     """Decay, with requests that differ and a level that drifts along the output of each."""
 
     model: Literal["hierarchical"] = "hierarchical"
-    delta: float = Field(0.0, ge=-10, le=10, description="fall of the logit per position; below 0 it rises")
-    request_sd: NonNegativeFloat = Field(0.0, le=10, description="sd between requests, in logits")
-    drift_sd: NonNegativeFloat = Field(0.0, le=10, description="sd of the drift along an output, in logits")
+    delta: float = Field(
+        default=0.0, ge=-10, le=10, description="fall of the logit per position; below 0 it rises"
+    )
+    request_sd: NonNegativeFloat = Field(default=0.0, le=10, description="sd between requests, in logits")
+    drift_sd: NonNegativeFloat = Field(
+        default=0.0, le=10, description="sd of the drift along an output, in logits"
+    )
     drift_correlation: float = Field(
-        0.0, ge=0, lt=1, description="correlation of the drift from one output token to the next")
+        default=0.0, ge=0, lt=1, description="correlation of the drift from one output token to the next"
+    )
 
 
 class AcceptanceGated(Section):
@@ -116,7 +155,9 @@ class AcceptanceGated(Section):
 
     model: Literal["gated"] = "gated"
     match: Probability = Field(description="share of rounds with a match")
-    stickiness: Probability = Field(0.0, description="how much a success makes the next match surer; 0: not")
+    stickiness: Probability = Field(
+        default=0.0, description="how much a success makes the next match surer; 0: not"
+    )
     first: Probability = Field(description="conditional acceptance at position 1 of a match")
     run: Probability = Field(description="conditional acceptance after the first")
 
@@ -129,8 +170,13 @@ class AcceptanceTrace(Section):
 
 
 Acceptance = Annotated[
-    AcceptanceFixed | AcceptanceGeometric | AcceptancePositional | AcceptanceDecay | AcceptanceHierarchical
-    | AcceptanceGated | AcceptanceTrace,
+    AcceptanceFixed
+    | AcceptanceGeometric
+    | AcceptancePositional
+    | AcceptanceDecay
+    | AcceptanceHierarchical
+    | AcceptanceGated
+    | AcceptanceTrace,
     Field(discriminator="model"),
 ]
 """Any acceptance model. `{file: acceptance.json}` is replaced by what the file says before it gets here."""

@@ -24,7 +24,9 @@ class ArrivalsClosed(Section):
 
     kind: Literal["closed"] = "closed"
     concurrency: Annotated[int, Field(ge=1, le=1_000_000)] = Field(description="clients at work at once")
-    think_time_s: NonNegativeFloat = Field(0.0, le=1e6, description="pause of a client between two requests, s")
+    think_time_s: NonNegativeFloat = Field(
+        default=0.0, le=1e6, description="pause of a client between two requests, s"
+    )
 
 
 class ArrivalsBurst(Section):
@@ -59,7 +61,9 @@ class ArrivalsProfile(Section):
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         rows = raw.get("rates_per_s")
-        if not isinstance(rows, list | tuple) or not all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
+        if not isinstance(rows, list | tuple) or not all(
+            isinstance(row, list | tuple) and len(row) == 2 for row in rows
+        ):
             return
         starts = [as_number(row[0]) for row in rows]
         if starts and starts[0] is not None and starts[0] > 0:
@@ -67,12 +71,20 @@ class ArrivalsProfile(Section):
         for index in range(1, len(rows)):
             before, here = starts[index - 1], starts[index]
             if before is not None and here is not None and here <= before:
-                yield Fault(("rates_per_s", index, 0), here, "does not come after the start before it",
-                            f"more than {before:g}")
+                yield Fault(
+                    ("rates_per_s", index, 0),
+                    here,
+                    "does not come after the start before it",
+                    f"more than {before:g}",
+                )
         last = as_number(rows[-1][1]) if rows else None
         if last == 0:
-            yield Fault(("rates_per_s", len(rows) - 1, 1), rows[-1][1],
-                        "stays for ever, so that the last requests never come", "more than 0")
+            yield Fault(
+                ("rates_per_s", len(rows) - 1, 1),
+                rows[-1][1],
+                "stays for ever, so that the last requests never come",
+                "more than 0",
+            )
 
 
 class ArrivalsTrace(Section):
@@ -80,9 +92,9 @@ class ArrivalsTrace(Section):
 
     kind: Literal["trace"] = "trace"
     file: FileName = Field(description="the trace")
-    format: str = Field("auto", description="auto: told from the file")
-    rate_scale: PositiveFloat = Field(1.0, le=1e6, description="times the rate of the trace")
-    max_requests: PositiveInt | None = Field(None, description="first so many requests; null: all")
+    format: str = Field(default="auto", description="auto: told from the file")
+    rate_scale: PositiveFloat = Field(default=1.0, le=1e6, description="times the rate of the trace")
+    max_requests: PositiveInt | None = Field(default=None, description="first so many requests; null: all")
 
 
 Arrivals = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +11,12 @@ from pydantic_core import PydanticCustomError
 
 FAULTS = "faults"
 """pydantic error type of a section whose fields are right one by one and wrong together."""
+
+TAG_FIELDS = ("kind", "model")
+"""Keys by which a section says of which kind it is (`target.model` is a name, and no such key)."""
+
+Where = tuple[str | int, ...]
+"""A path into the file's data: keys of mappings, numbers of list entries."""
 
 Raw = Mapping[str, Any]
 """One section as it stands in the file, before anything is checked."""
@@ -24,9 +30,9 @@ FileName = Annotated[str, Field(min_length=1)]
 
 
 class Fault(NamedTuple):
-    """Something wrong that no single field's type can say. `path` is relative to the section it was found in."""
+    """Something wrong that no single field's type can say. `path` starts at the section it was found in."""
 
-    path: tuple[str | int, ...]
+    path: Where
     value: object
     message: str
     allowed: str
@@ -46,11 +52,18 @@ class Section(BaseModel):
         yield from ()
 
     @classmethod
+    def tags(cls) -> dict[str, tuple[str, ...]]:
+        """The field that says which of several kinds a mapping is, with the values that mean this class."""
+        return {
+            name: get_args(info.annotation)
+            for name, info in cls.model_fields.items()
+            if name in TAG_FIELDS and get_origin(info.annotation) is Literal
+        }
+
+    @classmethod
     def is_meant(cls, raw: Raw) -> bool:
         """Whether a mapping with these values means this class, among the alternatives of one field."""
-        tags = {name: get_args(info.annotation) for name, info in cls.model_fields.items()
-                if name in ("kind", "model") and get_origin(info.annotation) is Literal}
-        return all(raw.get(name) in values for name, values in tags.items())
+        return all(raw.get(name) in values for name, values in cls.tags().items())
 
     @model_validator(mode="after")
     def _refuse_faults(self) -> Self:
@@ -61,7 +74,7 @@ class Section(BaseModel):
         return self
 
 
-def dotted(path: tuple[str | int, ...]) -> str:
+def dotted(path: Where) -> str:
     """`a.b[0].c`."""
     text = ""
     for part in path:
@@ -88,6 +101,13 @@ def ordered(raw: Raw, low: str, high: str) -> Iterator[Fault]:
         yield Fault((high,), raw[high], f"is below {low}, which is {raw[low]}", f"{high} ≥ {low}")
 
 
+def names_of(entries: Sequence[Any]) -> list[str]:
+    """The names of those list entries that have one."""
+    return [
+        entry["name"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    ]
+
+
 def repeated(names: list[object], kind: str) -> Iterator[Fault]:
     """The fault of each entry whose name an earlier one has; `names` in the order of the entries."""
     seen: dict[object, int] = {}
@@ -95,5 +115,7 @@ def repeated(names: list[object], kind: str) -> Iterator[Fault]:
         if not isinstance(name, str):
             continue
         if name in seen:
-            yield Fault((index, "name"), name, f"is the name of entry {seen[name]} too", f"one name per {kind}")
+            yield Fault(
+                (index, "name"), name, f"is the name of entry {seen[name]} too", f"one name per {kind}"
+            )
         seen.setdefault(name, index)

@@ -1,4 +1,4 @@
-"""The forms of `prompt_tokens` and `output_tokens`: how long prompts and outputs are, in tokens, at least 1."""
+"""The forms of `prompt_tokens` and `output_tokens`: how long they are, in tokens, at least 1."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class LengthsLognormal(Section):
     kind: Literal["lognormal"] = "lognormal"
     median: PositiveFloat = Field(le=1e9, description="tokens that half of them stay below")
     p95: PositiveFloat = Field(le=1e9, description="tokens that 95 % of them stay below")
-    min: PositiveInt = Field(1, description="shortest, tokens")
-    max: PositiveInt | None = Field(None, description="longest, tokens; null: no limit")
+    min: PositiveInt = Field(default=1, description="shortest, tokens")
+    max: PositiveInt | None = Field(default=None, description="longest, tokens; null: no limit")
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
@@ -51,5 +51,7 @@ class LengthsEmpirical(Section):
     file: FileName = Field(description="file with one length a line")
 
 
-Lengths = Annotated[LengthsFixed | LengthsUniform | LengthsLognormal | LengthsEmpirical, Field(discriminator="kind")]
+Lengths = Annotated[
+    LengthsFixed | LengthsUniform | LengthsLognormal | LengthsEmpirical, Field(discriminator="kind")
+]
 """Any length distribution."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
-from simulator.scenario.base import Fault, PositiveInt, Probability, Raw, Section, as_number, repeated
+from simulator.scenario.base import Fault, Raw, Section, as_number, names_of, repeated
 from simulator.scenario.speculation import Arm
 from simulator.scenario.workload import Workload
 
@@ -22,85 +22,126 @@ class Target(Section):
 
     model: Annotated[str, Field(min_length=1)] = Field(description="catalogue name, or path of a config.json")
     weights: Literal["bf16", "fp8", "fp8_block", "int4", "mxfp4"] | None = Field(
-        None, description="bf16 | fp8 | fp8_block | int4 | mxfp4; null: what config.json says")
-    kv_cache: Literal["bf16", "fp8"] = Field("bf16", description="bf16 | fp8")
+        default=None, description="bf16 | fp8 | fp8_block | int4 | mxfp4; null: what config.json says"
+    )
+    kv_cache: Literal["bf16", "fp8"] = Field(default="bf16", description="bf16 | fp8")
 
 
 class Hardware(Section):
     """What it runs on."""
 
     gpu: Annotated[str, Field(min_length=1)] = Field(description="catalogue name, or path of a profile")
-    tensor_parallel: Annotated[int, Field(ge=1, le=1024)] = Field(1, description="GPUs that share every matrix")
-    expert_parallel: Annotated[int, Field(ge=1, le=1024)] = Field(1, description="groups that share the experts")
-    replicas: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="copies behind the router")
+    tensor_parallel: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1, description="GPUs that share every matrix"
+    )
+    expert_parallel: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1, description="groups that share the experts"
+    )
+    replicas: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="copies behind the router")
     router: Literal["round-robin", "least-loaded", "session", "prefix"] = Field(
-        "least-loaded", description="round-robin | least-loaded | session | prefix")
+        default="least-loaded", description="round-robin | least-loaded | session | prefix"
+    )
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         ranks, groups = as_number(raw.get("tensor_parallel", 1)), as_number(raw.get("expert_parallel"))
         if ranks is not None and groups is not None and groups >= 1 and ranks % groups:
-            yield Fault(("expert_parallel",), raw["expert_parallel"], "does not divide tensor_parallel",
-                        f"a divisor of {ranks:g}: the experts are shared among the same GPUs")
+            yield Fault(
+                ("expert_parallel",),
+                raw["expert_parallel"],
+                "does not divide tensor_parallel",
+                f"a divisor of {ranks:g}: the experts are shared among the same GPUs",
+            )
 
 
 class HostOverrides(Section):
     """Host time of one step that the GPU waits for; null: the preset's."""
 
-    step_s: HostSeconds | None = Field(None, description="per step, s")
-    per_sequence_s: HostSeconds | None = Field(None, description="per sequence in the step, s")
-    draft_pass_s: HostSeconds | None = Field(None, description="per draft pass, s")
+    step_s: HostSeconds | None = Field(default=None, description="per step, s")
+    per_sequence_s: HostSeconds | None = Field(default=None, description="per sequence in the step, s")
+    draft_pass_s: HostSeconds | None = Field(default=None, description="per draft pass, s")
 
 
 class Engine(Section):
     """The serving engine; null fields are the preset's."""
 
     preset: Annotated[str, Field(min_length=1)] = Field(
-        "vllm-0.33", description="serving engine and version; the nearest known is taken, and said")
-    max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(None, description="requests in a step")
-    max_num_batched_tokens: Annotated[int, Field(ge=1, le=262_144)] | None = Field(None, description="tokens in a step")
-    chunked_prefill: bool = Field(True, description="prompts are cut to the tokens a step has left")
-    prefix_caching: bool = Field(True, description="equal leading blocks are computed once")
+        default="vllm-0.33", description="serving engine and version; the nearest known is taken, and said"
+    )
+    max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="requests in a step"
+    )
+    max_num_batched_tokens: Annotated[int, Field(ge=1, le=262_144)] | None = Field(
+        default=None, description="tokens in a step"
+    )
+    chunked_prefill: bool = Field(default=True, description="prompts are cut to the tokens a step has left")
+    prefix_caching: bool = Field(default=True, description="equal leading blocks are computed once")
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="share of the GPU memory the engine may use")
-    host: HostOverrides = Field(HostOverrides(), description="host time, s; null: the preset's")
+        default=None, description="share of the GPU memory the engine may use"
+    )
+    host: HostOverrides = Field(default=HostOverrides(), description="host time, s; null: the preset's")
 
 
 class Slo(Section):
     """Limits that a request must meet to count as good."""
 
-    ttft_p99_s: Annotated[float, Field(gt=0)] | None = Field(None, description="time to first token, s")
-    tpot_p99_s: Annotated[float, Field(gt=0)] | None = Field(None, description="time per output token, s")
+    ttft_p99_s: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="time to first token, s"
+    )
+    tpot_p99_s: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="time per output token, s"
+    )
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         if all(raw.get(name) is None for name in cls.model_fields):
-            yield Fault((), None, "limits nothing", f"{' or '.join(cls.model_fields)}; or null in place of the section")
+            yield Fault(
+                (),
+                None,
+                "limits nothing",
+                f"{' or '.join(cls.model_fields)}; or null in place of the section",
+            )
 
 
 class Mechanisms(Section):
     """Each true as in a real engine; false switches one off, to see what it does."""
 
-    prefill: bool = Field(True, description="prompts take time and delay decodes")
-    kv_limit: bool = Field(True, description="KV blocks run out; requests wait and are preempted")
-    graph_padding: bool = Field(True, description="steps are padded to CUDA-graph sizes; eager beyond the cap")
-    heterogeneity: bool = Field(True, description="requests differ in acceptance")
-    stop_trim: bool = Field(True, description="tokens accepted past the stop are lost")
-    ghost_rows: bool = Field(True, description="a finished request occupies one more step (asynchronous engines)")
-    expert_union: bool = Field(True, description="tokens of a step share the experts they read")
-    host_overlap: bool = Field(True, description="host work hides behind the GPU (asynchronous engines)")
-    context_growth: bool = Field(True, description="contexts grow as outputs do")
+    prefill: bool = Field(default=True, description="prompts take time and delay decodes")
+    kv_limit: bool = Field(default=True, description="KV blocks run out; requests wait and are preempted")
+    graph_padding: bool = Field(
+        default=True, description="steps are padded to CUDA-graph sizes; eager beyond the cap"
+    )
+    heterogeneity: bool = Field(default=True, description="requests differ in acceptance")
+    stop_trim: bool = Field(default=True, description="tokens accepted past the stop are lost")
+    ghost_rows: bool = Field(
+        default=True, description="a finished request occupies one more step (asynchronous engines)"
+    )
+    expert_union: bool = Field(default=True, description="tokens of a step share the experts they read")
+    host_overlap: bool = Field(
+        default=True, description="host work hides behind the GPU (asynchronous engines)"
+    )
+    context_growth: bool = Field(default=True, description="contexts grow as outputs do")
 
 
 class Run(Section):
     """How the simulation is run."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="same seed, same result, to the byte")
-    replications: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="independent repetitions")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        default=0, description="same seed, same result, to the byte"
+    )
+    replications: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=5, description="independent repetitions"
+    )
     precision: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="half-width of the 95 % interval asked for, as a fraction; null: replications as given")
-    backend: Literal["auto", "pipeline"] = Field("auto", description="auto: the fast driver where nothing forbids it")
-    mechanisms: Mechanisms = Field(Mechanisms(), description="false switches one off, for attribution")
+        default=None,
+        description="half-width of the 95 % interval asked for, as a fraction; null: replications as given",
+    )
+    backend: Literal["auto", "pipeline"] = Field(
+        default="auto", description="auto: the fast driver where nothing forbids it"
+    )
+    mechanisms: Mechanisms = Field(
+        default=Mechanisms(), description="false switches one off, for attribution"
+    )
 
 
 class Scenario(Section):
@@ -109,22 +150,27 @@ class Scenario(Section):
     Two scenarios are equal when they say the same, wherever they were read from.
     """
 
-    name: Annotated[str, Field(max_length=500)] | None = Field(None, description="what tables and pages call it")
+    name: Annotated[str, Field(max_length=500)] | None = Field(
+        default=None, description="what tables and pages call it"
+    )
     target: Target = Field(description="the model that is served")
     hardware: Hardware = Field(description="what it runs on")
-    engine: Engine = Field(Engine(), description="the serving engine; null: the preset's")
+    engine: Engine = Field(default=Engine(), description="the serving engine; null: the preset's")
     speculation: Annotated[tuple[Arm, ...], Field(max_length=100)] = Field(
-        (), description="the arms; plain decoding is always the first")
+        default=(), description="the arms; plain decoding is always the first"
+    )
     workload: Workload = Field(description="the traffic that every arm meets")
-    slo: Slo | None = Field(None, description="limits a good request meets; null: none")
-    run: Run = Field(Run(), description="how the simulation is run")
+    slo: Slo | None = Field(default=None, description="limits a good request meets; null: none")
+    run: Run = Field(default=Run(), description="how the simulation is run")
 
     _base_dir: Path = PrivateAttr(default=Path("."))
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         arms = raw.get("speculation")
-        entries = [arm if isinstance(arm, dict) else {} for arm in arms] if isinstance(arms, list | tuple) else []
+        entries = (
+            [arm if isinstance(arm, dict) else {} for arm in arms] if isinstance(arms, list | tuple) else []
+        )
         for fault in repeated([arm.get("name") for arm in entries], "arm"):
             yield fault._replace(path=("speculation", *fault.path))
         hardware = raw.get("hardware")
@@ -132,9 +178,13 @@ class Scenario(Section):
         for index, arm in enumerate(entries):
             own = as_number(arm.get("draft_tensor_parallel"))
             if own is not None and ranks is not None and own not in (1, ranks):
-                yield Fault(("speculation", index, "draft_tensor_parallel"), own, "is neither 1 nor the target's",
-                            f"1 or {ranks:g}" if ranks != 1 else "1")
-        yield from _faults_of_class_arms(raw, {arm.get("name") for arm in entries if isinstance(arm.get("name"), str)})
+                yield Fault(
+                    ("speculation", index, "draft_tensor_parallel"),
+                    own,
+                    "is neither 1 nor the target's",
+                    f"1 or {ranks:g}" if ranks != 1 else "1",
+                )
+        yield from _faults_of_class_arms(raw, set(names_of(entries)))
 
     @property
     def base_dir(self) -> Path:
@@ -162,7 +212,9 @@ class Scenario(Section):
 
     def canonical_json(self) -> str:
         """The scenario as JSON with every default written out, keys sorted: equal scenarios, equal text."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(
+            self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
 
     @property
     def scenario_sha256(self) -> str:
@@ -185,5 +237,9 @@ def _faults_of_class_arms(raw: Raw, arms: set[str]) -> Iterator[Fault]:
         for name in acceptance if isinstance(acceptance, dict) else ():
             if name not in arms:
                 known = ", ".join(sorted(arms)) or "none: speculation is empty"
-                yield Fault(("workload", "classes", index, "acceptance", name), None, "names no arm",
-                            f"known: {known}")
+                yield Fault(
+                    ("workload", "classes", index, "acceptance", name),
+                    None,
+                    "names no arm",
+                    f"known: {known}",
+                )

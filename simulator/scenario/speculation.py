@@ -15,7 +15,7 @@ PLAIN = "plain"
 
 
 class GoodputPolicy(Section):
-    """The draft length that promises the most accepted tokens per second, chosen at every step (arXiv 2406.14066)."""
+    """The draft length that promises the most tokens per second, chosen each step (arXiv 2406.14066)."""
 
     policy: Literal["goodput"] = Field(description="goodput: accepted tokens per second")
     max: Annotated[int, Field(ge=1, le=128)] = Field(description="longest draft it may choose")
@@ -36,53 +36,84 @@ def _draft_length_form(value: Any) -> str:
 class Tree(Section):
     """A tree of drafts: grown (`depth`, `top_k`, `nodes`) or given (`parents`)."""
 
-    depth: Annotated[int, Field(ge=1, le=64)] | None = Field(None, description="levels of drafts")
-    top_k: Annotated[int, Field(ge=1, le=64)] | None = Field(None, description="children looked at per node")
-    nodes: Annotated[int, Field(ge=1, le=1024)] | None = Field(None, description="nodes verified, root included")
-    dynamic: bool = Field(False, description="true: the best nodes by path probability, chosen each round")
-    parents: Annotated[tuple[Annotated[int, Field(ge=-1)], ...], Field(min_length=1, max_length=1024)] | None = Field(
-        None, description="parent of each node; -1 is the root, and comes first")
+    depth: Annotated[int, Field(ge=1, le=64)] | None = Field(default=None, description="levels of drafts")
+    top_k: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None, description="children looked at per node"
+    )
+    nodes: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None, description="nodes verified, root included"
+    )
+    dynamic: bool = Field(
+        default=False, description="true: the best nodes by path probability, chosen each round"
+    )
+    parents: (
+        Annotated[tuple[Annotated[int, Field(ge=-1)], ...], Field(min_length=1, max_length=1024)] | None
+    ) = Field(default=None, description="parent of each node; -1 is the root, and comes first")
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         grown = [key for key in ("depth", "top_k", "nodes") if raw.get(key) is not None]
         parents = raw.get("parents")
         if parents is not None and grown:
-            yield Fault(("parents",), parents, f"is given beside {', '.join(grown)}",
-                        "a tree is either grown (depth, top_k, nodes) or given (parents)")
+            yield Fault(
+                ("parents",),
+                parents,
+                f"is given beside {', '.join(grown)}",
+                "a tree is either grown (depth, top_k, nodes) or given (parents)",
+            )
         elif parents is None:
             for key in ("depth", "top_k", "nodes"):
                 if key not in grown:
                     yield Fault((key,), None, "is missing", "depth, top_k and nodes, or parents alone")
         if isinstance(parents, list | tuple):
             for index, parent in enumerate(parents):
-                wrong = parent != -1 if index == 0 else not (as_number(parent) is not None and 0 <= parent < index)
+                wrong = (
+                    parent != -1
+                    if index == 0
+                    else not (as_number(parent) is not None and 0 <= parent < index)
+                )
                 if wrong and as_number(parent) is not None:
-                    yield Fault(("parents", index), parent, "is no earlier node",
-                                "-1 for the root" if index == 0 else f"0 to {index - 1}")
+                    yield Fault(
+                        ("parents", index),
+                        parent,
+                        "is no earlier node",
+                        "-1 for the root" if index == 0 else f"0 to {index - 1}",
+                    )
 
 
 class Arm(Section):
     """A speculative arm. It runs on the same traffic and luck as plain decoding and all other arms."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100)] = Field(description="name in tables and in --set")
+    name: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        description="name in tables and in --set"
+    )
     method: Annotated[str, Field(min_length=1)] = Field(description="speculation method")
     draft: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="drafter: catalogue name or path of its config.json; null: the catalogue's for this target")
-    draft_length: (
-        Annotated[
-            Annotated[DraftLength, Tag("tokens")]
-            | Annotated[DraftLengthTable, Tag("table")]
-            | Annotated[GoodputPolicy, Tag("policy")],
-            Discriminator(_draft_length_form),
-        ]
-    ) = Field(3, description="drafts per round (K), or rows [low, high, K] by requests in the step, or a policy")
-    draft_sampling: Literal["greedy", "sampled"] = Field("greedy", description="how the drafter picks its tokens")
-    draft_tensor_parallel: PositiveInt | None = Field(None, description="GPUs of the drafter: 1 or as the target; null: as it")
-    tree: Tree | None = Field(None, description="a tree of drafts; null: a chain")
+        default=None,
+        description="drafter: catalogue name or path of its config.json; null: the target's own",
+    )
+    draft_length: Annotated[
+        Annotated[DraftLength, Tag("tokens")]
+        | Annotated[DraftLengthTable, Tag("table")]
+        | Annotated[GoodputPolicy, Tag("policy")],
+        Discriminator(_draft_length_form),
+    ] = Field(
+        default=3,
+        description="drafts per round (K), or rows [low, high, K] by requests in the step, or a policy",
+    )
+    draft_sampling: Literal["greedy", "sampled"] = Field(
+        default="greedy", description="how the drafter picks its tokens"
+    )
+    draft_tensor_parallel: PositiveInt | None = Field(
+        default=None, description="GPUs of the drafter: 1 or as the target; null: as it"
+    )
+    tree: Tree | None = Field(default=None, description="a tree of drafts; null: a chain")
     max_context_tokens: PositiveInt | None = Field(
-        None, description="the drafter's limit: longer requests do not draft; null: none but its own")
-    acceptance: Acceptance = Field(AcceptanceGeometric(alpha=0.7), description="how many drafts survive")
+        default=None, description="the drafter's limit: longer requests do not draft; null: none but its own"
+    )
+    acceptance: Acceptance = Field(
+        default=AcceptanceGeometric(alpha=0.7), description="how many drafts survive"
+    )
 
     @property
     def max_draft_length(self) -> int:

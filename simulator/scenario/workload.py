@@ -30,20 +30,27 @@ class Sessions(Section):
     """Conversations: each turn carries what was said before it."""
 
     turns: Annotated[int, Field(ge=1, le=1000)] = Field(description="requests per session")
-    gap_s: NonNegativeFloat = Field(0.0, le=1e6, description="time between an answer and the next turn, s")
+    gap_s: NonNegativeFloat = Field(
+        default=0.0, le=1e6, description="time between an answer and the next turn, s"
+    )
     shared_prefix_tokens: Annotated[int, Field(ge=0, le=10**7)] = Field(
-        0, description="leading prompt tokens that all sessions have in common")
+        default=0, description="leading prompt tokens that all sessions have in common"
+    )
 
 
 class TrafficClass(Section):
     """A share of the requests with its own lengths and its own luck with the drafter."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100)] = Field(description="name in tables and in --set")
+    name: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        description="name in tables and in --set"
+    )
     share: Probability = Field(description="share of the requests; what is left over is the class 'other'")
-    prompt_tokens: Lengths | None = Field(None, description="null: as the workload")
-    output_tokens: Lengths | None = Field(None, description="null: as the workload")
-    drafts: bool = Field(True, description="false: never drafts")
-    acceptance: dict[str, Acceptance] = Field(default_factory=dict, description="by arm; left out: as the arm")
+    prompt_tokens: Lengths | None = Field(default=None, description="null: as the workload")
+    output_tokens: Lengths | None = Field(default=None, description="null: as the workload")
+    drafts: bool = Field(default=True, description="false: never drafts")
+    acceptance: dict[str, Acceptance] = Field(
+        default_factory=dict, description="by arm; left out: as the arm"
+    )
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
@@ -57,19 +64,30 @@ class Workload(Section):
     """The traffic that every arm meets."""
 
     arrivals: Arrivals = Field(description="when requests come")
-    requests: Annotated[int, Field(ge=1, le=10_000_000)] = Field(4000, description="requests to simulate")
+    requests: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
+        default=4000, description="requests to simulate"
+    )
     prompt_tokens: Lengths = Field(
-        LengthsLognormal(median=900, p95=3500, max=8000), description="prompt lengths, tokens")
+        default=LengthsLognormal(median=900, p95=3500, max=8000), description="prompt lengths, tokens"
+    )
     output_tokens: Lengths = Field(
-        LengthsLognormal(median=220, p95=700, max=2000), description="output lengths, tokens")
+        default=LengthsLognormal(median=220, p95=700, max=2000), description="output lengths, tokens"
+    )
     ends: Literal["eos", "max_tokens"] = Field(
-        "eos", description="eos: the stop is not foreseen (ghost rows); max_tokens: it is")
+        default="eos", description="eos: the stop is not foreseen (ghost rows); max_tokens: it is"
+    )
     timeout_s: PositiveFloat | None = Field(
-        None, description="a client gives up after this long and its KV is freed; null: never")
-    cancel_fraction: Probability = Field(0.0, description="share of requests cancelled by their clients midway")
-    sessions: Sessions | None = Field(None, description="conversations of several turns; null: single requests")
+        default=None, description="a client gives up after this long and its KV is freed; null: never"
+    )
+    cancel_fraction: Probability = Field(
+        default=0.0, description="share of requests cancelled by their clients midway"
+    )
+    sessions: Sessions | None = Field(
+        default=None, description="conversations of several turns; null: single requests"
+    )
     classes: Annotated[tuple[TrafficClass, ...], Field(max_length=100)] = Field(
-        (), description="shares of the traffic with their own lengths and acceptance")
+        default=(), description="shares of the traffic with their own lengths and acceptance"
+    )
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:

@@ -1,0 +1,75 @@
+"""What a scenario leaves open and what was taken for it: the schema's defaults, the preset's for null."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from simulator.presets import Preset, load_preset
+from simulator.scenario.base import Section
+from simulator.scenario.schema import Engine, Scenario
+
+_FROM_PRESET = ("max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
+_HOST = ("step_s", "per_sequence_s", "draft_pass_s")
+
+
+def engine_preset(engine: Engine) -> tuple[Preset, str | None]:
+    """The serving-engine preset with the fields that the scenario gives in place of its own, and a note.
+
+    The note says which preset was taken when the one asked for is not known exactly. Raises InputError for an
+    engine that is not known at all.
+    """
+    preset, note = load_preset(engine.preset)
+    given = {name: getattr(engine, name) for name in _FROM_PRESET if getattr(engine, name) is not None}
+    host = {name: getattr(engine.host, name) for name in _HOST if getattr(engine.host, name) is not None}
+    return replace(preset, **given, host=replace(preset.host, **host)), note
+
+
+def defaults_used(scenario: Scenario) -> dict[str, Any]:
+    """Dotted path → value of all the file did not say; arms and classes by name, as `--set` takes them.
+
+    Where null stands for somebody else's value (the preset's, the target's), that value is given.
+    """
+    used = _defaults_of(scenario, "")
+    preset, _ = engine_preset(scenario.engine)
+    for name in _FROM_PRESET:
+        if getattr(scenario.engine, name) is None:
+            used[f"engine.{name}"] = getattr(preset, name)
+    for name in _HOST:
+        if getattr(scenario.engine.host, name) is None:
+            used[f"engine.host.{name}"] = getattr(preset.host, name)
+    for arm in scenario.speculation:
+        if arm.draft_tensor_parallel is None:
+            used[f"speculation.{arm.name}.draft_tensor_parallel"] = scenario.hardware.tensor_parallel
+    return dict(sorted(used.items()))
+
+
+def _defaults_of(section: Section, prefix: str) -> dict[str, Any]:
+    """Defaults inside one section, `prefix` included in their paths."""
+    used: dict[str, Any] = {}
+    for name in type(section).model_fields:
+        value, path = getattr(section, name), f"{prefix}{name}"
+        if name in section.model_fields_set:
+            used |= _defaults_inside(value, path)
+        elif isinstance(value, Section) and not type(value).tags():
+            used |= _defaults_of(value, f"{path}.")
+        else:
+            used[path] = (
+                value.model_dump(mode="json", exclude_none=True) if isinstance(value, Section) else value
+            )
+    return used
+
+
+def _defaults_inside(value: object, path: str) -> dict[str, Any]:
+    """Defaults inside a field that was given."""
+    if isinstance(value, Section):
+        return _defaults_of(value, f"{path}.")
+    used: dict[str, Any] = {}
+    if isinstance(value, tuple):
+        for entry in value:
+            if isinstance(entry, Section):
+                used |= _defaults_of(entry, f"{path}.{getattr(entry, 'name', '')}.")
+    elif isinstance(value, dict):
+        for name, entry in value.items():
+            used |= _defaults_inside(entry, f"{path}.{name}")
+    return used

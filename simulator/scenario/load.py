@@ -1,0 +1,205 @@
+"""From a file to a `Scenario`, or to everything that is wrong with it, with line, column and field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from simulator.errors import InputError, Problem, did_you_mean
+from simulator.scenario import fields
+from simulator.scenario.acceptance_file import inline_acceptance_files
+from simulator.scenario.base import FAULTS, Fault, Section, Where
+from simulator.scenario.document import Document, parse_yaml, to_json
+from simulator.scenario.names import name_faults
+from simulator.scenario.overrides import apply_override
+from simulator.scenario.schema import Scenario
+
+
+def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
+    """The scenario in a YAML or JSON file, with `--set` overrides. Raises InputError with all problems."""
+    path = Path(path)
+    return parse_scenario(read_text(path), str(path), path.parent, overrides)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises InputError when there is none, or when it is no UTF-8."""
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(str(path), message=f"is not UTF-8: {error.reason}")) from None
+    except OSError as error:
+        raise InputError(Problem(str(path), message=(error.strerror or str(error)).lower())) from None
+    except ValueError as error:  # a NUL in the name
+        raise InputError(Problem(str(path), message=str(error))) from None
+
+
+def parse_scenario(
+    text: str, file: str | None = None, base_dir: Path = Path("."), overrides: Sequence[str] = ()
+) -> Scenario:
+    """The scenario in a text; relative file names in it are relative to `base_dir`."""
+    return _scenario(parse_yaml(text, file), base_dir, overrides)
+
+
+def scenario_from_data(
+    data: Mapping[str, Any],
+    base_dir: Path = Path("."),
+    overrides: Sequence[str] = (),
+    file: str | None = None,
+) -> Scenario:
+    """The scenario in plain data (made from flags, or inside a study): as from a file, without lines."""
+    return _scenario(Document(dict(data), file), base_dir, overrides)
+
+
+def _scenario(document: Document, base_dir: Path, overrides: Sequence[str]) -> Scenario:
+    if not isinstance(document.data, dict):
+        raise InputError(
+            document.problem(
+                (), document.data, "is no mapping", f"must be a mapping with {_keys_of_scenario()}"
+            )
+        )
+    for override in overrides:
+        apply_override(document, override)
+    _name_arms(document.data)
+    inline_acceptance_files(document, base_dir)
+    problems = [*document.problems, *_shape_problems(document), *_name_problems(document, base_dir)]
+    try:
+        scenario = Scenario.model_validate_json(to_json(document.data))
+    except ValidationError as error:
+        problems += [
+            problem
+            for details in error.errors(include_url=False)
+            for problem in _explained(document, details)
+        ]
+    else:
+        if not problems:
+            return scenario.at(base_dir)
+    raise InputError(_in_order(problems))
+
+
+def _keys_of_scenario() -> str:
+    return ", ".join(Scenario.model_fields)
+
+
+def _name_arms(data: dict[str, Any]) -> None:
+    """Gives arms without a name the name that says what they are: `eagle3-k3`."""
+    arms = data.get("speculation")
+    for arm in arms if isinstance(arms, list) else ():
+        if isinstance(arm, dict) and "name" not in arm and isinstance(arm.get("method"), str):
+            length = arm.get("draft_length", 3)
+            arm["name"] = f"{arm['method']}-k{length}" if isinstance(length, int) else arm["method"]
+
+
+def _shape_problems(document: Document) -> Iterator[Problem]:
+    """Unknown keys, and what each section says about its fields together."""
+    for path, section, raw in fields.walk(document.data):
+        for key in raw:
+            if key not in section.model_fields:
+                guess = did_you_mean(key, section.model_fields)
+                message = "is no key here" if guess is None else f"is no key here, did you mean {guess}?"
+                known = f"keys: {', '.join(section.model_fields)}"
+                yield document.problem((*path, key), None, message, known, of_key=True)
+        for fault in section.faults(raw):
+            yield _of_fault(document, path, fault)
+
+
+def _of_fault(document: Document, path: Where, fault: Fault) -> Problem:
+    value = None if isinstance(fault.value, list | tuple | dict) else fault.value
+    return document.problem((*path, *fault.path), value, fault.message, fault.allowed)
+
+
+def _name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
+    for fault in name_faults(document.data, base_dir):
+        yield _of_fault(document, (), fault)
+
+
+def _explained(document: Document, details: ErrorDetails) -> Iterator[Problem]:
+    """pydantic's error in our words, at the place in the file."""
+    kind, path = details["type"], _path_in(document.data, details)
+    if kind == "extra_forbidden":
+        return  # said better by `_shape_problems`
+    if kind == FAULTS:
+        for fault in details["ctx"]["found"]:
+            yield _of_fault(document, path, fault)
+    elif kind.startswith("union_tag"):
+        yield from _explained_tag(document, path)
+    else:
+        value = None if kind == "missing" else fields.value_at(path, document.data)
+        allowed = f"must be {fields.describe(fields.annotation_at(path, document.data))}"
+        shown = (
+            value
+            if not isinstance(value, dict | list)
+            else f"a {'mapping' if isinstance(value, dict) else 'list'}"
+        )
+        if value is None and kind != "missing":
+            shown = "null"
+        yield document.problem(path, shown, _message(kind, value, details["msg"]), allowed)
+
+
+def _explained_tag(document: Document, path: Where) -> Iterator[Problem]:
+    """A section of several kinds that names none of them."""
+    value = fields.value_at(path, document.data)
+    annotation = fields.annotation_at(path, document.data)
+    kinds = [
+        choice.tags()
+        for choice in fields.options(annotation)
+        if isinstance(choice, type) and issubclass(choice, Section)
+    ]
+    tag = next(iter(kinds[0]))
+    known = [value for kind in kinds for value in kind[tag]]
+    if not isinstance(value, dict):
+        yield document.problem(
+            path,
+            "null" if value is None else value,
+            "has the wrong type",
+            f"must be {fields.describe(annotation)}",
+        )
+    elif tag not in value:
+        yield document.problem((*path, tag), None, "is missing", f"must be one of {', '.join(known)}")
+    else:
+        name = value[tag]
+        guess = did_you_mean(name, known) if isinstance(name, str) else None
+        message = "is not known" if guess is None else f"is not known, did you mean {guess}?"
+        yield document.problem((*path, tag), name, message, f"must be one of {', '.join(known)}")
+
+
+def _message(kind: str, value: object, otherwise: str) -> str:
+    if kind == "missing":
+        return "is missing"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is not finite"
+    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        return "is out of range"
+    if kind == "literal_error":
+        return "is not known"
+    if kind.startswith(("too_short", "string_too_short")):
+        return "is empty"
+    if kind.startswith(("too_long", "string_too_long")):
+        return "is too long"
+    if kind.endswith(("_type", "_parsing", "_from_float")):
+        return "has the wrong type"
+    return f"is wrong: {otherwise[:1].lower()}{otherwise[1:]}"
+
+
+def _path_in(data: object, details: ErrorDetails) -> Where:
+    """pydantic's location without the names of alternatives that it mixes in: a path in the data."""
+    path: Where = ()
+    here: Any = data
+    for position, part in enumerate(details["loc"]):
+        in_list = isinstance(here, list) and isinstance(part, int) and part < len(here)
+        if in_list or (isinstance(here, dict) and part in here):
+            here = here[part]
+            path = (*path, part)
+        elif details["type"] == "missing" and position == len(details["loc"]) - 1:
+            path = (*path, part)
+    return path
+
+
+def _in_order(problems: Sequence[Problem]) -> list[Problem]:
+    """Each problem once, in the order of the file; those outside it last."""
+    by_text = {str(problem): problem for problem in problems}
+    return sorted(by_text.values(), key=lambda p: (p.line is None, p.line or 0, p.column or 0))
