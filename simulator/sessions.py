@@ -1,0 +1,80 @@
+"""Conversations: each turn's prompt repeats what was said before, and what two prompts have in common is
+known.
+
+The tokens of a session are one growing sequence: a shared system prompt, then prompts and outputs in turn.
+A block of it is either inside the shared system prompt, and then the same in every session, or belongs to
+this session alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+SESSION_BLOCK_TOKENS = 16
+"""Tokens per prefix id of synthetic sessions: the serving engines' block."""
+
+
+class SessionTurns(NamedTuple):
+    """What sessions add to `n` requests, stored session by session, turn by turn.
+
+    `prompt_tokens` (n,) with the history; `session`, `successor` (n,) as in `Requests`; `prefix_start` (n
+    + 1,) and `prefix_ids` for blocks of 16 tokens, over prompt and output, since the next turn starts with
+    both.
+    """
+
+    prompt_tokens: IntArray
+    session: IntArray
+    successor: IntArray
+    prefix_start: IntArray
+    prefix_ids: IntArray
+
+
+def build_sessions(
+    own_tokens: IntArray, said_tokens: IntArray, turns: int, shared_prefix_tokens: int
+) -> SessionTurns:
+    """Turn `n` requests into sessions of `turns` each (the last one may be cut short).
+
+    `own_tokens` (n,) is what the user adds in each turn, `said_tokens` (n,) what the model answers, up to
+    where a client cancels.
+    """
+    n = len(own_tokens)
+    request = np.arange(n, dtype=np.int64)
+    session, turn = request // turns, request % turns
+    total = _running_sum(own_tokens + said_tokens, session, turn) + shared_prefix_tokens
+    successor = np.where((turn < turns - 1) & (request < n - 1), request + 1, -1)
+    start, ids = _prefix_ids(
+        total // SESSION_BLOCK_TOKENS, session, shared_prefix_tokens // SESSION_BLOCK_TOKENS
+    )
+    return SessionTurns(total - said_tokens, session, successor, start, ids)
+
+
+def _running_sum(values: IntArray, session: IntArray, turn: IntArray) -> IntArray:
+    """Sum of `values` from a session's first turn up to each turn, itself included; shape (n,)."""
+    everything = np.cumsum(values)
+    first = np.flatnonzero(turn == 0)
+    before: IntArray = (everything - values)[first]
+    sums: IntArray = everything - before[session]
+    return sums
+
+
+def _prefix_ids(blocks: IntArray, session: IntArray, shared_blocks: int) -> tuple[IntArray, IntArray]:
+    """Starts (n + 1,) and dense ids of the leading `blocks` (n,) of each request.
+
+    Ids below `shared_blocks` are the common system prompt; each session's own blocks follow, one range a
+    session, as long as its last turn needs.
+    """
+    n = len(blocks)
+    start = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(blocks, out=start[1:])
+    last = np.append(session[1:] != session[:-1], True)
+    own = np.maximum(blocks[last] - shared_blocks, 0)  # by session: a last turn is its longest
+    offset = np.cumsum(own) - own  # blocks of the sessions before
+    ids = np.arange(start[-1], dtype=np.int64)
+    ids -= np.repeat(start[:-1], blocks)  # position of the block in its prompt
+    ids += np.where(ids >= shared_blocks, np.repeat(offset[session], blocks), 0)
+    return start, ids
