@@ -34,7 +34,7 @@ def run(*command: str | Path, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel, built from a copy: building leaves a folder behind whose files would get into the next wheel."""
+    """A wheel, built from a copy: building leaves a folder behind that would get into the next wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     for package in PACKAGES:
