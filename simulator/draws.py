@@ -1,0 +1,58 @@
+"""Luck that belongs to a token: counter-based uniforms, the same for every draft length, batch, driver and process.
+
+One 64-bit counter-based hash (the finaliser of SplitMix64; Steele, Lea and Flood, OOPSLA 2014) of (seed, request, stream, output
+position) gives one uniform. Nothing is stored and nothing is consumed: asking twice gives the same answer, so a request meets the
+same luck however many drafts are made, and two simulations that share a seed are paired token by token.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.compiled import compiled
+
+STREAM_SURVIVAL = 0
+"""Does the draft of this output token survive verification?"""
+STREAM_MATCH = 1
+"""Does an n-gram or suffix lookup find a match for a round that starts at this position?"""
+STREAM_DRIFT = 2
+"""Innovation of the drift of acceptance along the output."""
+STREAM_REQUEST = 3
+"""Effects fixed for a whole request (position 0)."""
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_ODD = np.uint64(0xD1342543DE82EF95)
+_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+_TO_UNIT = 1.0 / 9007199254740992.0
+
+
+@compiled("uint64(uint64)")
+def mix64(value: np.uint64) -> np.uint64:
+    """Scramble 64 bits: the finaliser of SplitMix64."""
+    value = (value ^ (value >> _S30)) * _MIX_1
+    value = (value ^ (value >> _S27)) * _MIX_2
+    return value ^ (value >> _S31)
+
+
+@compiled("uint64(int64, int64, int64)")
+def luck_key(seed: int, request: int, stream: int) -> np.uint64:
+    """Return the key under which one request's tokens draw from one stream."""
+    first = mix64(np.uint64(seed) * _ODD + _GOLDEN)
+    return mix64(first ^ (np.uint64(request) * _GOLDEN + np.uint64(stream) * _MIX_2 + np.uint64(1)))
+
+
+@compiled("float64(uint64, int64)")
+def uniform(key: np.uint64, position: int) -> float:
+    """Return the uniform in [0, 1) of the token at 1-based output `position` under `key` (53 random bits)."""
+    return float(mix64(key + np.uint64(position) * _GOLDEN) >> _S11) * _TO_UNIT
+
+
+@compiled("uint64[::1](int64, int64, int64)", entry=True)
+def luck_keys(seed: int, requests: int, stream: int) -> np.ndarray:  # type: ignore[type-arg]
+    """Return the keys (requests,) of requests 0, 1, … of one stream."""
+    keys = np.empty(requests, np.uint64)
+    for request in range(requests):
+        keys[request] = luck_key(seed, request, stream)
+    return keys

@@ -1,0 +1,222 @@
+"""From settings, prices, acceptance and requests to the record arrays of one engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.draws import STREAM_SURVIVAL, luck_keys
+from simulator.prices import Prices
+from simulator.step.state import (
+    ARRAYS,
+    ENGINE,
+    ENTRY,
+    GAP_BINS,
+    NEVER,
+    NO_STEP,
+    PLAN,
+    REQUEST,
+    ROWS_TOKENS,
+    TOTALS,
+    UNBORN,
+    State,
+)
+
+if TYPE_CHECKING:
+    from simulator.acceptance import AcceptanceTables
+    from simulator.workload import Requests
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """All settings of an engine that a step reads; names and units as in `state.ENGINE` (docs/step.md §1)."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_tokens: int
+    total_blocks: int
+    draft_length_by_batch: tuple[int, ...] = (0,)
+    """K by the number of requests of the step; the last entry holds beyond its end."""
+    asynchronous: bool = False
+    emits_before_drafting: bool = False
+    mixes_prefill: bool = True
+    chunked_prefill: bool = True
+    stop_is_foreseen: bool = False
+    external_clients: bool = False
+    think_time_ns: int = 0
+    timeout_ns: int = int(NEVER)
+    lookahead_tokens: int = 0
+    slots_per_request: int = 0
+    ragged: bool = False
+    has_drafter: bool = False
+    drafter_has_kv: bool = False
+    one_pass: bool = False
+    first_pass_rows: int = ROWS_TOKENS
+    loses_last_match: bool = False
+    drafter_max_context: int = int(NEVER)
+    host_step_ns: float = 0.0
+    host_per_sequence_ns: float = 0.0
+    draft_pass_ns: float = 0.0
+    hidden_step_ns: float = 0.0
+    hidden_per_sequence_ns: float = 0.0
+    graph_sizes: tuple[int, ...] = ()
+    """CUDA-graph sizes in tokens, ascending; the last one is the cap."""
+    graph_padding: bool = True
+    gpu_scale: float = 1.0
+    prefill: bool = True
+    stop_trim: bool = True
+    ghost_rows: bool = True
+    context_growth: bool = True
+
+    @property
+    def max_draft_length(self) -> int:
+        """The largest K of any batch."""
+        return max(self.draft_length_by_batch)
+
+
+def graph_tables(settings: EngineSettings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return padded tokens by tokens 0…cap: for uniform steps (-1: none is large enough) and for any other step.
+
+    Uniform steps use the graph sizes rounded up to a multiple of K + 1 (vLLM V1 `_set_cudagraph_sizes`).
+    """
+    cap = settings.graph_sizes[-1] if settings.graph_sizes else 0
+    tokens = np.arange(cap + 1)
+    if not settings.graph_padding or cap == 0:
+        return tokens, tokens.copy()
+    sizes = np.array(settings.graph_sizes, dtype=np.int64)
+    width = settings.max_draft_length + 1
+    uniform = np.unique(-(-sizes // width) * width)
+    uniform = uniform[uniform <= cap]
+    place = np.searchsorted(uniform, tokens)
+    full = (
+        np.where(place < len(uniform), uniform[np.minimum(place, len(uniform) - 1)], -1)
+        if len(uniform)
+        else -(tokens**0)
+    )
+    return full.astype(np.int64), sizes[np.searchsorted(sizes, tokens)]
+
+
+def _cells(knots: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each value the index of the knot interval it lies in; the outer intervals reach on."""
+    return np.clip(np.searchsorted(knots, values, side="right") - 1, 0, len(knots) - 2).astype(np.int64)
+
+
+def gap_bin_starts_ns() -> NDArray[np.int64]:
+    """Return the lower edges (GAP_BINS + 1,) of the bins of gaps in ns; the outer bins also take what lies beyond."""
+    bins = np.arange(GAP_BINS + 1)
+    return (1024 + (bins & 1023)) << (bins >> 10)
+
+
+def new_state(
+    settings: EngineSettings,
+    prices: Prices,
+    acceptance: AcceptanceTables,
+    requests: Requests,
+    seed: int,
+    measured: tuple[int, int] | None = None,
+) -> State:
+    """Return an engine at time 0 with all its requests still to come.
+
+    `measured`: the range of request numbers whose gaps and rounds are counted (default: all). With `external_clients` nothing is
+    scheduled: the pipeline delivers every request.
+    """
+    n = len(requests.prompt_tokens)
+    seats = settings.max_num_seqs
+    classes = acceptance.conditional.shape[0]
+    draft_length = np.array(settings.draft_length_by_batch, dtype=np.int64)
+    draft_length = draft_length[np.minimum(np.arange(seats + 1), len(draft_length) - 1)]
+    full_graph, any_graph = graph_tables(settings)
+
+    engine = np.zeros(1, ENGINE)
+    for setting in fields(settings):
+        if setting.name in ENGINE.names:  # type: ignore[operator]
+            engine[setting.name] = getattr(settings, setting.name)
+    engine["max_draft_length"] = settings.max_draft_length
+    engine["graph_cap"] = len(full_graph) - 1
+    engine["prefix_block_tokens"] = requests.prefix_block_tokens
+    engine["flight_step"] = NO_STEP
+    engine["free_blocks"] = settings.total_blocks
+    engine["seed"] = seed
+    engine["bins"], engine["positions"] = acceptance.conditional.shape[1:]
+    engine["acceptance_kind"] = acceptance.kind
+    for name in ("effect_low", "effect_bins_per_unit", "drift_sd", "drift_correlation"):
+        engine[name] = getattr(acceptance, name)
+
+    records = np.zeros(n, REQUEST)
+    cancels = requests.cancel_after_tokens > 0
+    records["prompt"] = requests.prompt_tokens
+    records["output"] = np.where(cancels, requests.cancel_after_tokens, requests.output_tokens)
+    records["cancelled"] = cancels
+    records["traffic_class"] = requests.traffic_class
+    records["status"] = UNBORN
+    records["last_step"] = records["preempted_step"] = NO_STEP - 1
+    records["luck"] = luck_keys(seed, n, STREAM_SURVIVAL)
+    for name in ("admitted_ns", "first_ns", "last_ns", "ended_ns"):
+        records[name] = -1
+    records["arrival_ns"] = requests.arrival_ns
+    first, end = measured if measured is not None else (0, n)
+    records["measured"][first:end] = 1
+
+    known = np.flatnonzero(requests.arrival_ns >= 0)
+    scheduled = known[np.argsort(requests.arrival_ns[known], kind="stable")].astype(np.int32)
+    waits_for_client = requests.arrival_ns < 0
+    waits_for_client[requests.successor[requests.successor >= 0]] = False
+    issue_order = np.flatnonzero(waits_for_client).astype(np.int32)
+    hashes = int(requests.prefix_ids.max()) + 1 if len(requests.prefix_ids) else 0
+    anchor = np.zeros(hashes + 1, np.int32)
+    anchor[hashes] = hashes
+    nothing = np.zeros(0, np.int32)
+    batch = prices.batch_knots
+    batch_cell = _cells(batch, np.arange(seats + 1))
+    context_cell = _cells(prices.context_knots, np.arange(0, int(prices.context_knots[-1]) + 64, 64))
+    engine["query_knots"], batch_knots, context_knots = prices.attention.shape
+    engine["context_knots"], engine["attention_plane"] = context_knots, batch_knots * context_knots
+    engine["context_cells"] = len(context_cell)
+    per_class = (classes, settings.max_draft_length + 1)
+    state = State(
+        engine=engine,
+        totals=np.zeros(1, TOTALS),
+        requests=records,
+        plans=np.zeros(2, PLAN),
+        entries=np.zeros((2, seats), ENTRY),
+        running=np.zeros(seats, np.int32),
+        waiting=np.zeros(n + 1, np.int32),
+        scheduled=nothing if settings.external_clients else scheduled,
+        followups=np.zeros(n, np.int32),
+        issue_order=nothing if settings.external_clients else issue_order,
+        arrived=np.zeros(n, np.int32),
+        ended=np.zeros(n if settings.external_clients else 0, np.int32),
+        successor=requests.successor,
+        successor_delay_ns=requests.successor_delay_ns,
+        draft_length_by_batch=draft_length,
+        full_graph=full_graph,
+        any_graph=any_graph,
+        batch_cell=batch_cell,
+        context_cell=context_cell,
+        batch_part=(np.arange(seats + 1) - batch[batch_cell]) / (batch[batch_cell + 1] - batch[batch_cell]),
+        context_scale=1.0 / np.diff(prices.context_knots),
+        **{name: table for name, table in prices._asdict().items() if name != "batch_knots"},
+        conditional=acceptance.conditional,
+        request_effect=acceptance.request_effect,
+        normal_quantiles=acceptance.normal_quantiles,
+        class_drafts=acceptance.drafts.astype(np.int64),
+        match_probability=np.stack([acceptance.match_after_miss, acceptance.match_after_match], axis=1),
+        trace_lengths=acceptance.trace_lengths,
+        trace_start=acceptance.trace_start,
+        itl_histogram=np.zeros((classes, GAP_BINS), np.int64),
+        itl_token_histogram=np.zeros((classes, GAP_BINS), np.int64),
+        accepted_at=np.zeros(per_class, np.int64),
+        drafted_at=np.zeros(per_class, np.int64),
+        prefix_start=requests.prefix_start,
+        prefix_ids=requests.prefix_ids,
+        hash_holders=np.full(hashes, -1, np.int32),
+        hash_older=anchor,
+        hash_newer=anchor.copy(),
+    )
+    for name in ARRAYS:
+        array = getattr(state, name)
+        engine[f"{name}_at"], engine[f"{name}_len"] = array.ctypes.data, array.size
+    return state

@@ -1,0 +1,189 @@
+"""Requests on their way in and out: arrivals, the waiting queue, give-ups, and what follows when a request ends."""
+
+from __future__ import annotations
+
+from simulator.compiled import compiled
+from simulator.step.blocks import release_blocks
+from simulator.step.state import DONE, NEVER, REJECTED, RUNNING, TIMED_OUT, UNBORN, WAITING
+from simulator.step.views import (
+    Engine,
+    arrived_of,
+    ended_of,
+    followups_of,
+    issue_order_of,
+    requests_of,
+    running_of,
+    scheduled_of,
+    successor_delay_ns_of,
+    successor_of,
+    totals_of,
+    waiting_of,
+)
+
+
+@compiled()
+def schedule_arrival(e: Engine, r: int, arrival_ns: int) -> None:
+    """Enter request `r` among the follow-ups, which stay in order of (arrival, number)."""
+    requests_of(e)[r].arrival_ns = arrival_ns
+    index = e.followup_tail
+    while index > e.followup_head:
+        before = followups_of(e)[index - 1]
+        earlier = requests_of(e)[before].arrival_ns
+        if earlier < arrival_ns or (earlier == arrival_ns and before < r):
+            break
+        followups_of(e)[index] = before
+        index -= 1
+    followups_of(e)[index] = r
+    e.followup_tail += 1
+
+
+@compiled()
+def next_arrival_ns(e: Engine) -> int:
+    """Return when the next request arrives, NEVER when none is known."""
+    when = NEVER
+    if e.scheduled_index < len(scheduled_of(e)):
+        when = requests_of(e)[scheduled_of(e)[e.scheduled_index]].arrival_ns
+    if e.followup_head < e.followup_tail:
+        when = min(when, requests_of(e)[followups_of(e)[e.followup_head]].arrival_ns)
+    return when
+
+
+@compiled()
+def _pop_arrival(e: Engine) -> int:
+    """Take the next arrival, in order of (arrival, number)."""
+    if e.scheduled_index < len(scheduled_of(e)):
+        r = scheduled_of(e)[e.scheduled_index]
+        if e.followup_head < e.followup_tail:
+            other = followups_of(e)[e.followup_head]
+            a, b = requests_of(e)[r].arrival_ns, requests_of(e)[other].arrival_ns
+            if b < a or (b == a and other < r):
+                e.followup_head += 1
+                return other
+        e.scheduled_index += 1
+        return r
+    e.followup_head += 1
+    return followups_of(e)[e.followup_head - 1]
+
+
+@compiled()
+def push_waiting_tail(e: Engine, r: int) -> None:
+    """Append request `r` to the waiting queue."""
+    size = len(waiting_of(e))
+    waiting_of(e)[(e.waiting_head + e.waiting_count) % size] = r
+    e.waiting_count += 1
+
+
+@compiled()
+def push_waiting_head(e: Engine, r: int) -> None:
+    """Put request `r` before all waiting ones: where a preempted request goes."""
+    e.waiting_head = (e.waiting_head - 1) % len(waiting_of(e))
+    waiting_of(e)[e.waiting_head] = r
+    e.waiting_count += 1
+
+
+@compiled()
+def pop_waiting(e: Engine) -> None:
+    """Take the first waiting request out."""
+    e.waiting_head = (e.waiting_head + 1) % len(waiting_of(e))
+    e.waiting_count -= 1
+
+
+@compiled()
+def _remove_waiting(e: Engine, r: int) -> None:
+    size = len(waiting_of(e))
+    kept = 0
+    for index in range(e.waiting_count):
+        other = waiting_of(e)[(e.waiting_head + index) % size]
+        if other != r:
+            waiting_of(e)[(e.waiting_head + kept) % size] = other
+            kept += 1
+    e.waiting_count = kept
+
+
+@compiled()
+def remove_ended_running(e: Engine) -> None:
+    """Close the gaps that ended requests left among the running ones."""
+    kept = 0
+    for index in range(e.running_count):
+        r = running_of(e)[index]
+        if requests_of(e)[r].status == RUNNING:
+            running_of(e)[kept] = r
+            kept += 1
+    e.running_count = kept
+
+
+@compiled()
+def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
+    """End request `r`: its blocks go back, and its session's next turn or its client's next request gets an arrival.
+
+    The caller takes it out of `running` (`remove_ended_running`), once for all that end together.
+    """
+    q = requests_of(e)[r]
+    if q.status == WAITING:
+        _remove_waiting(e, r)
+    release_blocks(e, r)
+    q.status = status
+    q.ended_ns = ended_ns
+    e.in_system -= 1
+    if e.external_clients:
+        ended_of(e)[e.ended_count] = r
+        e.ended_count += 1
+    elif successor_of(e)[r] >= 0:
+        schedule_arrival(e, successor_of(e)[r], ended_ns + successor_delay_ns_of(e)[r])
+    elif e.issue_index < len(issue_order_of(e)):
+        schedule_arrival(e, issue_order_of(e)[e.issue_index], ended_ns + e.think_time_ns)
+        e.issue_index += 1
+
+
+@compiled()
+def _can_ever_run(e: Engine, r: int) -> bool:
+    q = requests_of(e)[r]
+    tokens = q.prompt + q.output + e.lookahead_tokens
+    fits = (tokens + e.block_tokens - 1) // e.block_tokens <= e.total_blocks
+    return fits and (
+        e.chunked_prefill == 1 or q.prompt + q.output + e.slots_per_request <= e.max_num_batched_tokens
+    )
+
+
+@compiled()
+def _arrive(e: Engine) -> None:
+    """Let the next arrival join the waiting queue, or set it aside when it can never run."""
+    r = _pop_arrival(e)
+    q = requests_of(e)[r]
+    q.emitted_before_arrival = totals_of(e)[0].emitted_tokens
+    q.in_system_at_arrival = e.in_system
+    e.in_system += 1
+    totals_of(e)[0].prompt_tokens += q.prompt
+    if _can_ever_run(e, r):
+        q.status = WAITING
+        push_waiting_tail(e, r)
+        arrived_of(e)[e.arrived_count] = r
+        e.arrived_count += 1
+    else:
+        q.status = UNBORN
+        end_request(e, r, REJECTED, q.arrival_ns)
+
+
+@compiled()
+def admit_arrivals(e: Engine, now_ns: int) -> None:
+    """Bring the queues to `now_ns`: clients that gave up leave, then requests that arrived join, until nothing changes."""
+    changed = True
+    while changed:
+        changed = False
+        if e.timeout_ns < NEVER:
+            aborted = False
+            while e.give_up_index < e.arrived_count:
+                r = arrived_of(e)[e.give_up_index]
+                deadline_ns = requests_of(e)[r].arrival_ns + e.timeout_ns
+                if deadline_ns >= now_ns:
+                    break
+                if requests_of(e)[r].status < DONE:
+                    end_request(e, r, TIMED_OUT, deadline_ns)
+                    aborted = True
+                e.give_up_index += 1
+            if aborted:
+                remove_ended_running(e)
+                changed = True
+        while next_arrival_ns(e) <= now_ns:
+            _arrive(e)
+            changed = True
