@@ -1,4 +1,5 @@
-"""The drafter of a speculation method that proposes with a network: its own layers, its projection, what it shares."""
+"""The drafter of a speculation method that proposes with a network: its own layers, its projection, what it
+shares."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ from simulator.model import Linear, Model
 
 @dataclass(frozen=True)
 class Drafter:
-    """A draft network. `model` holds only what it adds to the target: shared embeddings and heads count no weights.
+    """A draft network. `model` holds only what it adds to the target: shared embeddings and heads count no
+    weights.
 
     `model.head` is what a draft pass multiplies for its logits (draft vocabulary), whether it owns it or not.
-    `fc` projects target hidden states (EAGLE-1: 2 x hidden, EAGLE-3: the auxiliary states, MTP: 2 x hidden) to the
-    drafter's width; engines keep it whole on every rank.
+    `fc` projects target hidden states (EAGLE-1: 2 x hidden, EAGLE-3: the auxiliary states, MTP: 2 x hidden)
+    to the drafter's width; engines keep it whole on every rank.
     """
 
     name: str
