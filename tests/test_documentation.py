@@ -1,8 +1,8 @@
 """What the documentation shows works: its links lead somewhere, its Python and its commands run.
 
 In a README, a block fenced as `python` runs as it stands, and so does every line of a `bash` block that
-starts with `decodesim`; nothing else runs. A command that holds a name in capitals, as in `simulate SCENARIO`,
-is a pattern, and does not run either. On every page the subcommands and options of all commands must exist.
+starts with `decodesim`; nothing else runs. A command that holds a name in capitals, `simulate SCENARIO`, is a
+pattern, and does not run either. On every page the subcommands and options of all commands must exist.
 """
 
 import re
