@@ -68,6 +68,7 @@ class Estimate:
 
     def clipped(self, low: float = -math.inf, high: float = math.inf) -> Estimate:
         """The estimate with value and intervals held within what is possible, such as [0, 1] for a rate."""
+
         def clip(x: float) -> float:
             return min(max(x, low), high)
 
@@ -101,13 +102,20 @@ def estimate_from_json(document: Mapping[str, Any]) -> Estimate:
 
 
 @cache
-def student_t95(degrees_of_freedom: int) -> float:
-    """The two-sided 95 % quantile of Student's t: the mean of n normal samples is known to this many
-    standard errors, n − 1 degrees.
+def student_t(degrees_of_freedom: int, probability: float) -> float:
+    """The quantile of Student's t. (`scipy.special`, not `scipy.stats`: that one takes a second to
+    import.)
     """
     from scipy.special import stdtrit
 
-    return float(stdtrit(degrees_of_freedom, 0.975))
+    return float(stdtrit(degrees_of_freedom, probability))
+
+
+def student_t95(degrees_of_freedom: int) -> float:
+    """Half-width in standard errors of a two-sided 95 % interval; n samples leave n − 1 degrees of
+    freedom.
+    """
+    return student_t(degrees_of_freedom, 0.975)
 
 
 def mean_estimate(samples: Sequence[float]) -> Estimate | None:

@@ -1,0 +1,88 @@
+"""The steps of a run as a Chrome trace (chrome://tracing, ui.perfetto.dev): one row per stage and replica.
+
+Format: "Trace Event Format" of the Chromium project, complete events ("X"), times in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from simulator.errors import InputError, Problem
+
+STAGES = ("host", "verify", "accept", "draft")
+"""The rows, top to bottom."""
+
+
+class StageRow(NamedTuple):
+    """One stage of one step, occupied from `start_ns` to `end_ns` of the simulated clock.
+
+    `args` is what a click on it shows, such as step number, requests and tokens.
+    """
+
+    stage: str
+    start_ns: int
+    end_ns: int
+    args: Mapping[str, Any] = {}
+    replica: int = 0
+
+
+def chrome_trace(rows: Iterable[StageRow], title: str = "decodesim") -> dict[str, Any]:
+    """The trace document; stages of zero length are left out. Raises ValueError for a stage that is not
+    one of `STAGES`.
+    """
+    events: list[dict[str, Any]] = []
+    replicas: set[int] = set()
+    for row in rows:
+        if row.stage not in STAGES:
+            raise ValueError(f"unknown stage {row.stage!r}; known: {', '.join(STAGES)}")
+        replicas.add(row.replica)
+        if row.end_ns > row.start_ns:
+            events.append(
+                {
+                    "name": row.stage,
+                    "cat": "step",
+                    "ph": "X",
+                    "pid": row.replica,
+                    "tid": STAGES.index(row.stage),
+                    "ts": row.start_ns / 1000,
+                    "dur": (row.end_ns - row.start_ns) / 1000,
+                    "args": dict(row.args),
+                }
+            )
+    names: list[dict[str, Any]] = []
+    for replica in sorted(replicas):
+        names.append(_name("process_name", replica, 0, f"{title}: replica {replica}"))
+        for row_index, stage in enumerate(STAGES):
+            names.append(_name("thread_name", replica, row_index, stage))
+            names.append(
+                {
+                    "name": "thread_sort_index",
+                    "ph": "M",
+                    "pid": replica,
+                    "tid": row_index,
+                    "args": {"sort_index": row_index},
+                }
+            )
+    return {"displayTimeUnit": "ms", "traceEvents": names + events}
+
+
+def _name(kind: str, replica: int, row_index: int, text: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": replica, "tid": row_index, "args": {"name": text}}
+
+
+def write_chrome_trace(path: str | Path, rows: Iterable[StageRow], title: str = "decodesim") -> Path:
+    """Write the trace, one event a line: the same rows give the same bytes. Raises InputError where the
+    file cannot be written.
+    """
+    document = chrome_trace(rows, title)
+    events = document["traceEvents"]
+    lines = ",\n".join(json.dumps(event, separators=(",", ":"), ensure_ascii=False) for event in events)
+    path = Path(path)
+    try:
+        path.write_text(f'{{"displayTimeUnit":"ms","traceEvents":[\n{lines}\n]}}\n', encoding="utf-8")
+    except OSError as error:
+        raise InputError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from error
+    return path
