@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.compiled import compiled, float_bits
 from simulator.step.blocks import share_computed
 from simulator.step.compose import may_draft
-from simulator.step.queues import end_request, remove_ended_running
+from simulator.step.queues import bring_up_to, end_request, remove_ended_running
 from simulator.step.state import (
     CANCELLED,
     DONE,
@@ -14,8 +14,6 @@ from simulator.step.state import (
     FULL,
     GAP_BINS,
     GATED,
-    NEVER,
-    TIMED_OUT,
 )
 from simulator.step.survive import accepted_drafts, advance_drift, look_up
 from simulator.step.views import (
@@ -102,6 +100,7 @@ def apply(e: Engine, slot: int, now_ns: int) -> None:
     """Apply the results of the step in `slot` at its emission time `now_ns`."""
     t = totals_of(e)[0]
     p = plans_of(e)[slot]
+    bring_up_to(e, now_ns, 1)
     ended = False
     for index in range(p.entries):
         entry = entry_at(e, slot, index)
@@ -109,10 +108,6 @@ def apply(e: Engine, slot: int, now_ns: int) -> None:
         q = requests_of(e)[r]
         if q.status >= DONE:
             t.ghost_rows += entry.tokens
-            continue
-        if e.timeout_ns < NEVER and q.arrival_ns + e.timeout_ns < now_ns:
-            end_request(e, r, TIMED_OUT, q.arrival_ns + e.timeout_ns)
-            ended = True
             continue
         if entry.samples:
             ended |= _sample(e, slot, index, now_ns)
@@ -152,4 +147,4 @@ def _count(e: Engine, slot: int) -> None:
     t.busy_ns += duration_ns
     t.batch_time += p.decodes * duration_ns
     t.query_tokens += p.tokens
-    t.padded_tokens += p.padded_tokens - p.tokens
+    t.padded_tokens += p.padded_tokens

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from simulator.workload import Requests
 
 
+SHARED = ("totals", "requests", "itl_histogram", "itl_token_histogram", "accepted_at", "drafted_at")
+"""Arrays that replicas behind one router share."""
+
+
 @dataclass(frozen=True)
 class EngineSettings:
     """All settings of an engine that a step reads; names and units as in `state.ENGINE` (docs/step.md §1)."""
@@ -64,6 +68,10 @@ class EngineSettings:
     hidden_per_sequence_ns: float = 0.0
     graph_sizes: tuple[int, ...] = ()
     """CUDA-graph sizes in tokens, ascending; the last one is the cap."""
+    full_graphs: bool = True
+    """Uniform decode steps replay one graph."""
+    piecewise_graphs: bool = True
+    """Other steps within the cap replay graphs between attention kernels; otherwise they run eagerly."""
     graph_padding: bool = True
     gpu_scale: float = 1.0
     prefill: bool = True
@@ -78,25 +86,26 @@ class EngineSettings:
 
 
 def graph_tables(settings: EngineSettings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return padded tokens by tokens 0…cap: for uniform steps (-1: none is large enough) and for any other step.
+    """Return padded tokens by tokens 0…cap: for uniform steps and for any other step;
+    -1 where no graph is there, so that the step runs eagerly.
 
     Uniform steps use the graph sizes rounded up to a multiple of K + 1 (vLLM V1 `_set_cudagraph_sizes`).
     """
     cap = settings.graph_sizes[-1] if settings.graph_sizes else 0
     tokens = np.arange(cap + 1)
-    if not settings.graph_padding or cap == 0:
-        return tokens, tokens.copy()
+    nowhere = np.full(cap + 1, -1)
+    if not settings.graph_padding:
+        return (tokens if settings.full_graphs else nowhere), (
+            tokens if settings.piecewise_graphs else nowhere
+        )
     sizes = np.array(settings.graph_sizes, dtype=np.int64)
     width = settings.max_draft_length + 1
     uniform = np.unique(-(-sizes // width) * width)
     uniform = uniform[uniform <= cap]
     place = np.searchsorted(uniform, tokens)
-    full = (
-        np.where(place < len(uniform), uniform[np.minimum(place, len(uniform) - 1)], -1)
-        if len(uniform)
-        else -(tokens**0)
-    )
-    return full.astype(np.int64), sizes[np.searchsorted(sizes, tokens)]
+    full = np.where(place < len(uniform), np.append(uniform, -1)[place], -1)
+    mixed = np.append(sizes, -1)[np.searchsorted(sizes, tokens)]
+    return (full if settings.full_graphs else nowhere), (mixed if settings.piecewise_graphs else nowhere)
 
 
 def _cells(knots: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -110,6 +119,17 @@ def gap_bin_starts_ns() -> NDArray[np.int64]:
     return (1024 + (bins & 1023)) << (bins >> 10)
 
 
+def cannot_run(
+    settings: EngineSettings, prompt_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which requests (n,) need more KV blocks than there are, or more tokens in one step than fit when prompts may not be cut."""
+    whole = prompt_tokens + output_tokens
+    too_large = whole + settings.lookahead_tokens > settings.total_blocks * settings.block_tokens
+    if not settings.chunked_prefill:
+        too_large |= whole + settings.slots_per_request > settings.max_num_batched_tokens
+    return too_large
+
+
 def new_state(
     settings: EngineSettings,
     prices: Prices,
@@ -117,11 +137,12 @@ def new_state(
     requests: Requests,
     seed: int,
     measured: tuple[int, int] | None = None,
+    beside: State | None = None,
 ) -> State:
     """Return an engine at time 0 with all its requests still to come.
 
     `measured`: the range of request numbers whose gaps and rounds are counted (default: all). With `external_clients` nothing is
-    scheduled: the pipeline delivers every request.
+    scheduled: the pipeline delivers every request. `beside`: another replica, whose requests and books this one shares.
     """
     n = len(requests.prompt_tokens)
     seats = settings.max_num_seqs
@@ -159,6 +180,9 @@ def new_state(
     records["arrival_ns"] = requests.arrival_ns
     first, end = measured if measured is not None else (0, n)
     records["measured"][first:end] = 1
+
+    records["matched"] = acceptance.matched_before
+    records["cannot_run"] = cannot_run(settings, records["prompt"], records["output"])
 
     known = np.flatnonzero(requests.arrival_ns >= 0)
     scheduled = known[np.argsort(requests.arrival_ns[known], kind="stable")].astype(np.int32)
@@ -216,6 +240,8 @@ def new_state(
         hash_older=anchor,
         hash_newer=anchor.copy(),
     )
+    if beside is not None:
+        state = state._replace(**{name: getattr(beside, name) for name in SHARED})
     for name in ARRAYS:
         array = getattr(state, name)
         engine[f"{name}_at"], engine[f"{name}_len"] = array.ctypes.data, array.size

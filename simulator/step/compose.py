@@ -15,7 +15,7 @@ from simulator.step.blocks import (
     take_blocks,
     unheld_matched,
 )
-from simulator.step.queues import admit_arrivals, pop_waiting, push_waiting_head
+from simulator.step.queues import bring_up_to, pop_waiting, push_waiting_head
 from simulator.step.state import NO_STEP, RUNNING, WAITING
 from simulator.step.survive import accepted_drafts
 from simulator.step.views import (
@@ -198,7 +198,7 @@ def compose(e: Engine, slot: int, now_ns: int, flight_step: int, flight_draft_le
     e.flight_step = flight_step
     e.flight_draft_length = flight_draft_length
     e.now_ns = now_ns
-    admit_arrivals(e, now_ns)
+    bring_up_to(e, now_ns, 0)
     p.number = e.next_number
     p.entries = 0
     p.decodes = 0

@@ -62,8 +62,8 @@ def _attention_ns(e: Engine, table: Any, sequences: int, context_tokens: float, 
 
 @compiled(inline=True)
 def _padded(e: Engine, tokens: int) -> int:
-    """Return the CUDA-graph size that holds `tokens`, or `tokens` beyond the cap."""
-    return any_graph_of(e)[tokens] if tokens <= e.graph_cap else tokens
+    """Return the CUDA-graph size that holds `tokens`, or `tokens` where there is none."""
+    return max(any_graph_of(e)[tokens], tokens) if tokens <= e.graph_cap else tokens
 
 
 @compiled()
@@ -144,15 +144,15 @@ def price(e: Engine, slot: int) -> None:
         after = 0
         chunks = 0
 
-    mode = FULL if p.uniform else PIECEWISE
+    mode = EAGER
     padded = tokens
-    if tokens > e.graph_cap:
-        mode = EAGER
-    elif mode == FULL and full_graph_of(e)[tokens] >= 0:
-        padded = full_graph_of(e)[tokens]
-    else:
-        mode = PIECEWISE
-        padded = any_graph_of(e)[tokens]
+    if tokens <= e.graph_cap:
+        if p.uniform and full_graph_of(e)[tokens] >= 0:
+            mode = FULL
+            padded = full_graph_of(e)[tokens]
+        elif any_graph_of(e)[tokens] >= 0:
+            mode = PIECEWISE
+            padded = any_graph_of(e)[tokens]
 
     attention = pairs * scalars_of(e)[PRICE_PREFILL_PAIR_NS] + chunks * scalars_of(e)[PRICE_PREFILL_CHUNK_NS]
     attention += window_pairs * scalars_of(e)[PRICE_PREFILL_WINDOW_PAIR_NS]

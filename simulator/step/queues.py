@@ -136,16 +136,6 @@ def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
 
 
 @compiled()
-def _can_ever_run(e: Engine, r: int) -> bool:
-    q = requests_of(e)[r]
-    tokens = q.prompt + q.output + e.lookahead_tokens
-    fits = (tokens + e.block_tokens - 1) // e.block_tokens <= e.total_blocks
-    return fits and (
-        e.chunked_prefill == 1 or q.prompt + q.output + e.slots_per_request <= e.max_num_batched_tokens
-    )
-
-
-@compiled()
 def _arrive(e: Engine) -> None:
     """Let the next arrival join the waiting queue, or set it aside when it can never run."""
     r = _pop_arrival(e)
@@ -154,7 +144,7 @@ def _arrive(e: Engine) -> None:
     q.in_system_at_arrival = e.in_system
     e.in_system += 1
     totals_of(e)[0].prompt_tokens += q.prompt
-    if _can_ever_run(e, r):
+    if not q.cannot_run:
         q.status = WAITING
         push_waiting_tail(e, r)
         arrived_of(e)[e.arrived_count] = r
@@ -165,8 +155,12 @@ def _arrive(e: Engine) -> None:
 
 
 @compiled()
-def admit_arrivals(e: Engine, now_ns: int) -> None:
-    """Bring the queues to `now_ns`: clients that gave up leave, then requests that arrived join, until nothing changes."""
+def bring_up_to(e: Engine, now_ns: int, results_first: int) -> None:
+    """Bring the queues to `now_ns`: clients whose patience ended leave, then requests that arrived join, until nothing changes.
+
+    `results_first` is 1 when results of this very instant are still to be applied: then what falls on the instant waits.
+    """
+    before_ns = now_ns - results_first
     changed = True
     while changed:
         changed = False
@@ -175,7 +169,7 @@ def admit_arrivals(e: Engine, now_ns: int) -> None:
             while e.give_up_index < e.arrived_count:
                 r = arrived_of(e)[e.give_up_index]
                 deadline_ns = requests_of(e)[r].arrival_ns + e.timeout_ns
-                if deadline_ns >= now_ns:
+                if deadline_ns > before_ns:
                     break
                 if requests_of(e)[r].status < DONE:
                     end_request(e, r, TIMED_OUT, deadline_ns)
@@ -184,6 +178,6 @@ def admit_arrivals(e: Engine, now_ns: int) -> None:
             if aborted:
                 remove_ended_running(e)
                 changed = True
-        while next_arrival_ns(e) <= now_ns:
+        while next_arrival_ns(e) <= before_ns:
             _arrive(e)
             changed = True

@@ -40,6 +40,7 @@ REQUEST = np.dtype(
         ("output", "i4"),  # output tokens at which it stops
         ("traffic_class", "i4"),
         ("cancelled", "i4"),  # the stop is a client's cancel
+        ("cannot_run", "i4"),  # it needs more blocks or tokens than there are
         # where it stands
         ("status", "i4"),
         ("computed", "i4"),  # tokens whose KV the scheduler counts as computed, the running step included

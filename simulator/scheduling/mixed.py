@@ -1,0 +1,5 @@
+"""Continuous batching with mixed steps: decodes first, then prefill chunks into what is left of the token budget (vLLM V1, TensorRT-LLM)."""
+
+from simulator.scheduling import Rule, register
+
+MIXED = register(Rule(name="mixed", source="vLLM v1/core/sched/scheduler.py", mixes_prefill=True))

@@ -1,0 +1,11 @@
+"""Prefill first and alone: while prompts can be computed decodes wait (SGLang without mixed chunks)."""
+
+from simulator.scheduling import Rule, register
+
+PREFILL_APART = register(
+    Rule(
+        name="prefill-apart",
+        source="SGLang srt/managers/scheduler.py get_next_batch_to_run",
+        mixes_prefill=False,
+    )
+)

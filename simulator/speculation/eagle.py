@@ -1,0 +1,14 @@
+"""EAGLE: one decoder layer on the target's features and the next token's embedding (arXiv 2401.15077)."""
+
+from simulator.speculation import register
+from simulator.speculation.base import Method
+
+EAGLE = register(
+    Method(
+        name="eagle",
+        title="EAGLE head, chain",
+        source="arXiv 2401.15077; vLLM v1/spec_decode/llm_base_proposer.py",
+        drafter="eagle",
+        loses_last_match=True,
+    )
+)
