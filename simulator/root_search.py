@@ -120,6 +120,7 @@ class RootSearch:
         count = self.replications
         most = max(count, self.most_replications or count)
         half = self.tolerance
+        centre = round(centre, 2)  # so that questions with nearly the same root share their runs
         for attempt in range(_MOST_ROUNDS):
             below, above = max(self.low, centre - half), min(self.high, centre + half)
             runs = [(self.evaluate(below, i, 1.0), self.evaluate(above, i, 1.0)) for i in range(count)]

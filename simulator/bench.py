@@ -1,0 +1,43 @@
+"""What a break-even search needs of a simulator: `Bench`, one load of one scenario on common luck."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class DoesNotFitError(Exception):
+    """The memory does not hold the weights, or not one request; the text says why, with the numbers."""
+
+
+class Bench(Protocol):
+    """One load of one scenario, as the search sees it: runs on common luck, and the price of a uniform step.
+
+    Figures are those of `measure.py`. Raises `DoesNotFitError` where an arm's memory does not hold a request.
+    """
+
+    @property
+    def load(self) -> Mapping[str, float]:
+        """How much is asked, as in the rows: `{"concurrency": 64}`."""
+
+    @property
+    def scenario_alpha(self) -> float | None:
+        """The scenario's own acceptance, in the terms of the family; None when it has no such figure."""
+
+    def plain(self, replication: int) -> Mapping[str, float]:
+        """Figures of plain decoding."""
+
+    def plain_is_saturated(self) -> bool:
+        """Whether plain decoding cannot serve the load."""
+
+    def speculative(
+        self, draft_length: int, alpha: float, replication: int, step_scale: float
+    ) -> Mapping[str, float]:
+        """Figures of the speculative arm with acceptance `alpha` and its GPU times × `step_scale`; NaN if
+        saturated.
+        """
+
+    def step_s(self, draft_length: int, batch: float) -> float:
+        """Time of a uniform decode step of `batch` requests at the load's mean context, s; draft length 0
+        is plain.
+        """
