@@ -16,10 +16,11 @@ from simulator.traces.files import head_of
 from simulator.traces.mooncake import MOONCAKE, TIMED_TRACE
 from simulator.traces.prompts import PROMPTS
 from simulator.traces.reader import Reader
+from simulator.traces.select import select
 from simulator.traces.sharegpt import SHAREGPT
 from simulator.traces.trace import NOT_GIVEN, CountTokens, Trace
 
-__all__ = ["NOT_GIVEN", "CountTokens", "Reader", "Trace", "detect", "read_trace", "readers"]
+__all__ = ["NOT_GIVEN", "CountTokens", "Reader", "Trace", "detect", "read_trace", "readers", "select"]
 
 _READERS = (AZURE, BURSTGPT, MOONCAKE, TIMED_TRACE, SHAREGPT, PROMPTS)
 _ALIASES = {"aiperf": "mooncake", "timed_trace": "timed-trace", "custom": "prompts"}
