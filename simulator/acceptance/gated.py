@@ -1,0 +1,99 @@
+"""Gated acceptance: lookup drafters (n-gram, suffix) find a match or nothing; a match then runs long
+(`model_spec` §4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from simulator.acceptance.base import (
+    GATED,
+    AcceptanceModel,
+    Entry,
+    Floats,
+    Match,
+    check_between,
+    check_draft_length,
+    fault,
+    logit,
+    shifted_probability,
+)
+
+
+@dataclass(frozen=True)
+class Gated(AcceptanceModel):
+    """A round has a match with probability `match`, Markov in the last round's outcome; then c_1 = first,
+    c_j = run.
+
+    `stickiness` is the lag-1 correlation of matches: P(match | match) = match + stickiness (1 - match),
+    P(match | miss) = match (1 - stickiness). Without a match nothing survives: an asynchronous engine
+    drafts junk, a synchronous one nothing. Leaves out the length of the match.
+    """
+
+    name: ClassVar[str] = "gated"
+    kind: ClassVar[int] = GATED
+    match_probability: float
+    stickiness: float
+    first: float
+    run: float
+
+    def __post_init__(self) -> None:
+        for field in ("match", "stickiness", "first", "run"):
+            check_between(
+                field, self.match_probability if field == "match" else getattr(self, field), 0.0, 1.0
+            )
+
+    @classmethod
+    def from_entry(cls, entry: Entry) -> Gated:
+        """`{model: gated, match, stickiness, first, run}`."""
+        return cls(
+            entry.number("match"), entry.number("stickiness", 0.0), entry.number("first"), entry.number("run")
+        )
+
+    @property
+    def alpha(self) -> float:
+        """Conditional acceptance at position 1 *of a match*; the shift family moves what survives, not
+        what matches.
+        """
+        return self.first
+
+    @property
+    def match(self) -> Match:
+        """Probability of a match: in the long run, after a miss, after a match."""
+        g, s = self.match_probability, self.stickiness
+        return Match(g, g * (1.0 - s), g + s * (1.0 - g))
+
+    def conditional_at(self, effects: Floats, max_draft_length: int) -> Floats:
+        """c_j of a round with a match: first, then run."""
+        check_draft_length(max_draft_length)
+        given: Floats = np.full(max_draft_length, self.run)
+        given[:1] = self.first
+        return np.broadcast_to(given, (len(effects), max_draft_length))
+
+    def conditional(self, max_draft_length: int) -> Floats:
+        """c_j over all rounds, those without a match included: c_1 = match · first."""
+        population: Floats = self.conditional_at(np.zeros(1), max_draft_length)[0].copy()
+        population[:1] *= self.match_probability
+        return population
+
+    def shifted(self, delta_logit: float) -> Gated:
+        """Shift first and run; the match probability belongs to the text."""
+        return replace(
+            self,
+            first=shifted_probability(self.first, delta_logit),
+            run=shifted_probability(self.run, delta_logit),
+        )
+
+    def with_alpha(self, alpha: float) -> Gated:
+        """Shift first and run alike so that first = alpha. Raises InputError when first is 0 or 1, which
+        no shift moves.
+        """
+        check_between("alpha", alpha, 0.0, 1.0)
+        if alpha == self.first:
+            return self
+        if self.first in (0.0, 1.0):
+            raise fault("first", self.first, "cannot be shifted", "a rate above 0 and below 1")
+        return replace(self.shifted(logit(alpha) - logit(self.first)), first=alpha)

@@ -1,0 +1,180 @@
+"""Hierarchical acceptance: requests differ, and each drifts along its output (`model_spec` §4).
+
+logit(c_j) = mu + u_r + v_i - delta (j - 1), u_r ~ N(0, request_sd²) fixed per request, v_i AR(1) along
+*output positions* i with standard deviation drift_sd and correlation drift_correlation from one token to
+the next. Population figures are integrals over u and over the path of v, to 1e-6 or better, not samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from simulator.acceptance.base import (
+    AcceptanceModel,
+    Effects,
+    Entry,
+    Floats,
+    check_between,
+    check_draft_length,
+    checked_number,
+    logistic,
+    logit,
+    mu_of,
+)
+
+LARGEST_SD = 10.0
+"""Logits; the quadratures are sized for it."""
+
+
+@dataclass(frozen=True)
+class Hierarchical(AcceptanceModel):
+    """Decay with a normal effect per request and an AR(1) drift along the output. Leaves out effects of
+    content on both.
+    """
+
+    name: ClassVar[str] = "hierarchical"
+    mu: float
+    delta: float = 0.0
+    request_sd: float = 0.0
+    drift_sd: float = 0.0
+    drift_correlation: float = 0.0
+
+    def __post_init__(self) -> None:
+        checked_number("delta", self.delta)
+        check_between("request_sd", self.request_sd, 0.0, LARGEST_SD, f"0 to {LARGEST_SD:g} logits")
+        check_between("drift_sd", self.drift_sd, 0.0, LARGEST_SD, f"0 to {LARGEST_SD:g} logits")
+        check_between("drift_correlation", self.drift_correlation, 0.0, 1.0)
+
+    @classmethod
+    def from_alpha(
+        cls,
+        alpha: float,
+        delta: float = 0.0,
+        request_sd: float = 0.0,
+        drift_sd: float = 0.0,
+        drift_correlation: float = 0.0,
+    ) -> Hierarchical:
+        """Return the model whose c_1 without effects is alpha."""
+        check_between("alpha", alpha, 0.0, 1.0)
+        return cls(logit(alpha), delta, request_sd, drift_sd, drift_correlation)
+
+    @classmethod
+    def from_entry(cls, entry: Entry) -> Hierarchical:
+        """`{model: hierarchical, alpha, delta, request_sd, drift_sd, drift_correlation}`, or a mean
+        acceptance length for alpha.
+        """
+        rest = [entry.number(name, 0.0) for name in ("delta", "request_sd", "drift_sd", "drift_correlation")]
+        spread = abs(rest[0]) * entry.number("at_draft_length", 1.0) + 8.0 * (rest[1] + rest[2])
+        return cls(mu_of(entry, lambda mu: cls(mu, *rest), spread), *rest)
+
+    @property
+    def alpha(self) -> float:
+        """c_1 of a round without effects (not the population's c_1)."""
+        return float(logistic(self.mu))
+
+    @property
+    def effects(self) -> Effects:
+        """The two random effects."""
+        return Effects(self.request_sd, self.drift_sd, self.drift_correlation)
+
+    def conditional_at(self, effects: Floats, max_draft_length: int) -> Floats:
+        """c_j of rounds at given effects u + v, shape (effects, max_draft_length)."""
+        positions = np.arange(max_draft_length)
+        return logistic(self.mu + effects[:, None] - self.delta * positions[None, :])
+
+    def conditional(self, max_draft_length: int) -> Floats:
+        """Population c_j = S_j / S_{j-1}. It may rise with j: later positions are reached mostly by easy
+        requests.
+        """
+        survival = self.survival(max_draft_length)
+        before = np.concatenate([np.ones(min(1, max_draft_length)), survival[:-1]])
+        # Where nobody arrives (S underflows) the hardest position's own value stands in.
+        alone = self.conditional_at(np.zeros(1), max_draft_length)[0]
+        return np.asarray(np.minimum(np.divide(survival, before, out=alone, where=before > 0.0), 1.0))
+
+    def survival(self, max_draft_length: int) -> Floats:
+        """S_j = E of the product of c_1..c_j over u and the path of v."""
+        check_draft_length(max_draft_length)
+        return np.array(_survival(self, max_draft_length))
+
+    def shifted(self, delta_logit: float) -> Hierarchical:
+        """Shift mu."""
+        return replace(self, mu=self.mu + delta_logit)
+
+    def with_alpha(self, alpha: float) -> Hierarchical:
+        """Replace mu by the logit of alpha."""
+        check_between("alpha", alpha, 0.0, 1.0)
+        return replace(self, mu=logit(alpha))
+
+    def mean_acceptance_lengths_by_request(self, draft_length: int) -> tuple[Floats, Floats]:
+        """E of a request and the share of requests like it, at the nodes of u."""
+        nodes, weights = normal_nodes(self.request_sd)
+        survival = _survival_by_request(self, nodes, draft_length)
+        return 1.0 + survival.sum(axis=1), weights
+
+
+def normal_nodes(sd: float) -> tuple[Floats, Floats]:
+    """Return nodes and weights of N(0, sd²) for the trapezoidal rule, exponentially exact here.
+
+    With poles of the logistic at i·pi/sd and steps of h, in units of sd, the error falls as exp(-2 pi² /
+    (h·sd)) (Trefethen and Weideman, SIAM Review 56, 2014).
+    """
+    if sd == 0.0:
+        return np.zeros(1), np.ones(1)
+    step = 0.5 / max(1.0, sd)
+    count = math.ceil(6.7 / step)
+    nodes = step * np.arange(-count, count + 1, dtype=np.float64)
+    weights = np.exp(-0.5 * nodes * nodes)
+    return sd * nodes, weights / weights.sum()
+
+
+@lru_cache(maxsize=16)
+def hermite_basis(count: int) -> tuple[Floats, Floats]:
+    """Return Gauss–Hermite nodes of N(0, 1), shape (count,), and V, shape (count, count).
+
+    V[n, i] = sqrt(weight_i) · He_n(node_i) / sqrt(n!) is orthogonal (Golub and Welsch, Mathematics of
+    Computation 23, 1969), and He_n is the n-th eigenfunction of one AR(1) step, with eigenvalue rho^n
+    (Mehler's formula).
+    """
+    off_diagonal = np.sqrt(np.arange(1.0, count))
+    nodes, vectors = np.linalg.eigh(np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
+    signed: Floats = vectors * np.where(vectors[0] < 0.0, -1.0, 1.0)
+    return nodes, signed
+
+
+def _drift_nodes(sd: float) -> int:
+    """Nodes for an error about exp(-2 pi sqrt(n) / sd) below 1e-8, from the distance pi/sd of the poles."""
+    return 32 + math.ceil((18.5 * sd / (2.0 * math.pi)) ** 2)
+
+
+def _survival_by_request(model: Hierarchical, request_effects: Floats, max_draft_length: int) -> Floats:
+    """Return S_j of requests with the given effects, drift integrated over its path, shape (requests,
+    max_draft_length).
+
+    The AR(1) chain is reversible, so S_j = <1, h_j> with h_1 = c_1 and h_j = c_j · P h_{j-1}, P = one step
+    of the chain.
+    """
+    basis_nodes, basis = hermite_basis(_drift_nodes(model.drift_sd) if model.drift_sd > 0.0 else 1)
+    drift = model.drift_sd * basis_nodes
+    root_weights = basis[0]
+    decays = model.drift_correlation ** np.arange(len(drift))
+    survival = np.empty((len(request_effects), max_draft_length))
+    carried = np.broadcast_to(root_weights, (len(request_effects), len(drift)))
+    for j in range(max_draft_length):
+        if j > 0:
+            carried = ((carried @ basis.T) * decays) @ basis
+        carried = carried * logistic(model.mu + request_effects[:, None] + drift[None, :] - model.delta * j)
+        survival[:, j] = carried @ root_weights
+    return np.clip(survival, 0.0, 1.0)
+
+
+@lru_cache(maxsize=256)
+def _survival(model: Hierarchical, max_draft_length: int) -> tuple[float, ...]:
+    nodes, weights = normal_nodes(model.request_sd)
+    survival: list[float] = (weights @ _survival_by_request(model, nodes, max_draft_length)).tolist()
+    return tuple(survival)

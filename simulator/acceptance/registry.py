@@ -1,0 +1,41 @@
+"""Which acceptance models there are, and how an entry becomes one: a model is a class and a line here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simulator.acceptance.base import AcceptanceModel, Entry, fault, fields_of
+from simulator.acceptance.chains import Decay, Fixed, Geometric, Positional
+from simulator.acceptance.files import SELECTORS, model_from_file
+from simulator.acceptance.gated import Gated
+from simulator.acceptance.hierarchical import Hierarchical
+from simulator.acceptance.trace import Trace
+from simulator.errors import InputError, unknown_name
+
+MODELS: dict[str, type[AcceptanceModel]] = {
+    model.name: model for model in (Fixed, Geometric, Positional, Decay, Hierarchical, Gated, Trace)
+}
+
+
+def acceptance_model(entry: object, draft_length: int, base_dir: Path | str = ".") -> AcceptanceModel:
+    """Return the acceptance model of a scenario entry, for an arm that drafts `draft_length` tokens.
+
+    `entry` is an `acceptance` section (a mapping or the scenario's own type): `{model: …}` or `{file:
+    acceptance.json}`; an `AcceptanceModel` is returned as it is. Relative file names start from
+    `base_dir`. Raises InputError.
+    """
+    if isinstance(entry, AcceptanceModel):
+        return entry
+    fields = fields_of(entry)
+    folder = Path(base_dir)
+    made = Entry(fields, draft_length, folder)
+    name = fields.get("model")
+    if name is None:
+        if not made.has("file"):
+            raise fault(
+                "model", None, "is missing", f"model: one of {', '.join(MODELS)}; or file: acceptance.json"
+            )
+        return model_from_file(made.path("file"), draft_length, {key: fields.get(key) for key in SELECTORS})
+    if not isinstance(name, str) or name not in MODELS:
+        raise InputError(unknown_name("acceptance model", str(name), MODELS, field="model"))
+    return MODELS[name].from_entry(made)
