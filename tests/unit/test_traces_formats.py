@@ -51,6 +51,12 @@ def test_rows_out_of_order_are_sorted_and_ties_keep_theirs(read):
     assert trace.arrival_ns.tolist() == [0, 10**9, 10**9]
 
 
+def test_many_rows_at_one_instant_stay_in_order(read):
+    rows = "".join(f"{at % 2},m,{at + 1},1,0,x\n" for at in range(400))
+    trace = read(BURST + rows)
+    assert trace.prompt_tokens.tolist() == [*range(1, 401, 2), *range(2, 401, 2)]
+
+
 def test_rows_without_output_are_dropped_and_counted(read):
     trace = read(
         BURST + "5.0,ChatGPT,472,18,490,x\n45.0,GPT-4,10,0,10,x\n46,GPT-4,11,0,11,x\n47,GPT-4,0,3,3,x\n"

@@ -108,6 +108,18 @@ def test_a_turn_is_long_enough_for_what_it_repeats():
             assert prefix_of(requests, after)[: len(prefix_of(requests, index))] == prefix_of(requests, index)
 
 
+def test_ideal_hits_are_blocks_of_prompts_that_were_prompt_or_output_before():
+    requests = generate(
+        sessions(requests=90, output_tokens={"kind": "uniform", "low": 1, "high": 90}), seed=2
+    )
+    seen, hits = set(), 0
+    for index in range(90):
+        ids = prefix_of(requests, index)
+        hits += 16 * sum(code in seen for code in ids[: requests.prompt_tokens[index] // 16])
+        seen.update(ids)
+    assert ideal_hit_rate(requests) == hits / requests.prompt_tokens.sum()
+
+
 def test_one_turn_and_a_shared_prefix_is_a_common_system_prompt():
     requests = generate(sessions(sessions={"turns": 1, "shared_prefix_tokens": 64}, requests=4), seed=1)
     assert requests.prompt_tokens.tolist() == [74] * 4
