@@ -199,3 +199,21 @@ def test_request_effects_are_normal_with_their_sd() -> None:
     assert abs(effects.mean()) < 3.0 / math.sqrt(20_000)
     assert abs(effects.var() - 1.0) < 3.0 * math.sqrt(2.0 / 20_000)
     assert abs((effects**4).mean() - 3.0) < 3.0 * math.sqrt(96.0 / 20_000)
+
+
+def test_a_drifting_request_shows_its_slow_stretches_more_often() -> None:
+    """docs/acceptance.md: rounds of a drifting output show 2.16 where the stationary average is 2.36."""
+    model = Hierarchical.from_alpha(0.65, drift_sd=1.0, drift_correlation=0.95)
+    requests, output = 400, 300
+    tables = tables_of(model, requests, SEED, 3)
+    rounds = np.zeros(requests)
+    for r in range(requests):
+        one = ReferenceRequest(tables, SEED, r)
+        while one.emitted < output + 1:
+            one.round(3)
+            rounds[r] += 1
+    per_token = rounds / output
+    error = per_token.std(ddof=1) / math.sqrt(requests)
+    assert model.mean_acceptance_length(3) == pytest.approx(2.36, abs=0.0051)
+    assert abs(per_token.mean() - 1.0 / 2.16) < 3.0 * error + 1.0 / output
+    assert per_token.mean() - 1.0 / model.mean_acceptance_length(3) > 5.0 * error
