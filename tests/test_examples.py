@@ -13,6 +13,9 @@ from tests.shared_data import ROOT, SHARED, needs_shared
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 COMPLETE = ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
 
+FORMS = frozenset({"arrivals", "prompt_tokens", "output_tokens", "acceptance"})
+"""Fields that take one of several forms, each with keys of its own: the file shows one form, not all its keys."""
+
 
 def read(text: str) -> Any:
     """The plain data of a YAML text."""
@@ -26,8 +29,25 @@ def test_examples_load_and_are_described(path: Path) -> None:
     assert f"`{path.name}`" in (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_complete_example_leaves_nothing_to_defaults() -> None:
-    assert list(defaults_used(load_scenario(COMPLETE))) == []
+def is_spelled_out(path: str, data: Any) -> bool:
+    """Whether a dotted path of a scenario is a key of its file, or belongs to one of several forms of a value."""
+    *parents, key = path.split(".")
+    for name in parents:
+        data = next(arm for arm in data if arm["name"] == name) if isinstance(data, list) else data[name]
+    return key in data or parents[-1] in FORMS
+
+
+def test_the_complete_example_prints_every_key() -> None:
+    data = read(COMPLETE.read_text(encoding="utf-8"))
+    defaults = list(defaults_used(load_scenario(COMPLETE)))
+    assert [path for path in defaults if not is_spelled_out(path, data)] == []
+
+
+def test_a_key_left_out_is_noticed() -> None:
+    data = read(COMPLETE.read_text(encoding="utf-8"))
+    del data["speculation"][0]["tree"]
+    assert not is_spelled_out("speculation.eagle3-k3.tree", data)
+    assert is_spelled_out("engine.host.step_s", data)
 
 
 @needs_shared
