@@ -93,7 +93,7 @@ class Hierarchical(AcceptanceModel):
         """
         survival = self.survival(max_draft_length)
         before = np.concatenate([np.ones(min(1, max_draft_length)), survival[:-1]])
-        # Where nobody arrives (S underflows) the hardest position's own value stands in.
+        # Where nobody arrives (S underflows) the value without effects stands in.
         alone = self.conditional_at(np.zeros(1), max_draft_length)[0]
         return np.asarray(np.minimum(np.divide(survival, before, out=alone, where=before > 0.0), 1.0))
 
@@ -170,7 +170,8 @@ def _survival_by_request(model: Hierarchical, request_effects: Floats, max_draft
             carried = ((carried @ basis.T) * decays) @ basis
         carried = carried * logistic(model.mu + request_effects[:, None] + drift[None, :] - model.delta * j)
         survival[:, j] = carried @ root_weights
-    return np.clip(survival, 0.0, 1.0)
+    # Rounding of the quadrature must not let survival rise.
+    return np.minimum.accumulate(np.clip(survival, 0.0, 1.0), axis=1)
 
 
 @lru_cache(maxsize=256)

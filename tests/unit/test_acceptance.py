@@ -140,6 +140,15 @@ def test_population_conditionals_rise_though_each_request_decays() -> None:
     assert (np.diff(model.conditional_at(np.zeros(1), 6)[0]) < 0).all()
 
 
+@pytest.mark.parametrize("alpha", [1e-12, 1e-3, 1 - 1e-9])
+def test_survival_never_rises_at_the_edges(alpha: float) -> None:
+    model = Hierarchical.from_alpha(alpha, 0.3, request_sd=1.0, drift_sd=2.0, drift_correlation=0.9)
+    survival = model.survival(16)
+    assert (np.diff(survival) <= 0).all()
+    assert ((survival >= 0) & (survival <= 1)).all()
+    assert ((model.conditional(16) >= 0) & (model.conditional(16) <= 1)).all()
+
+
 def test_means_by_request_average_to_the_population() -> None:
     model = Hierarchical.from_alpha(0.6, 0.1, request_sd=1.0, drift_sd=0.5, drift_correlation=0.9)
     lengths, shares = model.mean_acceptance_lengths_by_request(5)
