@@ -11,7 +11,7 @@ from simulator.step.compose import compose
 from simulator.step.price import price
 from simulator.step.queues import next_arrival_ns
 from simulator.step.state import NEVER, NO_STEP
-from simulator.step.views import Engine, plans_of
+from simulator.step.views import plans_of
 
 
 @compiled(entry=True)
@@ -22,7 +22,8 @@ def fast_forward(engine: NDArray[np.void], horizon_ns: int) -> None:
         if not e.ready:
             now_ns = e.now_ns
             if compose(e, e.slot, now_ns, NO_STEP, 0) == 0:
-                e.now_ns = next_arrival_ns(e)
+                if not plans_of(e)[e.slot].preempted:  # a lone request that outgrew the memory is admitted anew at once
+                    e.now_ns = next_arrival_ns(e)
                 continue
             e.now_ns = now_ns + plans_of(e)[e.slot].hidden_ns
             e.ready = 1

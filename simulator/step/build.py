@@ -78,6 +78,7 @@ class EngineSettings:
     stop_trim: bool = True
     ghost_rows: bool = True
     context_growth: bool = True
+    host_overlap: bool = True
 
     @property
     def max_draft_length(self) -> int:
@@ -94,10 +95,8 @@ def graph_tables(settings: EngineSettings) -> tuple[NDArray[np.int64], NDArray[n
     cap = settings.graph_sizes[-1] if settings.graph_sizes else 0
     tokens = np.arange(cap + 1)
     nowhere = np.full(cap + 1, -1)
-    if not settings.graph_padding:
-        return (tokens if settings.full_graphs else nowhere), (
-            tokens if settings.piecewise_graphs else nowhere
-        )
+    if cap == 0:
+        return nowhere, nowhere
     sizes = np.array(settings.graph_sizes, dtype=np.int64)
     width = settings.max_draft_length + 1
     uniform = np.unique(-(-sizes // width) * width)
@@ -167,7 +166,7 @@ def new_state(
         engine[name] = getattr(acceptance, name)
 
     records = np.zeros(n, REQUEST)
-    cancels = requests.cancel_after_tokens > 0
+    cancels = (requests.cancel_after_tokens > 0) & (requests.cancel_after_tokens < requests.output_tokens)
     records["prompt"] = requests.prompt_tokens
     records["output"] = np.where(cancels, requests.cancel_after_tokens, requests.output_tokens)
     records["cancelled"] = cancels

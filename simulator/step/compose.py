@@ -82,18 +82,15 @@ def _add_entry(e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: 
         p.decodes += 1
         p.decode_tokens += tokens
         p.uniform &= tokens == e.max_draft_length + 1
-    else:
-        p.uniform = 0
     if may_draft(e, r):
         p.drafters += 1
         p.drafting_samples += samples
 
 
 @compiled(inline=True)
-def _running_pass(e: Engine, slot: int, whom: int) -> bool:
-    """Give running requests, in order of admission, their tokens; return whether somebody was preempted."""
+def _running_pass(e: Engine, slot: int, whom: int) -> None:
+    """Give running requests, in order of admission, their tokens."""
     p = plans_of(e)[slot]
-    preempted = False
     index = 0
     while index < e.running_count:
         r = running_of(e)[index]
@@ -129,7 +126,7 @@ def _running_pass(e: Engine, slot: int, whom: int) -> bool:
             need = (goal + e.block_tokens - 1) // e.block_tokens - q.capacity // e.block_tokens
             stopped = False
             while need > available_blocks(e):
-                preempted = True
+                p.preempted = 1
                 if _preempt_last(e) == r:
                     stopped = True
                     break
@@ -139,7 +136,6 @@ def _running_pass(e: Engine, slot: int, whom: int) -> bool:
             q.capacity += need * e.block_tokens
         totals_of(e)[0].cut_drafts += drafts - given_drafts
         _add_entry(e, slot, r, tokens, given_drafts, decodes, known)
-    return preempted
 
 
 @compiled()
@@ -183,7 +179,7 @@ def _admit_one(e: Engine, slot: int) -> bool:
 
 @compiled(inline=True)
 def _waiting_pass(e: Engine, slot: int) -> None:
-    while e.waiting_count > 0 and e.running_count < e.max_num_seqs:
+    while not plans_of(e)[slot].preempted and e.waiting_count > 0 and e.running_count < e.max_num_seqs:
         if not _admit_one(e, slot):
             break
 
@@ -208,16 +204,21 @@ def compose(e: Engine, slot: int, now_ns: int, flight_step: int, flight_draft_le
     p.drafters = 0
     p.drafting_samples = 0
     p.uniform = 1
+    p.preempted = 0
     if e.mixes_prefill:
-        if not _running_pass(e, slot, EVERYONE):
-            _waiting_pass(e, slot)
+        _running_pass(e, slot, EVERYONE)
+        _waiting_pass(e, slot)
     else:
-        if not _running_pass(e, slot, PREFILLS):
-            _waiting_pass(e, slot)
+        _running_pass(e, slot, PREFILLS)
+        _waiting_pass(e, slot)
         if p.entries == 0:
             _running_pass(e, slot, DECODES)
     e.next_number += p.entries > 0
     p.draft_length = draft_length_by_batch_of(e)[p.entries]
     p.drafts = p.draft_length > 0 and p.drafting_samples > 0
+    p.host_ns = int(e.host_step_ns + e.host_per_sequence_ns * p.entries + 0.5)
     p.hidden_ns = int(e.hidden_step_ns + e.hidden_per_sequence_ns * p.entries + 0.5)
+    if not (e.asynchronous and e.host_overlap):
+        p.host_ns += p.hidden_ns
+        p.hidden_ns = 0
     return int(p.entries)

@@ -63,7 +63,7 @@ def _attention_ns(e: Engine, table: Any, sequences: int, context_tokens: float, 
 @compiled(inline=True)
 def _padded(e: Engine, tokens: int) -> int:
     """Return the CUDA-graph size that holds `tokens`, or `tokens` where there is none."""
-    return max(any_graph_of(e)[tokens], tokens) if tokens <= e.graph_cap else tokens
+    return max(any_graph_of(e)[tokens], tokens) if e.graph_padding and tokens <= e.graph_cap else tokens
 
 
 @compiled()
@@ -144,10 +144,23 @@ def price(e: Engine, slot: int) -> None:
         after = 0
         chunks = 0
 
+    if tokens == 0:
+        p.verify_ns = 0
+        p.accept_ns = 0
+        p.draft_ns = 0
+        p.attention_ns = 0
+        p.communication_ns = 0
+        p.padded_tokens = 0
+        p.graph_mode = FULL
+        return
+
     mode = EAGER
     padded = tokens
-    if tokens <= e.graph_cap:
-        if p.uniform and full_graph_of(e)[tokens] >= 0:
+    uniform = p.uniform and chunks == 0
+    if not e.graph_padding:
+        mode = FULL if uniform else PIECEWISE
+    elif tokens <= e.graph_cap:
+        if uniform and full_graph_of(e)[tokens] >= 0:
             mode = FULL
             padded = full_graph_of(e)[tokens]
         elif any_graph_of(e)[tokens] >= 0:
@@ -164,12 +177,11 @@ def price(e: Engine, slot: int) -> None:
         attention += _attention_ns(e, attention_of(e), p.decodes, context, query_tokens)
     target = target_tokens_of(e)[padded] + target_experts_of(e)[tokens] + attention
     target += target_head_of(e)[rows] + scalars_of(e)[PRICE_LAUNCH_FULL_NS + mode]
-    p.verify_ns = int(target * e.gpu_scale + 0.5) if tokens > 0 else 0
+    p.verify_ns = int(target * e.gpu_scale + 0.5)
     p.accept_ns = int(sample_of(e)[rows] * e.gpu_scale + 0.5)
     after += context_sum
     whole = after / p.entries if e.prefill else context
     p.draft_ns = _price_drafts(e, slot, tokens, context, query_tokens, pairs, chunks, whole)
-    p.host_ns = int(e.host_step_ns + e.host_per_sequence_ns * p.entries + 0.5)
     p.attention_ns = int(attention * e.gpu_scale + 0.5)
     p.communication_ns = int(target_comm_of(e)[padded] * e.gpu_scale + 0.5)
     p.padded_tokens = padded

@@ -98,7 +98,8 @@ PLAN = np.dtype(
         ("drafting_samples", "i8"),  # of which sample
         ("draft_length", "i8"),  # K of the drafts made at the end of this step
         ("drafts", "i8"),  # whether passes 2…K run
-        ("uniform", "i8"),  # decodes only, all of the largest query length
+        ("uniform", "i8"),  # all decodes have the largest query length
+        ("preempted", "i8"),  # composing it preempted somebody
         ("hidden_ns", "i8"),
         ("host_ns", "i8"),
         ("verify_ns", "i8"),
@@ -183,10 +184,12 @@ ENGINE = np.dtype(
         ("hidden_per_sequence_ns", "f8"),
         # CUDA graphs
         ("graph_cap", "i8"),
+        ("graph_padding", "i8"),
         # the band of the cost model
         ("gpu_scale", "f8"),
         # mechanisms
         ("prefill", "i8"),
+        ("host_overlap", "i8"),
         ("stop_trim", "i8"),
         ("ghost_rows", "i8"),
         ("context_growth", "i8"),

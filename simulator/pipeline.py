@@ -1,0 +1,219 @@
+"""The simulator: engines, clients and a router as SimPy processes, each stage of a step occupied for its priced time.
+
+Everything with a clock of its own is a process: the traffic, a client with its patience, an engine whose host works ahead of its
+GPU. Ties at one instant are results, then give-ups, then arrivals in request order, then compose (docs/step.md §5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import simpy
+
+from simulator.scheduling import BoundaryHook
+from simulator.step.entry import apply_step, compose_step, deliver, next_arrival, price_step
+from simulator.step.state import CANCELLED, DONE, NEVER, NO_STEP, State
+
+GIVE_UP, ARRIVAL, COMPOSE = 2, 3, 4
+"""SimPy priorities after NORMAL (1), at which results are applied."""
+
+Process = Generator[simpy.Event, Any, None]
+Route = Callable[[int, Sequence[int]], int]
+"""From a request and the requests outstanding per replica to the replica that serves it."""
+
+
+class Stage(NamedTuple):
+    """One stage of one step on the timeline."""
+
+    replica: int
+    name: str
+    """host | verify | accept | draft"""
+    start_ns: int
+    end_ns: int
+    step: int
+    requests: int
+    tokens: int
+
+
+class _Moment(simpy.Event):
+    """An event after `delay` ns that comes after all events of higher priority at the same instant."""
+
+    def __init__(self, env: simpy.Environment, delay_ns: int, priority: int) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        env.schedule(self, priority, delay_ns)
+
+
+class _Engine:
+    """One replica: its state and the process that runs its steps."""
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        index: int,
+        state: State,
+        finish: Callable[[int], None],
+        timeline: list[Stage] | None,
+        at_step_boundary: BoundaryHook | None,
+    ) -> None:
+        self.env, self.index, self.state, self.finish = env, index, state, finish
+        self.timeline, self.at_step_boundary = timeline, at_step_boundary
+        self.arrival = env.event()
+        self.record, self.plans = state.engine[0], (state.plans[0], state.plans[1])
+        self.asynchronous, self.emits_early = bool(self.record["asynchronous"]), bool(self.record["emits_before_drafting"])
+        env.process(self._run())
+
+    def take(self, request: int) -> None:
+        """Let a request arrive now."""
+        deliver(self.state.engine, request, self.env.now)
+        if not self.arrival.triggered:
+            self.arrival.succeed()
+
+    def _run(self) -> Process:
+        slot = 0
+        while True:
+            yield _Moment(self.env, 0, COMPOSE)
+            if not self._compose(slot, NO_STEP, 0):
+                if not self.plans[slot]["preempted"] and next_arrival(self.state.engine) >= NEVER:
+                    self.arrival = self.env.event()
+                    yield self.arrival
+                continue
+            yield from self._host_ahead(slot)
+            while True:
+                following = yield from self._step(slot)
+                slot = 1 - slot
+                if following is None:
+                    break
+                yield following
+
+    def _compose(self, slot: int, flight_step: int, flight_draft_length: int) -> int:
+        if self.at_step_boundary is not None:
+            self.at_step_boundary(self.state, self.env.now)
+        entries: int = compose_step(self.state.engine, slot, self.env.now, flight_step, flight_draft_length)
+        return entries
+
+    def _step(self, slot: int) -> Generator[simpy.Event, Any, simpy.Event | None]:
+        """Run one composed step; return the host's work on the next one, None when that is not composed yet."""
+        plan = self.plans[slot]
+        price_step(self.state.engine, slot)
+        number = int(plan["number"])
+        following: simpy.Event | None = None
+        if self.asynchronous:
+            yield _Moment(self.env, 0, COMPOSE)
+            if self._compose(1 - slot, number, int(plan["draft_length"])):
+                following = self.env.process(self._host_ahead(1 - slot))
+        yield from self._occupy("host", int(plan["host_ns"]), plan)
+        yield from self._occupy("verify", int(plan["verify_ns"]), plan)
+        yield from self._occupy("accept", int(plan["accept_ns"]), plan)
+        if self.emits_early:
+            self._apply(slot)
+        yield from self._occupy("draft", int(plan["draft_ns"]), plan)
+        if not self.emits_early:
+            self._apply(slot)
+        return following
+
+    def _host_ahead(self, slot: int) -> Process:
+        """The host's work on a composed step that the GPU does not wait for while it is busy."""
+        yield from self._occupy("host", int(self.plans[slot]["hidden_ns"]), self.plans[slot])
+
+    def _occupy(self, name: str, duration_ns: int, plan: np.void) -> Process:
+        if duration_ns > 0:
+            if self.timeline is not None:
+                start_ns = int(self.env.now)
+                step, requests, tokens = int(plan["number"]), int(plan["entries"]), int(plan["tokens"])
+                self.timeline.append(
+                    Stage(self.index, name, start_ns, start_ns + duration_ns, step, requests, tokens)
+                )
+            yield self.env.timeout(duration_ns)
+
+    def _apply(self, slot: int) -> None:
+        apply_step(self.state.engine, slot, self.env.now)
+        ended = int(self.record["ended_count"])
+        if ended:
+            self.record["ended_count"] = 0
+            for request in self.state.ended[:ended].tolist():
+                if self.state.requests[request]["status"] in (DONE, CANCELLED):
+                    self.finish(request)
+
+
+class Traffic(NamedTuple):
+    """What the processes around the engines need to know of the requests."""
+
+    arrival_ns: np.ndarray[Any, np.dtype[np.int64]]
+    successor: np.ndarray[Any, np.dtype[np.int64]]
+    successor_delay_ns: np.ndarray[Any, np.dtype[np.int64]]
+    think_time_ns: int
+    timeout_ns: int
+
+
+class Pipeline:
+    """Engines behind a router, and the clients that use them."""
+
+    def __init__(
+        self,
+        states: Sequence[State],
+        traffic: Traffic,
+        route: Route,
+        timeline: list[Stage] | None = None,
+        at_step_boundary: BoundaryHook | None = None,
+    ) -> None:
+        self.env = simpy.Environment()
+        self.traffic, self.route = traffic, route
+        self.outstanding = [0] * len(states)
+        self.answered: dict[int, simpy.Event] = {}
+        self.cannot_run = states[0].requests["cannot_run"]
+        self.engines = [
+            _Engine(self.env, index, state, self._finish, timeline, at_step_boundary)
+            for index, state in enumerate(states)
+        ]
+        waits = traffic.arrival_ns < 0
+        waits[traffic.successor[traffic.successor >= 0]] = False
+        self.unissued = iter(np.flatnonzero(waits).tolist())
+        self.env.process(self._arrivals())
+
+    def run(self, until_ns: int | None = None) -> None:
+        """Run until nothing is left to do, or until a time."""
+        self.env.run(until_ns)
+
+    def _arrivals(self) -> Process:
+        """The requests whose arrivals are known."""
+        known = np.flatnonzero(self.traffic.arrival_ns >= 0)
+        times = self.traffic.arrival_ns[known]
+        order = np.argsort(times, kind="stable")
+        for request, arrival_ns in zip(known[order].tolist(), times[order].tolist(), strict=True):
+            yield _Moment(self.env, arrival_ns - self.env.now, ARRIVAL)
+            self.env.process(self._client(request))
+
+    def _client(self, request: int) -> Process:
+        """One client from one request on: it waits, thinks, and asks again, until there is nothing left to ask."""
+        while True:
+            replica = self.route(request, self.outstanding)
+            self.engines[replica].take(request)
+            if not self.cannot_run[request]:
+                yield from self._wait(request, replica)
+            successor = int(self.traffic.successor[request])
+            delay_ns = self.traffic.think_time_ns
+            if successor >= 0:
+                delay_ns = int(self.traffic.successor_delay_ns[request])
+            request = successor if successor >= 0 else next(self.unissued, -1)
+            if request < 0:
+                return
+            yield _Moment(self.env, delay_ns, ARRIVAL)
+
+    def _wait(self, request: int, replica: int) -> Process:
+        self.outstanding[replica] += 1
+        answer = self.answered[request] = self.env.event()
+        if self.traffic.timeout_ns < NEVER:
+            yield answer | _Moment(self.env, self.traffic.timeout_ns, GIVE_UP)
+            self.answered.pop(request, None)
+        else:
+            yield answer
+        self.outstanding[replica] -= 1
+
+    def _finish(self, request: int) -> None:
+        answer = self.answered.pop(request, None)
+        if answer is not None:
+            answer.succeed()

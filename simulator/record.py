@@ -1,0 +1,107 @@
+"""What one run of one arm left behind: arrays over requests and the books of the engine, before anything is averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.step.build import gap_bin_starts_ns
+from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT, TOTALS, State
+
+STATUS_DONE, STATUS_TIMED_OUT, STATUS_CANCELLED, STATUS_REJECTED = DONE, TIMED_OUT, CANCELLED, REJECTED
+"""How a request ended; any other status: it did not."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run. n requests in issue order, C traffic classes, K drafts at most; times in ns, negative: it never happened."""
+
+    arrival_ns: Ints
+    admitted_ns: Ints
+    first_ns: Ints
+    """First emission, (n,)."""
+    last_ns: Ints
+    """Newest emission, (n,)."""
+    ended_ns: Ints
+    emitted_tokens: Ints
+    worst_gap_ns: Ints
+    drafted_tokens: Ints
+    accepted_tokens: Ints
+    """Before stops cut a round's surplus, (n,)."""
+    draft_rounds: Ints
+    decode_rounds: Ints
+    preemptions: Ints
+    traffic_class: Ints
+    status: Ints
+    emitted_before_arrival: Ints
+    """Tokens that had left the engine when the request joined, (n,): differences give throughput of a window."""
+    in_system_at_arrival: Ints
+    itl_edges_ns: Ints
+    """(bins + 1,) edges of the bins of gaps."""
+    itl_histogram: Ints
+    """(C, bins) gaps between emissions of the measured requests."""
+    itl_token_histogram: Ints
+    """(C, bins) gap ÷ tokens of the emission, one count per token."""
+    accepted_at: Ints
+    """(C, K + 1) measured decode rounds by accepted drafts."""
+    drafted_at: Ints
+    """(C, K + 1) measured decode rounds by drafts."""
+    totals: dict[str, int]
+    """Sums over all steps and replicas; names as in `step.state.TOTALS`, and `total_blocks` of one replica."""
+    makespan_ns: int
+    first_measured: int
+    end_measured: int
+    """Requests [first, end) are measured: after the warm-up, before the drain."""
+    driver: str
+    """fast_forward | pipeline"""
+    driver_reason: str | None
+    """Why the slow driver ran."""
+
+
+def record_of(
+    states: Sequence[State], measured: tuple[int, int], driver: str, driver_reason: str | None
+) -> RunRecord:
+    """Return the record of a finished run; replicas share requests and books."""
+    state = states[0]
+    requests = state.requests
+    totals: dict[str, int] = {name: int(state.totals[0][name]) for name in TOTALS.names or ()}
+    totals["total_blocks"] = int(state.engine[0]["total_blocks"])
+
+    def column(name: str) -> NDArray[Any]:
+        return requests[name]
+
+    return RunRecord(
+        arrival_ns=np.where(column("status") <= REJECTED, column("arrival_ns"), -1),
+        admitted_ns=column("admitted_ns"),
+        first_ns=column("first_ns"),
+        last_ns=column("last_ns"),
+        ended_ns=column("ended_ns"),
+        emitted_tokens=column("emitted"),
+        worst_gap_ns=column("worst_gap_ns"),
+        drafted_tokens=column("drafted"),
+        accepted_tokens=column("accepted"),
+        draft_rounds=column("draft_rounds"),
+        decode_rounds=column("decode_rounds"),
+        preemptions=column("preemptions"),
+        traffic_class=column("traffic_class"),
+        status=column("status"),
+        emitted_before_arrival=column("emitted_before_arrival"),
+        in_system_at_arrival=column("in_system_at_arrival"),
+        itl_edges_ns=gap_bin_starts_ns(),
+        itl_histogram=state.itl_histogram,
+        itl_token_histogram=state.itl_token_histogram,
+        accepted_at=state.accepted_at,
+        drafted_at=state.drafted_at,
+        totals=totals,
+        makespan_ns=int(max(column("last_ns").max(initial=0), column("ended_ns").max(initial=0))),
+        first_measured=measured[0],
+        end_measured=measured[1],
+        driver=driver,
+        driver_reason=driver_reason,
+    )

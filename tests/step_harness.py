@@ -1,0 +1,196 @@
+"""One random scenario of `tests/scenarios.py`, run by the step under either driver, in the oracle's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from simulator.acceptance import GATED, TABLE, AcceptanceTables
+from simulator.draws import luck_key, uniform
+from simulator.fast_forward import fast_forward
+from simulator.pipeline import Pipeline, Stage, Traffic
+from simulator.prices import PRICE_COUNT, Prices
+from simulator.step.build import EngineSettings, new_state
+from simulator.step.state import (
+    CANCELLED,
+    DONE,
+    NEVER,
+    REJECTED,
+    ROWS_REQUESTS,
+    ROWS_TOKENS,
+    ROWS_TOKENS_AND_REQUESTS,
+    TIMED_OUT,
+    State,
+)
+from simulator.workload import Requests
+
+Record = dict[str, Any]
+ROWS = {"tokens": ROWS_TOKENS, "tokens+requests": ROWS_TOKENS_AND_REQUESTS, "requests": ROWS_REQUESTS}
+STATUS = {DONE: "done", CANCELLED: "cancelled", TIMED_OUT: "timed_out", REJECTED: "rejected"}
+SCALARS = (
+    "prefill_pair_ns prefill_window_pair_ns window_tokens prefill_chunk_ns draft_prefill_pair_ns "
+    "draft_prefill_chunk_ns launch_full_ns launch_piecewise_ns launch_eager_ns draft_launch_ns"
+).split()
+REQUEST_FIELDS = {
+    "admitted_ns": "admitted_ns",
+    "first_ns": "first_ns",
+    "last_ns": "last_ns",
+    "ended_ns": "ended_ns",
+    "worst_gap_ns": "worst_gap_ns",
+    "emitted_tokens": "emitted",
+    "drafted_tokens": "drafted",
+    "accepted_tokens": "accepted",
+    "draft_rounds": "draft_rounds",
+    "decode_rounds": "decode_rounds",
+    "preemptions": "preemptions",
+}
+COUNTERS = (
+    "steps ghost_rows trimmed_tokens cut_drafts preemptions eager_steps piecewise_steps full_steps mixed_steps "
+    "host_ns hidden_ns verify_ns accept_ns draft_ns"
+).split()
+
+
+def settings_of(engine: Record, external_clients: bool) -> EngineSettings:
+    """The engine of a scenario as the step's settings."""
+    host, mechanisms = engine["host"], engine["mechanisms"]
+    plain = max(engine["draft_length_by_batch"]) == 0
+    return EngineSettings(
+        max_num_seqs=engine["max_num_seqs"],
+        max_num_batched_tokens=engine["max_num_batched_tokens"],
+        block_tokens=engine["block_tokens"],
+        total_blocks=engine["total_blocks"],
+        draft_length_by_batch=tuple(engine["draft_length_by_batch"]),
+        asynchronous=engine["asynchronous"],
+        emits_before_drafting=engine["emits_before_drafting"],
+        mixes_prefill=engine["mixes_prefill"],
+        chunked_prefill=engine["chunked_prefill"],
+        stop_is_foreseen=engine["stop_is_foreseen"],
+        external_clients=external_clients,
+        think_time_ns=engine["think_time_ns"],
+        timeout_ns=int(NEVER) if engine["timeout_ns"] is None else engine["timeout_ns"],
+        lookahead_tokens=engine["lookahead_tokens"],
+        slots_per_request=engine["slots_per_request"],
+        ragged=engine["ragged"],
+        has_drafter=engine["serial_passes"] != 0 and not plain,
+        drafter_has_kv=engine["drafter_has_kv"],
+        first_pass_rows=ROWS[engine["first_pass_rows"]],
+        drafter_max_context=int(NEVER)
+        if engine["drafter_max_context_tokens"] is None
+        else engine["drafter_max_context_tokens"],
+        host_step_ns=host["step_ns"],
+        host_per_sequence_ns=host["per_sequence_ns"],
+        draft_pass_ns=host["draft_pass_ns"],
+        hidden_step_ns=host["hidden_step_ns"],
+        hidden_per_sequence_ns=host["hidden_per_sequence_ns"],
+        graph_sizes=tuple(engine["graph_sizes"]),
+        **{name: mechanisms[name] for name in mechanisms},
+    )
+
+
+def prices_of(prices: Record) -> Prices:
+    """The price tables of a scenario."""
+    scalars = np.zeros(PRICE_COUNT)
+    scalars[: len(SCALARS)] = [prices[name] for name in SCALARS]
+    knots = {name: np.array(prices[name], np.int64) for name in ("batch_knots", "context_knots")}
+    if len(knots["batch_knots"]) < 2:
+        raise AssertionError("a scenario needs two batch knots")
+    tables = {
+        name: np.ascontiguousarray(prices[name], dtype=np.float64)
+        for name in Prices._fields
+        if name not in ("batch_knots", "context_knots", "scalars")
+    }
+    return Prices(scalars=scalars, **knots, **tables)
+
+
+def acceptance_of(acceptance: Record, requests: int) -> AcceptanceTables:
+    """The acceptance of a scenario: no effects, no traces."""
+    return AcceptanceTables(
+        kind=GATED if acceptance["kind"] == "gated" else TABLE,
+        conditional=np.array(acceptance["conditional"])[:, None, :].copy(),
+        request_effect=np.zeros(requests),
+        effect_low=0.0,
+        effect_bins_per_unit=0.0,
+        drift_sd=0.0,
+        drift_correlation=0.0,
+        normal_quantiles=np.zeros(1024),
+        drafts=np.array(acceptance["drafts"]),
+        match_after_miss=np.array(acceptance["match_after_miss"]),
+        match_after_match=np.array(acceptance["match_after_match"]),
+        trace_lengths=np.zeros(0, np.int64),
+        trace_start=np.zeros(1, np.int64),
+        matched_before=np.zeros(requests, np.bool_),
+    )
+
+
+def requests_of(requests: list[Record]) -> Requests:
+    """The requests of a scenario as columns."""
+    n = len(requests)
+
+    def column(name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.array([request[name] for request in requests], np.int64)
+
+    return Requests(
+        arrival_ns=column("arrival_ns"),
+        prompt_tokens=column("prompt_tokens"),
+        output_tokens=column("output_tokens"),
+        traffic_class=column("traffic_class").astype(np.int32),
+        successor=np.full(n, -1),
+        successor_delay_ns=np.zeros(n, np.int64),
+        cancel_after_tokens=column("cancel_after_tokens"),
+        prefix_start=np.zeros(n + 1, np.int64),
+        prefix_ids=np.zeros(0, np.int64),
+        prefix_block_tokens=0,
+        session=np.full(n, -1),
+    )
+
+
+def luck(seed: int) -> Callable[[int, int, int], float]:
+    """The step's own uniforms, for the oracle."""
+    return lambda request, stream, position: uniform(luck_key(seed, request, stream), position)
+
+
+def state_of(scenario: Record, external_clients: bool) -> State:
+    """An engine at time 0."""
+    requests = requests_of(scenario["requests"])
+    return new_state(
+        settings_of(scenario["engine"], external_clients),
+        prices_of(scenario["prices"]),
+        acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
+        requests,
+        scenario["seed"],
+    )
+
+
+def run_fast(scenario: Record) -> State:
+    """The scenario under the compiled driver."""
+    state = state_of(scenario, external_clients=False)
+    fast_forward(state.engine, NEVER)
+    return state
+
+
+def run_pipeline(scenario: Record, timeline: list[Stage] | None = None) -> State:
+    """The scenario under SimPy."""
+    state = state_of(scenario, external_clients=True)
+    requests = requests_of(scenario["requests"])
+    engine = state.engine[0]
+    traffic = Traffic(
+        requests.arrival_ns,
+        requests.successor,
+        requests.successor_delay_ns,
+        int(engine["think_time_ns"]),
+        int(engine["timeout_ns"]),
+    )
+    Pipeline([state], traffic, lambda request, outstanding: 0, timeline).run()
+    return state
+
+
+def outcome(state: State) -> Record:
+    """What became of every request, and the counters, in the oracle's words."""
+    requests = [
+        {name: int(one[field]) for name, field in REQUEST_FIELDS.items()}
+        | {"status": STATUS.get(int(one["status"]), "unfinished")}
+        for one in state.requests
+    ]
+    return {"requests": requests, "counters": {name: int(state.totals[0][name]) for name in COUNTERS}}
