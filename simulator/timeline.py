@@ -6,9 +6,9 @@ Format: "Trace Event Format" of the Chromium project, complete events ("X"), tim
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 from simulator.errors import InputError, Problem
 
@@ -16,40 +16,61 @@ STAGES = ("host", "verify", "accept", "draft")
 """The rows, top to bottom."""
 
 
-class StageRow(NamedTuple):
-    """One stage of one step, occupied from `start_ns` to `end_ns` of the simulated clock.
-
-    `args` is what a click on it shows, such as step number, requests and tokens.
+class TimedStage(Protocol):
+    """One stage of one step, occupied from `start_ns` to `end_ns` of the simulated clock, as the pipeline
+    notes it.
     """
 
-    stage: str
-    start_ns: int
-    end_ns: int
-    args: Mapping[str, Any] = {}
-    replica: int = 0
+    @property
+    def replica(self) -> int:
+        """Engine it belongs to."""
+
+    @property
+    def name(self) -> str:
+        """One of `STAGES`."""
+
+    @property
+    def start_ns(self) -> int:
+        """Start, ns."""
+
+    @property
+    def end_ns(self) -> int:
+        """End, ns."""
+
+    @property
+    def step(self) -> int:
+        """Number of the step."""
+
+    @property
+    def requests(self) -> int:
+        """Requests in the step."""
+
+    @property
+    def tokens(self) -> int:
+        """Query tokens in the step."""
 
 
-def chrome_trace(rows: Iterable[StageRow], title: str = "decodesim") -> dict[str, Any]:
+def chrome_trace(rows: Iterable[TimedStage], title: str = "decodesim") -> dict[str, Any]:
     """The trace document; stages of zero length are left out. Raises ValueError for a stage that is not
     one of `STAGES`.
     """
     events: list[dict[str, Any]] = []
     replicas: set[int] = set()
     for row in rows:
-        if row.stage not in STAGES:
-            raise ValueError(f"unknown stage {row.stage!r}; known: {', '.join(STAGES)}")
+        if row.name not in STAGES:
+            raise ValueError(f"unknown stage {row.name!r}; known: {', '.join(STAGES)}")
         replicas.add(row.replica)
         if row.end_ns > row.start_ns:
             events.append(
                 {
-                    "name": row.stage,
+                    "name": row.name,
                     "cat": "step",
                     "ph": "X",
                     "pid": row.replica,
-                    "tid": STAGES.index(row.stage),
+                    "tid": STAGES.index(row.name),
                     "ts": row.start_ns / 1000,
                     "dur": (row.end_ns - row.start_ns) / 1000,
-                    "args": dict(row.args),
+                    "args": {"step": row.step, "requests": row.requests, "tokens": row.tokens},
                 }
             )
     names: list[dict[str, Any]] = []
@@ -73,7 +94,7 @@ def _name(kind: str, replica: int, row_index: int, text: str) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": replica, "tid": row_index, "args": {"name": text}}
 
 
-def write_chrome_trace(path: str | Path, rows: Iterable[StageRow], title: str = "decodesim") -> Path:
+def write_chrome_trace(path: str | Path, rows: Iterable[TimedStage], title: str = "decodesim") -> Path:
     """Write the trace, one event a line: the same rows give the same bytes. Raises InputError where the
     file cannot be written.
     """

@@ -58,9 +58,9 @@ def record_of_requests(
                 accepted_at[classes[r], tokens - 1] += 1
                 drafted_at[classes[r], 3] += 1
     rounds = np.array([len(emissions_of) for emissions_of in gaps_ms], dtype=np.int64)
-    before = np.array(
-        [sum(tokens for when, tokens in emissions if when <= start) for start in arrival], dtype=np.int64
-    )
+    when = np.array([moment for moment, _ in sorted(emissions)])
+    so_far = np.concatenate([[0], np.cumsum([tokens for _, tokens in sorted(emissions)], dtype=np.int64)])
+    before = so_far[np.searchsorted(when, arrival, side="right")]
     made = RunRecord(
         arrival_ns=arrival,
         admitted_ns=arrival,

@@ -2,17 +2,31 @@
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from simulator.errors import InputError
-from simulator.timeline import STAGES, StageRow, chrome_trace, write_chrome_trace
+from simulator.timeline import STAGES, chrome_trace, write_chrome_trace
+
+
+class Row(NamedTuple):
+    """A stage as the pipeline notes it."""
+
+    replica: int
+    name: str
+    start_ns: int
+    end_ns: int
+    step: int = 0
+    requests: int = 64
+    tokens: int = 256
+
 
 ROWS = [
-    StageRow("host", 0, 350_000, {"step": 0}),
-    StageRow("verify", 350_000, 12_350_000, {"step": 0, "tokens": 256}),
-    StageRow("accept", 12_350_000, 12_350_000, {"step": 0}),
-    StageRow("draft", 12_350_001, 14_000_000, {"step": 0}, replica=1),
+    Row(0, "host", 0, 350_000),
+    Row(0, "verify", 350_000, 12_350_000),
+    Row(0, "accept", 12_350_000, 12_350_000),
+    Row(1, "draft", 12_350_001, 14_000_000),
 ]
 
 
@@ -24,7 +38,7 @@ def test_every_stage_has_its_row_and_times_are_microseconds() -> None:
     )
     assert stages[1]["ts"] == 350
     assert stages[1]["dur"] == 12_000
-    assert stages[1]["args"] == {"step": 0, "tokens": 256}
+    assert stages[1]["args"] == {"step": 0, "requests": 64, "tokens": 256}
     assert stages[2]["ts"] == 12_350.001
     assert len({event["tid"] for event in stages}) == 3
     names = {(e["pid"], e["args"]["name"]) for e in events if e["name"] == "thread_name"}
@@ -39,6 +53,6 @@ def test_the_file_is_json_and_the_same_rows_give_the_same_bytes(tmp_path: Path) 
 
 def test_unknown_stage_and_unwritable_file_are_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unknown stage 'sleep'; known: host, verify"):
-        chrome_trace([StageRow("sleep", 0, 1)])
+        chrome_trace([Row(0, "sleep", 0, 1)])
     with pytest.raises(InputError, match="cannot be written"):
         write_chrome_trace(tmp_path / "missing" / "a.json", ROWS)
