@@ -1,0 +1,298 @@
+"""Builds a shipped profile from public kernel tables.
+
+    python -m calibration.silicon --from-tables DIR --system h100-sxm -o
+    simulator/data/profiles/h100-sxm.json
+
+DIR is an unpacked `aiconfigurator-core` package (or a folder of filtered copies of its tables, see
+`tables.py`). The same tables give the same bytes: nothing depends on the clock, and dates come from the
+caller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from calibration import heldout
+from calibration.silicon_fit import (
+    fit_allreduce,
+    fit_attention,
+    fit_experts,
+    fit_gemm,
+    fit_latent,
+    fit_prefill,
+    fit_streamed,
+)
+from calibration.tables import Columns, Tables, medians, open_tables
+from simulator.errors import InputError
+from simulator.gpu import Gpu
+from simulator.gpu import gpu as known_gpu
+from simulator.profiles import SCHEMA, Part
+
+LICENCE = "Apache-2.0"
+NOTICE = "Derived from tables of aiconfigurator-core, Copyright NVIDIA CORPORATION & AFFILIATES, Apache-2.0"
+MODIFIED = "filtered, smoothed, fitted"
+_LONG_ROW = 40
+
+VLLM, SGLANG, TRTLLM = ("vllm", "0.24.0"), ("sglang", "0.5.14"), ("trtllm", "1.3.0rc20")
+GEMMS = {"bf16": ("bfloat16", VLLM), "fp8": ("fp8", VLLM), "fp8_block": ("fp8_block", SGLANG)}
+"""Weight format → dtype in the tables and framework. vLLM's own fp8_block rows were timed eagerly."""
+EXPERTS = {
+    "bf16": "bfloat16",
+    "fp8": "fp8",
+    "fp8_block": "fp8_block",
+    "int4": "int4_wo",
+    "mxfp4": "w4a16_mxfp4",
+}
+KV_CACHES = {"bf16": "bfloat16", "fp8": "fp8"}
+GEMM_KEYS = ("n", "k", "m")
+ATTENTION_KEYS = ("heads", "kv_heads", "head_dim", "batch", "context")
+EXPERT_KEYS = ("hidden", "inter", "topk", "experts", "moe_tp", "moe_ep", "tokens")
+
+Points = Mapping[tuple[int, ...], float]
+
+
+def gemm_points(tables: Tables, weights: str) -> Points:
+    """(n, k, m) → µs: matrices of 256 to 65536, up to 4096 tokens."""
+    dtype, (framework, version) = GEMMS[weights]
+    rows = _need(tables, "gemm", framework, version)
+    kept = (
+        (rows["dtype"].astype(str) == dtype) & (rows["m"] <= 4096) & (rows["n"] >= 256) & (rows["k"] >= 256)
+    )
+    return medians(rows, GEMM_KEYS, kept)
+
+
+def attention_points(
+    tables: Tables, kv_cache: str, framework: tuple[str, str] = VLLM, window: bool = False
+) -> Points:
+    """(heads, kv heads, head dim, batch, context) → µs; with `window`, (…, window) → µs of windowed rows."""
+    rows = _need(tables, "attention", *framework)
+    kept = (rows["kv_dtype"].astype(str) == KV_CACHES[kv_cache]) & np.isin(rows["head_dim"], (64, 128))
+    kept &= rows["batch"] <= 512
+    kept &= (rows["window_size"] > 0) if window else (rows["window_size"] == 0)
+    return medians(rows, (*ATTENTION_KEYS, "window_size") if window else ATTENTION_KEYS, kept)
+
+
+def latent_points(tables: Tables, kv_cache: str) -> Points:
+    """(heads, batch, context) → µs of the MLA core kernel."""
+    rows = _need(tables, "mla", *SGLANG)
+    return medians(rows, ("heads", "batch", "context"), rows["kv_dtype"].astype(str) == KV_CACHES[kv_cache])
+
+
+def expert_points(tables: Tables, weights: str) -> Points:
+    """(hidden, intermediate, per token, experts, tp, ep, tokens) → µs under skewed routing; {} when
+    absent.
+    """
+    rows = _need(tables, "moe", *VLLM)
+    kept = (rows["dtype"].astype(str) == EXPERTS[weights]) & (
+        rows["distribution"].astype(str) == "power_law_1.01"
+    )
+    kept &= (rows["tokens"] <= 4096) & (rows["moe_ep"] <= 16) & (rows["moe_tp"] <= 8)
+    return medians(rows, EXPERT_KEYS, kept)
+
+
+def allreduce_points(tables: Tables, mode: str) -> Points:
+    """(gpus, bytes) → µs; mode `graph` or `eager`."""
+    rows = _need(tables, "allreduce", *VLLM)
+    return medians(rows, ("gpus", "bytes"), rows["mode"].astype(str) == mode)
+
+
+def build_profile(directory: Path, system: str, date: str = "") -> dict[str, Any]:
+    """The profile of `system` (a name in `GPUS`) as JSON data. Raises InputError when tables are missing."""
+    target = known_gpu(system)
+    tables = open_tables(directory, system)
+    parts = [_gemm(tables, weights, target) for weights in GEMMS]
+    parts += [_attention(tables, kv, target) for kv in KV_CACHES]
+    parts += [_latent(tables, kv, target) for kv in KV_CACHES]
+    parts += [part for weights in EXPERTS if (part := _experts(tables, weights, target))]
+    parts += [_allreduce(tables, target), _prefill(tables, target), _streamed(tables, target)]
+    parts += assumed_parts()
+    return {
+        "schema": SCHEMA,
+        "name": system,
+        "gpu": system,
+        "provenance": {
+            "package": tables.package,
+            "version": tables.version,
+            "date": date,
+            "licence": LICENCE,
+            "notice": NOTICE,
+            "modified": MODIFIED,
+            "builder": "calibration.silicon",
+            "files": [tables.files[key] for key in sorted(tables.files)],
+        },
+        "parts": [_as_json(part) for part in parts],
+    }
+
+
+def assumed_parts() -> list[Part]:
+    """What no table here measures: element-wise traffic and the sampler."""
+    elementwise = Part(
+        name="elementwise",
+        status="assumed",
+        source="norm, activation and rope traffic at 80 % of the bandwidth",
+        coefficients={"memory_efficiency": 0.8},
+        table={},
+        residual={},
+        note="the silu-mul kernel of LLMServingSim's H100 tables streams at 2.7 TB/s",
+    )
+    sampler = Part(
+        name="sampler",
+        status="assumed",
+        source="one pass over fp32 logits; start from arXiv 2601.11580 Fig. 4 (1.6 % of 8.4 ms at batch 1)",
+        coefficients={"start_us": 120.0, "memory_efficiency": 0.8, "passes": 1.0},
+        table={},
+        residual={},
+    )
+    return [elementwise, sampler]
+
+
+def dumps(profile: Mapping[str, Any]) -> str:
+    """JSON text of a profile: one line per coefficient set and table row, so that a rebuild is easy to
+    compare.
+    """
+    head = {key: value for key, value in profile.items() if key != "parts"}
+    lines = ["{"]
+    for key, value in head.items():
+        lines.append(f"  {json.dumps(key)}: {_json(value)},")
+    lines.append('  "parts": [')
+    for i, part in enumerate(profile["parts"]):
+        lines += ["    {", *_part_lines(part), "    }" + ("," if i + 1 < len(profile["parts"]) else "")]
+    return "\n".join([*lines, "  ]", "}"]) + "\n"
+
+
+def _part_lines(part: Mapping[str, Any]) -> list[str]:
+    fields = [f"      {json.dumps(key)}: {_json(value)}" for key, value in part.items() if key != "table"]
+    rows = [f"        {json.dumps(key)}: {_rows(value)}" for key, value in part["table"].items()]
+    table = "{\n" + ",\n".join(rows) + "\n      }" if rows else "{}"
+    return (",\n".join([*fields, f'      "table": {table}'])).split("\n")
+
+
+def _rows(value: Any) -> str:
+    """Long rows of a table on lines of their own, everything else on one."""
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        rows = [_json(row) for row in value]
+        if len(rows[0]) > _LONG_ROW:
+            return "[\n        " + ",\n        ".join(rows) + "]"
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_integers(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _integers(value: Any) -> Any:
+    """Whole floats as integers: fewer bytes, the same numbers."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list | tuple):
+        return [_integers(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _integers(item) for key, item in value.items()}
+    return value
+
+
+def _as_json(part: Part) -> dict[str, Any]:
+    fields = ("name", "status", "source", "note", "residual", "coefficients", "table")
+    return {field: getattr(part, field) for field in fields}
+
+
+def _need(tables: Tables, op: str, framework: str, version: str) -> Columns:
+    rows = tables.read(op, framework, version)
+    if rows is None:
+        raise InputError(f"{tables.root}: no {op} table of {framework} {version} for {tables.system}")
+    return rows
+
+
+def _gemm(tables: Tables, weights: str, target: Gpu) -> Part:
+    points = gemm_points(tables, weights)
+    dtype, framework = GEMMS[weights]
+    part = fit_gemm(points, weights, target, f"{' '.join(framework)} {dtype} linear layers")
+    return replace(part, residual=heldout.gemm_error(points, weights, target))
+
+
+def _attention(tables: Tables, kv_cache: str, target: Gpu) -> Part:
+    points = attention_points(tables, kv_cache)
+    windows = attention_points(tables, kv_cache, window=True)
+    penalties = attention_points(tables, "bf16", SGLANG)
+    part = fit_attention(points, kv_cache, f"{' '.join(VLLM)} FlashAttention 3", windows, penalties)
+    return replace(part, residual=heldout.attention_error(points, kv_cache, target))
+
+
+def _latent(tables: Tables, kv_cache: str, target: Gpu) -> Part:
+    points = latent_points(tables, kv_cache)
+    part = fit_latent(points, kv_cache, f"{' '.join(SGLANG)} MLA decode")
+    return replace(part, residual=heldout.latent_error(points, kv_cache, target))
+
+
+def _experts(tables: Tables, weights: str, target: Gpu) -> Part | None:
+    points = expert_points(tables, weights)
+    if not points:
+        return None
+    part = fit_experts(points, weights, target, f"{' '.join(VLLM)} fused mixture of experts")
+    return replace(part, residual=heldout.experts_error(points, weights, target))
+
+
+def _allreduce(tables: Tables, target: Gpu) -> Part:
+    graph, eager = allreduce_points(tables, "graph"), allreduce_points(tables, "eager")
+    part = fit_allreduce(graph, eager, f"{' '.join(VLLM)} custom all-reduce")
+    return replace(part, residual=heldout.allreduce_error(graph, target))
+
+
+def _prefill(tables: Tables, target: Gpu) -> Part:
+    rows = tables.read("prefill", *VLLM)
+    if rows is None:
+        return _assumed("prefill", {"start_us": 20.0, "compute_efficiency": 0.6})
+    kept = (
+        (rows["kv_dtype"].astype(str) == "bfloat16") & (rows["window_size"] == 0) & (rows["head_dim"] == 128)
+    )
+    points = medians(rows, ("batch", "isl", "heads", "kv_heads", "head_dim"), kept)
+    return fit_prefill(points, target, f"{' '.join(VLLM)} FlashAttention 3, prefill")
+
+
+def _streamed(tables: Tables, target: Gpu) -> Part:
+    rows = tables.read("gdn", *VLLM)
+    if rows is None:
+        return _assumed("streamed", {"start_us": 7.0, "memory_efficiency": 0.85, "compute_efficiency": 0.5})
+    decode = rows["phase"].astype(str) == "generation"
+    keys = ("num_v_heads", "head_k_dim", "head_v_dim", "num_k_heads", "d_model", "batch")
+    both: dict[tuple[int, ...], list[float]] = {}
+    for kernel in sorted(set(rows["kernel"].astype(str)[decode])):
+        for key, value in medians(rows, keys, decode & (rows["kernel"].astype(str) == kernel)).items():
+            both.setdefault(key, []).append(value)
+    states = [(2.0 * 4.0 * k[0] * k[1] * k[2] * k[5], sum(us)) for k, us in both.items() if len(us) == 2]
+    return fit_streamed(states, target, f"{' '.join(VLLM)} gated delta net decode")
+
+
+def _assumed(name: str, coefficients: dict[str, float]) -> Part:
+    return Part(name, "assumed", "not in these tables", coefficients, {}, {})
+
+
+@click.command()
+@click.option(
+    "--from-tables", "directory", required=True, type=click.Path(path_type=Path, exists=True, file_okay=False)
+)
+@click.option("--system", required=True, help="GPU name, e.g. h100-sxm")
+@click.option("--date", default="", help="date of the tables, written into the provenance")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False))
+def main(directory: Path, system: str, date: str, output: Path) -> None:
+    """Public kernel tables → a profile, with held-out residuals."""
+    try:
+        profile = build_profile(directory, system, date)
+    except InputError as error:
+        raise click.UsageError(str(error)) from error
+    output.write_text(dumps(profile), encoding="utf-8")
+    for part in profile["parts"]:
+        residual = part["residual"]
+        held_out = f"{residual.get('mape_percent', '–')} %  {residual.get('split', '')}"
+        click.echo(f"{part['name']:18} {part['status']:9} {held_out}")
+
+
+if __name__ == "__main__":
+    main()
