@@ -88,8 +88,11 @@ def show_value(value: object) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to `name`, or None when nothing is close."""
+    """The known name that `name` begins, or else the one closest to it; None when nothing is close."""
     by_lower = {candidate.lower(): candidate for candidate in known}
+    begun = [full for lower, full in by_lower.items() if len(name) > 2 and lower.startswith(name.lower())]
+    if len(begun) == 1:
+        return begun[0]
     close = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 

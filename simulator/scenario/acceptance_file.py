@@ -1,51 +1,82 @@
 """`acceptance: {file: acceptance.json}`: what a measurement said, in place of a model written by hand.
 
-The file is the JSON of `decodesim read` (an engine's counters) or of `decodesim accept` (real checkpoints).
-Its conditional acceptances become a positional model before the scenario is checked, so that the scenario's
-hash covers what was measured and nothing downstream reads files.
+The file becomes a model before the scenario is checked, so that the scenario's hash covers what was measured
+and nothing downstream reads files.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from simulator.errors import InputError
 from simulator.scenario.base import Where
 from simulator.scenario.document import Document
 
+_STAND_IN = {"model": "geometric", "alpha": 0.5}
+"""Takes the place of a file that cannot be used, so that the rest of the scenario is still checked."""
+_SHORTEST_DRAFT = 1
+
 
 def inline_acceptance_files(document: Document, base_dir: Path) -> None:
-    """Replaces every `{file: …}` without `model` in the document's data by the model that the file gives."""
+    """Replaces every `{file: …}` without `model` in the document's data by the model that the file gives.
+
+    Beside `file` may stand what chooses among the rows of `decodesim accept`: temperature, domain,
+    draft_sampling. What is wrong joins the document's problems.
+    """
     for holder, key, path, arm in _acceptances(document.data):
         value = holder.get(key)
-        if not isinstance(value, dict) or "file" not in value or "model" in value:
-            continue
-        name = value["file"]
-        others = [other for other in value if other != "file"]
-        if others:
-            document.problems.append(
-                document.problem(
-                    (*path, others[0]),
-                    None,
-                    "is given beside file",
-                    "file alone, or model with its parameters",
-                )
-            )
-        measured: list[float] | str
-        if not isinstance(name, str) or not name:
-            measured = "is no file name"
+        if isinstance(value, dict) and "file" in value and "model" not in value:
+            holder[key] = _measured(document, value, path, arm, base_dir)
+
+
+def _measured(
+    document: Document, value: dict[str, Any], path: Where, arm: Mapping[str, Any], base_dir: Path
+) -> Mapping[str, Any]:
+    from simulator.acceptance.chains import Geometric, Positional
+    from simulator.acceptance.files import SELECTORS, model_from_file
+
+    name = value["file"]
+    problems = [
+        document.problem((*path, other), None, "is no key here", f"keys: file, {', '.join(SELECTORS)}", True)
+        for other in value
+        if other not in ("file", *SELECTORS)
+    ]
+    if not isinstance(name, str) or not name or "\0" in name:
+        problems.append(document.problem((*path, "file"), name, "is no file name", "must be text"))
+    elif not (base_dir / name).is_file():
+        allowed = "the JSON written by decodesim read or decodesim accept"
+        problems.append(document.problem((*path, "file"), name, "no such file", allowed))
+    if not problems:
+        try:
+            model = model_from_file(base_dir / name, _longest_draft(arm), value)
+        except InputError as error:
+            problems += error.problems
         else:
-            measured = _conditional(base_dir / name, arm)
-        if isinstance(measured, str):
-            document.problems.append(
-                document.problem(
-                    (*path, "file"), name, measured, "the JSON written by decodesim read or decodesim accept"
-                )
-            )
-            measured = [0.5]  # stands in, so that the rest of the file is still checked
-        holder[key] = {"model": "positional", "conditional": measured}
+            if isinstance(model, Geometric):
+                return {"model": "geometric", "alpha": model.alpha}
+            assert isinstance(model, Positional)
+            return {"model": "positional", "conditional": list(model.rates)}
+    document.problems += problems
+    return _STAND_IN
+
+
+def _longest_draft(arm: Mapping[str, Any]) -> int:
+    """The longest draft of an arm as the file gives it; what is wrong with it is said elsewhere."""
+    length = arm.get("draft_length", 3)
+    if isinstance(length, dict):
+        length = length.get("max")
+    if isinstance(length, list):
+        length = max(
+            (row[2] for row in length if isinstance(row, list) and len(row) == 3 and _whole(row[2])),
+            default=None,
+        )
+    return max(length, _SHORTEST_DRAFT) if _whole(length) else _SHORTEST_DRAFT
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _acceptances(data: Any) -> Iterator[tuple[dict[str, Any], str, Where, dict[str, Any]]]:
@@ -58,61 +89,12 @@ def _acceptances(data: Any) -> Iterator[tuple[dict[str, Any], str, Where, dict[s
         acceptance = entry.get("acceptance")
         if not isinstance(acceptance, dict):
             continue
-        for name in acceptance:
+        for name in list(acceptance):
             path = ("workload", "classes", index, "acceptance", name)
             yield acceptance, name, path, by_name.get(name, {})
 
 
 def _entries(section: Any, key: str) -> list[tuple[int, dict[str, Any]]]:
     entries = section.get(key) if isinstance(section, dict) else None
-    return [
-        (i, entry)
-        for i, entry in enumerate(entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict)
-    ]
-
-
-def _conditional(file: Path, arm: dict[str, Any]) -> list[float] | str:
-    """The conditional acceptances in the file, or what is wrong with it."""
-    try:
-        data = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        return "no such file"
-    except OSError as error:
-        return (error.strerror or "cannot be read").lower()
-    except (ValueError, RecursionError) as error:
-        return f"is no JSON ({str(error).splitlines()[0]})"
-    if not isinstance(data, dict):
-        return "is no JSON object"
-    found = data
-    if isinstance(data.get("rows"), list):
-        row = _row(data["rows"], arm)
-        if isinstance(row, str):
-            return row
-        found = row
-    values = found.get("conditional_acceptance")
-    if not isinstance(values, list) or not values:
-        return "holds no conditional_acceptance"
-    if not all(
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1 for value in values
-    ):
-        return "holds a conditional_acceptance that is no list of probabilities"
-    return [float(value) for value in values]
-
-
-def _row(rows: list[Any], arm: dict[str, Any]) -> dict[str, Any] | str:
-    """The row of an `accept` table that fits the arm: its draft sampling, all domains, the longest draft."""
-    left = [row for row in rows if isinstance(row, dict)]
-    sampling = arm.get("draft_sampling", "greedy")
-    left = [row for row in left if row.get("draft_sampling", sampling) == sampling]
-    whole = [row for row in left if row.get("domain") in (None, "all")]
-    left = whole or left
-    lengths = [row["draft_length"] for row in left if isinstance(row.get("draft_length"), int)]
-    if lengths:
-        left = [row for row in left if row.get("draft_length") == max(lengths)]
-    if not left:
-        return f"has no row with draft_sampling {sampling}"
-    if len(left) > 1:
-        what = sorted({f"temperature {row.get('temperature')}, domain {row.get('domain')}" for row in left})
-        return f"has several rows that fit: {'; '.join(what)}"
-    return dict(left[0])
+    found = enumerate(entries if isinstance(entries, list) else ())
+    return [(index, entry) for index, entry in found if isinstance(entry, dict)]

@@ -91,7 +91,10 @@ def as_number(value: object) -> float | None:
     """A finite number as it is, anything else as None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if math.isfinite(value) else None
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:  # a whole number beyond any float; the field's range refuses it
+        return None
 
 
 def ordered(raw: Raw, low: str, high: str) -> Iterator[Fault]:

@@ -30,7 +30,7 @@ def defaults_used(scenario: Scenario) -> dict[str, Any]:
 
     Where null stands for somebody else's value (the preset's, the target's), that value is given.
     """
-    used = _defaults_of(scenario, "")
+    used = _defaults_of(scenario, "") | dict(scenario.taken)
     preset, _ = engine_preset(scenario.engine)
     for name in _FROM_PRESET:
         if getattr(scenario.engine, name) is None:

@@ -39,6 +39,8 @@ class Document:
     values: dict[Where, Place] = field(default_factory=dict)
     keys: dict[Where, Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    taken: dict[Where, Any] = field(default_factory=dict)
+    """What was filled in for fields that the file leaves open."""
 
     def place(self, path: Where, of_key: bool = False) -> Place:
         """Where `path` stands; something that is missing takes the place of what should hold it."""

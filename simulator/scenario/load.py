@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from simulator.scenario import fields
 from simulator.scenario.acceptance_file import inline_acceptance_files
 from simulator.scenario.base import FAULTS, Fault, Section, Where
 from simulator.scenario.document import Document, parse_yaml, to_json
-from simulator.scenario.names import name_faults
+from simulator.scenario.names import fill_drafts, name_problems
 from simulator.scenario.overrides import apply_override
 from simulator.scenario.schema import Scenario
 
@@ -52,7 +53,7 @@ def scenario_from_data(
     file: str | None = None,
 ) -> Scenario:
     """The scenario in plain data (made from flags, or inside a study): as from a file, without lines."""
-    return _scenario(Document(dict(data), file), base_dir, overrides)
+    return _scenario(Document(deepcopy(dict(data)), file), base_dir, overrides)
 
 
 def _scenario(document: Document, base_dir: Path, overrides: Sequence[str]) -> Scenario:
@@ -64,9 +65,10 @@ def _scenario(document: Document, base_dir: Path, overrides: Sequence[str]) -> S
         )
     for override in overrides:
         apply_override(document, override)
-    _name_arms(document.data)
+    _name_arms(document)
+    fill_drafts(document)
     inline_acceptance_files(document, base_dir)
-    problems = [*document.problems, *_shape_problems(document), *_name_problems(document, base_dir)]
+    problems = [*document.problems, *_shape_problems(document), *name_problems(document, base_dir)]
     try:
         scenario = Scenario.model_validate_json(to_json(document.data))
     except ValidationError as error:
@@ -77,7 +79,8 @@ def _scenario(document: Document, base_dir: Path, overrides: Sequence[str]) -> S
         ]
     else:
         if not problems:
-            return scenario.at(base_dir)
+            taken = {document.name(path): value for path, value in document.taken.items()}
+            return scenario.at(base_dir, taken)
     raise InputError(_in_order(problems))
 
 
@@ -85,13 +88,14 @@ def _keys_of_scenario() -> str:
     return ", ".join(Scenario.model_fields)
 
 
-def _name_arms(data: dict[str, Any]) -> None:
+def _name_arms(document: Document) -> None:
     """Gives arms without a name the name that says what they are: `eagle3-k3`."""
-    arms = data.get("speculation")
-    for arm in arms if isinstance(arms, list) else ():
+    arms = document.data.get("speculation")
+    for index, arm in enumerate(arms if isinstance(arms, list) else ()):
         if isinstance(arm, dict) and "name" not in arm and isinstance(arm.get("method"), str):
             length = arm.get("draft_length", 3)
             arm["name"] = f"{arm['method']}-k{length}" if isinstance(length, int) else arm["method"]
+            document.taken[("speculation", index, "name")] = arm["name"]
 
 
 def _shape_problems(document: Document) -> Iterator[Problem]:
@@ -110,11 +114,6 @@ def _shape_problems(document: Document) -> Iterator[Problem]:
 def _of_fault(document: Document, path: Where, fault: Fault) -> Problem:
     value = None if isinstance(fault.value, list | tuple | dict) else fault.value
     return document.problem((*path, *fault.path), value, fault.message, fault.allowed)
-
-
-def _name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
-    for fault in name_faults(document.data, base_dir):
-        yield _of_fault(document, (), fault)
 
 
 def _explained(document: Document, details: ErrorDetails) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""Names in a scenario that must be known here, and files that must be there.
+"""Names in a scenario that must be known here, and files that must be there and be what they should.
 
 Looked up on the file as it stands, so that an unknown model is reported together with a wrong type. The
 catalogues are imported when they are needed: reading a scenario does not pay for them before.
@@ -6,35 +6,121 @@ catalogues are imported when they are needed: reading a scenario does not pay fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simulator.errors import InputError, Problem, unknown_name
-from simulator.scenario.base import Fault, Raw, Where
+from simulator.scenario.base import Where
+from simulator.scenario.document import Document
+
+if TYPE_CHECKING:
+    from simulator.model import Model
 
 
-def name_faults(data: Raw, base_dir: Path) -> Iterator[Fault]:
-    """Every unknown name and missing file of a scenario, as paths into it."""
-    for path, value in _texts(data):
+def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
+    """Every unknown name and every file that is missing or cannot be used."""
+    target: Model | None = None
+    for path, value in _texts(document.data):
         match path:
             case ("target", "model"):
-                yield from _named(path, value, base_dir, "model", _targets, "the path of a config.json")
+                from simulator.catalogue import load_model
+
+                target, problems = _tried(document, path, load_model, value, base_dir)
+                yield from problems
             case ("hardware", "gpu"):
-                yield from _named(path, value, base_dir, "GPU", _gpus, "the path of a profile")
+                yield from _gpu(document, path, value, base_dir)
             case ("engine", "preset"):
-                yield from _preset(path, value)
-            case ("speculation", int(), "method"):
-                yield from _listed(path, value, "method", _methods())
-            case ("speculation", int(), "draft"):
-                yield from _named(path, value, base_dir, "drafter", _drafters, "the path of its config.json")
+                from simulator.presets import load_preset
+
+                yield from _tried(document, path, load_preset, value)[1]
             case ("workload", "arrivals", "format"):
-                yield from _listed(path, value, "trace format", ["auto", *_trace_formats()])
-            case (*_, "file") if value and not (base_dir / value).is_file():
-                what = "is a folder" if (base_dir / value).is_dir() else "no such file"
-                yield Fault(path, value, what, f"a file, relative to {base_dir.resolve()}")
+                from simulator.traces import readers
+
+                yield from _listed(document, path, "trace format", value, ["auto", *readers()])
+            case (*_, "file") if value and not _is_file(base_dir, value):
+                what = "is a folder" if _is_folder(base_dir, value) else "no such file"
+                yield document.problem(path, value, what, f"must be a file, relative to {base_dir.resolve()}")
             case _:
                 pass
+    arms = document.data.get("speculation")
+    for index, arm in enumerate(arms if isinstance(arms, list) else ()):
+        if isinstance(arm, dict) and isinstance(arm.get("method"), str):
+            yield from _arm(document, ("speculation", index), arm, target, base_dir)
+
+
+def fill_drafts(document: Document) -> None:
+    """Gives arms without `draft` the drafter that the catalogue has for their target and method.
+
+    The first by name where there are several. What was filled in is noted in `document.taken`.
+    """
+    from simulator.catalogue import drafters, entry, find_model
+    from simulator.speculation import methods
+
+    target, arms = document.data.get("target"), document.data.get("speculation")
+    name = target.get("model") if isinstance(target, dict) else None
+    known = methods()
+    for index, arm in enumerate(arms if isinstance(arms, list) else ()):
+        method = (
+            known.get(arm["method"]) if isinstance(arm, dict) and isinstance(arm.get("method"), str) else None
+        )
+        if method is None or not method.drafter or method.draft_from_target or arm.get("draft") is not None:
+            continue
+        try:
+            model = find_model(name) if isinstance(name, str) else ""
+        except InputError:
+            continue
+        fitting = [d for d in drafters() if entry(d).method == method.drafter and model in entry(d).targets]
+        if fitting:
+            arm["draft"] = fitting[0]
+            document.taken[("speculation", index, "draft")] = fitting[0]
+
+
+def _arm(
+    document: Document, path: Where, arm: Mapping[str, Any], target: Model | None, base_dir: Path
+) -> Iterator[Problem]:
+    """An arm's method and drafter; the drafter only once the target is known."""
+    from simulator.catalogue import load_drafter
+    from simulator.speculation import methods
+
+    name, draft = arm["method"], arm.get("draft")
+    yield from _listed(document, (*path, "method"), "method", name, methods())
+    method = methods().get(name)
+    if method is None or not (draft is None or isinstance(draft, str)) or draft == "":
+        return
+    if method.drafter is None:
+        if draft is not None:
+            yield document.problem((*path, "draft"), draft, f"is not used by {name}", "must be null")
+    elif target is not None:
+        yield from _tried(document, (*path, "draft"), load_drafter, draft, target, method.drafter, base_dir)[
+            1
+        ]
+
+
+def _gpu(document: Document, path: Where, name: str, base_dir: Path) -> Iterator[Problem]:
+    from simulator.gpu import GPUS
+
+    if name and name not in GPUS:
+        from simulator.profiles import load_profile
+
+        yield from _tried(document, path, load_profile, name, base_dir)[1]
+
+
+def _tried(
+    document: Document, path: Where, load: Callable[..., Any], name: object, *arguments: object
+) -> tuple[Any, list[Problem]]:
+    """What `load` gives for that name, or its problems: at their line in a file it read, else where the name
+    stands in the scenario."""
+    try:
+        return load(name, *arguments), []
+    except InputError as error:
+        return None, [p if p.line else _placed(document, path, p, name) for p in error.problems]
+
+
+def _placed(document: Document, path: Where, problem: Problem, name: object) -> Problem:
+    message = f"{problem.field} {problem.message}" if problem.file and problem.field else problem.message
+    value = name if problem.value is None or problem.file else problem.value
+    return document.problem(path, value, message, problem.allowed)
 
 
 def _texts(value: Any, path: Where = ()) -> Iterator[tuple[Where, str]]:
@@ -49,75 +135,22 @@ def _texts(value: Any, path: Where = ()) -> Iterator[tuple[Where, str]]:
             yield from _texts(inner, (*path, index))
 
 
-def is_path(name: str, base_dir: Path) -> bool:
-    """Whether a name means a file or folder rather than an entry of a catalogue."""
-    return (
-        name.endswith(".json")
-        or name.startswith((".", "/", "~"))
-        or "\\" in name
-        or (base_dir / name).exists()
-    )
-
-
-def _named(
-    path: Where, name: str, base_dir: Path, kind: str, known: Callable[[], Iterable[str]], also: str
-) -> Iterator[Fault]:
-    """A catalogue name or a path. What is in the file is read, and refused, by whoever needs it."""
-    if not name or "\0" in name:
-        return
-    if is_path(name, base_dir):
-        if not (base_dir / Path(name).expanduser()).exists():
-            yield Fault(path, name, "no such file", f"{also}, relative to {base_dir.resolve()}")
-        return
-    yield from _listed(path, name, kind, known(), also)
-
-
-def _listed(
-    path: Where, name: str, kind: str, known: Iterable[str], also: str | None = None
-) -> Iterator[Fault]:
+def _listed(document: Document, path: Where, kind: str, name: str, known: Iterable[str]) -> Iterator[Problem]:
     names = list(known)
     if name and name not in names:
-        yield _fault(path, unknown_name(kind, name, names, also=also))
+        problem = unknown_name(kind, name, names)
+        yield document.problem(path, name, problem.message, problem.allowed)
 
 
-def _preset(path: Where, name: str) -> Iterator[Fault]:
-    from simulator.presets import load_preset
-
+def _is_file(base_dir: Path, name: str) -> bool:
     try:
-        load_preset(name)
-    except InputError as error:
-        yield from (_fault(path, problem) for problem in error.problems)
+        return (base_dir / name).is_file()
+    except (OSError, ValueError):  # a name too long, or with a NUL
+        return False
 
 
-def _fault(path: Where, problem: Problem) -> Fault:
-    return Fault(path, problem.value, problem.message, problem.allowed or "")
-
-
-def _targets() -> Iterable[str]:
-    from simulator.catalogue import targets
-
-    return targets()
-
-
-def _drafters() -> Iterable[str]:
-    from simulator.catalogue import drafters
-
-    return drafters()
-
-
-def _gpus() -> Iterable[str]:
-    from simulator.gpu import GPUS
-
-    return GPUS
-
-
-def _methods() -> Iterable[str]:
-    from simulator.speculation import methods
-
-    return methods()
-
-
-def _trace_formats() -> Iterable[str]:
-    from simulator.traces import readers
-
-    return readers()
+def _is_folder(base_dir: Path, name: str) -> bool:
+    try:
+        return (base_dir / name).is_dir()
+    except (OSError, ValueError):
+        return False

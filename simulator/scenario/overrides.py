@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_origin
 
 from simulator.errors import InputError, Problem, did_you_mean
 from simulator.scenario.base import Section, Where, names_of
 from simulator.scenario.document import Document, Place, parse_yaml
-from simulator.scenario.fields import child, meant_section
+from simulator.scenario.fields import child, meant_section, options, value_at
 from simulator.scenario.schema import Scenario
 
 
@@ -41,33 +41,32 @@ def apply_override(document: Document, override: str) -> None:
 
 def _set(document: Document, keys: list[str], value: Any, label: str) -> None:
     here, annotation, path = document.data, Scenario, ()  # type: Any, Any, Where
-    for index, text in enumerate(keys):
+    for number, text in enumerate(keys, 1):
         key = _key_in(document, here, text, path, label)
         if key is None:
             return
-        inner = child(annotation, here, key)
-        last = index == len(keys) - 1
-        if last:
+        path = (*path, key)
+        if number == len(keys):
             here[key] = value
-        elif (here[key] if isinstance(key, int) else here.get(key)) is None:
-            here[key] = _begun(annotation, here, key)
-        here, annotation, path = here[key], inner, (*path, key)
+            break
+        found = value_at((key,), here)
+        inside = _begun(annotation, here, key) if found is None else found
+        if not isinstance(inside, dict | list):
+            message = f"holds no {keys[number]!r}: it is no section"
+            problem = Problem(file=label, field=document.name(path), value=found, message=message)
+            document.problems.append(problem)
+            return
+        here[key] = inside
+        here, annotation = inside, child(annotation, here, key)
     for known in [known for known in document.values if known[: len(path)] == path]:
         del document.values[known]
-    document.values[path] = Place(label)
-    document.keys[path] = Place(label)
+    document.values[path] = document.keys[path] = Place(label)
 
 
 def _key_in(document: Document, here: Any, text: str, path: Where, label: str) -> str | int | None:
-    """The key that `text` means in `here`; None, and a problem, when it means none."""
+    """The key that `text` means in a mapping or list; None, and a problem, when it means no entry."""
     if isinstance(here, dict):
         return text
-    field = document.name(path)
-    if not isinstance(here, list):
-        document.problems.append(
-            Problem(file=label, field=field, value=here, message=f"holds no {text!r}: it is no section")
-        )
-        return None
     for index, entry in enumerate(here):
         if isinstance(entry, dict) and entry.get("name") == text:
             return index
@@ -75,25 +74,30 @@ def _key_in(document: Document, here: Any, text: str, path: Where, label: str) -
         return int(text)
     names = names_of(here)
     guess = did_you_mean(text, names)
-    known = (
-        f"known: {', '.join(names)}" if names else f"0 to {len(here) - 1}" if here else "the list is empty"
-    )
+    message = f"has no entry {text!r}" + (f", did you mean {guess!r}?" if guess else "")
+    known = ", ".join(names) or (f"0 to {len(here) - 1}" if here else "none, the list is empty")
     document.problems.append(
-        Problem(
-            file=label,
-            field=field,
-            message=f"has no entry {text!r}" + (f", did you mean {guess!r}?" if guess else ""),
-            allowed=known,
-        )
+        Problem(file=label, field=document.name(path), message=message, allowed=f"known: {known}")
     )
     return None
 
 
-def _begun(annotation: Any, here: dict[str, Any], key: str | int) -> dict[str, Any]:
-    """What a section left out of the file starts as: its default, where that is one of several kinds."""
+def _begun(annotation: Any, here: Any, key: str | int) -> dict[str, Any] | list[Any] | None:
+    """What a section left out of the file starts as: its default, where that is one of several kinds.
+
+    None where the schema wants no section.
+    """
+    inner = child(annotation, here, key)
+    if inner is None:
+        return {}  # an unknown key, which is refused with all others
+    kinds = [get_origin(option) or option for option in options(inner)]
+    if tuple in kinds:
+        return []
+    if not any(kind is dict or (isinstance(kind, type) and issubclass(kind, Section)) for kind in kinds):
+        return None
     section = meant_section(annotation, here)
     info = section.model_fields.get(str(key)) if section is not None else None
-    default = info.get_default(call_default_factory=True, validated_data={}) if info is not None else None
+    default = None if info is None or info.is_required() else info.get_default()
     if isinstance(default, Section) and type(default).tags():
         return default.model_dump(mode="json", exclude_none=True)
     return {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -164,6 +164,7 @@ class Scenario(Section):
     run: Run = Field(default=Run(), description="how the simulation is run")
 
     _base_dir: Path = PrivateAttr(default=Path("."))
+    _taken: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
@@ -191,10 +192,16 @@ class Scenario(Section):
         """Folder that relative file names are relative to."""
         return self._base_dir
 
-    def at(self, base_dir: Path) -> Self:
+    @property
+    def taken(self) -> Mapping[str, Any]:
+        """Dotted path → value of what was filled in from a catalogue while the file was read."""
+        return self._taken
+
+    def at(self, base_dir: Path, taken: Mapping[str, Any] | None = None) -> Self:
         """This scenario with relative file names relative to `base_dir`."""
         copy = self.model_copy()
         copy._base_dir = base_dir
+        copy._taken = dict(self._taken if taken is None else taken)
         return copy
 
     @property

@@ -1,0 +1,140 @@
+"""The scenario: its defaults, what it refuses, what it says about itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from simulator.scenario import (
+    Arm,
+    GoodputPolicy,
+    LengthsFixed,
+    LengthsUniform,
+    Scenario,
+    TrafficClass,
+    Tree,
+    Workload,
+    defaults_used,
+    engine_preset,
+    parse_scenario,
+)
+from tests.scenario_texts import MINIMAL, WITH_ARM
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    scenario = parse_scenario(MINIMAL + "speculation: [{method: ngram}]\n")
+    assert (scenario.target.kv_cache, scenario.target.weights) == ("bf16", None)
+    assert (scenario.hardware.replicas, scenario.hardware.expert_parallel) == (1, 1)
+    assert scenario.hardware.router == "least-loaded"
+    assert scenario.engine.preset == "vllm-0.33"
+    arm = scenario.speculation[0]
+    assert (arm.name, arm.draft_length, arm.draft_sampling, arm.tree) == ("ngram-k3", 3, "greedy", None)
+    assert arm.acceptance.model_dump(exclude_none=True) == {"model": "geometric", "alpha": 0.7}
+    workload = scenario.workload
+    assert (workload.requests, workload.ends, workload.cancel_fraction) == (4000, "eos", 0)
+    assert workload.prompt_tokens.model_dump() == {
+        "kind": "lognormal",
+        "median": 900,
+        "p95": 3500,
+        "min": 1,
+        "max": 8000,
+    }
+    assert workload.output_tokens.model_dump() == {
+        "kind": "lognormal",
+        "median": 220,
+        "p95": 700,
+        "min": 1,
+        "max": 2000,
+    }
+    assert (scenario.slo, scenario.run.seed, scenario.run.replications) == (None, 0, 5)
+    assert all(scenario.run.mechanisms.model_dump().values())
+
+
+def test_null_engine_fields_become_the_presets() -> None:
+    preset, note = engine_preset(parse_scenario(MINIMAL).engine)
+    assert (preset.max_num_seqs, preset.max_num_batched_tokens, note) == (1024, 8192, None)
+    given = parse_scenario(MINIMAL, overrides=["engine.max_num_seqs=256", "engine.host.step_s=0.002"])
+    preset, _ = engine_preset(given.engine)
+    assert (preset.max_num_seqs, preset.host.step_s) == (256, 0.002)
+    assert preset.host.per_sequence_s == engine_preset(parse_scenario(MINIMAL).engine)[0].host.per_sequence_s
+
+
+def test_the_defaults_used_are_listed_by_path() -> None:
+    used = defaults_used(parse_scenario(WITH_ARM))
+    assert used["engine.max_num_batched_tokens"] == 8192
+    assert used["speculation.eagle3-k3.draft_sampling"] == "greedy"
+    assert used["speculation.eagle3-k3.draft_tensor_parallel"] == 4
+    assert used["workload.classes.code.drafts"] is True
+    assert used["workload.output_tokens"]["median"] == 220
+    assert not {"target.model", "hardware.tensor_parallel", "speculation.eagle3-k3.draft_length"} & set(used)
+    written_out = parse_scenario(EXAMPLE.read_text("utf-8"))
+    assert "workload.requests" not in defaults_used(written_out)
+
+
+def test_equal_scenarios_have_equal_hashes_wherever_they_were_read() -> None:
+    here = parse_scenario(MINIMAL)
+    there = parse_scenario(MINIMAL, base_dir=Path("/tmp"), overrides=["run.seed=0"])
+    assert here == there
+    assert hash(here) == hash(there)
+    assert here.scenario_sha256 == there.scenario_sha256
+    assert there.base_dir == Path("/tmp")
+    other = parse_scenario(MINIMAL, overrides=["run.seed=1"])
+    assert other != here
+    assert other.scenario_sha256 != here.scenario_sha256
+
+
+def test_a_scenario_is_frozen_and_survives_json() -> None:
+    scenario = parse_scenario(WITH_ARM)
+    with pytest.raises(ValidationError, match="frozen"):
+        scenario.name = "other"
+    assert Scenario.model_validate_json(scenario.canonical_json()) == scenario
+
+
+def test_the_longest_draft_of_each_form() -> None:
+    table = Arm(name="a", method="ngram", draft_length=((1, 15, 5), (16, None, 2)))
+    assert [
+        arm.max_draft_length
+        for arm in (
+            Arm(name="a", method="ngram", draft_length=0),
+            table,
+            Arm(name="a", method="ngram", draft_length=GoodputPolicy(policy="goodput", max=7)),
+        )
+    ] == [0, 5, 7]
+
+
+def test_what_classes_leave_over_is_a_class_of_its_own() -> None:
+    left = parse_scenario(WITH_ARM).workload.traffic_classes
+    assert [(entry.name, round(entry.share, 9)) for entry in left] == [("code", 0.3), ("other", 0.7)]
+    shares = "workload.classes=[{name: a, share: 0.3}, {name: b, share: 0.7}]"
+    assert [c.name for c in parse_scenario(MINIMAL, overrides=[shares]).workload.traffic_classes] == [
+        "a",
+        "b",
+    ]
+    assert [c.share for c in parse_scenario(MINIMAL).workload.traffic_classes] == [1]
+
+
+def test_sections_refuse_on_construction_too() -> None:
+    with pytest.raises(ValidationError, match="high: is below low"):
+        LengthsUniform(low=5, high=4)
+    with pytest.raises(ValidationError, match="shares sum"):
+        Workload(
+            arrivals=parse_scenario(MINIMAL).workload.arrivals,
+            classes=(TrafficClass(name="a", share=0.8), TrafficClass(name="b", share=0.4)),
+        )
+    with pytest.raises(ValidationError):
+        LengthsFixed(tokens=0)
+    with pytest.raises(ValidationError, match="reserved"):
+        Arm(name="plain", method="ngram")
+
+
+def test_a_tree_is_grown_or_given() -> None:
+    assert Tree(depth=5, top_k=4, nodes=16, dynamic=True).parents is None
+    assert Tree(parents=(-1, 0, 0, 1)).depth is None
+    with pytest.raises(ValidationError, match="either grown"):
+        Tree(parents=(-1, 0), depth=2)
+    with pytest.raises(ValidationError, match="no earlier node"):
+        Tree(parents=(-1, 1))
