@@ -1,0 +1,291 @@
+"""A second opinion on `docs/step.md`: the same engine in dicts and lists, written without sight of the step.
+
+Plain data in and out, nothing of the simulator, no speed. Covered: plain decoding, chain methods, n-gram in
+both profiles, chunked and whole prefill, prefill apart, preemption, ghost rows, stops, closed loop, known
+arrivals, timeouts, cancellations. Not: prefix caching, sessions, effects per request, traces.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from math import floor
+from typing import Any
+
+Record = dict[str, Any]
+Uniform = Callable[[int, int, int], float]  # (request, stream: 0 survival, 1 match; 1-based output position)
+
+TIMES = ("admitted_ns", "first_ns", "last_ns", "ended_ns")  # -1: not yet
+COUNTS = ("emitted_tokens", "drafted_tokens", "accepted_tokens", "draft_rounds", "decode_rounds")
+OTHERS = ("worst_gap_ns", "preemptions", "computed", "drafts", "blocks", "matched")
+
+
+def run_oracle(
+    engine: Record, prices: Record, requests: list[Record], acceptance: Record, uniform: Uniform
+) -> Record:
+    """Simulate until nothing more can happen: what became of each request, counters, and per step a tuple
+    (start, host, verify, accept, draft, hidden ns, mode, padded, [(request, n, k, decodes, start, samples)]).
+    """
+    return Oracle(engine, prices, requests, acceptance, uniform).run()
+
+
+def line(knots: list[int], values: list[float], x: float) -> float:
+    """Piecewise linear through (knots, values); the first and the last interval go on outside."""
+    i = max(i for i, knot in enumerate(knots[:-1]) if x > knot or i == 0)
+    return values[i] + (x - knots[i]) / (knots[i + 1] - knots[i]) * (values[i + 1] - values[i])
+
+
+class Oracle:
+    """`flight` holds what is on the GPU while a plan is composed: entries by request number, as in a plan."""
+
+    def __init__(self, engine: Record, prices: Record, given: list[Record], luck: Record, uniform: Uniform):
+        self.engine, self.prices, self.luck, self.uniform = engine, prices, luck, uniform
+        self.on, self.free, self.timeout = engine["mechanisms"], engine["total_blocks"], engine["timeout_ns"]
+        self.overlaps = engine["asynchronous"] and self.on["host_overlap"]
+        self.junk_on_miss = luck["kind"] == "gated" and not engine["ragged"]
+        self.waiting, self.running = list[Record](), list[Record]()
+        self.counters: Counter[str] = Counter()
+        self.steps: list[tuple[Any, ...]] = []
+        new = {"status": "unfinished", **dict.fromkeys(TIMES, -1), **dict.fromkeys(COUNTS + OTHERS, 0)}
+        self.requests: list[Record] = [one | new for one in given]
+        for number, r in enumerate(self.requests):  # a cancellation stops it, unforeseen
+            stop = min(r["cancel_after_tokens"] or r["output_tokens"], r["output_tokens"])
+            r |= {"number": number, "stop": stop, "half": stop // 2}
+
+    # §2, §3.1, §6, §7: a request's life
+    def may_draft(self, r: Record) -> bool:
+        most = self.engine["drafter_max_context_tokens"]
+        short = most is None or r["prompt_tokens"] + r["emitted_tokens"] <= most
+        return bool(short and self.luck["drafts"][r["traffic_class"]])
+
+    def never_runs(self, r: Record) -> bool:
+        whole, spare = r["prompt_tokens"] + r["stop"], self.engine["slots_per_request"]
+        cut = self.engine["chunked_prefill"] or whole + spare <= self.engine["max_num_batched_tokens"]
+        slots = whole + self.engine["lookahead_tokens"]
+        return not cut or slots > self.engine["total_blocks"] * self.engine["block_tokens"]
+
+    def next_events(self) -> list[tuple[int, int, int]]:
+        """What clients will do, in order: (instant, 0 gives up or 1 arrives, request number)."""
+        seated = self.waiting + self.running if self.timeout is not None else []
+        leave = [(r["arrival_ns"] + self.timeout, 0, r["number"]) for r in seated]
+        known = [r for r in self.requests if r["ended_ns"] < 0 <= r["arrival_ns"]]
+        coming = [r for r in known if r not in self.waiting and r not in self.running]
+        return sorted(leave + [(r["arrival_ns"], 1, r["number"]) for r in coming])
+
+    def clients(self, now: int) -> None:
+        """§3.1. Arrivals and give-ups up to `now`; each end can bring an arrival, in the past too."""
+        while (events := self.next_events()) and events[0][0] <= now:
+            at, arrives, number = events[0]
+            if arrives and not self.never_runs(self.requests[number]):
+                self.waiting.append(self.requests[number])
+            else:
+                self.end(self.requests[number], "rejected" if arrives else "timed_out", at)
+
+    def end(self, r: Record, status: str, at: int) -> None:
+        """Done, cancelled, timed out or rejected: blocks go back, a free client issues the next request."""
+        self.free += r["blocks"]
+        r |= {"blocks": 0, "status": status, "ended_ns": at}
+        self.waiting, self.running = ([q for q in x if q is not r] for x in (self.waiting, self.running))
+        for follower in [q for q in self.requests if q["arrival_ns"] < 0][:1]:
+            follower["arrival_ns"] = at + self.engine["think_time_ns"]
+
+    def preempt(self, r: Record) -> None:
+        self.free += r["blocks"]
+        r |= {"blocks": 0, "computed": 0, "drafts": 0, "preemptions": r["preemptions"] + 1}
+        self.counters["preemptions"] += 1
+        self.running.remove(r)
+        self.waiting.insert(0, r)
+
+    # §3: compose
+    def compose(self, now: int, flight: Record) -> Record:
+        self.flight, self.flight_k = flight["entries"], flight["K"]
+        self.clients(now)
+        budget, apart = self.engine["max_num_batched_tokens"], not self.engine["mixes_prefill"]
+        plan: Record = {"entries": {}, "tokens": budget, "slots": budget, "preempted": False}
+        self.schedule_running(plan, decodes=(False,) if apart else (False, True))
+        self.admit(plan, now)
+        if apart and not plan["entries"]:
+            self.schedule_running(plan, decodes=(True,))
+        if plan["preempted"] and not plan["entries"]:
+            return self.compose(now, flight)  # preemption kept the queue closed
+        plan["K"] = self.engine["draft_length_by_batch"][len(plan["entries"])]
+        sampling = [e["request"] for e in plan["entries"].values() if e["samples"]]
+        plan["drafts"] = plan["K"] > 0 and any(self.may_draft(r) for r in sampling)
+        plan["may_draft"] = any(self.may_draft(e["request"]) for e in plan["entries"].values())
+        return plan
+
+    def fit(self, plan: Record, want: int) -> int:
+        return int(min(want, plan["tokens"], max(0, plan["slots"] - self.engine["slots_per_request"])))
+
+    def blocks_missing(self, r: Record, n: int) -> int:
+        slots = r["computed"] + n + self.engine["lookahead_tokens"]
+        return int(max(0, -(-slots // self.engine["block_tokens"]) - r["blocks"]))
+
+    def schedule_running(self, plan: Record, decodes: tuple[bool, ...]) -> None:
+        """§3.3. The last running request is always this one or one that is not scheduled yet."""
+        for r in list(self.running):
+            drafts, pending, entry = r["drafts"], 0, self.flight.get(r["number"])
+            if entry and entry["samples"]:
+                pending, drafts = 1 + entry["k"], self.flight_k if self.may_draft(r) else 0
+                foreseen = self.engine["stop_is_foreseen"] and r["emitted_tokens"] + 1 >= r["output_tokens"]
+                ghost = r["emitted_tokens"] + self.accepted(r, entry["k"]) + 1 >= r["stop"]
+                if foreseen or (ghost and not self.on["ghost_rows"]):
+                    continue
+            known = r["prompt_tokens"] + r["emitted_tokens"] + pending
+            owed = known - r["computed"]
+            n = self.fit(plan, owed + drafts)
+            whole = owed == 1 or self.engine["chunked_prefill"] or n == owed
+            if (owed == 1) not in decodes or n <= 0 or not whole or r not in self.running:
+                continue
+            while self.blocks_missing(r, n) > self.free:
+                victim, plan["preempted"] = self.running[-1], True
+                self.preempt(victim)
+                if victim is r:
+                    return
+            k = max(0, n - owed)
+            self.counters["cut_drafts"] += drafts - k
+            self.enter(plan, r, n, k, known, decodes=owed == 1)
+
+    def admit(self, plan: Record, now: int) -> None:
+        """§3.4. First come, first served; a preempted request waits for the result of its last entry."""
+        while self.waiting and len(self.running) < self.engine["max_num_seqs"] and not plan["preempted"]:
+            r = self.waiting[0]
+            known = r["prompt_tokens"] + r["emitted_tokens"]
+            n = self.fit(plan, known)
+            whole = n > 0 and (self.engine["chunked_prefill"] or n == known)
+            if r["number"] in self.flight or not whole or self.blocks_missing(r, known) > self.free:
+                return
+            self.running.append(self.waiting.pop(0))
+            r["admitted_ns"] = now if r["admitted_ns"] < 0 else r["admitted_ns"]
+            self.enter(plan, r, n, 0, known, decodes=False)
+
+    def enter(self, plan: Record, r: Record, n: int, k: int, known: int, decodes: bool) -> None:
+        missing, start = self.blocks_missing(r, n), r["computed"]
+        self.free -= missing
+        r |= {"blocks": r["blocks"] + missing, "computed": start + n}
+        entry = {"request": r, "n": n, "k": k, "decodes": decodes, "start": start}
+        plan["entries"][r["number"]] = entry | {"samples": start + n >= known}
+        plan["tokens"] -= n
+        plan["slots"] -= n + self.engine["slots_per_request"]
+
+    # §4: price
+    def price(self, plan: Record) -> tuple[dict[str, int], str, int]:
+        """ns of every stage, graph mode, padded tokens; contexts as they are when the step starts."""
+        p, engine, entries = self.prices, self.engine, list(plan["entries"].values())
+        decodes = [e for e in entries if e["decodes"]]
+        chunks = [e for e in entries if not e["decodes"]] if self.on["prefill"] else []
+        rows, tokens = len(decodes) + len(chunks), sum(e["n"] for e in decodes + chunks)
+        queries = [e["n"] for e in decodes]
+        logits = sum(queries) + sum(e["samples"] for e in chunks)
+        length = "emitted_tokens" if self.on["context_growth"] else "half"
+        context = sum(e["request"]["prompt_tokens"] + e["request"][length] - 1 + e["n"] for e in decodes)
+        decoding = (len(decodes), context, -(-sum(queries) // max(1, len(decodes))))
+        pairs = [(e["n"], e["start"] + e["n"] / 2) for e in chunks]
+        mode, padded = self.graph(tokens, queries, bool(chunks))
+        verify = p["target_tokens"][padded] + p["target_experts"][tokens] + p["target_head"][logits]
+        verify += self.attention("attention", *decoding) + p[f"launch_{mode}_ns"]
+        verify += sum(n * mean * p["prefill_pair_ns"] + p["prefill_chunk_ns"] for n, mean in pairs)
+        verify += sum(n * min(mean, p["window_tokens"]) * p["prefill_window_pair_ns"] for n, mean in pairs)
+        draft, launch = 0.0, p["draft_launch_ns"] + engine["host"]["draft_pass_ns"]
+        passes = plan["K"] if plan["drafts"] else int(engine["drafter_has_kv"] and plan["may_draft"])
+        if engine["serial_passes"] and passes > 0:
+            first = {"tokens": tokens, "tokens+requests": tokens + rows, "requests": rows}
+            draft += self.draft_pass(first[engine["first_pass_rows"]], rows, *decoding) + launch
+            draft += sum(n * m * p["draft_prefill_pair_ns"] + p["draft_prefill_chunk_ns"] for n, m in pairs)
+            after = context + sum(e["start"] + e["n"] for e in chunks)
+            draft += (passes - 1) * (self.draft_pass(rows, rows, rows, after, 1) + launch)
+        exposed, hidden = self.host(plan)
+        gpu = (verify, p["sample"][logits], draft) if tokens > 0 else (0, 0, 0)  # `prefill` off: no pass
+        ns = dict(zip(("verify_ns", "accept_ns", "draft_ns"), (floor(x + 0.5) for x in gpu), strict=True))
+        return {"host_ns": exposed, **ns, "hidden_ns": hidden}, mode, padded
+
+    def host(self, plan: Record) -> tuple[int, int]:
+        host, count = self.engine["host"], len(plan["entries"])
+        exposed = floor(host["step_ns"] + host["per_sequence_ns"] * count + 0.5)
+        hidden = floor(host["hidden_step_ns"] + host["hidden_per_sequence_ns"] * count + 0.5)
+        return (exposed, hidden) if self.overlaps else (exposed + hidden, 0)
+
+    def draft_pass(self, n: int, requests: int, count: int, context: int, query: int) -> float:
+        p, padded = self.prices, min(self.sizes(1, n), default=n)
+        fixed: float = p["draft_tokens"][padded] + p["draft_experts"][n] + p["draft_head"][requests]
+        return fixed + self.attention("draft_attention", count, context, query)
+
+    def sizes(self, multiple: int, rows: int) -> list[int]:
+        """Graph sizes that hold `rows`, rounded up to a multiple; `rows` itself when nothing is padded."""
+        sizes = [-(-size // multiple) * multiple for size in self.engine["graph_sizes"]]
+        fits = [size for size in sizes if rows <= size <= self.engine["graph_cap"]]
+        return fits if self.on["graph_padding"] else [rows]
+
+    def graph(self, tokens: int, queries: list[int], has_chunks: bool) -> tuple[str, int]:
+        group, small = max(self.engine["draft_length_by_batch"]) + 1, tokens <= self.engine["graph_cap"]
+        full = not has_chunks and all(query == group for query in queries) and self.sizes(group, tokens)
+        mode = "full" if full else "piecewise" if small or not self.on["graph_padding"] else "eager"
+        return mode, min(full or self.sizes(1, tokens), default=tokens)
+
+    def attention(self, name: str, count: int, context: int, query: int) -> float:
+        """Bilinear in (sequences, mean context) within the table of `query` tokens each."""
+        if count == 0:
+            return 0.0
+        by_batch = self.prices[name][min(query, len(self.prices[name])) - 1]
+        column = [line(self.prices["context_knots"], values, context / count) for values in by_batch]
+        return line(self.prices["batch_knots"], column, float(count))
+
+    # §7: apply
+    def match(self, r: Record) -> bool:
+        """Does the lookup for the round that starts at the next output position match?"""
+        chances = self.luck["match_after_match" if r["matched"] else "match_after_miss"]
+        return bool(self.uniform(r["number"], 1, r["emitted_tokens"] + 1) < chances[r["traffic_class"]])
+
+    def accepted(self, r: Record, k: int) -> int:
+        if k > 0 and self.junk_on_miss and not self.match(r):
+            return 0
+        chances, position, j = self.luck["conditional"][r["traffic_class"]], r["emitted_tokens"] + 1, 0
+        while j < k and self.uniform(r["number"], 0, position + j) < chances[j]:
+            j += 1
+        return j
+
+    def apply(self, plan: Record, m: int) -> None:
+        self.clients(m - 1)  # results come before whatever else falls on their instant
+        for e in plan["entries"].values():
+            r = e["request"]
+            if r["ended_ns"] >= 0:
+                self.counters["ghost_rows"] += e["n"]
+            elif e["samples"]:
+                self.emit(r, e["k"], e["decodes"], plan["K"], m)
+
+    def emit(self, r: Record, k: int, decodes: bool, next_k: int, m: int) -> None:
+        got, preempted = self.accepted(r, k), r in self.waiting  # preempted since its entry was made
+        if k > 0 and self.junk_on_miss:
+            r["matched"] = self.match(r)
+        tokens = min(got + 1, r["stop"] - r["emitted_tokens"]) if self.on["stop_trim"] else got + 1
+        self.counters["trimmed_tokens"] += got + 1 - tokens
+        for name, count in zip(COUNTS, (tokens, k, got, int(k > 0), int(decodes)), strict=True):
+            r[name] += count
+        r["computed"] -= 0 if preempted else k - got
+        r["worst_gap_ns"] = max(r["worst_gap_ns"], m - r["last_ns"] if r["first_ns"] >= 0 else 0)
+        r |= {"first_ns": m if r["first_ns"] < 0 else r["first_ns"], "last_ns": m, "drafts": 0}
+        if r["emitted_tokens"] >= r["stop"]:
+            self.end(r, "cancelled" if r["stop"] < r["output_tokens"] else "done", m)
+        elif next_k > 0 and self.may_draft(r) and not preempted:
+            r["matched"] = self.match(r) if self.engine["ragged"] else r["matched"]
+            r["drafts"] = next_k if r["matched"] or not self.engine["ragged"] else 0
+
+    # §5: the clock
+    def run(self) -> Record:
+        now, nothing = -1, {"entries": dict[int, Record](), "K": 0}
+        while True:
+            plan, composed = self.compose(now, nothing), now
+            if not plan["entries"]:
+                if not self.next_events():
+                    return {"requests": self.requests, "counters": self.counters, "steps": self.steps}
+                now = self.next_events()[0][0]
+            while plan["entries"]:  # `now`: the GPU is free; `composed`: the instant at which `plan` was made
+                start = max(now, composed + self.host(plan)[1])
+                ns, mode, padded = self.price(plan)
+                following = self.compose(start, plan) if self.engine["asynchronous"] else nothing
+                accepted = start + ns["host_ns"] + ns["verify_ns"] + ns["accept_ns"]
+                now, composed = accepted + ns["draft_ns"], start
+                entries = [(i, *list(e.values())[1:]) for i, e in plan["entries"].items()]
+                self.steps.append((start, *ns.values(), mode, padded, entries))
+                mixed = len({e["decodes"] for e in plan["entries"].values()}) - 1
+                self.counters.update({**ns, "steps": 1, f"{mode}_steps": 1, "mixed_steps": mixed})
+                self.apply(plan, accepted if self.engine["emits_before_drafting"] else now)
+                plan = following
