@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from simulator.errors import InputError, Problem, unknown_name
 from simulator.scenario.base import Where
 from simulator.scenario.document import Document
+from simulator.scenario.fields import value_at
+from simulator.scenario.schema import MOST_GPUS
 
 if TYPE_CHECKING:
     from simulator.model import Model
@@ -43,6 +45,8 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
                 yield document.problem(path, value, what, f"must be a file, relative to {base_dir.resolve()}")
             case _:
                 pass
+    if target is not None:
+        yield from _cut(document, target)
     arms = document.data.get("speculation")
     for index, arm in enumerate(arms if isinstance(arms, list) else ()):
         if isinstance(arm, dict) and isinstance(arm.get("method"), str):
@@ -95,6 +99,19 @@ def _arm(
         yield from _tried(document, (*path, "draft"), load_drafter, draft, target, method.drafter, base_dir)[
             1
         ]
+
+
+def _cut(document: Document, target: Model) -> Iterator[Problem]:
+    """A tensor parallelism that engines refuse for this model."""
+    from simulator.memory import can_cut
+
+    path: Where = ("hardware", "tensor_parallel")
+    ranks = value_at(path, document.data)
+    if isinstance(ranks, int) and 1 <= ranks <= MOST_GPUS and not can_cut(target, ranks):
+        valid = ", ".join(str(n) for n in range(1, 9) if can_cut(target, n))
+        yield document.problem(
+            path, ranks, f"does not divide the heads of {target.name}", f"for example {valid}"
+        )
 
 
 def _gpu(document: Document, path: Where, name: str, base_dir: Path) -> Iterator[Problem]:

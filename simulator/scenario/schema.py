@@ -14,6 +14,9 @@ from simulator.scenario.base import Fault, Raw, Section, as_number, names_of, re
 from simulator.scenario.speculation import Arm
 from simulator.scenario.workload import Workload
 
+MOST_GPUS = 1024
+"""GPUs that may share one model."""
+
 HostSeconds = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -31,10 +34,10 @@ class Hardware(Section):
     """What it runs on."""
 
     gpu: Annotated[str, Field(min_length=1)] = Field(description="catalogue name, or path of a profile")
-    tensor_parallel: Annotated[int, Field(ge=1, le=1024)] = Field(
+    tensor_parallel: Annotated[int, Field(ge=1, le=MOST_GPUS)] = Field(
         default=1, description="GPUs that share every matrix"
     )
-    expert_parallel: Annotated[int, Field(ge=1, le=1024)] = Field(
+    expert_parallel: Annotated[int, Field(ge=1, le=MOST_GPUS)] = Field(
         default=1, description="groups that share the experts"
     )
     replicas: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="copies behind the router")

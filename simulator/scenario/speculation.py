@@ -24,7 +24,10 @@ class GoodputPolicy(Section):
 DraftLengthTable = Annotated[
     tuple[tuple[PositiveInt, PositiveInt | None, DraftLength], ...], Field(min_length=1, max_length=1000)
 ]
-"""Rows [low, high, K] by the number of requests in a step, both ends included; high null: without end."""
+"""Rows [low, high, K] by the number of requests in a step, both ends included; high null: without end.
+
+Beyond a last row that ends, nothing is drafted.
+"""
 
 
 def _draft_length_form(value: Any) -> str:

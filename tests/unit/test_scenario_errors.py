@@ -68,6 +68,7 @@ run:
         ("target.model", "nowhere/config.json", "target.model", "is not there"),
         ("target.weights", "fp4", "target.weights", "must be one of bf16, fp8, fp8_block, int4, mxfp4"),
         ("hardware.gpu", "v100", "hardware.gpu", "h200-sxm"),
+        ("hardware.tensor_parallel", "3", "hardware.tensor_parallel", "for example 1, 2, 4, 8"),
         ("hardware.tensor_parallel", "2.5", "hardware.tensor_parallel", "must be a whole number"),
         ("hardware.expert_parallel", "3", "hardware.expert_parallel", "a divisor of 4"),
         ("hardware.router", "random", "hardware.router", "least-loaded"),

@@ -1,0 +1,264 @@
+"""What fits into the memory of one GPU: weights, drafter, reserve, and the KV blocks that are left.
+
+The budget follows vLLM (`v1/core/kv_cache_planning.py`): utilisation × what the driver reports, less weights,
+drafter and a reserve for activations and CUDA graphs; KV blocks hold target and drafter layers together.
+Whatever a drafter takes is missing there, which lowers the batch that can be reached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+from simulator.catalogue import load_drafter, load_model
+from simulator.drafter import Drafter
+from simulator.errors import InputError, Problem
+from simulator.model import Model
+from simulator.scenario import PLAIN, Arm, Scenario, engine_preset
+from simulator.speculation import method
+from simulator.units import GB, format_bytes
+
+RESERVE_BYTES = 4 * GB
+"""Activations, CUDA graphs, communication buffers of one GPU: assumed; engines measure it at their start."""
+
+LARGEST_TENSOR_PARALLEL = 8
+
+
+@dataclass(frozen=True)
+class ArmMemory:
+    """The memory of one GPU under one arm, in bytes, and what its KV blocks hold.
+
+    `kv_bytes_per_token` is per GPU, target and drafter together, at the workload's mean context: windows and
+    constant states count with what they hold there. `request_tokens` is a request of mean length at its end,
+    `longest_request_tokens` the longest of the workload (at most the model's context).
+    """
+
+    arm: str
+    device_bytes: int
+    usable_bytes: int
+    weights_bytes: int
+    drafter_bytes: int
+    reserve_bytes: int
+    kv_bytes_per_token: float
+    block_tokens: int
+    request_tokens: float
+    longest_request_tokens: int
+
+    @property
+    def kv_bytes(self) -> int:
+        """What is left for KV; 0 when nothing is."""
+        return max(0, self.usable_bytes - self.weights_bytes - self.drafter_bytes - self.reserve_bytes)
+
+    @property
+    def kv_blocks(self) -> int:
+        """Whole blocks that fit."""
+        return int(self.kv_bytes // (self.block_tokens * self.kv_bytes_per_token))
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens that the blocks hold."""
+        return self.kv_blocks * self.block_tokens
+
+    @property
+    def max_concurrency(self) -> int:
+        """Requests of mean length that fit at once, each to its end; memory alone, not the engine's seats."""
+        return int(self.kv_tokens // self.request_tokens)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the longest request fits to its end: without that an engine does not start."""
+        return self.kv_tokens >= self.longest_request_tokens
+
+    @property
+    def shortage(self) -> str | None:
+        """Why it does not fit, with the numbers; None when it does."""
+        if self.fits:
+            return None
+        parts = f"{format_bytes(self.weights_bytes)} weights"
+        if self.drafter_bytes:
+            parts += f" + {format_bytes(self.drafter_bytes)} drafter"
+        usable = f"{format_bytes(self.usable_bytes)} usable per GPU"
+        used = f"{self.arm}: {parts} + {format_bytes(self.reserve_bytes)} reserve of {usable}"
+        if self.kv_bytes == 0:
+            return f"{used} leave nothing for KV"
+        longest = f"the longest request has {self.longest_request_tokens:,}"
+        return f"{used} leave room for {self.kv_tokens:,} KV tokens, and {longest}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Bytes per GPU, under the keys of `decodesim memory`."""
+        return {
+            "weights_bytes": self.weights_bytes,
+            "drafter_bytes": self.drafter_bytes,
+            "graphs_bytes": self.reserve_bytes,
+            "kv_bytes": self.kv_bytes,
+            "device_bytes": self.device_bytes,
+            "usable_bytes": self.usable_bytes,
+            "kv_bytes_per_token": self.kv_bytes_per_token,
+            "kv_blocks": self.kv_blocks,
+        }
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """All arms of a scenario, plain first."""
+
+    arms: tuple[ArmMemory, ...]
+    tensor_parallel: int
+    smallest_tensor_parallel: int | None
+    """The fewest GPUs (1 to 8) with which every arm fits; None when 8 are too few."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether every arm fits."""
+        return all(arm.fits for arm in self.arms)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What does not fit, what would, and what is assumed."""
+        notes = [arm.shortage for arm in self.arms if arm.shortage]
+        if notes:
+            notes.append(fix_of(self.smallest_tensor_parallel))
+        reserve = f"{format_bytes(RESERVE_BYTES)} per GPU for activations and CUDA graphs is assumed"
+        return (*notes, reserve)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `decodesim memory`. `per_gpu` is of the first speculative arm, `arms` of each."""
+        shown = self.arms[min(1, len(self.arms) - 1)]
+        return {
+            "per_gpu": shown.to_json(),
+            "arms": {arm.arm: arm.to_json() for arm in self.arms},
+            "kv_tokens": {arm.arm: arm.kv_tokens for arm in self.arms},
+            "max_concurrency": {arm.arm: arm.max_concurrency for arm in self.arms},
+            "fits": self.fits,
+            "tensor_parallel": self.tensor_parallel,
+            "smallest_tensor_parallel": self.smallest_tensor_parallel,
+            "notes": list(self.notes),
+        }
+
+
+def memory(scenario: Scenario) -> MemoryReport:
+    """What every arm of a scenario takes and leaves. Raises InputError for models that cannot be loaded."""
+    arms: list[Arm | None] = [None, *scenario.speculation]
+    return MemoryReport(
+        tuple(arm_memory(scenario, arm) for arm in arms),
+        scenario.hardware.tensor_parallel,
+        smallest_tensor_parallel(scenario),
+    )
+
+
+def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None = None) -> ArmMemory:
+    """The memory of one arm (None: plain decoding), on `tensor_parallel` GPUs instead of the scenario's."""
+    ranks = tensor_parallel or scenario.hardware.tensor_parallel
+    groups = gcd(scenario.hardware.expert_parallel, ranks)
+    target, drafter = _models(scenario, arm)
+    preset, _ = engine_preset(scenario.engine)
+    draft_ranks = ranks
+    if arm is not None and arm.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
+        draft_ranks = 1
+    mean, longest = request_tokens(scenario)
+    return ArmMemory(
+        arm=PLAIN if arm is None else arm.name,
+        device_bytes=_device_bytes(scenario),
+        usable_bytes=int(preset.gpu_memory_utilization * _device_bytes(scenario)),
+        weights_bytes=round(target.weight_bytes(ranks, groups)),
+        drafter_bytes=round(drafter.weight_bytes(draft_ranks)) if drafter is not None else 0,
+        reserve_bytes=RESERVE_BYTES,
+        kv_bytes_per_token=_kv_bytes_per_token(scenario, target, drafter, ranks, draft_ranks, mean),
+        block_tokens=preset.block_tokens,
+        request_tokens=min(mean, target.max_context_tokens),
+        longest_request_tokens=min(longest, target.max_context_tokens),
+    )
+
+
+def smallest_tensor_parallel(scenario: Scenario) -> int | None:
+    """The fewest GPUs, 1 to 8, that the model can be cut over and on which every arm fits."""
+    target, _ = _models(scenario, None)
+    arms: list[Arm | None] = [None, *scenario.speculation]
+    for ranks in range(1, LARGEST_TENSOR_PARALLEL + 1):
+        if can_cut(target, ranks) and all(arm_memory(scenario, arm, ranks).fits for arm in arms):
+            return ranks
+    return None
+
+
+def fix_of(smallest: int | None) -> str:
+    """What would make an arm fit, as a sentence."""
+    if smallest is None:
+        return f"no tensor parallelism up to {LARGEST_TENSOR_PARALLEL} is enough"
+    return f"the smallest tensor parallelism that fits is {smallest}"
+
+
+def require_fit(scenario: Scenario) -> None:
+    """Raises InputError with the numbers of every arm that does not fit, and the smallest TP that would."""
+    report = memory(scenario)
+    if not report.fits:
+        allowed = fix_of(report.smallest_tensor_parallel)
+        text = "; ".join(arm.shortage for arm in report.arms if arm.shortage)
+        ranks = scenario.hardware.tensor_parallel
+        raise InputError(
+            Problem(field="hardware.tensor_parallel", value=ranks, message=text, allowed=allowed)
+        )
+
+
+def can_cut(model: Model, ranks: int) -> bool:
+    """Whether heads divide over `ranks` GPUs as engines demand: query heads whole, KV heads whole or copied."""
+    attentions = [layer.attention for layer in model.layers if layer.attention is not None]
+    return all(
+        attention.heads % ranks == 0
+        and (attention.replicated or attention.kv_heads % ranks == 0 or ranks % attention.kv_heads == 0)
+        for attention in attentions
+        if attention.heads and attention.kv_heads
+    )
+
+
+def request_tokens(scenario: Scenario) -> tuple[float, int]:
+    """Mean and largest prompt + output of the workload's requests, in tokens."""
+    return _request_tokens(scenario, scenario.base_dir)
+
+
+@lru_cache(maxsize=64)
+def _request_tokens(scenario: Scenario, base_dir: Path) -> tuple[float, int]:
+    from simulator.workload import generate
+
+    requests = generate(scenario.workload, scenario.run.seed, base_dir)
+    tokens = requests.prompt_tokens + requests.output_tokens
+    return float(tokens.mean()), int(tokens.max())
+
+
+def _models(scenario: Scenario, arm: Arm | None) -> tuple[Model, Drafter | None]:
+    target = load_model(scenario.target.model, scenario.base_dir)
+    if scenario.target.weights is not None:
+        target = target.with_weights(scenario.target.weights)
+    how = None if arm is None else method(arm.method)
+    if arm is None or how is None or how.drafter is None:
+        return target, None
+    return target, load_drafter(arm.draft, target, how.drafter, scenario.base_dir)
+
+
+def _device_bytes(scenario: Scenario) -> int:
+    from simulator.gpu import GPUS
+
+    name = scenario.hardware.gpu
+    if name in GPUS:
+        return GPUS[name].memory_bytes
+    from simulator.profiles import load_profile
+
+    return load_profile(name, scenario.base_dir).gpu.memory_bytes
+
+
+def _kv_bytes_per_token(
+    scenario: Scenario,
+    target: Model,
+    drafter: Drafter | None,
+    ranks: int,
+    draft_ranks: int,
+    context_tokens: float,
+) -> float:
+    """Bytes on one GPU per token of a context this long: exact for full attention, the mean for windows."""
+    held, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
+    total = target.kv_bytes(held, kv_cache, ranks)
+    if drafter is not None:
+        total += drafter.modules * drafter.model.kv_bytes(held, kv_cache, draft_ranks)
+    return total / held

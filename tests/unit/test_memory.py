@@ -1,0 +1,110 @@
+"""What fits: the figures of the specification, windows, invalid cuts, and what is said when nothing fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.catalogue import load_model
+from simulator.errors import InputError
+from simulator.memory import arm_memory, can_cut, memory, require_fit, smallest_tensor_parallel
+from simulator.scenario import Scenario, scenario_from_flags
+
+TWO_DRAFTERS = (
+    "speculation=[{name: head, method: eagle3, draft: eagle3-llama-3.3-70b},"
+    " {name: small, method: draft_model, draft: llama-3.2-1b-instruct},"
+    " {name: lookup, method: ngram}]"
+)
+
+
+def scenario(model: str, tensor_parallel: int, *overrides: str, weights: str | None = "bf16") -> Scenario:
+    flags = {"model": model, "weights": weights, "gpu": "h100-sxm", "tensor_parallel": tensor_parallel}
+    return scenario_from_flags(flags, overrides)
+
+
+@pytest.mark.parametrize(
+    ("tensor_parallel", "kv_tokens", "head", "small"),
+    [(4, 481_000, -0.038, -0.105), (2, 25_000, -0.40, -0.36)],
+)
+def test_llama_70b_and_what_its_drafters_cost(
+    tensor_parallel: int, kv_tokens: int, head: float, small: float
+) -> None:
+    """bf16 with a reserve of 4 GB (`model_spec` §5; the last printed digit decides the tolerance)."""
+    report = memory(scenario("llama-3.3-70b-instruct", tensor_parallel, TWO_DRAFTERS))
+    held = {arm.arm: arm.kv_tokens for arm in report.arms}
+    assert held["plain"] == pytest.approx(kv_tokens, abs=500)
+    assert held["head"] / held["plain"] - 1 == pytest.approx(head, abs=0.005)
+    assert held["small"] / held["plain"] - 1 == pytest.approx(small, abs=0.005)
+    assert held["lookup"] == held["plain"]
+
+
+def test_kv_of_target_and_drafter_share_the_blocks() -> None:
+    plain, head, small, _ = memory(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS)).arms
+    assert plain.kv_bytes_per_token == 327_680 / 4
+    assert head.kv_bytes_per_token == (327_680 + 4096) / 4
+    assert small.kv_bytes_per_token == (327_680 + 32_768) / 4
+    assert plain.kv_tokens == plain.kv_blocks * 16
+    assert plain.kv_blocks * 16 * plain.kv_bytes_per_token <= plain.kv_bytes
+
+
+def test_a_drafter_on_one_gpu_is_not_cut() -> None:
+    cut = scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS)
+    whole = scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS, "speculation.small.draft_tensor_parallel=1")
+    one, four = arm_memory(whole, whole.arm("small")), arm_memory(cut, cut.arm("small"))
+    assert one.drafter_bytes == pytest.approx(2.472e9, rel=0.001)
+    assert four.drafter_bytes == pytest.approx(one.drafter_bytes / 4, rel=0.001)
+
+
+def test_windows_hold_fewer_tokens_than_they_see() -> None:
+    """Half of gpt-oss's layers keep 128 tokens: a long request costs little more than half per token."""
+    report = memory(
+        scenario("gpt-oss-120b", 2, "workload.prompt_tokens={kind: fixed, tokens: 20000}", weights=None)
+    )
+    full = load_model("gpt-oss-120b").kv_bytes_per_token("bf16", 2)
+    assert full < report.arms[0].kv_bytes_per_token < 1.02 * full
+
+
+def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:
+    one = scenario("llama-3.3-70b-instruct", 1)
+    report = memory(one)
+    assert (report.fits, report.smallest_tensor_parallel) == (False, 2)
+    assert (report.arms[0].kv_bytes, report.arms[0].kv_tokens) == (0, 0)
+    assert "131 GiB weights" in report.notes[0]
+    with pytest.raises(InputError, match=r"131 GiB weights .* of 73\.3 GiB usable .* that fits is 2"):
+        require_fit(one)
+    require_fit(scenario("llama-3.3-70b-instruct", 2))
+
+
+def test_fitting_means_that_the_longest_request_fits() -> None:
+    long = scenario("llama-3.3-70b-instruct", 2, "workload.prompt_tokens={kind: fixed, tokens: 30000}")
+    report = memory(long)
+    assert report.arms[0].kv_tokens == 25_168
+    assert (report.fits, report.smallest_tensor_parallel) == (False, 4)
+    assert "25,168 KV tokens, and the longest request has" in report.notes[0]
+
+
+def test_nothing_up_to_eight_gpus_may_fit() -> None:
+    report = memory(scenario("deepseek-v3", 8, weights="bf16"))
+    assert (report.fits, report.smallest_tensor_parallel) == (False, None)
+    assert "no tensor parallelism up to 8 is enough" in report.notes
+
+
+def test_models_are_cut_only_where_heads_divide() -> None:
+    llama = load_model("llama-3.3-70b-instruct")
+    assert [ranks for ranks in range(1, 9) if can_cut(llama, ranks)] == [1, 2, 4, 8]
+    small = load_model("smollm2-135m-instruct")
+    assert [ranks for ranks in range(1, 9) if can_cut(small, ranks)] == [1, 3]
+    assert smallest_tensor_parallel(scenario("smollm2-135m-instruct", 1)) == 1
+
+
+def test_the_document_has_the_keys_of_the_contract() -> None:
+    document = memory(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS)).to_json()
+    per_gpu = document["per_gpu"]
+    assert {"weights_bytes", "drafter_bytes", "graphs_bytes", "kv_bytes", "device_bytes"} <= set(per_gpu)
+    assert per_gpu["drafter_bytes"] == document["arms"]["head"]["drafter_bytes"] > 0
+    assert (
+        document["kv_tokens"].keys()
+        == document["max_concurrency"].keys()
+        == {"plain", "head", "small", "lookup"}
+    )
+    assert document["max_concurrency"]["plain"] > document["max_concurrency"]["small"]
+    assert (document["fits"], document["smallest_tensor_parallel"]) == (True, 2)
