@@ -203,7 +203,7 @@ def require_fit(scenario: Scenario) -> None:
 
 
 def can_cut(model: Model, ranks: int) -> bool:
-    """Whether heads divide over `ranks` GPUs as engines demand: query heads whole, KV heads whole or copied."""
+    """Whether heads divide over `ranks` GPUs as engines demand: whole heads, KV heads whole or copied."""
     attentions = [layer.attention for layer in model.layers if layer.attention is not None]
     return all(
         attention.heads % ranks == 0
