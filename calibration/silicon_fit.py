@@ -13,7 +13,7 @@ import numpy as np
 
 from calibration.smoothing import rounded_table, significant, thin
 from simulator.gpu import Gpu
-from simulator.model import weight_bytes_each
+from simulator.matrices import weight_bytes_each
 from simulator.ops.experts import ExpertsForm
 from simulator.ops.gemm import GemmForm
 from simulator.ops.numeric import Floats

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ import numpy as np
 
 from simulator.errors import InputError, unknown_name
 from simulator.gpu import GPUS, Gpu
-from simulator.model import WEIGHT_FORMATS, weight_bytes_each
+from simulator.matrices import WEIGHT_FORMATS, weight_bytes_each
 from simulator.ops.attention import DecodeAttention, LatentAttention, PrefillAttention, StreamedCache
 from simulator.ops.collectives import AllReduce
 from simulator.ops.experts import ExpertsForm, MixtureOfExperts
@@ -73,6 +73,7 @@ class Profile:
     parts: Mapping[str, Part]
     provenance: Mapping[str, Any]
     sha256: str
+    _built: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def statuses(self) -> dict[str, str]:
@@ -96,6 +97,12 @@ class Profile:
         form with fewer weight bytes and no table: assumed.
         """
         own = f"gemm/{weights}"
+        if own not in self._built:
+            self._built[own] = self._gemm(weights, own)
+        built: Gemm = self._built[own]
+        return built
+
+    def _gemm(self, weights: str, own: str) -> Gemm:
         widened = own not in self.parts or ARITHMETIC[weights] not in self.gpu.peak_flops_per_s
         part = self.parts["gemm/bf16" if widened else own]
         form = GemmForm(
@@ -147,7 +154,16 @@ class Profile:
         return LatentAttention(part.array("rows"), part.array("batches"), part.array("contexts"), log_time)
 
     def experts(self, weights: str) -> MixtureOfExperts:
+        """The routed-experts operator; formats without a part take the bf16 form with fewer bytes:
+        assumed.
+        """
         own = f"experts/{weights}"
+        if own not in self._built:
+            self._built[own] = self._experts(weights, own)
+        built: MixtureOfExperts = self._built[own]
+        return built
+
+    def _experts(self, weights: str, own: str) -> MixtureOfExperts:
         widened = own not in self.parts or (
             ARITHMETIC[weights] not in self.gpu.peak_flops_per_s and ARITHMETIC[weights] != "bf16"
         )
