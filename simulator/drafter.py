@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from simulator.errors import InputError, Problem
 from simulator.model import Layer, Linear, Model
-from simulator.model_config import language_fields, locate
+from simulator.model_config import language_fields, locator
 from simulator.model_configs.decoder import collect
 from simulator.model_configs.fields import MOST_TOKENS, Fields
 from simulator.model_configs.mixers import read_gqa
@@ -103,7 +103,7 @@ def drafter_from_config(
     config = root.child("transformer_layer_config") or language_fields(root)
     _check_method(root, method)
     drafter = _head(root, config, target, method, name, source)
-    root.finish(file, lambda path: locate(text, file, path))
+    root.finish(file, locator(text, file))
     return drafter
 
 
@@ -125,14 +125,14 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
     hidden = config.count("hidden_size")
     vocab = config.count("vocab_size", default=target.vocab_size)
     draft_vocab = root.count("draft_vocab_size", default=vocab) if eagle3 else vocab
-    seen = root.count("target_hidden_size", default=target.hidden_size if eagle3 else hidden)
+    seen = root.count("target_hidden_size", default=hidden)
     if seen != target.hidden_size:
         wrong = "target_hidden_size" if root.has("target_hidden_size") else "hidden_size"
         message = f"does not fit {target.name}, whose hidden states are {target.hidden_size} wide"
-        root.add(wrong, seen, message, f"{target.hidden_size} is expected")
+        root.disagree(wrong, seen, message, f"{target.hidden_size} is expected")
     if vocab != target.vocab_size:
         message = f"differs from the vocabulary of {target.name}"
-        config.add("vocab_size", vocab, message, f"{target.vocab_size} is expected")
+        config.disagree("vocab_size", vocab, message, f"{target.vocab_size} is expected")
     layers, fc = _eagle_layers(root, config, hidden, seen, eagle3)
     shares_embedding = hidden == target.hidden_size
     model = Model(
@@ -192,6 +192,6 @@ def _draft_length(root: Fields) -> int | None:
     proposals = root.child("speculators_config")
     entries = proposals.entries("proposal_methods") if proposals is not None else None
     if proposals is not None and entries and isinstance(entries[0], dict):
-        first = Fields(entries[0], (*proposals.path, "proposal_methods", 0), root.problems)
+        first = proposals.inner(entries[0], "proposal_methods", 0)
         return first.optional_count("speculative_tokens", high=1024)
     return root.optional_count("n_predict", high=1024)

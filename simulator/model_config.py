@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simulator.errors import InputError, Problem
 from simulator.model import WEIGHT_FORMATS, Linear, Model
@@ -21,12 +23,16 @@ from simulator.model_configs.fields import MOST_TOKENS, Fields
 from simulator.model_configs.fields import Path as FieldPath
 from simulator.model_configs.quantisation import read_quantisation
 
+if TYPE_CHECKING:
+    from simulator.scenario.document import Document
+
 _MOST_BYTES = 16_000_000
 _WRAPPED = ("text_config", "llm_config", "language_config", "thinker_config")
 _GENERATES = re.compile(
     "causallm|conditionalgeneration|lmhead|eagle|speculator|draft|mtp|nextn", re.IGNORECASE
 )
-_CORE = ("hidden_size", "num_attention_heads", "vocab_size")
+_CONTEXT = ("max_position_embeddings", "model_max_length")
+_CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
 
 def read_config(path: Path) -> tuple[dict[str, object], str]:
@@ -86,26 +92,18 @@ def model_from_config(
     """
     root = Fields(values)
     config = language_fields(root)
-    _check_purpose(root, config)
-    hidden = config.count("hidden_size", "n_embd", "d_model")
+
+    def finish() -> None:
+        root.finish(file, locator(text, file))
+
+    if not _describes_transformer(root, config):
+        finish()
+    hidden = config.count("hidden_size")
     vocab = config.count("vocab_size")
-    context = config.count(
-        "max_position_embeddings", "model_max_length", "n_positions", default=0, low=1, high=MOST_TOKENS
-    )
+    context = config.optional_count(*_CONTEXT, high=MOST_TOKENS) or MOST_TOKENS
     tied = root.flag("tie_word_embeddings", config.flag("tie_word_embeddings", _tied_by_default(config)))
-    stack = Stack(())
-    if not config.problems:
-        quantised = (
-            config
-            if config.has("quantization_config")
-            else Fields(
-                {**config.values, "quantization_config": root.values.get("quantization_config")},
-                (),
-                root.problems,
-            )
-        )
-        stack = _stack(config, quantised, hidden)
-    root.finish(file, lambda path: locate(text, file, path))
+    stack = _stack(root, config, hidden)
+    finish()
     return Model(
         name,
         hidden,
@@ -114,7 +112,7 @@ def model_from_config(
         Linear("lm_head", vocab, hidden),
         vocab * hidden,
         tied,
-        context or MOST_TOKENS,
+        context,
         _dominant(stack),
         source,
         stack.other_parameters,
@@ -134,8 +132,9 @@ def language_fields(root: Fields) -> Fields:
     return config
 
 
-def _stack(config: Fields, quantised: Fields, hidden: int) -> Stack:
-    quantisation = read_quantisation(quantised)
+def _stack(root: Fields, config: Fields, hidden: int) -> Stack:
+    """Everything between embedding and head. A wrapper may state the quantisation for the model inside."""
+    quantisation = read_quantisation(config if config.has("quantization_config") else root)
     if config.has("block_configs"):
         return read_nas(config, quantisation, hidden)
     if config.has("hybrid_override_pattern", "layers_block_type"):
@@ -143,27 +142,24 @@ def _stack(config: Fields, quantised: Fields, hidden: int) -> Stack:
     return read_decoder(config, quantisation, hidden)
 
 
-def _check_purpose(root: Fields, config: Fields) -> None:
-    """Refuse what is no decoder for text."""
-    if not any(config.has(name) for name in (*_CORE, "n_embd", "num_hidden_layers")):
+def _describes_transformer(root: Fields, config: Fields) -> bool:
+    """Whether this is worth reading field by field; a problem is recorded for what is no decoder for text."""
+    if not config.has(*_CORE):
         config.add(
             "hidden_size",
             None,
             "is missing, as is all else that describes a transformer",
             "the config.json of a decoder language model is expected",
         )
-        return
+        return False
     names = root.entries("architectures") or []
     words = [entry for entry in names if isinstance(entry, str)]
     if words and not any(_GENERATES.search(word) for word in words):
-        root.add(
-            "architectures",
-            words[0],
-            "is no decoder for text",
-            "…ForCausalLM or …ForConditionalGeneration is expected",
-        )
+        allowed = "…ForCausalLM or …ForConditionalGeneration is expected"
+        root.add("architectures", words[0], "is no decoder for text", allowed)
     if config.flag("is_encoder_decoder"):
         config.add("is_encoder_decoder", True, "is not supported", "a decoder-only model is expected")
+    return True
 
 
 def _tied_by_default(config: Fields) -> bool:
@@ -181,15 +177,24 @@ def _dominant(stack: Stack) -> str:
     return max(totals, key=lambda weights: totals[weights])
 
 
-def locate(text: str, file: str | None, path: FieldPath) -> tuple[int | None, int | None]:
-    """Line and column of a field in the text, of what holds it when it is missing; None when there is no
-    text."""
-    if not text:
-        return None, None
-    from simulator.scenario.document import parse_yaml  # JSON is YAML; only needed when something is wrong
+def locator(text: str, file: str | None) -> Callable[[FieldPath], tuple[int | None, int | None]]:
+    """What gives the line and column of a field in the text, of what holds it when it is missing.
 
-    try:
-        place = parse_yaml(text, file).place(path)
-    except InputError:
-        return None, None
-    return place.line, place.column
+    JSON is YAML, and that reader knows places; the text is read again, once, when something is wrong.
+    """
+
+    @lru_cache(maxsize=1)
+    def document() -> Document | None:
+        from simulator.scenario.document import parse_yaml
+
+        try:
+            return parse_yaml(text, file) if text else None
+        except InputError:
+            return None
+
+    def locate(path: FieldPath) -> tuple[int | None, int | None]:
+        found = document()
+        place = found.place(path) if found is not None else None
+        return (None, None) if place is None else (place.line, place.column)
+
+    return locate

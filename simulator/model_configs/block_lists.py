@@ -20,9 +20,13 @@ def read_pattern(config: Fields, quantisation: Quantisation, hidden: int) -> Sta
     blocks = _blocks(config, "hybrid_override_pattern", "layers_block_type")
     ahead_blocks = _blocks(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
     used = set(blocks) | set(ahead_blocks)
+    if not blocks:
+        config.add(
+            "hybrid_override_pattern", None, "is missing or empty", "a letter for each block is needed"
+        )
     stated = config.optional_count("num_hidden_layers", high=MOST_LAYERS)
     if stated is not None and stated != len(blocks):
-        config.add(
+        config.disagree(
             "num_hidden_layers",
             stated,
             f"differs from the {len(blocks)} blocks listed",
@@ -86,12 +90,10 @@ def read_nas(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
     bias = config.flag("attention_bias")
     layers = []
     blocks = config.entries("block_configs") or []
+    if not blocks:
+        config.add("block_configs", None, "is empty", "an object for each layer is needed")
     for index, block in enumerate(blocks[:MOST_LAYERS]):
-        fields = (
-            Fields(block, (*config.path, "block_configs", index), config.problems)
-            if isinstance(block, dict)
-            else None
-        )
+        fields = config.inner(block, "block_configs", index) if isinstance(block, dict) else None
         attention = fields.child("attention") if fields else None
         ffn = fields.child("ffn") if fields else None
         if fields is None or attention is None or ffn is None:
@@ -117,7 +119,7 @@ def _nas_layer(attention: Fields, ffn: Fields, modules: Modules, hidden: int, gq
         linears += (modules.linear("attention_linear", "self_attn.linear_attn", hidden, hidden),)
         norms += hidden
     elif not attention.flag("no_op"):
-        group = attention.count("n_heads_in_group", high=gqa.heads)
+        group = attention.count("n_heads_in_group", high=MOST_HEADS)
         kv_heads = max(gqa.heads // group, 1)
         window = attention.optional_count("window_length")
         shape = Gqa(gqa.heads, kv_heads, gqa.head_dim, gqa.v_head_dim, gqa.qkv_bias, gqa.o_bias)

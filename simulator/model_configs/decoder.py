@@ -17,6 +17,8 @@ from simulator.model_configs.recurrent import read_delta_net, read_kda
 
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 _CHUNKED = "chunked_attention"
+# DeepSeek-V4: tokens per stored entry of a layer; 0: a window only.
+_RATIOS = {SLIDING: 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 _MTP_COUNTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 # Their multi-token-prediction layers are small on purpose: a sliding window and a dense MLP (SGLang 0.5.23
 # `mimo_v2_nextn.py`, `step3p5_mtp.py`); elsewhere such a layer is like the model's last one.
@@ -42,7 +44,7 @@ def collect(layers: Iterable[Layer]) -> tuple[Layer, ...]:
 
 def read_decoder(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
     """The stack of a decoder; `collect`s equal layers."""
-    count = config.count("num_hidden_layers", "n_layer", high=MOST_LAYERS)
+    count = config.count("num_hidden_layers", high=MOST_LAYERS)
     mlps = read_mlps(config, hidden, count)
     mixer = _mixers(config, hidden, count)
     norms = _norm_parameters(config, hidden)
@@ -93,7 +95,7 @@ def _norm_parameters(config: Fields, hidden: int) -> int:
 
 def _mixers(config: Fields, hidden: int, layers: int) -> Callable[[int, Modules], Mixer]:
     """What makes the mixer of layer i; i = layers stands for a multi-token-prediction module."""
-    if config.has("compress_ratios"):
+    if config.has("compress_ratios", "o_lora_rank"):
         return _compressed_mixers(config, hidden, layers)
     kinds = _kinds(config, layers)
     ahead = SLIDING if config.word("model_type").startswith(_SMALL_MTP) else FULL
@@ -159,11 +161,15 @@ def _gqa_mixers(config: Fields, hidden: int, layers: int) -> dict[str, Callable[
 
 def _compressed_mixers(config: Fields, hidden: int, layers: int) -> Callable[[int, Modules], Mixer]:
     compressed = read_compressed(config)
-    ratios = config.per_layer("compress_ratios", layers, (0, 4, 128)) or [0] * layers
+    ratios = config.per_layer("compress_ratios", layers, tuple(_RATIOS.values()))
+    kinds = config.per_layer("layer_types", layers, tuple(_RATIOS)) if ratios is None else None
+    if ratios is None and kinds is None:
+        config.add("compress_ratios", None, "is missing", f"a list of {layers} ratios (0, 4, 128) is needed")
+    per_layer = [int(str(ratio)) for ratio in ratios or []] or [_RATIOS[str(kind)] for kind in kinds or []]
+    per_layer += [0] * (layers + 1 - len(per_layer))  # the multi-token-prediction module: window only
 
     def mixer(index: int, modules: Modules) -> Mixer:
-        ratio = ratios[index] if index < layers else 0
-        return compressed.mixer(modules, hidden, ratio if isinstance(ratio, int) else 0)
+        return compressed.mixer(modules, hidden, per_layer[index])
 
     return mixer
 

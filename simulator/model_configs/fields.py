@@ -30,6 +30,11 @@ class Fields:
     values: Mapping[str, object]
     path: Path = ()
     problems: list[tuple[Path, Problem]] = field(default_factory=list)
+    disagreements: list[tuple[Path, Problem]] = field(default_factory=list)
+
+    def inner(self, values: Mapping[str, object], *path: str | int) -> Fields:
+        """An object inside this one; its problems are this one's problems."""
+        return Fields(values, (*self.path, *path), self.problems, self.disagreements)
 
     def has(self, *names: str) -> bool:
         return self._name(names) is not None
@@ -100,7 +105,7 @@ class Fields:
         if found is None:
             return None
         if len(found) < layers:
-            self.add(
+            self.disagree(
                 name,
                 f"{len(found)} entries",
                 "is too short",
@@ -122,27 +127,34 @@ class Fields:
         if not isinstance(value, dict):
             self.add(name, value, "is not usable", "an object is allowed")
             return None
-        return Fields(value, (*self.path, name), self.problems)
+        return self.inner(value, name)
 
     def add(
         self, name: str, value: object, message: str, allowed: str | None = None, *, index: int | None = None
     ) -> None:
         """Record a problem of the field `name`, or of one entry of it."""
-        path: Path = (*self.path, name) if index is None else (*self.path, name, index)
-        shown = f"{len(value)} entries" if isinstance(value, list | dict) else value
-        self.problems.append(
-            (path, Problem(field=_dotted(path), value=shown, message=message, allowed=allowed))
-        )
+        self.problems.append(self._problem(name, value, message, allowed, index))
+
+    def disagree(self, name: str, value: object, message: str, allowed: str | None = None) -> None:
+        """Record that a field does not agree with another; said only when every field is fine on its own."""
+        self.disagreements.append(self._problem(name, value, message, allowed, None))
 
     def finish(self, file: str | None, locate: Callable[[Path], tuple[int | None, int | None]]) -> None:
-        """Raise InputError with every problem met so far, if any; `locate` gives the line and column of a
+        """Raise InputError with every problem met so far, if any; `locate` gives line and column of a
         place."""
-        if self.problems:
-            placed = []
-            for path, problem in self.problems:
-                line, column = locate(path)
-                placed.append(replace(problem, file=file, line=line, column=column))
-            raise InputError(placed)
+        found: dict[str, Problem] = {}
+        for path, problem in self.problems or self.disagreements:
+            line, column = locate(path)
+            found.setdefault(str(problem), replace(problem, file=file, line=line, column=column))
+        if found:
+            raise InputError(list(found.values()))
+
+    def _problem(
+        self, name: str, value: object, message: str, allowed: str | None, index: int | None
+    ) -> tuple[Path, Problem]:
+        path: Path = (*self.path, name) if index is None else (*self.path, name, index)
+        shown = f"{len(value)} entries" if isinstance(value, list | dict) else value
+        return path, Problem(field=_dotted(path), value=shown, message=message, allowed=allowed)
 
     def _name(self, names: Sequence[str]) -> str | None:
         return next((name for name in names if self.values.get(name) is not None), None)

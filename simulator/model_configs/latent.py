@@ -160,7 +160,9 @@ def read_compressed(config: Fields) -> Compressed:
         config.count("o_groups", high=MOST_HEADS),
     )
     if heads % groups:
-        config.add("o_groups", groups, "does not fit num_attention_heads", f"a divisor of {heads} is allowed")
+        config.disagree(
+            "o_groups", groups, "does not fit num_attention_heads", f"a divisor of {heads} is allowed"
+        )
     return Compressed(
         heads,
         config.count("head_dim"),

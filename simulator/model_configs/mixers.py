@@ -111,7 +111,7 @@ def read_gqa(config: Fields, hidden: int) -> Gqa:
     heads = config.count("num_attention_heads", high=MOST_HEADS)
     kv_heads = config.count("num_key_value_heads", "num_attention_groups", default=heads, high=MOST_HEADS)
     if kv_heads > heads or heads % kv_heads:
-        config.add(
+        config.disagree(
             "num_key_value_heads",
             kv_heads,
             "does not fit num_attention_heads",
@@ -144,7 +144,7 @@ def _head_dim(config: Fields, hidden: int, heads: int) -> int:
     head_dim = config.optional_count("head_dim", "attention_head_dim")
     if head_dim is None:
         if hidden % heads:
-            config.add(
+            config.disagree(
                 "num_attention_heads",
                 heads,
                 "does not divide hidden_size and there is no head_dim",

@@ -100,7 +100,7 @@ def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
     matrices = _matrices(config)
     count = config.optional_count(*_EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
     if count <= 1:
-        dense = config.count("intermediate_size", "ffn_hidden_size", "n_inner")
+        dense = config.count("intermediate_size")
         return MlpPlan(hidden, matrices, dense, sparse_layers=(False,) * layers)
     per_token = _per_token(config, count)
     expert = config.count("moe_intermediate_size", "intermediate_size")
@@ -159,7 +159,9 @@ def _matrices(config: Fields) -> int:
 def _per_token(config: Fields, count: int) -> int:
     per_token = config.count(*_PER_TOKEN, high=MOST_EXPERTS)
     if per_token > count:
-        config.add(_PER_TOKEN[0], per_token, "is more than there are experts", f"at most {count} is allowed")
+        config.disagree(
+            _PER_TOKEN[0], per_token, "is more than there are experts", f"at most {count} is allowed"
+        )
     return per_token
 
 

@@ -1,0 +1,115 @@
+"""Finding models and drafters by name, path and other people's spelling."""
+
+import json
+
+import pytest
+
+from simulator.catalogue import drafters, entry, find_drafter, find_model, load_model, targets
+from simulator.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("Meta-Llama-3.3-70B-Instruct", "llama-3.3-70b-instruct"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.3-70b-instruct"),
+        ("nvidia/Llama-3.3-70B-Instruct-FP8", "llama-3.3-70b-instruct"),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "llama-3.3-70b-instruct"),
+        ("neuralmagic/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", "llama-3.1-8b-instruct"),
+        ("llama3.1:8b", "llama-3.1-8b-instruct"),
+        ("LLaMA2-Chat-7B", "llama-2-7b-chat"),
+        ("Vicuna-13B", "vicuna-13b-v1.3"),
+        ("Qwen3 32B", "qwen3-32b"),
+        ("Qwen3-8B (thinking)", "qwen3-8b"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "qwen3-235b-a22b-instruct-2507"),
+        ("Qwen-2.5-7B", "qwen2.5-7b-instruct"),
+        ("DeepSeek-R1-0528", "deepseek-r1"),
+        ("deepseek-ai/DeepSeek-V3-0324", "deepseek-v3"),
+        ("Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b-instruct"),
+        ("GPT-OSS 120B", "gpt-oss-120b"),
+        ("GLM-4.7-FP8", "glm-4.7"),
+        ("Kimi-K2-Instruct-0905", "kimi-k2-instruct"),
+        ("SmolLM2-135M", "smollm2-135m-instruct"),
+    ],
+)
+def test_spellings_of_models(written, name):
+    assert find_model(written) == name
+    assert load_model(written).name == name
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("yuhuili/EAGLE3-LLaMA3.3-Instruct-70B", "eagle3-llama-3.3-70b-yuhuili"),
+        ("lmsys/SGLang-EAGLE3-Llama-3.3-70B-Instruct-Specforge", "eagle3-llama-3.3-70b"),
+        ("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "eagle3-llama-3.1-8b"),
+        ("RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3", "eagle3-llama-3.1-8b-redhat"),
+        ("yuhuili/EAGLE-LLaMA3-Instruct-8B", "eagle-llama-3-8b-instruct"),
+        ("meta-llama/Llama-3.2-1B-Instruct", "llama-3.2-1b-instruct"),
+    ],
+)
+def test_spellings_of_drafters(written, name):
+    assert find_drafter(written) == name
+
+
+def test_every_name_and_every_hugging_face_id_finds_itself():
+    for name in targets():
+        assert find_model(name) == name
+        assert find_model(entry(name).hugging_face) == name
+    for name in drafters():
+        assert find_drafter(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["llama", "deepseek", "gemma-4-31B-it-FP8", "T5-XXL", "", "-", "\0", "x" * 500]
+)
+def test_unknown_models_list_the_known_ones(name):
+    with pytest.raises(InputError, match=r"unknown model.*known: .*llama-3\.3-70b-instruct"):
+        load_model(name)
+
+
+def test_a_near_miss_is_suggested():
+    with pytest.raises(InputError, match=r"did you mean 'llama-3\.3-70b-instruct'"):
+        load_model("lama-3.3-70b-instrct")
+
+
+def test_paths_are_relative_to_the_given_folder(tmp_path):
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(entry("smollm2-135m-instruct").config))
+    model = load_model("my-model/config.json", tmp_path)
+    assert model.parameters == load_model("smollm2-135m-instruct").parameters
+    assert model.name == "my-model"
+    assert str(folder) in model.source
+    assert load_model("./my-model", tmp_path).parameters == model.parameters
+
+
+@pytest.mark.parametrize("path", ["missing.json", "./missing", "/nowhere/at/all"])
+def test_missing_files_are_said_to_be_missing(path, tmp_path):
+    with pytest.raises(InputError, match="is not there"):
+        load_model(path, tmp_path)
+
+
+def test_entries_say_where_they_come_from():
+    for name in drafters():
+        known = entry(name)
+        assert known.hugging_face.count("/") == 1
+        assert known.source
+        for target in known.targets:
+            assert target in targets()
+    assert "confirmed" in entry("eagle3-llama-3.3-70b").source
+    assert "not confirmed" in entry("eagle3-llama-3.3-70b-yuhuili").source
+
+
+def test_the_catalogue_covers_what_people_ask_for():
+    wanted = """llama-2-7b-chat llama-2-70b-chat llama-3.1-8b-instruct llama-3.1-405b-instruct
+    llama-3.2-1b-instruct
+        llama-3.3-70b-instruct vicuna-33b-v1.3 qwen3-0.6b qwen3-32b qwen3-30b-a3b qwen3-235b-a22b qwen3.5-27b
+        qwen3-coder-480b-a35b-instruct qwen3.5-397b-a17b mixtral-8x7b-instruct mixtral-8x22b-instruct
+        deepseek-v3 deepseek-r1 deepseek-v3.1 deepseek-v3.2 gpt-oss-20b gpt-oss-120b glm-4.5 glm-4.6 glm-5
+        kimi-k2-instruct smollm2-135m-instruct smollm2-1.7b-instruct""".split()
+    assert set(wanted) <= set(targets())
+    heads = """eagle3-llama-3.3-70b eagle3-llama-3.1-8b eagle3-qwen3-8b eagle3-qwen3-14b eagle3-qwen3-32b
+        eagle3-qwen3-30b-a3b eagle3-qwen3-235b-a22b eagle3-gpt-oss-120b eagle-vicuna-7b-v1.3 mtp-deepseek-v3
+        mtp-glm-4.5 mtp-qwen3.5-27b""".split()
+    assert set(heads) <= set(drafters())

@@ -1,0 +1,112 @@
+"""What is refused in a config.json, with which words, and where it is said to stand."""
+
+import json
+
+import pytest
+
+from simulator.catalogue import load_model
+from simulator.errors import InputError
+from tests.model_fields import LLAMA
+
+
+def write(tmp_path, config):
+    file = tmp_path / "config.json"
+    file.write_text(config if isinstance(config, str) else json.dumps(config, indent=1))
+    return file
+
+
+def problems(config, tmp_path):
+    file = write(tmp_path, config)
+    with pytest.raises(InputError) as caught:
+        load_model(str(file))
+    assert all(problem.file == str(file) for problem in caught.value.problems)
+    return caught.value.problems
+
+
+def test_all_problems_are_said_at_once_with_line_and_what_is_allowed(tmp_path):
+    changes = {"hidden_size": "1024", "num_attention_heads": 0, "vocab_size": None, "intermediate_size": 2.5}
+    found = problems({**LLAMA, **changes}, tmp_path)
+    assert {(p.field, p.line, p.value) for p in found} == {
+        ("hidden_size", 6, "1024"),
+        ("intermediate_size", 7, 2.5),
+        ("num_attention_heads", 9, 0),
+        ("vocab_size", 11, None),
+    }
+    text = "\n".join(str(problem) for problem in found)
+    assert "config.json:6:" in text
+    assert "(got '1024')" in text
+    assert "a whole number from 1 to" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"hidden_size": -4}, "hidden_size", "not usable"),
+        ({"hidden_size": 1e300}, "hidden_size", "not usable"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers", "not usable"),
+        ({"num_hidden_layers": True}, "num_hidden_layers", "not usable"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers", "not usable"),
+        ({"num_attention_heads": 0}, "num_attention_heads", "not usable"),
+        ({"num_attention_heads": 15}, "num_attention_heads", "does not divide"),
+        ({"num_key_value_heads": 5}, "num_key_value_heads", "does not fit"),
+        ({"num_key_value_heads": 32}, "num_key_value_heads", "does not fit"),
+        ({"intermediate_size": None}, "intermediate_size", "missing"),
+        ({"vocab_size": None}, "vocab_size", "missing"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings", "not usable"),
+        ({"architectures": ["BertForMaskedLM"]}, "architectures", "no decoder"),
+        ({"is_encoder_decoder": True}, "is_encoder_decoder", "not supported"),
+        ({"layer_types": ["full_attention"]}, "layer_types", "too short"),
+        ({"layer_types": 4 * ["sparkling"]}, "layer_types[0]", "unknown"),
+        (
+            {"num_experts": 4, "num_experts_per_tok": 9, "moe_intermediate_size": 8},
+            "num_experts_per_tok",
+            "more than",
+        ),
+        ({"quantization_config": {"quant_method": "magic"}}, "quantization_config.quant_method", "unknown"),
+        (
+            {"quantization_config": {"quant_method": "awq", "bits": 3}},
+            "quantization_config.bits",
+            "not supported",
+        ),
+        ({"quantization_config": "fp8"}, "quantization_config", "not usable"),
+        ({"draft_vocab_size": 32_000}, "draft_vocab_size", "belongs to a drafter"),
+        ({"kv_lora_rank": 512}, "qk_nope_head_dim", "missing"),
+    ],
+)
+def test_bad_fields_are_named(change, field, words, tmp_path):
+    found = problems({**LLAMA, **change}, tmp_path)
+    assert any(problem.field == field and words in problem.message for problem in found), [
+        str(p) for p in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not JSON"),
+        ("", "is not JSON"),
+        ("[1, 2]", "holds a list"),
+        ("null", "holds a NoneType"),
+        ('{"learning_rate": 0.1}', "is missing, as is all else that describes a transformer"),
+        ('{"model_type": "resnet", "depths": [3, 4, 6, 3], "hidden_sizes": [256, 512]}', "is missing"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"hidden_size": ' + "9" * 5000 + "}", "is not usable"),
+    ],
+)
+def test_no_config_at_all(text, words, tmp_path):
+    assert words in str(problems(text, tmp_path)[0])
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_bytes(b"\xff\xfe\x00{")
+    with pytest.raises(InputError, match="not text in UTF-8"):
+        load_model(str(file))
+
+
+def test_a_field_of_a_wrapper_is_located_inside_it(tmp_path):
+    wrapped = {"vision_config": {"hidden_size": 7}, "text_config": {**LLAMA, "hidden_size": 0}}
+    (problem,) = problems(wrapped, tmp_path)
+    lines = (tmp_path / "config.json").read_text().splitlines()
+    assert problem.field == "text_config.hidden_size"
+    assert '"hidden_size": 0' in lines[problem.line - 1]
