@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulator.acceptance.base import GATED
 from simulator.compiled import compiled, float_bits
 from simulator.step.blocks import share_computed
 from simulator.step.compose import may_draft
@@ -13,7 +14,6 @@ from simulator.step.state import (
     FIRST_BIN_BITS,
     FULL,
     GAP_BINS,
-    GATED,
 )
 from simulator.step.survive import accepted_drafts, advance_drift, look_up
 from simulator.step.views import (
@@ -30,9 +30,9 @@ from simulator.step.views import (
 
 
 @compiled(inline=True)
-def gap_bin(gap_ns: int) -> int:
+def gap_bin(gap_ns: float) -> int:
     """Return the bin of a gap: exponent and leading ten bits of the mantissa, so that a bin is at most 0.1 % wide."""
-    return min(max((float_bits(float(gap_ns)) >> 42) - FIRST_BIN_BITS, 0), GAP_BINS - 1)
+    return min(max((float_bits(gap_ns) >> 42) - FIRST_BIN_BITS, 0), GAP_BINS - 1)
 
 
 @compiled(inline=True)
@@ -45,8 +45,9 @@ def _emit(e: Engine, r: int, tokens: int, now_ns: int) -> None:
         gap_ns = now_ns - q.last_ns
         q.worst_gap_ns = max(q.worst_gap_ns, gap_ns)
         if q.measured:
-            itl_histogram_of(e)[q.traffic_class * GAP_BINS + gap_bin(gap_ns)] += 1
-            itl_token_histogram_of(e)[q.traffic_class * GAP_BINS + gap_bin(gap_ns // tokens)] += tokens
+            first = q.traffic_class * GAP_BINS
+            itl_histogram_of(e)[first + gap_bin(float(gap_ns))] += 1
+            itl_token_histogram_of(e)[first + gap_bin(gap_ns / tokens)] += tokens
     q.last_ns = now_ns
     q.emitted += tokens
     totals_of(e)[0].emitted_tokens += tokens

@@ -58,6 +58,8 @@ class EngineSettings:
     has_drafter: bool = False
     drafter_has_kv: bool = False
     one_pass: bool = False
+    draft_pass_once: bool = False
+    max_context_tokens: int = int(NEVER)
     first_pass_rows: int = ROWS_TOKENS
     loses_last_match: bool = False
     drafter_max_context: int = int(NEVER)
@@ -121,9 +123,11 @@ def gap_bin_starts_ns() -> NDArray[np.int64]:
 def cannot_run(
     settings: EngineSettings, prompt_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return which requests (n,) need more KV blocks than there are, or more tokens in one step than fit when prompts may not be cut."""
+    """Return which requests (n,) need more KV blocks than there are, more context than the
+    model has, or more tokens in one step than fit when prompts may not be cut."""
     whole = prompt_tokens + output_tokens
     too_large = whole + settings.lookahead_tokens > settings.total_blocks * settings.block_tokens
+    too_large |= whole > settings.max_context_tokens
     if not settings.chunked_prefill:
         too_large |= whole + settings.slots_per_request > settings.max_num_batched_tokens
     return too_large

@@ -66,7 +66,7 @@ def _padded(e: Engine, tokens: int) -> int:
     return max(any_graph_of(e)[tokens], tokens) if e.graph_padding and tokens <= e.graph_cap else tokens
 
 
-@compiled()
+@compiled(inline=True)
 def _price_drafts(
     e: Engine,
     slot: int,
@@ -109,7 +109,8 @@ def _price_drafts(
         total += later * (p.draft_length - 1)
         passes = p.draft_length
     gpu_ns = (total + passes * scalars_of(e)[PRICE_DRAFT_LAUNCH_NS]) * e.gpu_scale
-    return int(gpu_ns + passes * e.draft_pass_ns + 0.5)
+    launches = 1 if e.draft_pass_once else passes
+    return int(gpu_ns + launches * e.draft_pass_ns + 0.5)
 
 
 @compiled(inline=True)
@@ -179,8 +180,7 @@ def price(e: Engine, slot: int) -> None:
     target += target_head_of(e)[rows] + scalars_of(e)[PRICE_LAUNCH_FULL_NS + mode]
     p.verify_ns = int(target * e.gpu_scale + 0.5)
     p.accept_ns = int(sample_of(e)[rows] * e.gpu_scale + 0.5)
-    after += context_sum
-    whole = after / p.entries if e.prefill else context
+    whole = (after + context_sum) / p.entries if chunks > 0 else context
     p.draft_ns = _price_drafts(e, slot, tokens, context, query_tokens, pairs, chunks, whole)
     p.attention_ns = int(attention * e.gpu_scale + 0.5)
     p.communication_ns = int(target_comm_of(e)[padded] * e.gpu_scale + 0.5)

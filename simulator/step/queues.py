@@ -25,6 +25,7 @@ from simulator.step.views import (
 def schedule_arrival(e: Engine, r: int, arrival_ns: int) -> None:
     """Enter request `r` among the follow-ups, which stay in order of (arrival, number)."""
     requests_of(e)[r].arrival_ns = arrival_ns
+    e.quiet_until_ns = min(e.quiet_until_ns, arrival_ns)
     index = e.followup_tail
     while index > e.followup_head:
         before = followups_of(e)[index - 1]
@@ -154,13 +155,18 @@ def _arrive(e: Engine) -> None:
         end_request(e, r, REJECTED, q.arrival_ns)
 
 
-@compiled()
+@compiled(inline=True)
 def bring_up_to(e: Engine, now_ns: int, results_first: int) -> None:
     """Bring the queues to `now_ns`: clients whose patience ended leave, then requests that arrived join, until nothing changes.
 
     `results_first` is 1 when results of this very instant are still to be applied: then what falls on the instant waits.
     """
-    before_ns = now_ns - results_first
+    if now_ns - results_first >= e.quiet_until_ns:
+        _bring_up_to(e, now_ns - results_first)
+
+
+@compiled()
+def _bring_up_to(e: Engine, before_ns: int) -> None:
     changed = True
     while changed:
         changed = False
@@ -181,3 +187,7 @@ def bring_up_to(e: Engine, now_ns: int, results_first: int) -> None:
         while next_arrival_ns(e) <= before_ns:
             _arrive(e)
             changed = True
+    e.quiet_until_ns = next_arrival_ns(e)
+    if e.timeout_ns < NEVER and e.give_up_index < e.arrived_count:
+        deadline_ns = requests_of(e)[arrived_of(e)[e.give_up_index]].arrival_ns + e.timeout_ns
+        e.quiet_until_ns = min(e.quiet_until_ns, deadline_ns)

@@ -22,9 +22,6 @@ WAITING, RUNNING, DONE, TIMED_OUT, CANCELLED, REJECTED, UNBORN = range(7)
 FULL, PIECEWISE, EAGER = range(3)
 """CUDA-graph mode of the target pass."""
 
-TABLE, GATED, TRACE = range(3)
-"""Sampler of acceptance: thresholds by position, thresholds behind a match, replayed lengths."""
-
 ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS, ROWS_REQUESTS = range(3)
 """Rows of the first drafter pass: all query tokens of the step, those and one per request, or one per request."""
 
@@ -172,6 +169,7 @@ ENGINE = np.dtype(
         ("ragged", "i8"),
         ("has_drafter", "i8"),  # a model drafts: passes cost time
         ("drafter_has_kv", "i8"),
+        ("draft_pass_once", "i8"),  # all passes of a step share one launch
         ("one_pass", "i8"),  # all drafts come from pass 1
         ("first_pass_rows", "i8"),
         ("loses_last_match", "i8"),
@@ -212,6 +210,7 @@ ENGINE = np.dtype(
         ("issue_index", "i8"),
         ("arrived_count", "i8"),
         ("give_up_index", "i8"),
+        ("quiet_until_ns", "i8"),  # before it nobody arrives or gives up
         ("ended_count", "i8"),  # requests that ended since the pipeline last looked
         ("free_blocks", "i8"),
         ("cached_blocks", "i8"),  # held by nobody, kept for their contents

@@ -6,7 +6,7 @@ import math
 
 from simulator.compiled import compiled
 from simulator.draws import STREAM_DRIFT, STREAM_MATCH, luck_key, uniform
-from simulator.step.state import GATED, TRACE
+from simulator.acceptance.base import GATED, TRACE
 from simulator.step.views import (
     Engine,
     conditional_of,
