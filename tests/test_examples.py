@@ -14,7 +14,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 COMPLETE = ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
 
 FORMS = frozenset({"arrivals", "prompt_tokens", "output_tokens", "acceptance"})
-"""Fields that take one of several forms, each with keys of its own: the file shows one form, not all its keys."""
+"""Fields that take one of several forms, each with its own keys: the file shows one form."""
 
 
 def read(text: str) -> Any:
@@ -30,7 +30,7 @@ def test_examples_load_and_are_described(path: Path) -> None:
 
 
 def is_spelled_out(path: str, data: Any) -> bool:
-    """Whether a dotted path of a scenario is a key of its file, or belongs to one of several forms of a value."""
+    """Whether a dotted path of a scenario is a key of its file, or belongs to a field of several forms."""
     *parents, key = path.split(".")
     for name in parents:
         data = next(arm for arm in data if arm["name"] == name) if isinstance(data, list) else data[name]
