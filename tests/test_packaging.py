@@ -118,4 +118,6 @@ def test_the_installed_command_works_among_decoys(installed: Path, decoys: Path)
         "--json",
     )
     answer = json.loads(run(installed / "decodesim", "memory", *flags, folder=decoys))
-    assert answer["schema"].startswith("decodesim/memory-")
+    assert answer["fits"] is True
+    # 8.03 billion parameters of two bytes: catalogue and data files came with the wheel.
+    assert answer["per_gpu"]["weights_bytes"] == pytest.approx(2 * 8.03e9, rel=0.001)
