@@ -1,4 +1,4 @@
-"""The one place where numba is met: `compiled(signature)` turns a plain function into machine code on first use.
+"""The one place where numba is met: `compiled()` turns a plain function into machine code on first use.
 
 numba is imported only here, and only when a module of the step is imported, so that commands which simulate nothing start fast.
 The on-disk cache lives in a folder named after the source of the whole `simulator` package, numba, Python and the processor: numba
@@ -44,8 +44,8 @@ def _prepare() -> None:
         _PREPARED = True
 
 
-def compiled(signature: Any = None, *, inline: bool = False, entry: bool = False) -> Callable[[F], F]:
-    """Compile a function with numba, with a fixed signature where one is given.
+def compiled(*, inline: bool = False, entry: bool = False) -> Callable[[F], F]:
+    """Compile a function with numba when it is first called.
 
     Integer wrap-around of the 64-bit hash is intended. `inline` pastes the function into its compiled callers; `entry` marks one that
     Python calls: its machine code, callees included, is kept on disk.
@@ -57,11 +57,7 @@ def compiled(signature: Any = None, *, inline: bool = False, entry: bool = False
     options |= {"forceinline": inline, "cache": entry}
 
     def wrap(function: F) -> F:
-        made: F = (
-            numba.njit(**options)(function)
-            if signature is None
-            else numba.njit(signature, **options)(function)
-        )
+        made: F = numba.njit(**options)(function)
         return made
 
     return wrap

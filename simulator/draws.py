@@ -28,7 +28,7 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 _TO_UNIT = 1.0 / 9007199254740992.0
 
 
-@compiled("uint64(uint64)")
+@compiled(inline=True)
 def mix64(value: np.uint64) -> np.uint64:
     """Scramble 64 bits: the finaliser of SplitMix64."""
     value = (value ^ (value >> _S30)) * _MIX_1
@@ -36,20 +36,20 @@ def mix64(value: np.uint64) -> np.uint64:
     return value ^ (value >> _S31)
 
 
-@compiled("uint64(int64, int64, int64)")
+@compiled(entry=True)
 def luck_key(seed: int, request: int, stream: int) -> np.uint64:
     """Return the key under which one request's tokens draw from one stream."""
     first = mix64(np.uint64(seed) * _ODD + _GOLDEN)
     return mix64(first ^ (np.uint64(request) * _GOLDEN + np.uint64(stream) * _MIX_2 + np.uint64(1)))
 
 
-@compiled("float64(uint64, int64)")
+@compiled(entry=True)
 def uniform(key: np.uint64, position: int) -> float:
     """Return the uniform in [0, 1) of the token at 1-based output `position` under `key` (53 random bits)."""
     return float(mix64(key + np.uint64(position) * _GOLDEN) >> _S11) * _TO_UNIT
 
 
-@compiled("uint64[::1](int64, int64, int64)", entry=True)
+@compiled(entry=True)
 def luck_keys(seed: int, requests: int, stream: int) -> np.ndarray:  # type: ignore[type-arg]
     """Return the keys (requests,) of requests 0, 1, … of one stream."""
     keys = np.empty(requests, np.uint64)

@@ -153,7 +153,7 @@ def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None 
     """The memory of one arm (None: plain decoding), on `tensor_parallel` GPUs instead of the scenario's."""
     ranks = tensor_parallel or scenario.hardware.tensor_parallel
     groups = gcd(scenario.hardware.expert_parallel, ranks)
-    target, drafter = _models(scenario, arm)
+    target, drafter = models_of(scenario, arm)
     preset, _ = engine_preset(scenario.engine)
     draft_ranks = ranks
     if arm is not None and arm.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
@@ -175,7 +175,7 @@ def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None 
 
 def smallest_tensor_parallel(scenario: Scenario) -> int | None:
     """The fewest GPUs, 1 to 8, that the model can be cut over and on which every arm fits."""
-    target, _ = _models(scenario, None)
+    target, _ = models_of(scenario, None)
     arms: list[Arm | None] = [None, *scenario.speculation]
     for ranks in range(1, LARGEST_TENSOR_PARALLEL + 1):
         if can_cut(target, ranks) and all(arm_memory(scenario, arm, ranks).fits for arm in arms):
@@ -227,7 +227,8 @@ def _request_tokens(scenario: Scenario, base_dir: Path) -> tuple[float, int]:
     return float(tokens.mean()), int(tokens.max())
 
 
-def _models(scenario: Scenario, arm: Arm | None) -> tuple[Model, Drafter | None]:
+def models_of(scenario: Scenario, arm: Arm | None) -> tuple[Model, Drafter | None]:
+    """The target in the weights asked for, and the arm's drafter where a network drafts. Raises InputError."""
     target = load_model(scenario.target.model, scenario.base_dir)
     if scenario.target.weights is not None:
         target = target.with_weights(scenario.target.weights)

@@ -126,7 +126,7 @@ def conditional_acceptance(rates_at: Sequence[float]) -> list[float]:
     """P(accept j | all before accepted), j = 1…K, from the rates at each position: the α of the theory.
     NaN where nobody got to.
     """
-    before = [1.0, *rates_at[:-1]]
+    before = [1.0, *rates_at][: len(rates_at)]
     return [share(rate, earlier) for rate, earlier in zip(rates_at, before, strict=True)]
 
 

@@ -1,0 +1,257 @@
+"""An arm compiled: one scenario and one way of decoding, with everything a run needs except requests and
+luck."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simulator.acceptance import AcceptanceModel, acceptance_model, compile_acceptance
+from simulator.cluster import Drive, drive
+from simulator.memory import ArmMemory, arm_memory
+from simulator.prices import Prices
+from simulator.record import RunRecord
+from simulator.scenario import PLAIN, Arm, GoodputPolicy, Scenario
+from simulator.scheduling import Rule, rules
+from simulator.setup import Setup, setup_of
+from simulator.speculation import Method, method
+from simulator.step.build import EngineSettings
+from simulator.step.state import NEVER
+from simulator.uniform import UniformStep
+from simulator.units import NS_PER_S, seconds_to_ns
+from simulator.workload import Requests, generate
+
+if TYPE_CHECKING:
+    from simulator.pipeline import Stage
+
+_WITHOUT_LIMIT = 10**12
+"""KV blocks when the mechanism `kv_limit` is off."""
+
+
+@dataclass(frozen=True)
+class CompiledArm:
+    """One arm, ready to run any number of times. `arm` and `method` are None for plain decoding."""
+
+    scenario: Scenario
+    arm: Arm | None
+    method: Method | None
+    setup: Setup
+    memory: ArmMemory
+    settings: EngineSettings
+    acceptance: tuple[AcceptanceModel | None, ...]
+    """One model per traffic class; None where the class does not draft."""
+    rule: Rule
+
+    @property
+    def name(self) -> str:
+        """The arm's name in tables."""
+        return self.arm.name if self.arm is not None else PLAIN
+
+    @property
+    def prices(self) -> Prices:
+        """What every part of a step costs."""
+        return self.setup.prices
+
+    @staticmethod
+    def compile(scenario: Scenario, arm: Arm | None, draft_length: int | None = None) -> CompiledArm:
+        """Return the arm, with `draft_length` in place of its own where one is given. Raises InputError."""
+        if arm is not None and draft_length is not None:
+            arm = arm.model_copy(update={"draft_length": draft_length})
+        how = method(arm.method) if arm is not None else None
+        setup = setup_of(scenario, arm)
+        memory = arm_memory(scenario, arm)
+        models = _acceptance_models(scenario, arm)
+        settings = _settings(scenario, arm, how, setup, memory)
+        rule = rules()["mixed" if setup.preset.mixes_prefill else "prefill-apart"]
+        settings = replace(settings, mixes_prefill=rule.mixes_prefill)
+        compiled = CompiledArm(scenario, arm, how, setup, memory, settings, models, rule)
+        if arm is not None and isinstance(arm.draft_length, GoodputPolicy):
+            table = _goodput_table(compiled, arm.draft_length.max)
+            compiled = replace(compiled, settings=replace(settings, draft_length_by_batch=table))
+        return compiled
+
+    def run(
+        self,
+        requests: Requests,
+        seed: int,
+        *,
+        acceptance: Sequence[AcceptanceModel | None] | None = None,
+        step_scale: float = 1.0,
+        timeline: list[Stage] | None = None,
+    ) -> RunRecord:
+        """Run all requests and return what happened.
+
+        `acceptance` replaces the scenario's models, one per traffic class. `step_scale` multiplies every GPU
+        stage. `timeline` collects the stages of the steps.
+        """
+        mechanisms = self.scenario.run.mechanisms
+        requests = self._within_context(requests)
+        if not self.scenario.engine.prefix_caching or requests.prefix_block_tokens == 0:
+            requests = _without_prefixes(requests)
+        settings = replace(self.settings, gpu_scale=step_scale)
+        if requests.prefix_block_tokens:
+            block_tokens = gcd(settings.block_tokens, requests.prefix_block_tokens)
+            blocks = settings.total_blocks * (settings.block_tokens // block_tokens)
+            settings = replace(settings, block_tokens=block_tokens, total_blocks=blocks)
+        models = self.acceptance if acceptance is None else tuple(acceptance)
+        classes = self.scenario.workload.traffic_classes
+        drafts = [entry.drafts and self.arm is not None for entry in classes]
+        tables = compile_acceptance(
+            models, requests, seed, settings.max_draft_length, mechanisms.heterogeneity, drafts
+        )
+        how = Drive(
+            replicas=self.scenario.hardware.replicas,
+            router=self.scenario.hardware.router,
+            rule=self.rule,
+            pipeline=self.scenario.run.backend == "pipeline",
+            timeline=timeline,
+        )
+        measured = measured_requests(self.scenario, len(requests.arrival_ns))
+        return drive(how, settings, self.prices, tables, requests, seed, measured)
+
+    def step_times(
+        self, sequences: int, context_tokens: float, draft_length: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the stages of a step of `sequences` decodes at a mean context, in s: host, verify, accept,
+        draft, total.
+
+        `draft_length` drafts per request are verified and made; default: the arm's K at this batch.
+        """
+        table = self.settings.draft_length_by_batch
+        if draft_length is None:
+            draft_length = table[min(sequences, len(table) - 1)]
+        step = UniformStep(self.settings, self.prices, sequences, context_tokens, draft_length)
+        return {name: ns / NS_PER_S for name, ns in step.stages_ns().items()}
+
+    def _within_context(self, requests: Requests) -> Requests:
+        """Return the requests with outputs that end at the model's context at the latest."""
+        room = self.setup.max_context_tokens - requests.prompt_tokens
+        if (room >= requests.output_tokens).all():
+            return requests
+        return requests._replace(output_tokens=np.clip(requests.output_tokens, 1, np.maximum(room, 1)))
+
+
+def measured_requests(scenario: Scenario, count: int) -> tuple[int, int]:
+    """Return the range of requests that are measured: after the warm-up, before the drain.
+
+    Closed loop: not the first two rounds of all clients or 10 %, nor the last round, in which clients fall
+    idle. Open loop: not the first 10 % and the last 5 %. A burst is measured whole.
+    """
+    arrivals = scenario.workload.arrivals
+    if arrivals.kind == "burst":
+        return 0, count
+    if arrivals.kind == "closed":
+        clients = min(arrivals.concurrency, count)
+        first = min(max(2 * clients, count // 10), count // 3)
+        return first, max(first + 1, count - clients)
+    return count // 10, max(count // 10 + 1, count - count // 20)
+
+
+def _acceptance_models(scenario: Scenario, arm: Arm | None) -> tuple[AcceptanceModel | None, ...]:
+    classes = scenario.workload.traffic_classes
+    if arm is None:
+        return (None,) * len(classes)
+    longest = arm.max_draft_length
+    return tuple(
+        acceptance_model(entry.acceptance.get(arm.name, arm.acceptance), longest, scenario.base_dir)
+        if entry.drafts
+        else None
+        for entry in classes
+    )
+
+
+def _draft_lengths(arm: Arm | None, seats: int) -> tuple[int, ...]:
+    """Return K by the number of requests of a step, 0…seats."""
+    if arm is None:
+        return (0,)
+    length = arm.draft_length
+    if isinstance(length, int):
+        return (length,)
+    if isinstance(length, GoodputPolicy):
+        return (length.max,)
+    table = [0] * (seats + 1)
+    for low, high, tokens in length:
+        last = seats if high is None else min(high, seats)
+        for requests in range(low, last + 1):
+            table[requests] = tokens
+    table[0] = table[min(1, seats)]
+    return tuple(table)
+
+
+def _settings(
+    scenario: Scenario, arm: Arm | None, how: Method | None, setup: Setup, memory: ArmMemory
+) -> EngineSettings:
+    preset, workload, mechanisms = setup.preset, scenario.workload, scenario.run.mechanisms
+    arrivals = workload.arrivals
+    longest = arm.max_draft_length if arm is not None else 0
+    asynchronous = preset.asynchronous and not (how is not None and how.host_sync(preset.asynchronous))
+    passes = how is not None and how.drafter is not None
+    limits = [setup.drafter_max_context_tokens, arm.max_context_tokens if arm is not None else None]
+    host = preset.host
+    return EngineSettings(
+        max_num_seqs=preset.max_num_seqs,
+        max_num_batched_tokens=preset.max_num_batched_tokens,
+        block_tokens=preset.block_tokens,
+        total_blocks=memory.kv_blocks if mechanisms.kv_limit else _WITHOUT_LIMIT,
+        max_context_tokens=setup.max_context_tokens,
+        draft_length_by_batch=_draft_lengths(arm, preset.max_num_seqs),
+        asynchronous=asynchronous,
+        emits_before_drafting=preset.emits_before_drafting,
+        chunked_prefill=scenario.engine.chunked_prefill,
+        stop_is_foreseen=workload.ends == "max_tokens",
+        think_time_ns=seconds_to_ns(arrivals.think_time_s) if arrivals.kind == "closed" else 0,
+        timeout_ns=int(NEVER) if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
+        lookahead_tokens=how.lookahead_tokens(longest) if how is not None else 0,
+        slots_per_request=how.slots_per_request if how is not None else 0,
+        ragged=how is not None and how.ragged(asynchronous),
+        has_drafter=passes,
+        drafter_has_kv=passes and how is not None and how.drafter_has_kv,
+        one_pass=how is not None and not how.serial_passes,
+        first_pass_rows=how.first_pass_rows if how is not None else 0,
+        loses_last_match=how is not None and how.loses_last_match,
+        drafter_max_context=min([limit for limit in limits if limit is not None], default=int(NEVER)),
+        host_step_ns=host.step_s * NS_PER_S,
+        host_per_sequence_ns=host.per_sequence_s * NS_PER_S,
+        draft_pass_ns=host.draft_pass_s * NS_PER_S,
+        draft_pass_once=preset.one_graph_drafting,
+        hidden_step_ns=host.hidden_step_s * NS_PER_S,
+        hidden_per_sequence_ns=host.hidden_per_sequence_s * NS_PER_S,
+        graph_sizes=preset.graph_grid(longest + 1),
+        full_graphs=preset.full_graphs,
+        piecewise_graphs=preset.piecewise_graphs,
+        graph_padding=mechanisms.graph_padding,
+        prefill=mechanisms.prefill,
+        stop_trim=mechanisms.stop_trim,
+        ghost_rows=mechanisms.ghost_rows,
+        context_growth=mechanisms.context_growth,
+        host_overlap=mechanisms.host_overlap,
+    )
+
+
+def _without_prefixes(requests: Requests) -> Requests:
+    return requests._replace(
+        prefix_block_tokens=0,
+        prefix_ids=np.zeros(0, np.int64),
+        prefix_start=np.zeros(len(requests.arrival_ns) + 1, np.int64),
+    )
+
+
+def _goodput_table(compiled: CompiledArm, longest: int) -> tuple[int, ...]:
+    """Return K by batch that promises the most tokens per second at the workload's mean context (arXiv
+    2406.14066)."""
+    scenario = compiled.scenario
+    requests = generate(scenario.workload, scenario.run.seed, scenario.base_dir)
+    context = float(requests.prompt_tokens.mean() + requests.output_tokens.mean() / 2)
+    model = next(one for one in compiled.acceptance if one is not None)
+    expected = [model.mean_acceptance_length(k) for k in range(longest + 1)]
+    seats = compiled.settings.max_num_seqs
+    batches = np.unique(np.geomspace(1, seats, 40).astype(int))
+    best = [
+        int(np.argmax([expected[k] / compiled.step_times(int(n), context, k)["total"] for k in range(longest + 1)]))
+        for n in batches
+    ]
+    return tuple(best[int(np.searchsorted(batches, max(n, 1), side="right")) - 1] for n in range(seats + 1))
