@@ -83,14 +83,13 @@ def test_commands_run(page: Path, command: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
 def test_commands_have_their_options(page: Path) -> None:
-    from click import Context, Group
+    from click import Context
 
-    from experiments.cli import main
+    from experiments.cli import decodesim
 
-    assert isinstance(main, Group)
     for command in commands(page):
         _, name, *arguments = shlex.split(command)
-        subcommand = main.get_command(Context(main), name)
+        subcommand = decodesim.get_command(Context(decodesim), name)
         assert subcommand is not None, f"{command}: there is no command {name}"
         known = {option for parameter in subcommand.params for option in parameter.opts} | {"--help"}
         asked = {argument.partition("=")[0] for argument in arguments if argument.startswith("-")}
