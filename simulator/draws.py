@@ -8,6 +8,7 @@ same luck however many drafts are made, and two simulations that share a seed ar
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.compiled import compiled
 
@@ -36,23 +37,38 @@ def mix64(value: np.uint64) -> np.uint64:
     return value ^ (value >> _S31)
 
 
-@compiled(entry=True)
+@compiled(inline=True)
 def luck_key(seed: int, request: int, stream: int) -> np.uint64:
-    """Return the key under which one request's tokens draw from one stream."""
+    """Return the key under which one request's tokens draw from one stream; for compiled callers, as `uniform`."""
     first = mix64(np.uint64(seed) * _ODD + _GOLDEN)
     return mix64(first ^ (np.uint64(request) * _GOLDEN + np.uint64(stream) * _MIX_2 + np.uint64(1)))
 
 
-@compiled(entry=True)
+@compiled(inline=True)
 def uniform(key: np.uint64, position: int) -> float:
     """Return the uniform in [0, 1) of the token at 1-based output `position` under `key` (53 random bits)."""
     return float(mix64(key + np.uint64(position) * _GOLDEN) >> _S11) * _TO_UNIT
 
 
 @compiled(entry=True)
-def luck_keys(seed: int, requests: int, stream: int) -> np.ndarray:  # type: ignore[type-arg]
+def luck_keys(seed: int, requests: int, stream: int) -> NDArray[np.uint64]:
     """Return the keys (requests,) of requests 0, 1, … of one stream."""
     keys = np.empty(requests, np.uint64)
     for request in range(requests):
         keys[request] = luck_key(seed, request, stream)
     return keys
+
+
+@compiled(entry=True)
+def draw(seed: int, request: int, stream: int, position: int) -> float:
+    """Return the uniform in [0, 1) of one output position of one request in one stream: the Python side of `uniform`."""
+    return uniform(luck_key(seed, request, stream), position)
+
+
+@compiled(entry=True)
+def request_draws(seed: int, requests: int, stream: int) -> NDArray[np.float64]:
+    """Return the uniforms (requests,) at position 0 of one stream; adding requests changes no earlier one."""
+    draws = np.empty(requests, np.float64)
+    for request in range(requests):
+        draws[request] = uniform(luck_key(seed, request, stream), 0)
+    return draws

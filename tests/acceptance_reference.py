@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.acceptance import GATED, TRACE, AcceptanceModel, AcceptanceTables, compile_acceptance
-from simulator.draws import STREAM_DRIFT, STREAM_MATCH, STREAM_SURVIVAL, luck_key, uniform
+from simulator.draws import STREAM_DRIFT, STREAM_MATCH, STREAM_SURVIVAL, draw
 
 
 class Traffic(NamedTuple):
@@ -39,9 +39,7 @@ class ReferenceRequest:
         self.traffic_class = traffic_class
         self.emitted = emitted
         self.matched = bool(tables.matched_before[request])
-        self._survival = luck_key(seed, request, STREAM_SURVIVAL)
-        self._match = luck_key(seed, request, STREAM_MATCH)
-        self._drift = luck_key(seed, request, STREAM_DRIFT)
+        self.seed = seed
         self._drifts: list[float] = []
 
     def drift(self, position: int) -> float:
@@ -49,7 +47,7 @@ class ReferenceRequest:
         t = self.tables
         while len(self._drifts) < position:
             here = len(self._drifts) + 1
-            z = t.normal_quantiles[int(uniform(self._drift, here) * len(t.normal_quantiles))]
+            z = t.normal_quantiles[int(draw(self.seed, self.request, STREAM_DRIFT, here) * len(t.normal_quantiles))]
             if here == 1:
                 self._drifts.append(t.drift_sd * z)
             else:
@@ -60,7 +58,7 @@ class ReferenceRequest:
     def finds_match(self) -> bool:
         """Whether the round that starts now has a match."""
         chance = self.tables.match_after_match if self.matched else self.tables.match_after_miss
-        return bool(uniform(self._match, self.emitted + 1) < chance[self.traffic_class])
+        return bool(draw(self.seed, self.request, STREAM_MATCH, self.emitted + 1) < chance[self.traffic_class])
 
     def accepted(self, drafts: int) -> int:
         """Accepted drafts of a round that starts now; changes nothing."""
@@ -76,7 +74,7 @@ class ReferenceRequest:
             effect = t.request_effect[self.request] + (self.drift(position) if t.drift_sd > 0 else 0.0)
             row = int((effect - t.effect_low) * t.effect_bins_per_unit)
             row = min(max(row, 0), t.conditional.shape[1] - 1)
-            if uniform(self._survival, position) >= t.conditional[self.traffic_class, row, j]:
+            if draw(self.seed, self.request, STREAM_SURVIVAL, position) >= t.conditional[self.traffic_class, row, j]:
                 return j
         return drafts
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from simulator.acceptance import GATED, TABLE, AcceptanceTables
-from simulator.draws import luck_key, uniform
+from simulator.draws import draw
 from simulator.fast_forward import fast_forward
 from simulator.pipeline import Pipeline, Stage, Traffic
 from simulator.prices import PRICE_COUNT, Prices
@@ -148,7 +148,7 @@ def requests_of(requests: list[Record]) -> Requests:
 
 def luck(seed: int) -> Callable[[int, int, int], float]:
     """The step's own uniforms, for the oracle."""
-    return lambda request, stream, position: uniform(luck_key(seed, request, stream), position)
+    return lambda request, stream, position: draw(seed, request, stream, position)
 
 
 def state_of(scenario: Record, external_clients: bool) -> State:

@@ -220,26 +220,13 @@ def normal_quantiles() -> Floats:
     return scaled
 
 
-def request_uniforms(seed: int, count: int, stream: int) -> Floats:
-    """Return the uniform of each request (position 0 of a stream), shape (count,); adding requests changes
-    no earlier one.
-    """
-    from simulator.draws import luck_key, uniform
-
-    return np.fromiter(
-        (uniform(luck_key(seed, request, stream), 0) for request in range(count)),
-        dtype=np.float64,
-        count=count,
-    )
-
-
 def request_normals(seed: int, count: int) -> Floats:
     """Return a standard normal per request, shape (count,)."""
     from scipy.special import ndtri
 
-    from simulator.draws import STREAM_REQUEST
+    from simulator.draws import STREAM_REQUEST, request_draws
 
-    uniforms = request_uniforms(seed, count, STREAM_REQUEST)
+    uniforms = request_draws(seed, count, STREAM_REQUEST)
     normals: Floats = ndtri(np.clip(uniforms, 2.0**-54, None))
     return normals
 
@@ -247,6 +234,6 @@ def request_normals(seed: int, count: int) -> Floats:
 def _matched_before(kind: int, seed: int, match: Floats) -> NDArray[np.bool_]:
     if kind != GATED:
         return np.zeros(len(match), dtype=np.bool_)
-    from simulator.draws import STREAM_MATCH
+    from simulator.draws import STREAM_MATCH, request_draws
 
-    return request_uniforms(seed, len(match), STREAM_MATCH) < match
+    return request_draws(seed, len(match), STREAM_MATCH) < match

@@ -1,0 +1,81 @@
+"""The step, under both drivers, against the oracle that was written without sight of it: equal, to the nanosecond."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests import step_harness as harness
+from tests.oracle import run_oracle
+from tests.scenarios import SEEDS, scenario
+
+LEAST = 5
+"""Each rare branch must occur at least so often over all scenarios, or equality says little about it."""
+RARE = (
+    "preemptions cut_drafts eager_steps trimmed_tokens ghost_rows mixed_steps full_steps piecewise_steps "
+    "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged"
+).split()
+GROUPS = 8
+
+
+def expected(case: dict[str, Any]) -> dict[str, Any]:
+    """What the oracle says, in the harness's terms."""
+    found = run_oracle(
+        case["engine"], case["prices"], case["requests"], case["acceptance"], harness.luck(case["seed"])
+    )
+    names = (*harness.REQUEST_FIELDS, "status")
+    return {
+        "requests": [{name: request[name] for name in names} for request in found["requests"]],
+        "counters": {name: int(found["counters"].get(name, 0)) for name in harness.COUNTERS},
+    }
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_both_drivers_equal_the_oracle(group: int) -> None:
+    seeds = [seed for seed in SEEDS if seed % GROUPS == group]
+    assert len(seeds) * GROUPS >= 200
+    for seed in seeds:
+        case = scenario(seed)
+        truth = expected(case)
+        assert harness.outcome(harness.run_fast(case)) == truth, f"fast driver, scenario {seed}"
+        assert harness.outcome(harness.run_pipeline(case)) == truth, f"pipeline, scenario {seed}"
+
+
+def test_every_rare_branch_occurs() -> None:
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        case = scenario(seed)
+        state = harness.run_fast(case)
+        outcome = harness.outcome(state)
+        seen.update({name: 1 for name in harness.COUNTERS if outcome["counters"][name] > 0})
+        seen.update({request["status"] for request in outcome["requests"]})
+        engine = case["engine"]
+        seen["asynchronous" if engine["asynchronous"] else "synchronous"] += 1
+        seen["prefill_apart"] += not engine["mixes_prefill"]
+        seen["ragged"] += engine["ragged"]
+    assert {name: seen[name] for name in RARE if seen[name] < LEAST} == {}
+    assert seen["unfinished"] == 0
+
+
+def test_the_books_balance() -> None:
+    """Identities of the metrics' definitions, and memory given back, over all scenarios."""
+    for seed in SEEDS:
+        case = scenario(seed)
+        state = harness.run_fast(case)
+        requests, totals, engine = state.requests, state.totals[0], state.engine[0]
+        samples = (
+            requests["decode_rounds"].sum() + (requests["preemptions"] + (requests["first_ns"] >= 0)).sum()
+        )
+        surplus = requests["emitted"].sum() - requests["accepted"].sum() + totals["trimmed_tokens"]
+        assert surplus <= samples, "emitted = sampling request-steps + accepted − trimmed"
+        assert surplus >= requests["decode_rounds"].sum()
+        assert engine["free_blocks"] == case["engine"]["total_blocks"]
+        assert totals["peak_blocks"] <= case["engine"]["total_blocks"]
+        done = requests["status"] == 2
+        assert (requests["arrival_ns"][done] <= requests["admitted_ns"][done]).all()
+        assert (requests["admitted_ns"][done] <= requests["first_ns"][done]).all()
+        assert (requests["first_ns"][done] <= requests["last_ns"][done]).all()
+        assert engine["in_system"] == 0
+        assert engine["waiting_count"] == engine["running_count"] == 0
