@@ -36,7 +36,7 @@ from simulator.scenario.load import load_scenario, parse_scenario, scenario_from
 from simulator.scenario.schema import Engine, Hardware, HostOverrides, Mechanisms, Run, Scenario, Slo, Target
 from simulator.scenario.speculation import PLAIN, Arm, GoodputPolicy, Tree
 from simulator.scenario.workload import OTHER_CLASS, Sessions, TrafficClass, Workload
-from simulator.scenario.write import scenario_yaml
+from simulator.scenario.write import relocated, scenario_yaml
 
 __all__ = [
     "OTHER_CLASS",
@@ -79,6 +79,7 @@ __all__ = [
     "engine_preset",
     "load_scenario",
     "parse_scenario",
+    "relocated",
     "scenario_from_data",
     "scenario_from_flags",
     "scenario_yaml",

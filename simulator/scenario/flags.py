@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.errors import InputError, Problem
+from simulator.scenario.base import Where
 from simulator.scenario.document import parse_yaml
 from simulator.scenario.load import scenario_from_data
 from simulator.scenario.schema import Scenario
@@ -26,6 +27,20 @@ EXAMPLE: Mapping[str, Any] = {
 """The flags that `init` takes when it is given none."""
 
 _ARM_FLAGS = ("draft", "draft_length", "alpha")
+
+_ORIGINS: Mapping[Where, str] = {
+    ("target", "model"): "--model",
+    ("target", "weights"): "--weights",
+    ("target", "kv_cache"): "--kv-cache",
+    ("hardware", "gpu"): "--gpu",
+    ("hardware", "tensor_parallel"): "--tp",
+    ("engine", "preset"): "--preset",
+    ("speculation", 0, "method"): "--method",
+    ("speculation", 0, "draft"): "--draft",
+    ("speculation", 0, "draft_length"): "--draft-length",
+    ("speculation", 0, "acceptance", "alpha"): "--alpha",
+    ("workload", "arrivals", "concurrency"): "--concurrency",
+}
 
 
 def scenario_from_flags(
@@ -68,7 +83,7 @@ def scenario_from_flags(
         data["engine"] = {"preset": given["preset"]}
     if given.get("method", "none") != "none":
         data["speculation"] = [_arm(given)]
-    return scenario_from_data(data, base_dir, overrides, "command line")
+    return scenario_from_data(data, base_dir, overrides, "command line", _ORIGINS)
 
 
 def _arm(given: Mapping[str, Any]) -> dict[str, Any]:

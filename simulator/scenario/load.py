@@ -15,7 +15,7 @@ from simulator.errors import InputError, Problem, did_you_mean
 from simulator.scenario import fields
 from simulator.scenario.acceptance_file import inline_acceptance_files
 from simulator.scenario.base import FAULTS, Fault, Section, Where
-from simulator.scenario.document import Document, parse_yaml, to_json
+from simulator.scenario.document import Document, Place, parse_yaml, to_json
 from simulator.scenario.names import fill_drafts, name_problems
 from simulator.scenario.overrides import apply_override
 from simulator.scenario.schema import Scenario
@@ -51,9 +51,14 @@ def scenario_from_data(
     base_dir: Path = Path("."),
     overrides: Sequence[str] = (),
     file: str | None = None,
+    origins: Mapping[Where, str] | None = None,
 ) -> Scenario:
-    """The scenario in plain data (made from flags, or inside a study): as from a file, without lines."""
-    return _scenario(Document(deepcopy(dict(data)), file), base_dir, overrides)
+    """The scenario in plain data (made from flags, or inside a study): as from a file, without lines.
+
+    Errors name the origin of the value (a flag) where there is one, else `file`.
+    """
+    places = {path: Place(origin) for path, origin in (origins or {}).items()}
+    return _scenario(Document(deepcopy(dict(data)), file, places), base_dir, overrides)
 
 
 def _scenario(document: Document, base_dir: Path, overrides: Sequence[str]) -> Scenario:

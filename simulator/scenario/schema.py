@@ -150,7 +150,7 @@ class Run(Section):
 class Scenario(Section):
     """What is simulated: the scenario file, checked and frozen.
 
-    Two scenarios are equal when they say the same, wherever they were read from.
+    Two scenarios are equal when they say the same; where they name files, also of the same folder.
     """
 
     name: Annotated[str, Field(max_length=500)] | None = Field(
@@ -231,11 +231,16 @@ class Scenario(Section):
         """Hash of `canonical_json`."""
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()
 
+    def _identity(self) -> tuple[str, Path | None]:
+        """What equal scenarios share: the text, and the folder where it names files."""
+        text = self.canonical_json()
+        return text, self.base_dir.resolve() if '"file":' in text or ".json" in text else None
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scenario) and self.canonical_json() == other.canonical_json()
+        return isinstance(other, Scenario) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash(self.scenario_sha256)
+        return hash(self._identity())
 
 
 def _faults_of_class_arms(raw: Raw, arms: set[str]) -> Iterator[Fault]:

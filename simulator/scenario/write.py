@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from simulator.scenario.base import Section
@@ -17,6 +19,7 @@ _ONE_LINE = (GoodputPolicy, HostOverrides, Mechanisms, Sessions, Slo, Tree)
 _COMMENT_COLUMN = 40
 _LONGEST_BESIDE = 70
 """Characters of a value that a comment may stand beside; a longer one has it above."""
+_FILE_KEYS = ("model", "gpu", "draft", "file")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+×-]+)*")
 _NO_TEXT = re.compile(r"(?i)(?:null|true|false|yes|no|on|off|y|n|inf|nan)$")
 
@@ -28,6 +31,23 @@ def scenario_yaml(scenario: Scenario) -> str:
         "# One field can also be changed on the command line: --set workload.arrivals.concurrency=128",
     ]
     return "\n".join([*lines, *_section(scenario, 0)]) + "\n"
+
+
+def relocated(scenario: Scenario, folder: Path) -> Scenario:
+    """The same scenario for a file in `folder`: relative file names lead to the same files from there."""
+
+    def moved(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: moved(inner, name) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [moved(inner) for inner in value]
+        if key in _FILE_KEYS and isinstance(value, str) and not Path(value).is_absolute():
+            file = scenario.base_dir / value
+            return os.path.relpath(file, folder) if file.exists() else value
+        return value
+
+    data = moved(scenario.model_dump(mode="json"))
+    return Scenario.model_validate_json(json.dumps(data)).at(folder, scenario.taken)
 
 
 def _section(section: Section, indent: int) -> Iterator[str]:

@@ -100,7 +100,11 @@ def test_flags_make_a_scenario() -> None:
         ({"alpha": 0.5, "method": "none"}, ["--model: is missing", "--alpha: says nothing"]),
         (
             {"model": "nope", "gpu": "tpu", "concurrency": 0},
-            ["target.model: unknown", "hardware.gpu: unknown", "concurrency: is out of range"],
+            [
+                "--model: target.model: unknown",
+                "--gpu: hardware.gpu: unknown",
+                "--concurrency: workload.arrivals.concurrency: is out of range",
+            ],
         ),
     ],
 )

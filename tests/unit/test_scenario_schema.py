@@ -75,13 +75,20 @@ def test_the_defaults_used_are_listed_by_path() -> None:
     assert "workload.requests" not in defaults_used(written_out)
 
 
-def test_equal_scenarios_have_equal_hashes_wherever_they_were_read() -> None:
+def test_equal_scenarios_have_equal_hashes_wherever_they_were_read(tmp_path: Path) -> None:
     here = parse_scenario(MINIMAL)
     there = parse_scenario(MINIMAL, base_dir=Path("/tmp"), overrides=["run.seed=0"])
     assert here == there
     assert hash(here) == hash(there)
     assert here.scenario_sha256 == there.scenario_sha256
     assert there.base_dir == Path("/tmp")
+    lengths = "workload.output_tokens={kind: empirical, file: lengths.csv}"
+    (tmp_path / "lengths.csv").write_text("1\n", "utf-8")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "lengths.csv").write_text("9\n", "utf-8")
+    read = [parse_scenario(MINIMAL, base_dir=tmp_path / name, overrides=[lengths]) for name in (".", "other")]
+    assert read[0] != read[1]
+    assert read[0] == read[0].at(tmp_path)
     other = parse_scenario(MINIMAL, overrides=["run.seed=1"])
     assert other != here
     assert other.scenario_sha256 != here.scenario_sha256

@@ -1,0 +1,1 @@
+"""The commands of `decodesim` that draw a page, one file each."""

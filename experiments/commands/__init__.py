@@ -1,0 +1,1 @@
+"""The commands of `decodesim` that draw no page, one file each: parse, call the library, print."""

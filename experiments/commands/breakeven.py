@@ -1,0 +1,173 @@
+"""`decodesim breakeven`: the acceptance that speculation needs to pay, by load, draft length and metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from experiments.commands.options import (
+    flags_of,
+    json_option,
+    numbers,
+    read_scenario,
+    scenario_options,
+    words,
+)
+from experiments.commands.output import (
+    NOTHING,
+    print_json,
+    print_list,
+    print_table,
+    print_text,
+    progress_bar,
+    say_when_compiling,
+)
+from simulator.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from simulator.scenario import Scenario
+
+_LEGEND = (
+    "linear: accepted ÷ drafted at this K; geometric: α of independent drafts, from step times alone; "
+    "simulated: α with everything (stops, prefill, KV, batch), in brackets the band with the cost model's "
+    "error; yours: the scenario's α. Compare α with α only."
+)
+
+
+@click.command()
+@scenario_options
+@click.option(
+    "--rate", metavar="1,2,…", help="Requests per second, in place of concurrency (Poisson arrivals)."
+)
+@click.option("--target-speedup", metavar="1,1.5,…", help="Speedups to reach; default 1.")
+@click.option(
+    "--metric", metavar="NAME,…", help="throughput (default), tpot_mean, tpot_p99, itl_p99, goodput, …"
+)
+@json_option
+def command(
+    scenario: Path | None,
+    overrides: tuple[str, ...],
+    rate: str | None,
+    target_speedup: str | None,
+    metric: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """The acceptance that speculation needs in SCENARIO: linear, geometric and simulated.
+
+    --concurrency and --draft-length take lists here: 1,8,64 and 1,3,5. Without them: as the scenario says.
+    """
+    from simulator.breakeven import breakeven
+
+    concurrency, lengths = given["concurrency"], given["draft_length"]
+    loads = loads_of(concurrency, rate)
+    draft_lengths = (
+        None if lengths is None or "[" in lengths else numbers("--draft-length", lengths, whole=True)
+    )
+    targets = numbers("--target-speedup", target_speedup) or [1.0]
+    flags = flags_of(given)
+    if scenario is not None:
+        flags |= {"concurrency": None, "draft_length": None}
+    read = read_scenario(scenario, overrides, flags)
+    say_when_compiling()
+    with progress_bar("break-even") as progress:
+        answer = breakeven(
+            read,
+            loads=loads,
+            draft_lengths=draft_lengths,
+            target_speedups=targets,
+            metrics=words(metric) or ["throughput"],
+            progress=progress,
+        )
+    document = answer.to_json()
+    if as_json:
+        print_json(document)
+    else:
+        print_break_even(document, read)
+
+
+def loads_of(concurrency: str | None, rate: str | None) -> list[dict[str, float]] | None:
+    """The loads asked for, as rows name them; None: the scenario's own. Raises InputError."""
+    if concurrency is not None and rate is not None:
+        message = "cannot stand beside --concurrency"
+        raise InputError(Problem(field="--rate", value=rate, message=message, allowed="one of the two"))
+    loads: list[dict[str, float]] = [
+        {"concurrency": n} for n in numbers("--concurrency", concurrency, whole=True)
+    ]
+    loads += [{"rate_per_s": r} for r in numbers("--rate", rate)]
+    bad = [
+        Problem(
+            field=f"--{'concurrency' if name == 'concurrency' else 'rate'}",
+            value=value,
+            message="is out of range",
+            allowed="1 to 1,000,000" if name == "concurrency" else "above 0, to 1,000,000",
+        )
+        for load in loads
+        for name, value in load.items()
+        if not 0 < value <= 1e6
+    ]
+    if bad:
+        raise InputError(bad)
+    return loads or None
+
+
+def print_break_even(document: Mapping[str, Any], scenario: Scenario) -> None:
+    """The rows as a table, the best draft lengths, and how to read them.
+
+    A column that says the same in every row stands above the table instead.
+    """
+    rows = [_cells(row) for row in document["rows"]]
+    same = [name for name in ("metric", "target") if len({row[name] for row in rows}) == 1]
+    by = "".join(f", {name} {rows[0][name]}" for name in same)
+    print_text(f"{scenario.title}: acceptance needed to pay{by}")
+    headings = [name for name in rows[0] if name not in same]
+    print_table(headings, [[row[name] for name in headings] for row in rows])
+    _print_best(document["best_draft_length"], document["cost_ratio"])
+    print_text(_LEGEND)
+    print_list("Notes", document.get("notes", []))
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """A row of the answer: heading → cell."""
+    load = row["load"]
+    closed = "concurrency" in load
+    return {
+        "load": f"{load['concurrency']:g} clients" if closed else f"{load['rate_per_s']:g}/s",
+        "K": str(row["draft_length"]),
+        "metric": row["metric"],
+        "target": f"{row['target_speedup']:g}×",
+        "step +": NOTHING if row["overhead"] is None else f"{row['overhead']:+.0%}",
+        "linear": _two(row["linear_acceptance_rate"]),
+        "geometric": _two(row["geometric_alpha"]),
+        "simulated": _banded(row["simulated_alpha"]),
+        "tokens/verify": _banded(row["mean_acceptance_length"]),
+        "yours": _two(row["scenario_alpha"]),
+        "verdict": row["verdict"],
+    }
+
+
+def _two(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"
+
+
+def _banded(estimate: Mapping[str, Any] | None) -> str:
+    if estimate is None:
+        return NOTHING
+    band: Sequence[float] | None = estimate.get("band")
+    return f"{estimate['value']:.2f}" + (f" [{band[0]:.2f}, {band[1]:.2f}]" if band else "")
+
+
+def _print_best(best: Mapping[str, Mapping[str, int]], ratios: Mapping[str, float]) -> None:
+    if not best:
+        return
+    alphas = list(next(iter(best.values())))
+    rows = [
+        [load, *(str(by_alpha[alpha]) for alpha in alphas), f"{ratios[load]:.3f}"]
+        for load, by_alpha in best.items()
+    ]
+    print_table(
+        ["best K at load", *(f"α {alpha}" for alpha in alphas), "cost of one more draft ÷ plain step"], rows
+    )

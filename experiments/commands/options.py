@@ -1,0 +1,148 @@
+"""Options that commands share: a scenario from a file or from flags, `--set`, `--json`, lists of numbers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from simulator.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from simulator.scenario import Scenario
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FLAGS: Mapping[str, tuple[str, str, type | None, str]] = {
+    "model": ("--model", "target.model", None, "Catalogue name of the model, or path of its config.json."),
+    "weights": ("--weights", "target.weights", None, "bf16, fp8, fp8_block, int4 or mxfp4."),
+    "kv_cache": ("--kv-cache", "target.kv_cache", None, "bf16 or fp8."),
+    "gpu": ("--gpu", "hardware.gpu", None, "Catalogue name of the GPU, or path of a profile."),
+    "tensor_parallel": ("--tp", "hardware.tensor_parallel", int, "GPUs that share the model."),
+    "preset": ("--preset", "engine.preset", None, "Serving engine and version, e.g. vllm-0.33."),
+    "method": ("--method", "speculation.ARM.method", None, "Speculation method, e.g. eagle3."),
+    "draft": (
+        "--draft",
+        "speculation.ARM.draft",
+        None,
+        "Catalogue name of the drafter, or path of its config.json.",
+    ),
+    "draft_length": ("--draft-length", "speculation.ARM.draft_length", None, "Draft tokens per round (K)."),
+    "alpha": (
+        "--alpha",
+        "speculation.ARM.acceptance.alpha",
+        float,
+        "Acceptance of each draft token (geometric).",
+    ),
+    "concurrency": (
+        "--concurrency",
+        "workload.arrivals.concurrency",
+        None,
+        "Clients at work at once (closed loop).",
+    ),
+}
+"""Key of `scenario_from_flags` → (flag, the field it sets, its type if not text, help)."""
+
+
+def scenario_options(function: Function) -> Function:
+    """Adds the argument SCENARIO, the flags that stand in its place, and `--set`."""
+    made: Function = scenario_flags(
+        click.option(
+            "--set", "overrides", multiple=True, metavar="PATH=VALUE",
+            help="Change one field, e.g. --set workload.arrivals.concurrency=128. Arms and classes by name.",
+        )(function)
+    )  # fmt: skip
+    return click.argument("scenario", required=False, type=click.Path(path_type=Path))(made)
+
+
+def scenario_flags(function: Function) -> Function:
+    """Adds the flags that describe a scenario."""
+    for name, (flag, _, kind, text) in reversed(list(FLAGS.items())):
+        function = click.option(flag, name, type=kind, help=text)(function)
+    return function
+
+
+def json_option(function: Function) -> Function:
+    """Adds `--json`."""
+    text = "One JSON document on stdout; notes and progress on stderr."
+    made: Function = click.option("--json", "as_json", is_flag=True, help=text)(function)
+    return made
+
+
+def flags_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The scenario flags among a command's parameters."""
+    return {name: given.get(name) for name in FLAGS}
+
+
+def read_scenario(scenario: Path | None, overrides: Sequence[str], flags: Mapping[str, Any]) -> Scenario:
+    """The scenario of the file, or of the flags in its place. Raises InputError."""
+    from simulator.scenario import load_scenario, scenario_from_flags
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    if scenario is None:
+        return scenario_from_flags(given | _first_of_lists(given), overrides)
+    if given:
+        raise InputError([_no_flag_beside_a_file(name, value) for name, value in given.items()])
+    return load_scenario(scenario, overrides)
+
+
+def _first_of_lists(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags that stand for one number in a scenario and may be lists on a command: their first."""
+    first: dict[str, Any] = {}
+    if isinstance(given.get("concurrency"), str):
+        first["concurrency"] = numbers("--concurrency", given["concurrency"], whole=True)[0]
+    if isinstance(given.get("draft_length"), str) and "[" not in given["draft_length"]:
+        first["draft_length"] = numbers("--draft-length", given["draft_length"], whole=True)[0]
+    return first
+
+
+def _no_flag_beside_a_file(name: str, value: Any) -> Problem:
+    flag, path, _, _ = FLAGS[name]
+    return Problem(
+        field=flag,
+        value=value,
+        message="cannot stand beside a scenario file",
+        allowed=f"--set {path}={value}",
+    )
+
+
+def numbers(flag: str, text: str | None, *, whole: bool = False) -> list[Any]:
+    """The numbers of `1,2.5,8`; none when the option was not given. Raises InputError."""
+    found: list[Any] = []
+    for part in (text or "").split(",") if text is not None else ():
+        try:
+            found.append(int(part) if whole else float(part))
+        except ValueError:
+            what = "whole numbers" if whole else "numbers"
+            raise InputError(
+                Problem(
+                    field=flag,
+                    value=text,
+                    message=f"{part.strip()!r} is no number",
+                    allowed=f"{what} with commas",
+                )
+            ) from None
+    return found
+
+
+def words(text: str | None) -> list[str]:
+    """The words of `throughput,tpot_p99`."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def writes_file(function: Function) -> Function:
+    """Turns a file that cannot be written into bad input."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except OSError as error:
+            name = str(error.filename) if error.filename else None
+            reason = (error.strerror or str(error)).lower()
+            raise InputError(Problem(file=name, message=f"cannot be written: {reason}")) from error
+
+    return wrapped  # type: ignore[return-value]

@@ -1,0 +1,129 @@
+"""What commands print: one JSON document or tables on stdout; notes and progress on stderr."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from simulator.units import format_number
+
+Progress = Callable[[int, int, str], None]
+"""(done, total, what) after each part."""
+
+SHOWN_AFTER_S = 1.0
+"""A bar appears when the work has lasted so long."""
+_WIDTH_WITHOUT_TERMINAL = 120
+NOTHING = "–"
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """The one document of `--json`, on stdout."""
+    from simulator.result import dump_json
+
+    click.echo(dump_json(document), nl=False)
+
+
+def note(text: str) -> None:
+    """A line beside the answer, on stderr."""
+    click.echo(text, err=True)
+
+
+def print_text(text: str = "") -> None:
+    """A paragraph of the answer, on stdout, wrapped to the terminal."""
+    import textwrap
+
+    for line in textwrap.wrap(text, _width()) or [""]:
+        click.echo(line)
+
+
+def print_list(title: str, lines: Sequence[str]) -> None:
+    """A list under a title; nothing when it is empty."""
+    import textwrap
+
+    if not lines:
+        return
+    click.echo(f"\n{title}")
+    for line in lines:
+        click.echo(textwrap.fill(line, _width(), initial_indent="  - ", subsequent_indent="    "))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """A table on stdout: the first column to the left, figures to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console(file=sys.stdout, width=_width(), highlight=False).print(table)
+
+
+def _width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress]:
+    """Yields a callback for library functions; a bar on a terminal's stderr when it takes a while."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    bar = Bar(*columns, TimeElapsedColumn(), console=console, transient=True)
+    task = bar.add_task(title, total=None)
+    begun, shown = time.monotonic(), False
+
+    def progress(done: int, total: int, what: str) -> None:
+        nonlocal shown
+        bar.update(task, completed=done, total=total, description=f"{title}: {what}")
+        if not shown and console.is_terminal and time.monotonic() - begun > SHOWN_AFTER_S:
+            shown = True
+            bar.start()
+
+    try:
+        yield progress
+    finally:
+        if shown:
+            bar.stop()
+
+
+def say_when_compiling() -> None:
+    """Says why the first run after an install takes longer, when this is that run."""
+    from simulator.compiled import cache_folder
+
+    if not cache_folder().exists():
+        note("compiling the simulation, once after an install: up to 20 s")
+
+
+def in_unit(estimate: Mapping[str, Any] | None, scale: float = 1.0) -> str:
+    """An estimate of a JSON document as `12.3 ± 0.4`; the interval is that of sampling."""
+    if estimate is None:
+        return NOTHING
+    text = format_number(estimate["value"] * scale)
+    ci95 = estimate.get("ci95")
+    half = (ci95[1] - ci95[0]) / 2 * scale if ci95 else 0.0
+    return f"{text} ± {_two_digits(half)}" if half > 0 else text
+
+
+def _two_digits(value: float) -> str:
+    """A positive number to two significant digits."""
+    return f"{value:,.{max(0, 1 - math.floor(math.log10(value)))}f}"
+
+
+def as_range(interval: Sequence[float] | None) -> str:
+    """`1.33 to 1.51`."""
+    return NOTHING if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"

@@ -1,0 +1,194 @@
+"""`decodesim simulate`: plain decoding and every speculative arm on the same traffic and luck."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from experiments.commands.options import (
+    flags_of,
+    json_option,
+    read_scenario,
+    scenario_options,
+    writes_file,
+)
+from experiments.commands.output import (
+    as_range,
+    in_unit,
+    note,
+    print_json,
+    print_list,
+    print_table,
+    print_text,
+    progress_bar,
+    say_when_compiling,
+)
+
+if TYPE_CHECKING:
+    from simulator.scenario import Scenario
+
+_METRICS = (
+    ("throughput, tokens/s", "throughput_tokens_per_s", 1),
+    ("requests/s", "request_rate_per_s", 1),
+    ("TTFT mean, ms", "ttft_s.mean", 1e3),
+    ("TTFT P99, ms", "ttft_s.p99", 1e3),
+    ("TPOT mean, ms", "tpot_s.mean", 1e3),
+    ("TPOT P99, ms", "tpot_s.p99", 1e3),
+    ("ITL mean, ms", "itl_s.mean", 1e3),
+    ("ITL P99, ms", "itl_s.p99", 1e3),
+    ("worst gap P99, ms", "worst_gap_s.p99", 1e3),
+    ("end to end mean, s", "e2e_s.mean", 1),
+    ("tokens per verify", "mean_acceptance_length", 1),
+    ("mean batch", "mean_batch", 1),
+    ("step mean, ms", "step_s.mean", 1e3),
+    ("good requests/s", "goodput_requests_per_s", 1),
+)
+"""Row of the table → (metric, what it is multiplied by)."""
+
+_RATIOS = (
+    ("throughput speedup", "throughput_speedup"),
+    ("TPOT mean speedup", "tpot_mean_speedup"),
+    ("TPOT P99 speedup", "tpot_p99_speedup"),
+    ("end to end speedup", "e2e_mean_speedup"),
+    ("ITL P99 ratio", "itl_p99_ratio"),
+    ("TTFT P99 ratio", "ttft_p99_ratio"),
+)
+
+
+@click.command()
+@scenario_options
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the result files.")
+@click.option(
+    "--trace-out", type=click.Path(path_type=Path, dir_okay=False), help="Chrome/Perfetto trace of the steps."
+)
+@json_option
+@writes_file
+def command(
+    scenario: Path | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    trace_out: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Plain decoding and every speculative arm of SCENARIO on the same traffic and luck."""
+    from simulator.simulation import simulate
+
+    read = read_scenario(scenario, overrides, flags_of(given))
+    say_when_compiling()
+    with progress_bar("simulating") as progress:
+        result = simulate(read, progress=progress, trace_out=trace_out)
+    if out is not None:
+        note(f"wrote {result.write(out)}")
+    if trace_out is not None:
+        note(f"wrote {trace_out}; open it in ui.perfetto.dev")
+    document = result.to_json()
+    if as_json:
+        print_json(document)
+    else:
+        print_result(document, read)
+
+
+def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
+    """The answer for people: verdict, table of the arms, ratios, what it rests on."""
+    arms = document["arms"]
+    print_text(f"{scenario.title}: {_traffic(scenario)}")
+    for name, compared in document["comparison"].items():
+        print_text(f"→ {compared.get('reason') or name + ': ' + compared['verdict']}")
+    rows = [
+        [label, *(in_unit(_metric(arm, path), scale) for arm in arms.values())]
+        for label, path, scale in _METRICS
+        if any(_metric(arm, path) is not None for arm in arms.values())
+    ]
+    print_table(["± 95 % of sampling", *(_heading(name, arm) for name, arm in arms.items())], rows)
+    _print_comparison(document["comparison"])
+    print_list("Notes", document["notes"])
+    print_list("Rests on", _basis(document["provenance"], scenario))
+
+
+def _metric(arm: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+    """The estimate at a dotted path, None where the run has none."""
+    here: Any = arm
+    for key in path.split("."):
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return here if isinstance(here, Mapping) else None
+
+
+def _heading(name: str, arm: Mapping[str, Any]) -> str:
+    return f"{name} (saturated)" if arm["saturated"] else name
+
+
+def _print_comparison(comparison: Mapping[str, Any]) -> None:
+    rows = []
+    for name, compared in comparison.items():
+        for label, key in _RATIOS:
+            ratio = compared.get(key)
+            if ratio is not None:
+                cells = (f"{ratio['value']:.2f}", as_range(ratio["ci95"]), as_range(ratio["band"]))
+                rows.append([f"{name}: {label}", *cells])
+    if rows:
+        headings = ["against plain decoding", "value", "95 % of sampling", "band with the cost model's error"]
+        print_table(headings, rows)
+
+
+def _traffic(scenario: Scenario) -> str:
+    arrivals, workload = scenario.workload.arrivals, scenario.workload
+    match arrivals.kind:
+        case "closed":
+            load = f"{arrivals.concurrency} clients"
+        case "burst":
+            load = "all requests at once"
+        case "poisson" | "gamma":
+            load = f"{arrivals.rate_per_s:g} requests/s"
+        case "profile":
+            load = "a rate that changes"
+        case "trace":
+            return f"the requests of {arrivals.file}"
+    return f"{load}, {workload.requests:,} requests"
+
+
+def _basis(provenance: Mapping[str, Any], scenario: Scenario) -> list[str]:
+    """What the answer rests on: profile, preset, driver, acceptance, and the values nobody gave."""
+    driver = provenance["backend"]
+    reason = provenance.get("backend_reason")
+    assumed = [arm.name for arm in scenario.speculation if "acceptance" not in arm.model_fields_set]
+    lines = [
+        f"kernel times: profile {provenance['profile']}; serving engine: preset {provenance['preset']}",
+        f"driver: {driver}{f' ({reason})' if reason else ''}; seed {provenance['seed']}, "
+        f"scenario {provenance['scenario_sha256'][:12]}, version {provenance['version']}",
+    ]
+    if assumed:
+        lines.append(f"acceptance assumed (α 0.7), not measured: {', '.join(assumed)}")
+    defaults = provenance["defaults_used"]
+    if defaults:
+        shown = [
+            f"{path} = {_short(value)}" for path, value in defaults.items() if _worth_saying(path, value)
+        ]
+        hidden = len(defaults) - len(shown)
+        rest = f"; {hidden} more in --json" if hidden else ""
+        lines.append(
+            f"defaults: {', '.join(shown)}{rest}" if shown else f"defaults: {hidden}, listed in --json"
+        )
+    return lines
+
+
+def _worth_saying(path: str, value: Any) -> bool:
+    """Defaults that move the answer: not switches left on, nor what is null or empty."""
+    return path.startswith(
+        ("target.", "engine.", "workload.prompt", "workload.output", "speculation.")
+    ) and value not in (
+        None,
+        [],
+        True,
+    )
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(
+            f"{inner}" if key in ("kind", "model") else f"{key} {inner:g}" for key, inner in value.items()
+        )
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,161 @@
+"""`decodesim simulate` and `breakeven`: what they print, write, and put into JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from experiments.cli import decodesim
+from experiments.commands.breakeven import loads_of, print_break_even
+from experiments.commands.output import in_unit, progress_bar
+from simulator.errors import InputError
+from simulator.result import read_results
+from simulator.scenario import load_scenario
+from tests.shared_data import ROOT
+
+EXAMPLE = ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
+CHANGES = ("workload.requests=120", "workload.arrivals.concurrency=8", "run.replications=2")
+SMALL = tuple(part for change in CHANGES for part in ("--set", change))
+
+
+def run(*arguments: str | Path) -> Result:
+    result = CliRunner().invoke(decodesim, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_simulate_prints_arms_ratios_verdict_and_what_it_rests_on() -> None:
+    text = run("simulate", EXAMPLE, *SMALL).stdout
+    for part in (
+        "8 clients, 120 requests",
+        "→ eagle3-k3: ",
+        "throughput, tokens/s",
+        "TPOT mean, ms",
+        "ITL mean, ms",
+        "tokens per verify",
+        "mean batch",
+        "throughput speedup",
+        "Rests on",
+        "profile h100-sxm",
+        "preset vllm-0.33",
+    ):
+        assert part in text, part
+
+
+def test_simulate_json_is_one_document_with_the_keys_of_the_contract() -> None:
+    result = run("simulate", EXAMPLE, *SMALL, "--json")
+    document = json.loads(result.stdout)
+    assert document["schema"] == "decodesim/simulate-1"
+    assert list(document["arms"]) == ["plain", "eagle3-k3"]
+    compared = document["comparison"]["eagle3-k3"]
+    assert {
+        "throughput_speedup",
+        "tpot_mean_speedup",
+        "tpot_p99_speedup",
+        "itl_p99_ratio",
+        "ttft_p99_ratio",
+        "e2e_mean_speedup",
+        "verdict",
+    } <= set(compared)
+    assert set(compared["throughput_speedup"]) == {"value", "ci95", "band"}
+    provenance = document["provenance"]
+    assert provenance["defaults_used"]["engine.host.step_s"] > 0
+    assert provenance["scenario_sha256"] == load_scenario(EXAMPLE, CHANGES).scenario_sha256
+    assert run("simulate", EXAMPLE, *SMALL, "--json").stdout == result.stdout
+
+
+def test_simulate_writes_results_and_a_trace(tmp_path: Path) -> None:
+    result = run(
+        "simulate", EXAMPLE, *SMALL, "--out", tmp_path / "r", "--trace-out", tmp_path / "t.json", "--json"
+    )
+    (read,) = read_results(tmp_path / "r")
+    assert read.to_json() == json.loads(result.stdout)
+    assert json.loads((tmp_path / "t.json").read_text("utf-8"))["traceEvents"]
+    assert "result.json" in result.stderr
+    assert "ui.perfetto.dev" in result.stderr
+
+
+def test_what_breakeven_refuses() -> None:
+    assert loads_of("1,8", None) == [{"concurrency": 1}, {"concurrency": 8}]
+    assert loads_of(None, "0.5") == [{"rate_per_s": 0.5}]
+    assert loads_of(None, None) is None
+    for concurrency, rate, says in (
+        ("1,x", None, "'x' is no number"),
+        ("0", None, "1 to 1,000,000"),
+        (None, "nan", "above 0"),
+        ("1", "2", "one of the two"),
+    ):
+        with pytest.raises(InputError, match=says):
+            loads_of(concurrency, rate)
+
+
+def estimate(value: float) -> dict[str, Any]:
+    return {"value": value, "ci95": [value - 0.01, value + 0.01], "band": [value - 0.05, value + 0.05]}
+
+
+def test_breakeven_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    row: dict[str, Any] = {
+        "load": {"concurrency": 64},
+        "concurrency": 64,
+        "draft_length": 3,
+        "target_speedup": 1.0,
+        "metric": "throughput",
+        "overhead": 0.44,
+        "linear_acceptance_rate": 0.147,
+        "geometric_alpha": 0.31,
+        "simulated_alpha": estimate(0.33),
+        "mean_acceptance_length": estimate(1.48),
+        "scenario_alpha": 0.7,
+        "verdict": "pays",
+    }
+    missing = {
+        **row,
+        "load": {"rate_per_s": 2.0},
+        "simulated_alpha": None,
+        "mean_acceptance_length": None,
+        "overhead": None,
+        "linear_acceptance_rate": None,
+        "geometric_alpha": None,
+        "verdict": "saturated",
+    }
+    document = {
+        "rows": [row, missing],
+        "best_draft_length": {"64": {"0.5": 2, "0.7": 3}},
+        "cost_ratio": {"64": 0.147},
+        "notes": ["a note"],
+    }
+    print_break_even(document, load_scenario(EXAMPLE))
+    printed = capsys.readouterr().out
+    for part in (
+        "64 clients",
+        "+44%",
+        "0.15",
+        "0.31",
+        "0.33 [0.28, 0.38]",
+        "pays",
+        "2/s",
+        "saturated",
+        "0.147",
+        "metric throughput, target 1×",
+        "a note",
+    ):
+        assert part in printed, part
+
+
+def test_estimates_with_their_interval() -> None:
+    assert in_unit({"value": 0.01234, "ci95": [0.012, 0.0127]}, 1e3) == "12.3 ± 0.35"
+    assert in_unit({"value": 2095.0, "ci95": [2070.3, 2119.7]}) == "2,095 ± 25"
+    assert in_unit({"value": 5.0, "ci95": None}) == "5.00"
+    assert in_unit({"value": 5.0, "ci95": [5.0, 5.0]}) == "5.00"
+    assert in_unit(None) == "–"
+
+
+def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar("work") as progress:
+        progress(1, 2, "half")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
