@@ -5,7 +5,6 @@ Bad input ends with exit code 2 and one line per problem on stderr, never with a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -80,4 +79,3 @@ def decodesim() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The installed script."""
     decodesim.main(args=None if arguments is None else list(arguments), prog_name="decodesim")
-    sys.exit(0)

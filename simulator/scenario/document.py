@@ -16,6 +16,7 @@ from simulator.errors import InputError, Problem, show_value
 from simulator.scenario.base import Where
 
 _TAG = "tag:yaml.org,2002:"
+_KINDS = {"null": "null", "bool": "true or false", "int": "whole number", "float": "number"}
 _MAX_DEPTH = 40
 _MAX_VALUES = 200_000
 """Values a document may hold, every use of an alias counted: a few lines of YAML can mean billions."""
@@ -173,7 +174,7 @@ class _Reader:
             if tag == f"{_TAG}float":
                 return float(self.constructor.construct_yaml_float(node))
         except (ValueError, KeyError, OverflowError):
-            self._complain(place, path, text, f"is no {tag.removeprefix(_TAG)}", None)
+            self._complain(place, path, text, f"is no {_KINDS[tag.removeprefix(_TAG)]}", None)
             return None
         if tag not in (f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}merge", f"{_TAG}value", "!"):
             self._complain(place, path, tag, "has a YAML tag", "plain values")

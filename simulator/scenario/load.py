@@ -20,6 +20,9 @@ from simulator.scenario.names import fill_drafts, name_problems
 from simulator.scenario.overrides import apply_override
 from simulator.scenario.schema import Scenario
 
+_LONGEST_TEXT = 2_000_000
+"""Characters that are still read as YAML, which takes seconds."""
+
 
 def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     """The scenario in a YAML or JSON file, with `--set` overrides. Raises InputError with all problems."""
@@ -28,15 +31,20 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises InputError when there is none, or when it is no UTF-8."""
+    """The text of a file. Raises InputError: missing, no UTF-8, too long to be a scenario."""
     try:
-        return path.read_text("utf-8-sig")
+        with path.open(encoding="utf-8-sig") as stream:
+            text = stream.read(_LONGEST_TEXT + 1)
     except UnicodeDecodeError as error:
         raise InputError(Problem(str(path), message=f"is not UTF-8: {error.reason}")) from None
     except OSError as error:
         raise InputError(Problem(str(path), message=(error.strerror or str(error)).lower())) from None
     except ValueError as error:  # a NUL in the name
         raise InputError(Problem(str(path), message=str(error))) from None
+    if len(text) > _LONGEST_TEXT:
+        allowed = f"at most {_LONGEST_TEXT:,} characters; traces are files of their own"
+        raise InputError(Problem(str(path), message="is too long for a scenario", allowed=allowed))
+    return text
 
 
 def parse_scenario(

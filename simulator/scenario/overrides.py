@@ -19,15 +19,10 @@ def apply_override(document: Document, override: str) -> None:
     """
     path_text, equals, value_text = override.partition("=")
     label = f"--set {path_text}" if path_text.isprintable() else "--set"
-    keys = [key for key in path_text.strip().split(".") if key]
-    if not equals or not keys:
-        document.problems.append(
-            Problem(
-                file=label,
-                message="is no path=value",
-                allowed=("for example --set workload.arrivals.concurrency=128"),
-            )
-        )
+    path_text = path_text.strip()
+    if not equals or not path_text:
+        example = "for example --set workload.arrivals.concurrency=128"
+        document.problems.append(Problem(file=label, message="is no path=value", allowed=example))
         return
     try:
         value = parse_yaml(value_text, label) if value_text.strip() else Document("", label)
@@ -36,23 +31,25 @@ def apply_override(document: Document, override: str) -> None:
         return
     document.problems.extend(Problem(file=label, message=problem.message) for problem in value.problems)
     if isinstance(document.data, dict):
-        _set(document, keys, value.data, label)
+        _set(document, path_text, value.data, label)
 
 
-def _set(document: Document, keys: list[str], value: Any, label: str) -> None:
+def _set(document: Document, left: str, value: Any, label: str) -> None:
+    """Follows the path `left` through the data and puts the value at its end."""
     here, annotation, path = document.data, Scenario, ()  # type: Any, Any, Where
-    for number, text in enumerate(keys, 1):
-        key = _key_in(document, here, text, path, label)
+    while True:
+        key, left = _next_key(here, left)
         if key is None:
+            document.problems.append(_no_entry(document, here, left, path, label))
             return
         path = (*path, key)
-        if number == len(keys):
+        if not left:
             here[key] = value
             break
         found = value_at((key,), here)
         inside = _begun(annotation, here, key) if found is None else found
         if not isinstance(inside, dict | list):
-            message = f"holds no {keys[number]!r}: it is no section"
+            message = f"holds no {left!r}: it is no section"
             problem = Problem(file=label, field=document.name(path), value=found, message=message)
             document.problems.append(problem)
             return
@@ -63,23 +60,34 @@ def _set(document: Document, keys: list[str], value: Any, label: str) -> None:
     document.values[path] = document.keys[path] = Place(label)
 
 
-def _key_in(document: Document, here: Any, text: str, path: Where, label: str) -> str | int | None:
-    """The key that `text` means in a mapping or list; None, and a problem, when it means no entry."""
+def _next_key(here: dict[str, Any] | list[Any], left: str) -> tuple[str | int | None, str]:
+    """The key that the path `left` begins with, and the rest of the path; None when a list has no such entry.
+
+    Names may hold dots: the longest that fits is meant.
+    """
+    first = left.partition(".")[0]
     if isinstance(here, dict):
-        return text
-    for index, entry in enumerate(here):
-        if isinstance(entry, dict) and entry.get("name") == text:
-            return index
-    if text.isascii() and text.isdigit() and int(text) < len(here):
-        return int(text)
-    names = names_of(here)
+        names: dict[str, str | int] = {key: key for key in here}
+        otherwise: str | int | None = first
+    else:
+        names = {
+            entry["name"]: index for index, entry in reversed(list(enumerate(here))) if names_of([entry])
+        }
+        number = int(first) if first.isascii() and first.isdigit() else len(here)
+        otherwise = number if number < len(here) else None
+    fitting = [name for name in names if name and (left == name or left.startswith(f"{name}."))]
+    if fitting:
+        name = max(fitting, key=len)
+        return names[name], left[len(name) + 1 :]
+    return otherwise, left if otherwise is None else left[len(first) + 1 :]
+
+
+def _no_entry(document: Document, here: list[Any], left: str, path: Where, label: str) -> Problem:
+    text, names = left.partition(".")[0], names_of(here)
     guess = did_you_mean(text, names)
     message = f"has no entry {text!r}" + (f", did you mean {guess!r}?" if guess else "")
     known = ", ".join(names) or (f"0 to {len(here) - 1}" if here else "none, the list is empty")
-    document.problems.append(
-        Problem(file=label, field=document.name(path), message=message, allowed=f"known: {known}")
-    )
-    return None
+    return Problem(file=label, field=document.name(path), message=message, allowed=f"known: {known}")
 
 
 def _begun(annotation: Any, here: Any, key: str | int) -> dict[str, Any] | list[Any] | None:

@@ -131,8 +131,8 @@ class Arm(Section):
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         if raw.get("name") == PLAIN:
             yield Fault(("name",), PLAIN, "is reserved for the arm without speculation", "any other name")
-        if isinstance(raw.get("name"), str) and any(mark in raw["name"] for mark in ".=[]"):
-            yield Fault(("name",), raw["name"], "cannot be addressed by --set", "a name without . = [ ]")
+        if isinstance(raw.get("name"), str) and "=" in raw["name"]:
+            yield Fault(("name",), raw["name"], "cannot be addressed by --set", "a name without =")
         if isinstance(raw.get("draft_length"), list | tuple):
             for fault in table_faults(raw["draft_length"]):
                 yield fault._replace(path=("draft_length", *fault.path))

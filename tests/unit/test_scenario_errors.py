@@ -8,6 +8,8 @@ import pytest
 
 from simulator.errors import InputError, Problem
 from simulator.scenario import defaults_used, load_scenario, parse_scenario
+from simulator.speculation import registered
+from simulator.speculation.base import Method
 from tests.scenario_texts import MINIMAL, WITH_ARM
 
 
@@ -77,7 +79,7 @@ run:
         ("engine.chunked_prefill", "1", "engine.chunked_prefill", "must be true or false"),
         ("engine.host.step_s", "-1", "engine.host.step_s", "out of range"),
         ("ARM.name", "plain", "speculation.plain.name", "reserved"),
-        ("ARM.name", "a.b", "speculation.a.b.name", "without ."),
+        ("ARM.name", "a=b", "speculation.a=b.name", "without ="),
         ("ARM.method", "eagle9", "ARM.method", "eagle3"),
         ("ARM.draft", "no-head", "ARM.draft", "unknown drafter"),
         ("ARM.draft", "eagle-llama-3.1-8b", "ARM.draft", "known for eagle3"),
@@ -224,7 +226,7 @@ def test_a_missing_field_is_reported_where_it_belongs() -> None:
         ("a: " + "[" * 5000 + "]" * 5000, 1, "is nested too deeply"),
         ("? [a, b]\n: c\n", 1, "a key is no text"),
         ("a: !!python/object x\n", 1, "has a YAML tag"),
-        ("a: " + "1" * 6000 + "\n", 1, "is no int"),
+        ("a: " + "1" * 6000 + "\n", 1, "is no whole number"),
         ("\x00", 1, "is not YAML"),
     ],
 )
@@ -248,6 +250,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=says):
             load_scenario(tmp_path / name)
+    with pytest.raises(InputError, match="too long for a scenario"):
+        load_scenario("/dev/zero")
     with pytest.raises(InputError, match="null byte"):
         load_scenario("a\0b")
 
@@ -291,6 +295,14 @@ def test_a_method_without_a_draft_takes_the_catalogues(tmp_path: Path) -> None:
     assert used["speculation.eagle3-k3.draft"] == "eagle3-llama-3.3-70b"
     (problem,) = problems_of(MINIMAL + "speculation: [{method: draft_model}]\n")
     assert (problem.line, problem.field) == (5, "speculation.draft_model-k3.draft")
+
+
+def test_a_method_registered_a_moment_ago_is_known() -> None:
+    mine = Method(name="mine", title="", source="", drafter=None, drafter_has_kv=False)
+    (problem,) = problems_of(MINIMAL + "speculation: [{method: mine}]\n")
+    assert problem.field == "speculation.mine-k3.method"
+    with registered(mine):
+        assert parse_scenario(MINIMAL + "speculation: [{method: mine}]\n").speculation[0].method == "mine"
 
 
 def test_json_is_a_scenario_file_too(tmp_path: Path) -> None:

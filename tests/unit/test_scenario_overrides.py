@@ -31,6 +31,21 @@ def test_arms_and_classes_are_addressed_by_name_or_number() -> None:
     assert with_set("workload.classes.code.share=0.5").workload.classes[0].share == 0.5
 
 
+def test_names_may_hold_dots() -> None:
+    renamed = "speculation.eagle3-k3.name=llama-3.2-1b"
+    arms = "speculation=[{name: a, method: ngram}, {name: a.b, method: ngram}]"
+    assert (
+        with_set("workload.classes=[]", renamed, "speculation.llama-3.2-1b.draft_length=7")
+        .speculation[0]
+        .draft_length
+        == 7
+    )
+    both = parse_scenario(
+        MINIMAL, overrides=[arms, "speculation.a.b.draft_length=5", "speculation.a.draft_length=1"]
+    )
+    assert [arm.draft_length for arm in both.speculation] == [1, 5]
+
+
 def test_a_value_is_yaml() -> None:
     assert with_set(
         "workload.arrivals={kind: poisson, rate_per_s: 1e-1}"
