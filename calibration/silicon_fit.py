@@ -24,6 +24,7 @@ Points = Mapping[tuple[int, ...], float]
 GEMM_KNOTS = (1, 16, 32, 64, 65, 96, 128, 129, 192, 256, 257, 512, 513, 768, 1024, 1536, 2048, 3072, 4096)
 """Tokens kept per shape; both sides of a tile edge, because some kernels jump there."""
 MOE_KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+_STRAY = 1.5
 ALIGNED_WEIGHT = 4.0
 """How much more a token count that serving engines run (a multiple of 64, or few) weighs than one past a
 tile edge.
@@ -146,9 +147,9 @@ def fit_attention(
 ) -> Part:
     """Decode attention from points (heads, kv_heads, head_dim, batch, context) → µs: median over heads.
 
-    `windows`: the same keys and the window after them. `penalties`: points with more than 64 query heads per
-    KV head, of a framework that has them, for the cost of a second tile of rows.
-    Cells that were not measured (large batch × long context) continue with the bytes of the cache.
+    `windows`: the same keys and the window after them. `penalties`: points with more than 64 query heads
+    per KV head, of a framework that has them, for the cost of a second tile of rows. Cells that were not
+    measured (large batch × long context) continue with the bytes of the cache.
     """
     by_cell: dict[tuple[int, ...], list[float]] = {}
     for (_, *cell), value in points.items():
@@ -163,7 +164,7 @@ def fit_attention(
     for d in range(len(dims)):
         for h in range(len(heads)):
             time[d, h] = _extend(time[d, h], np.array(batches, float), np.array(contexts, float))
-    time = np.maximum.accumulate(np.maximum.accumulate(time, axis=3), axis=2)
+    time = _monotone(time, (3, 2))
     coefficients = {"compute_efficiency": 0.58, "tile_penalty": _tile_penalty(penalties or {})}
     for dim in dims:
         coefficients[f"window_factor_{dim}"] = _window_factor(points, windows or {}, dim)
@@ -215,8 +216,7 @@ def fit_latent(points: Points, kv_cache: str, source: str) -> Part:
         time[rows.index(head), batches.index(batch), contexts.index(context)] = value
     for r in range(len(rows)):
         time[r] = _extend(time[r], np.array(batches, float), np.array(contexts, float))
-    for axis in (2, 1, 0):
-        time = np.maximum.accumulate(time, axis=axis)
+    time = _monotone(time, (2, 1, 0))
     return Part(
         name=f"mla/{kv_cache}",
         status="measured",
@@ -331,6 +331,22 @@ def _extend(time: Floats, batches: Floats, contexts: Floats) -> Floats:
                 known = out[b, c - 1] if c else out[b - 1, c]
                 ratio = contexts[c] / contexts[c - 1] if c else batches[b] / batches[b - 1]
                 out[b, c] = start + (known - start) * ratio
+    return out
+
+
+def _monotone(time: Floats, axes: tuple[int, ...]) -> Floats:
+    """Never falling along `axes`. A point far above one with more work is a stray measurement and is
+    lowered.
+    """
+    out = time.copy()
+    for axis in axes:
+        more = np.roll(out, -1, axis=axis)
+        last = [slice(None)] * out.ndim
+        last[axis] = slice(-1, None)
+        more[tuple(last)] = np.inf
+        out = np.where(out > _STRAY * more, more, out)
+    for axis in axes:
+        out = np.maximum.accumulate(out, axis=axis)
     return out
 
 

@@ -72,6 +72,7 @@ class Tables:
     package: str
     version: str
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _raw: dict[str, Columns] = field(default_factory=dict, repr=False)
 
     def read(self, op: str, framework: str, version: str) -> Columns | None:
         """The rows of one table with a column `us`; None when this source does not have it."""
@@ -100,7 +101,9 @@ class Tables:
         path = self.root / _FLAT.get(op, f"{op}.parquet")
         if not path.exists():
             return None
-        columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
+        if path.name not in self._raw:
+            self._raw[path.name] = _csv(path) if path.suffix == ".csv" else _parquet(path)
+        columns = self._raw[path.name]
         owner = columns["library" if "library" in columns else "framework"].astype(str)
         kept = (columns["system"].astype(str) == self.system) & (owner == framework)
         kept &= columns["version"].astype(str) == version
@@ -172,7 +175,7 @@ def _parquet(path: Path) -> Columns:
             f"{path}: reading Parquet needs pyarrow: pip install 'decodesim[parquet]'"
         ) from error
     table = pq.read_table(path)
-    return {name: np.asarray(table[name].to_pylist()) for name in table.column_names}
+    return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def _csv(path: Path) -> Columns:
