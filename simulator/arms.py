@@ -16,7 +16,7 @@ from simulator.memory import ArmMemory, arm_memory
 from simulator.prices import Prices
 from simulator.record import RunRecord
 from simulator.scenario import PLAIN, Arm, GoodputPolicy, Scenario
-from simulator.scheduling import Rule, rules
+from simulator.scheduling import Rule, scheduler_rule
 from simulator.setup import Setup, setup_of
 from simulator.speculation import Method, method
 from simulator.step.build import EngineSettings
@@ -66,7 +66,7 @@ class CompiledArm:
         memory = arm_memory(scenario, arm)
         models = _acceptance_models(scenario, arm)
         settings = _settings(scenario, arm, how, setup, memory)
-        rule = rules()["mixed" if setup.preset.mixes_prefill else "prefill-apart"]
+        rule = scheduler_rule(setup.preset.scheduler)
         settings = replace(settings, mixes_prefill=rule.mixes_prefill)
         compiled = CompiledArm(scenario, arm, how, setup, memory, settings, models, rule)
         if arm is not None and isinstance(arm.draft_length, GoodputPolicy):
@@ -250,8 +250,9 @@ def _goodput_table(compiled: CompiledArm, longest: int) -> tuple[int, ...]:
     expected = [model.mean_acceptance_length(k) for k in range(longest + 1)]
     seats = compiled.settings.max_num_seqs
     batches = np.unique(np.geomspace(1, seats, 40).astype(int))
-    best = [
-        int(np.argmax([expected[k] / compiled.step_times(int(n), context, k)["total"] for k in range(longest + 1)]))
-        for n in batches
-    ]
+
+    def rate(sequences: int, k: int) -> float:
+        return expected[k] / compiled.step_times(sequences, context, k)["total"]
+
+    best = [int(np.argmax([rate(int(n), k) for k in range(longest + 1)])) for n in batches]
     return tuple(best[int(np.searchsorted(batches, max(n, 1), side="right")) - 1] for n in range(seats + 1))

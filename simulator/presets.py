@@ -55,6 +55,7 @@ class HostCost:
 class Preset:
     """Defaults and costs of one serving-engine version.
 
+    `scheduler` names the rule that fills its steps (`simulator/scheduling/`).
     `graph_sizes` and `draft_graph_sizes` (the latter when speculation is on; empty: the same) are the batch
     sizes with a CUDA graph, ascending, counted in `graph_unit`: "tokens" of the step, or "requests" of a
     uniform decode step. The entry "vllm" stands for the rule of `graph_grid`. `graph_cap_tokens` bounds the
@@ -72,7 +73,7 @@ class Preset:
     version: str
     asynchronous: bool
     emits_before_drafting: bool
-    mixes_prefill: bool
+    scheduler: str
     max_num_seqs: int
     max_num_batched_tokens: int
     gpu_memory_utilization: float

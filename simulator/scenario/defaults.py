@@ -9,7 +9,7 @@ from simulator.presets import Preset, load_preset
 from simulator.scenario.base import Section
 from simulator.scenario.schema import Engine, Scenario
 
-_FROM_PRESET = ("max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
+_FROM_PRESET = ("scheduler", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
 _HOST = ("step_s", "per_sequence_s", "draft_pass_s")
 
 

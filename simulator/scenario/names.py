@@ -36,6 +36,10 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
                 from simulator.presets import load_preset
 
                 yield from _tried(document, path, load_preset, value)[1]
+            case ("engine", "scheduler"):
+                from simulator.scheduling import rules
+
+                yield from _listed(document, path, "scheduler rule", value, rules())
             case ("workload", "arrivals", "format"):
                 from simulator.traces import readers
 

@@ -71,6 +71,9 @@ class Engine(Section):
     preset: Annotated[str, Field(min_length=1)] = Field(
         default="vllm-0.33", description="serving engine and version; the nearest known is taken, and said"
     )
+    scheduler: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="rule that fills a step: mixed | prefill-apart | one registered by name"
+    )
     max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         default=None, description="requests in a step"
     )

@@ -1,6 +1,8 @@
-"""Scheduler rules, one file each: who runs in the next step. A new rule is a new file here that calls `register`.
+"""Scheduler rules, one file each: who runs in the next step. A new rule is a new file here that calls
+`register`.
 
-A rule is data that the compiled step reads; one that needs more decides in Python at step boundaries, and then the pipeline runs.
+A rule is data that the compiled step reads; one that needs more decides in Python at step boundaries, and
+then the pipeline runs. `engine.scheduler` of a scenario names the rule, else the serving-engine preset does.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
+from simulator.errors import InputError, unknown_name
 from simulator.step.state import State
 
 BoundaryHook = Callable[[State, int], None]
-"""Called before each compose with the engine's state and the time in ns; may reorder the waiting queue or change K by batch."""
+"""Called before each compose with the engine's state and the time in ns; may reorder the waiting queue or
+change K by batch."""
 
 
 @dataclass(frozen=True)
@@ -60,3 +64,11 @@ def rules() -> Mapping[str, Rule]:
     """Return all rules by name."""
     _load()
     return dict(sorted(_REGISTERED.items()))
+
+
+def scheduler_rule(name: str) -> Rule:
+    """Return the rule of that name; InputError lists the known ones."""
+    known = rules()
+    if name not in known:
+        raise InputError(unknown_name("scheduler rule", name, known, field="engine.scheduler"))
+    return known[name]
