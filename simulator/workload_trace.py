@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulator.errors import InputError
-from simulator.traces import Trace, read_trace
+from simulator.traces import Trace, read_trace, select
 
 if TYPE_CHECKING:
     from simulator.scenario.arrivals import ArrivalsTrace
+
+_FILTERS = ("start_s", "end_s", "max_prompt_tokens", "max_output_tokens")
 
 
 def load_trace(arrivals: ArrivalsTrace, base_dir: Path) -> Trace:
@@ -24,8 +26,11 @@ def load_trace(arrivals: ArrivalsTrace, base_dir: Path) -> Trace:
         stamp = (stat.st_mtime_ns, stat.st_size)
     except OSError:
         stamp = (0, 0)  # the reader says what is wrong
+    chosen = {name: getattr(arrivals, name) for name in _FILTERS}
     try:
-        return _read(path, arrivals.format, arrivals.max_requests, stamp)
+        if not any(chosen.values()):
+            return _read(path, arrivals.format, arrivals.max_requests, stamp)
+        return _part(path, arrivals.format, arrivals.max_requests, stamp, tuple(chosen.items()))
     except InputError as error:
         raise error.at(field="workload.arrivals.file") from None
 
@@ -33,3 +38,10 @@ def load_trace(arrivals: ArrivalsTrace, base_dir: Path) -> Trace:
 @lru_cache(maxsize=2)
 def _read(path: Path, format: str, limit: int | None, stamp: tuple[int, int]) -> Trace:
     return read_trace(path, format, limit=limit)
+
+
+@lru_cache(maxsize=2)
+def _part(
+    path: Path, format: str, limit: int | None, stamp: tuple[int, int], chosen: tuple[tuple[str, Any], ...]
+) -> Trace:
+    return select(_read(path, format, None, stamp), **dict(chosen), limit=limit)

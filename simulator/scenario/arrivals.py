@@ -95,6 +95,24 @@ class ArrivalsTrace(Section):
     format: str = Field(default="auto", description="auto: told from the file")
     rate_scale: PositiveFloat = Field(default=1.0, le=1e6, description="times the rate of the trace")
     max_requests: PositiveInt | None = Field(default=None, description="first so many requests; null: all")
+    start_s: NonNegativeFloat = Field(
+        default=0.0, le=1e9, description="only what arrives from here on, s after the trace's first arrival"
+    )
+    end_s: PositiveFloat | None = Field(
+        default=None, description="and before here, s in the trace's own time; null: to its end"
+    )
+    max_prompt_tokens: PositiveInt | None = Field(
+        default=None, description="only requests with prompts up to this; null: all"
+    )
+    max_output_tokens: PositiveInt | None = Field(
+        default=None, description="only requests with outputs up to this; null: all"
+    )
+
+    @classmethod
+    def faults(cls, raw: Raw) -> Iterator[Fault]:
+        start, end = as_number(raw.get("start_s", 0)), as_number(raw.get("end_s"))
+        if start is not None and end is not None and end <= start:
+            yield Fault(("end_s",), raw["end_s"], "leaves no time", f"more than start_s, {start:g}")
 
 
 Arrivals = Annotated[

@@ -44,6 +44,20 @@ def test_the_rate_is_scaled_and_the_count_cut(burst):
     assert requests.arrival_ns.tolist() == [0, 250_000_000]
 
 
+def test_a_window_and_requests_that_are_not_too_long_are_chosen(burst):
+    later = generate(replay("t.csv", start_s=0.5, rate_scale=2.0), 0, burst)
+    assert later.arrival_ns.tolist() == [0, 1_500_000_000]
+    assert later.prompt_tokens.tolist() == [20, 30]
+    assert generate(replay("t.csv", end_s=4.0), 0, burst).prompt_tokens.tolist() == [10, 20]
+    assert generate(replay("t.csv", max_prompt_tokens=20), 0, burst).prompt_tokens.tolist() == [10, 20]
+    assert generate(replay("t.csv", max_output_tokens=1), 0, burst).prompt_tokens.tolist() == [10]
+    # The count is taken after the choice, not before.
+    assert generate(replay("t.csv", start_s=0.5, max_requests=1), 0, burst).prompt_tokens.tolist() == [20]
+    assert workload_notes(replay("t.csv", start_s=0.5), burst)[-1] == "t.csv: 2 of 3 requests selected"
+    with pytest.raises(InputError, match=r"workload\.arrivals\.file: none of its 3 requests is selected"):
+        generate(replay("t.csv", start_s=90.0), 0, burst)
+
+
 def test_pauses_within_sessions_are_scaled_too(tmp_path):
     rows = [
         {"timestamp": 0, "session_id": 1, "input_length": 9, "output_length": 2},
