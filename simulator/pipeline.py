@@ -13,7 +13,7 @@ import numpy as np
 import simpy
 
 from simulator.scheduling import BoundaryHook
-from simulator.step.entry import apply_step, compose_step, deliver, next_arrival, price_step
+from simulator.step.entry import Composed, apply_step, compose_step, deliver, next_arrival, price_step
 from simulator.step.state import CANCELLED, DONE, NEVER, NO_STEP, State
 
 GIVE_UP, ARRIVAL, COMPOSE = 2, 3, 4
@@ -62,8 +62,8 @@ class _Engine:
         self.env, self.index, self.state, self.finish = env, index, state, finish
         self.timeline, self.at_step_boundary = timeline, at_step_boundary
         self.arrival = env.event()
-        self.record, self.plans = state.engine[0], (state.plans[0], state.plans[1])
-        self.asynchronous, self.emits_early = bool(self.record["asynchronous"]), bool(self.record["emits_before_drafting"])
+        self.asynchronous = bool(state.engine[0]["asynchronous"])
+        self.emits_early = bool(state.engine[0]["emits_before_drafting"])
         env.process(self._run())
 
     def take(self, request: int) -> None:
@@ -73,70 +73,65 @@ class _Engine:
             self.arrival.succeed()
 
     def _run(self) -> Process:
-        slot = 0
+        env, slot = self.env, 0
         while True:
-            yield _Moment(self.env, 0, COMPOSE)
-            if not self._compose(slot, NO_STEP, 0):
-                if not self.plans[slot]["preempted"] and next_arrival(self.state.engine) >= NEVER:
-                    self.arrival = self.env.event()
+            yield _Moment(env, 0, COMPOSE)
+            plan = self._compose(slot, NO_STEP, 0)
+            if not plan.entries:
+                if not plan.preempted and next_arrival(self.state.engine) >= NEVER:
+                    self.arrival = env.event()
                     yield self.arrival
                 continue
-            yield from self._host_ahead(slot)
-            while True:
-                following = yield from self._step(slot)
-                slot = 1 - slot
-                if following is None:
-                    break
-                yield following
+            if plan.hidden_ns:
+                yield self._occupy("host", plan.hidden_ns, plan)
+            while plan.entries:
+                host_ns, verify_ns, accept_ns, draft_ns = price_step(self.state.engine, slot)
+                following, host_ahead = _NOTHING, None
+                if self.asynchronous:
+                    yield _Moment(env, 0, COMPOSE)
+                    following = self._compose(1 - slot, plan.number, plan.draft_length)
+                    if following.entries:
+                        host_ahead = self._occupy("host", following.hidden_ns, following)
+                if host_ns:
+                    yield self._occupy("host", host_ns, plan)
+                if verify_ns:
+                    yield self._occupy("verify", verify_ns, plan)
+                if accept_ns:
+                    yield self._occupy("accept", accept_ns, plan)
+                if self.emits_early:
+                    self._apply(slot)
+                if draft_ns:
+                    yield self._occupy("draft", draft_ns, plan)
+                if not self.emits_early:
+                    self._apply(slot)
+                if host_ahead is not None:
+                    yield host_ahead
+                slot, plan = 1 - slot, following
 
-    def _compose(self, slot: int, flight_step: int, flight_draft_length: int) -> int:
+    def _compose(self, slot: int, flight_step: int, flight_draft_length: int) -> Composed:
+        now_ns = int(self.env.now)
         if self.at_step_boundary is not None:
-            self.at_step_boundary(self.state, self.env.now)
-        entries: int = compose_step(self.state.engine, slot, self.env.now, flight_step, flight_draft_length)
-        return entries
+            self.at_step_boundary(self.state, now_ns)
+        composed: Composed = compose_step(self.state.engine, slot, now_ns, flight_step, flight_draft_length)
+        return composed
 
-    def _step(self, slot: int) -> Generator[simpy.Event, Any, simpy.Event | None]:
-        """Run one composed step; return the host's work on the next one, None when that is not composed yet."""
-        plan = self.plans[slot]
-        price_step(self.state.engine, slot)
-        number = int(plan["number"])
-        following: simpy.Event | None = None
-        if self.asynchronous:
-            yield _Moment(self.env, 0, COMPOSE)
-            if self._compose(1 - slot, number, int(plan["draft_length"])):
-                following = self.env.process(self._host_ahead(1 - slot))
-        yield from self._occupy("host", int(plan["host_ns"]), plan)
-        yield from self._occupy("verify", int(plan["verify_ns"]), plan)
-        yield from self._occupy("accept", int(plan["accept_ns"]), plan)
-        if self.emits_early:
-            self._apply(slot)
-        yield from self._occupy("draft", int(plan["draft_ns"]), plan)
-        if not self.emits_early:
-            self._apply(slot)
-        return following
-
-    def _host_ahead(self, slot: int) -> Process:
-        """The host's work on a composed step that the GPU does not wait for while it is busy."""
-        yield from self._occupy("host", int(self.plans[slot]["hidden_ns"]), self.plans[slot])
-
-    def _occupy(self, name: str, duration_ns: int, plan: np.void) -> Process:
-        if duration_ns > 0:
-            if self.timeline is not None:
-                start_ns = int(self.env.now)
-                step, requests, tokens = int(plan["number"]), int(plan["entries"]), int(plan["tokens"])
-                self.timeline.append(
-                    Stage(self.index, name, start_ns, start_ns + duration_ns, step, requests, tokens)
-                )
-            yield self.env.timeout(duration_ns)
+    def _occupy(self, name: str, duration_ns: int, plan: Composed) -> simpy.Event:
+        """Return the end of a stage that begins now."""
+        if self.timeline is not None and duration_ns > 0:
+            now_ns = int(self.env.now)
+            self.timeline.append(
+                Stage(self.index, name, now_ns, now_ns + duration_ns, plan.number, plan.entries, plan.tokens)
+            )
+        return self.env.timeout(duration_ns)
 
     def _apply(self, slot: int) -> None:
-        apply_step(self.state.engine, slot, self.env.now)
-        ended = int(self.record["ended_count"])
-        if ended:
-            self.record["ended_count"] = 0
-            for request in self.state.ended[:ended].tolist():
-                if self.state.requests[request]["status"] in (DONE, CANCELLED):
-                    self.finish(request)
+        ended = apply_step(self.state.engine, slot, self.env.now)
+        for request in self.state.ended[:ended].tolist() if ended else ():
+            if self.state.requests[request]["status"] in (DONE, CANCELLED):
+                self.finish(request)
+
+
+_NOTHING = Composed(0, 0, 0, 0, 0, 0)
 
 
 class Traffic(NamedTuple):

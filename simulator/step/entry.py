@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,26 +16,53 @@ from simulator.step.blocks import matched_hashes
 from simulator.step.compose import compose
 from simulator.step.price import price
 from simulator.step.queues import next_arrival_ns, schedule_arrival
+from simulator.step.views import plans_of
 
 Engine = NDArray[np.void]
 
 
-@compiled(entry=True)
-def compose_step(engine: Engine, slot: int, now_ns: int, flight_step: int, flight_draft_length: int) -> int:
-    """Compose into `slot` at `now_ns` while step `flight_step` runs (NO_STEP: none); return the number of entries."""
-    return compose(engine[0], slot, now_ns, flight_step, flight_draft_length)
+class Composed(NamedTuple):
+    """What a driver needs to know of a composed step."""
+
+    entries: int
+    """Requests in it; 0: there is no step."""
+    tokens: int
+    number: int
+    draft_length: int
+    hidden_ns: int
+    """Host work that an asynchronous engine hides behind the GPU."""
+    preempted: int
+    """Composing preempted somebody."""
 
 
 @compiled(entry=True)
-def price_step(engine: Engine, slot: int) -> None:
-    """Price the stages of the step in `slot`."""
-    price(engine[0], slot)
+def compose_step(
+    engine: Engine, slot: int, now_ns: int, flight_step: int, flight_draft_length: int
+) -> Composed:
+    """Compose into `slot` at `now_ns` while step `flight_step` runs (NO_STEP: none)."""
+    e = engine[0]
+    entries = compose(e, slot, now_ns, flight_step, flight_draft_length)
+    p = plans_of(e)[slot]
+    return Composed(entries, p.tokens, p.number, p.draft_length, p.hidden_ns, p.preempted)
 
 
 @compiled(entry=True)
-def apply_step(engine: Engine, slot: int, now_ns: int) -> None:
-    """Apply the results of the step in `slot`, which leave at `now_ns`."""
-    apply(engine[0], slot, now_ns)
+def price_step(engine: Engine, slot: int) -> tuple[int, int, int, int]:
+    """Price the step in `slot`; return ns of host, verify, accept, draft."""
+    e = engine[0]
+    price(e, slot)
+    p = plans_of(e)[slot]
+    return p.host_ns, p.verify_ns, p.accept_ns, p.draft_ns
+
+
+@compiled(entry=True)
+def apply_step(engine: Engine, slot: int, now_ns: int) -> int:
+    """Apply the results of the step in `slot`, which leave at `now_ns`; return how many requests `State.ended` holds since the last call."""
+    e = engine[0]
+    apply(e, slot, now_ns)
+    ended = e.ended_count
+    e.ended_count = 0
+    return ended
 
 
 @compiled(entry=True)

@@ -1,0 +1,94 @@
+"""How fast the drivers are, in bare SimPy timeouts of the same minute: ratios, because machines differ and are noisy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import simpy
+
+from simulator.arms import CompiledArm
+from simulator.scenario import Scenario, scenario_from_data
+from simulator.simulation import replication_seed, traffic_of
+
+CONCURRENCIES = (1, 16, 64, 256)
+ROUNDS = 7
+TIMEOUTS = 50_000
+
+
+def scenario(concurrency: int, backend: str = "auto", requests: int = 4000) -> Scenario:
+    """Closed loop, about 200 output tokens, prefill and KV limit on: Llama-3.3-70B FP8 with EAGLE-3 on four H100."""
+    return scenario_from_data(
+        {
+            "target": {"model": "llama-3.3-70b-instruct", "weights": "fp8", "kv_cache": "fp8"},
+            "hardware": {"gpu": "h100-sxm", "tensor_parallel": 4},
+            "speculation": [
+                {
+                    "name": "eagle3-k3",
+                    "method": "eagle3",
+                    "draft": "eagle3-llama-3.3-70b",
+                    "draft_length": 3,
+                    "acceptance": {"model": "geometric", "alpha": 0.7},
+                }
+            ],
+            "workload": {
+                "arrivals": {"kind": "closed", "concurrency": concurrency},
+                "requests": requests,
+                "prompt_tokens": {"kind": "lognormal", "median": 300, "p95": 900},
+                "output_tokens": {"kind": "uniform", "low": 100, "high": 300},
+            },
+            "run": {"backend": backend},
+        }
+    )
+
+
+def bare_timeout_s() -> float:
+    """Seconds of one bare SimPy timeout, now."""
+    env = simpy.Environment()
+
+    def process() -> object:
+        for _ in range(TIMEOUTS):
+            yield env.timeout(1)
+
+    env.process(process())  # type: ignore[arg-type]
+    start = time.perf_counter()
+    env.run()
+    return (time.perf_counter() - start) / TIMEOUTS
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize(("arm_index", "least"), [(None, 10), (0, 20)], ids=["plain", "eagle3-k3"])
+@pytest.mark.parametrize("concurrency", CONCURRENCIES)
+def test_output_tokens_per_bare_timeout(concurrency: int, arm_index: int | None, least: float) -> None:
+    case = scenario(concurrency)
+    arm = CompiledArm.compile(case, None if arm_index is None else case.speculation[arm_index])
+    requests, seed = traffic_of(case, 0), replication_seed(0, 0)
+    tokens = arm.run(requests, seed).totals["emitted_tokens"]
+    timeout_s, run_s = [], []
+    for _ in range(ROUNDS):
+        timeout_s.append(bare_timeout_s())
+        run_s.append(seconds(lambda: arm.run(requests, seed)))
+    ratio = min(timeout_s) / (min(run_s) / tokens)
+    print(f"\n{arm.name}, concurrency {concurrency}: {ratio:.1f} output tokens per bare timeout")
+    assert ratio >= least
+
+
+def test_bare_timeouts_per_pipeline_step() -> None:
+    case = scenario(16, "pipeline", requests=400)
+    arm = CompiledArm.compile(case, case.speculation[0])
+    requests, seed = traffic_of(case, 0), replication_seed(0, 0)
+    steps = arm.run(requests, seed).totals["steps"]
+    timeout_s, run_s = [], []
+    for _ in range(ROUNDS):
+        timeout_s.append(bare_timeout_s())
+        run_s.append(seconds(lambda: arm.run(requests, seed)))
+    ratio = min(run_s) / steps / min(timeout_s)
+    print(f"\npipeline, concurrency 16: {ratio:.1f} bare timeouts per step")
+    assert ratio <= 25
