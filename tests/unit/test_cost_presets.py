@@ -1,0 +1,133 @@
+"""Serving-engine presets and GPUs: known facts, nearest versions, graph grids."""
+
+import json
+
+import pytest
+
+from simulator.errors import InputError
+from simulator.gpu import GPUS, gpu
+from simulator.presets import HostCost, Preset, load_preset, parse_preset, presets
+
+NAMES = ("sglang-0.5", "trtllm-1", "vllm-0.10", "vllm-0.33")
+
+
+def test_every_preset_loads_and_names_its_sources():
+    assert tuple(presets()) == NAMES
+    for preset in presets().values():
+        assert preset.sources["host"]
+        assert preset.sources["graph_sizes"]
+        assert not (preset.host.hidden_step_s and not preset.asynchronous)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "said"),
+    [
+        ("vllm-0.33", "vllm-0.33", None),
+        ("vllm-0.33.1", "vllm-0.33", None),
+        ("vllm-0.12", "vllm-0.10", "nearest known"),
+        ("vllm-0.24", "vllm-0.33", "nearest known"),
+        ("vllm", "vllm-0.33", "newest known"),
+        ("vLLM 0.33", "vllm-0.33", None),
+        ("tensorrt-llm-1.2", "trtllm-1", None),
+        ("sglang-0.5.9", "sglang-0.5", None),
+    ],
+)
+def test_the_nearest_version_is_taken_and_said(asked, name, said):
+    preset, note = load_preset(asked)
+    assert preset.name == name
+    assert (note is None) == (said is None)
+    assert said is None or said in note
+
+
+@pytest.mark.parametrize("asked", ["lmdeploy-1", "", "33", "?"])
+def test_an_unknown_engine_lists_the_known_ones(asked):
+    with pytest.raises(InputError, match=r"known: .*vllm-0\.33"):
+        load_preset(asked)
+
+
+def test_graph_grid_of_vllm_has_multiples_of_the_verify_width():
+    """vLLM 0.33: the largest uniform batch with a full graph is 256, 128, 83, 64 for K = 1, 3, 5, 7."""
+    preset = load_preset("vllm-0.33")[0]
+    assert preset.graph_grid(1)[:6] == (1, 2, 4, 8, 16, 24)
+    assert preset.graph_grid(1)[-1] == 512
+    for draft_length, batch in ((1, 256), (3, 128), (7, 64)):
+        grid = preset.graph_grid(draft_length + 1)
+        assert grid[-1] == batch * (draft_length + 1)
+    assert 6 * 83 <= preset.graph_grid(6)[-1] < 6 * 86
+    assert preset.graph_grid(1, max_num_seqs=16)[-1] == 32
+
+
+def test_graph_grid_of_other_engines_counts_requests():
+    sglang, trtllm = load_preset("sglang-0.5")[0], load_preset("trtllm-1")[0]
+    assert sglang.graph_grid(1)[:6] == (1, 2, 4, 8, 12, 16)
+    assert sglang.graph_grid(4)[:3] == (4, 8, 12)
+    assert sglang.graph_grid(4)[-1] == 256 * 4
+    assert trtllm.graph_grid(4)[-1] == 128 * 4
+
+
+def test_padding_takes_the_next_graph_or_none():
+    preset = load_preset("vllm-0.33")[0]
+    assert preset.padded_tokens(1) == 1
+    assert preset.padded_tokens(3) == 4
+    assert preset.padded_tokens(257) == 272
+    assert preset.padded_tokens(513) is None
+
+
+def test_exposed_host_time_counts_sequences_and_passes():
+    host = HostCost(1e-3, 1e-5, 5e-4, 2e-3, 1e-6)
+    assert host.exposed_s(10, 3) == pytest.approx(1e-3 + 1e-4 + 1.5e-3)
+    assert host.hidden_s(10) == pytest.approx(2.01e-3)
+
+
+@pytest.mark.parametrize("value", [-1e-6, float("nan"), 2.0])
+def test_impossible_host_costs_are_refused(value):
+    with pytest.raises(ValueError, match=r"host\.step_s"):
+        HostCost(value, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"schema": "decodesim/engine-9"}, {"host": {"step_s": -1}}, {"surprise": 1}, {"graph_sizes": 7}],
+)
+def test_a_broken_preset_file_names_itself(broken):
+    from importlib import resources
+
+    file = resources.files("simulator").joinpath("data", "engines", "vllm-0.33.json")
+    data = json.loads(file.read_text("utf-8"))
+    with pytest.raises(InputError, match=r"mine\.json"):
+        parse_preset({**data, **broken}, "mine.json")
+
+
+def test_gpus_have_a_source_for_every_figure():
+    figures = {
+        "memory_bytes",
+        "hbm_bandwidth_bytes_per_s",
+        "peak_flops_per_s",
+        "l2_bytes",
+        "sms",
+        "nvlink_bandwidth_bytes_per_s",
+        "interconnect",
+    }
+    for one in GPUS.values():
+        assert set(one.sources) == figures, one.name
+        assert all(one.sources.values()), one.name
+
+
+def test_h100_has_the_published_ridge_and_driver_memory():
+    h100 = gpu("h100-sxm")
+    assert h100.ridge_flops_per_byte == pytest.approx(295, abs=1)
+    assert h100.memory_bytes / 2**30 == pytest.approx(79.65, abs=0.01)
+    assert h100.link_bytes_per_s(8) == 900e9
+    assert gpu("h100-pcie").link_bytes_per_s(4) == gpu("h100-pcie").pcie_bandwidth_bytes_per_s
+
+
+def test_an_unknown_gpu_lists_the_known_ones():
+    with pytest.raises(InputError, match=r"did you mean 'h100-sxm'.*known: .*h200-sxm"):
+        gpu("h100-smx")
+
+
+def test_presets_are_immutable():
+    preset = load_preset("vllm-0.33")[0]
+    assert isinstance(preset, Preset)
+    with pytest.raises(AttributeError):
+        preset.block_tokens = 32
