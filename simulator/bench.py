@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+Load = Mapping[str, float]
+"""How much is asked, as rows show it: `{"concurrency": 64}` or `{"rate_per_s": 2.5}`."""
+
 
 class DoesNotFitError(Exception):
     """The memory does not hold the weights, or not one request; the text says why, with the numbers."""
@@ -17,8 +20,12 @@ class Bench(Protocol):
     """
 
     @property
-    def load(self) -> Mapping[str, float]:
+    def load(self) -> Load:
         """How much is asked, as in the rows: `{"concurrency": 64}`."""
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests come at a rate of their own, whatever the engine does."""
 
     @property
     def scenario_alpha(self) -> float | None:
@@ -27,7 +34,7 @@ class Bench(Protocol):
     def plain(self, replication: int) -> Mapping[str, float]:
         """Figures of plain decoding."""
 
-    def plain_is_saturated(self) -> bool:
+    def plain_is_saturated(self, replications: int) -> bool:
         """Whether plain decoding cannot serve the load."""
 
     def speculative(

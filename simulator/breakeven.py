@@ -13,21 +13,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from simulator.bench import Bench, DoesNotFitError
+from simulator.bench import Bench, DoesNotFitError, Load
 from simulator.breakeven_answer import BreakEven, BreakEvenRow
 from simulator.errors import InputError, Problem, unknown_name
-from simulator.root_search import ALWAYS, FOUND, UNREACHABLE, Root, RootSearch, Run
+from simulator.root_search import ALWAYS, Root, RootSearch, Run
+from simulator.root_search import UNREACHABLE as NO_ROOT
 from simulator.theory import (
     best_draft_length_of,
     required_acceptance_linear,
     required_alpha_geometric,
     tokens_per_verify,
 )
-from simulator.verdict import DOES_NOT_FIT, SATURATED, UNDECIDED, judge_acceptance
-from simulator.verdict import UNREACHABLE as UNREACHABLE_VERDICT
+from simulator.verdict import DOES_NOT_FIT, SATURATED, UNDECIDED, UNREACHABLE, judge_acceptance
+
+if TYPE_CHECKING:
+    from simulator.scenario import Scenario
 
 METRICS = {
     "throughput": ("throughput_tokens_per_s", 1),
@@ -49,8 +53,56 @@ _SLOPE_DRAFTS = 8
 TOLERANCE = 0.01
 """Half-width in α that the search aims at."""
 
+_FEWEST_REPLICATIONS = 3
+"""A break-even without an interval has no verdict, so a single replication is not enough."""
+
 Progress = Callable[[int, int, str], None]
 """(done, total, what) after each part."""
+
+
+def breakeven(
+    scenario: Scenario,
+    loads: Sequence[Load] | None = None,
+    draft_lengths: Sequence[int] | None = None,
+    target_speedups: Sequence[float] = (1.0,),
+    metrics: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    arm: str | None = None,
+) -> BreakEven:
+    """The break-even of a scenario's speculative arm (the first one, or `arm` by name).
+
+    `loads` (`{"concurrency": 64}` or `{"rate_per_s": 2.5}`) and `draft_lengths` default to the scenario's
+    own; `metrics` to throughput in closed loops and mean TPOT at offered rates. Raises InputError for what
+    cannot be asked or does not exist.
+    """
+    from simulator.simulated_bench import SimulatedBench
+    from simulator.summary import STEP_BAND
+
+    if not scenario.speculation:
+        problem = Problem(
+            field="speculation",
+            message="is empty, so there is nothing to break even",
+            allowed="one arm or more",
+        )
+        raise InputError(problem)
+    names = [entry.name for entry in scenario.speculation]
+    if arm is not None and arm not in names:
+        raise InputError(unknown_name("arm", arm, names, field="arm"))
+    chosen = scenario.arm(names[0] if arm is None else arm)
+    lengths = (chosen.max_draft_length,) if draft_lengths is None else tuple(draft_lengths)
+    check_questions(lengths, target_speedups, metrics or ())
+    benches = [SimulatedBench(scenario, chosen, load) for load in ([None] if loads is None else loads)]
+    if metrics is None:
+        metrics = ("tpot_mean",) if all(bench.open_loop for bench in benches) else ("throughput",)
+    replications = max(scenario.run.replications, _FEWEST_REPLICATIONS)
+    answer = break_even_of(benches, lengths, target_speedups, metrics, replications, STEP_BAND, progress)
+    provenance = {
+        "arm": chosen.name,
+        "seed": scenario.run.seed,
+        "replications": replications,
+        "scenario_sha256": scenario.scenario_sha256,
+    }
+    return replace(answer, provenance=provenance)
 
 
 def break_even_of(
@@ -138,48 +190,14 @@ class _Case:
             "scenario_alpha": self.bench.scenario_alpha,
         }
         try:
-            if metric != "throughput" and self.bench.plain_is_saturated():
-                return BreakEvenRow(**known, verdict=SATURATED, note="plain decoding cannot serve this rate")
-            if (
-                metric == "throughput"
-                and "rate_per_s" in self.bench.load
-                and not self.bench.plain_is_saturated()
-            ):
-                return BreakEvenRow(
-                    **known,
-                    verdict=UNDECIDED,
-                    note=(
-                        "both arms serve the offered rate, so throughput cannot tell them apart; "
-                        "ask for tpot_mean or goodput"
-                    ),
-                )
+            refused = self._refused(metric)
+            if refused is not None:
+                return BreakEvenRow(**known, verdict=refused[0], note=refused[1])
             known |= self._closed_forms(target)
-            path, _ = METRICS[metric]
-            if not all(math.isfinite(self.plain(i)[path]) for i in range(self.replications)):
-                return BreakEvenRow(
-                    **known,
-                    verdict=UNDECIDED,
-                    note=(
-                        "the scenario sets no SLO"
-                        if metric == "goodput"
-                        else "too few requests for this percentile"
-                    ),
-                )
             root = self._search(metric, target, known["geometric_alpha"])
         except DoesNotFitError as error:
             return BreakEvenRow(**known, verdict=DOES_NOT_FIT, note=str(error))
-        alpha = self.bench.scenario_alpha
-        if root.outcome == UNREACHABLE:
-            verdict = UNREACHABLE_VERDICT
-        elif root.outcome in (FOUND, ALWAYS) and alpha is not None:
-            verdict = judge_acceptance(alpha, root.value)
-        else:
-            verdict = UNDECIDED
-        note = root.note
-        if root.outcome == UNREACHABLE:
-            note = "even with every draft accepted the target is missed"
-        elif root.outcome == ALWAYS:
-            note = "the target is reached without one accepted draft"
+        verdict, note = self._judged(root)
         return BreakEvenRow(
             **known,
             verdict=verdict,
@@ -187,6 +205,32 @@ class _Case:
             mean_acceptance_length=root.companion,
             note=note,
         )
+
+    def _refused(self, metric: str) -> tuple[str, str] | None:
+        """Verdict and note where the plain arm already makes the question void."""
+        saturated = self.bench.plain_is_saturated(self.replications)
+        if saturated and metric != "throughput":
+            return SATURATED, "plain decoding cannot serve this rate"
+        if metric == "throughput" and self.bench.open_loop and not saturated:
+            return UNDECIDED, (
+                "plain decoding serves the offered rate, and nothing can serve more; "
+                "ask for tpot_mean or goodput"
+            )
+        path, _ = METRICS[metric]
+        if not all(math.isfinite(self.plain(i)[path]) for i in range(self.replications)):
+            return UNDECIDED, (
+                "the scenario sets no SLO" if metric == "goodput" else "too few requests for this percentile"
+            )
+        return None
+
+    def _judged(self, root: Root) -> tuple[str, str | None]:
+        alpha = self.bench.scenario_alpha
+        if root.outcome == NO_ROOT:
+            return UNREACHABLE, "even with every draft accepted the target is missed"
+        note = "the target is reached without one accepted draft" if root.outcome == ALWAYS else root.note
+        if root.value is None or alpha is None:
+            return UNDECIDED, note
+        return judge_acceptance(alpha, root.value), note
 
     def _closed_forms(self, target: float) -> dict[str, float | None]:
         batch = sum(self.plain(i)["mean_batch"] for i in range(self.replications)) / self.replications

@@ -22,6 +22,7 @@ from simulator.verdict import LOSES, PAYS, Verdict, explain
 
 if TYPE_CHECKING:
     from simulator.record import RunRecord
+    from simulator.scenario import Scenario
 
 STEP_BAND = 0.10
 """P95 of the cost model's relative error, on step time and on the ratio of two step times (cost model §1,
@@ -65,6 +66,16 @@ class Traffic:
     class_names: tuple[str, ...] = ()
     limits: Mapping[str, float] = field(default_factory=dict)
     replicas: int = 1
+
+    @staticmethod
+    def of(scenario: Scenario) -> Traffic:
+        """The traffic of a scenario."""
+        return Traffic(
+            open_loop=scenario.workload.arrivals.kind not in ("closed", "burst"),
+            class_names=tuple(entry.name for entry in scenario.workload.traffic_classes),
+            limits=scenario.slo.model_dump(exclude_none=True) if scenario.slo else {},
+            replicas=scenario.hardware.replicas,
+        )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class FormulaBench:
         )
         self.scenario_alpha = alpha
         self.concurrency, self.saturated, self.fits = concurrency, saturated, fits
+        self.open_loop = rate is not None
         self.runs = 0
 
     def step_s(self, draft_length: int, batch: float) -> float:
@@ -48,7 +49,7 @@ class FormulaBench:
     def plain(self, replication: int) -> Mapping[str, float]:
         return self._figures(1.0, self.step_s(0, self.concurrency))
 
-    def plain_is_saturated(self) -> bool:
+    def plain_is_saturated(self, replications: int) -> bool:
         return self.saturated
 
     def speculative(

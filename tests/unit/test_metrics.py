@@ -95,6 +95,8 @@ def test_what_has_no_sample_is_nan_not_zero() -> None:
         assert math.isnan(value)
     assert all(math.isnan(rate) for rate in metrics.acceptance_rates_at(np.array([5, 0]), 0))
     assert math.isnan(metrics.conditional_acceptance([0.0, 0.0])[1])
+    assert metrics.acceptance_rates_at(np.array([5]), 0) == []
+    assert metrics.conditional_acceptance([]) == []
 
 
 def test_limits_hold_for_each_request_and_one_token_has_no_tpot_to_fail() -> None:
