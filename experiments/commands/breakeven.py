@@ -44,7 +44,7 @@ _LEGEND = (
 )
 @click.option("--target-speedup", metavar="1,1.5,…", help="Speedups to reach; default 1.")
 @click.option(
-    "--metric", metavar="NAME,…", help="throughput (default), tpot_mean, tpot_p99, itl_p99, goodput, …"
+    "--metric", metavar="NAME,…", help="Default throughput, at rates tpot_mean; tpot_p99, itl_p99, goodput, …"
 )
 @json_option
 def command(
@@ -79,7 +79,7 @@ def command(
             loads=loads,
             draft_lengths=draft_lengths,
             target_speedups=targets,
-            metrics=words(metric) or ["throughput"],
+            metrics=words(metric) or None,
             progress=progress,
         )
     document = answer.to_json()
@@ -132,10 +132,9 @@ def print_break_even(document: Mapping[str, Any], scenario: Scenario) -> None:
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     """A row of the answer: heading → cell."""
-    load = row["load"]
-    closed = "concurrency" in load
+    clients, rate = row["load"].get("concurrency"), row["load"].get("rate_per_s")
     return {
-        "load": f"{load['concurrency']:g} clients" if closed else f"{load['rate_per_s']:g}/s",
+        "load": f"{rate:g}/s" if clients is None else f"{clients:g} client{'' if clients == 1 else 's'}",
         "K": str(row["draft_length"]),
         "metric": row["metric"],
         "target": f"{row['target_speedup']:g}×",

@@ -93,6 +93,23 @@ def test_what_breakeven_refuses() -> None:
             loads_of(concurrency, rate)
 
 
+def test_breakeven_json_has_the_keys_of_the_contract() -> None:
+    asked = ("--concurrency", "4", "--draft-length", "2", "--target-speedup", "1,9")
+    document = json.loads(run("breakeven", EXAMPLE, *SMALL, *asked, "--json").stdout)
+    assert [(row["load"], row["draft_length"], row["target_speedup"]) for row in document["rows"]] == [
+        ({"concurrency": 4}, 2, 1.0),
+        ({"concurrency": 4}, 2, 9.0),
+    ]
+    assert {
+        *("load", "concurrency", "draft_length", "target_speedup", "metric", "overhead"),
+        *("linear_acceptance_rate", "geometric_alpha", "simulated_alpha", "mean_acceptance_length"),
+        *("scenario_alpha", "verdict"),
+    } <= set(document["rows"][0])
+    assert document["rows"][0]["verdict"] == "pays"
+    assert document["rows"][1]["verdict"] == "unreachable"
+    assert set(document["best_draft_length"]) == set(document["cost_ratio"]) == {"4"}
+
+
 def estimate(value: float) -> dict[str, Any]:
     return {"value": value, "ci95": [value - 0.01, value + 0.01], "band": [value - 0.05, value + 0.05]}
 
