@@ -57,6 +57,10 @@ _RATIOS = (
     ("TTFT P99 ratio", "ttft_p99_ratio"),
 )
 
+_DEFAULTS_THAT_MATTER = ("target.kv_cache", "workload.prompt_tokens", "workload.output_tokens")
+"""Defaults that move the answer and that nothing else in the output names."""
+_SAID_BY_THE_TABLE = ("no drafts, so no acceptance", "the scenario sets no SLO")
+
 
 @click.command()
 @scenario_options
@@ -105,7 +109,7 @@ def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
     ]
     print_table(["± 95 % of sampling", *(_heading(name, arm) for name, arm in arms.items())], rows)
     _print_comparison(document["comparison"])
-    print_list("Notes", document["notes"])
+    print_list("Notes", notes_for_people(document))
     print_list("Rests on", _basis(document["provenance"], scenario))
 
 
@@ -163,27 +167,24 @@ def _basis(provenance: Mapping[str, Any], scenario: Scenario) -> list[str]:
     if assumed:
         lines.append(f"acceptance assumed (α 0.7), not measured: {', '.join(assumed)}")
     defaults = provenance["defaults_used"]
-    if defaults:
-        shown = [
-            f"{path} = {_short(value)}" for path, value in defaults.items() if _worth_saying(path, value)
-        ]
-        hidden = len(defaults) - len(shown)
-        rest = f"; {hidden} more in --json" if hidden else ""
-        lines.append(
-            f"defaults: {', '.join(shown)}{rest}" if shown else f"defaults: {hidden}, listed in --json"
-        )
+    shown = [f"{path} {_short(value)}" for path, value in defaults.items() if path in _DEFAULTS_THAT_MATTER]
+    if shown:
+        lines.append(f"defaults: {', '.join(shown)}; all {len(defaults)} in --json")
+    elif defaults:
+        lines.append(f"{len(defaults)} defaults, listed in --json")
     return lines
 
 
-def _worth_saying(path: str, value: Any) -> bool:
-    """Defaults that move the answer: not switches left on, nor what is null or empty."""
-    return path.startswith(
-        ("target.", "engine.", "workload.prompt", "workload.output", "speculation.")
-    ) and value not in (
-        None,
-        [],
-        True,
-    )
+def notes_for_people(document: Mapping[str, Any]) -> list[str]:
+    """The notes, those that several arms share once, without those that a `–` in the table says."""
+    arms = list(document["arms"])
+    shared: dict[str, list[str]] = {}
+    for text in document["notes"]:
+        arm = next((name for name in arms if text.startswith(f"{name}: ")), "")
+        said = text.removeprefix(f"{arm}: ")
+        if not said.startswith(_SAID_BY_THE_TABLE):
+            shared.setdefault(said, []).append(arm)
+    return [text if "" in names else f"{', '.join(names)}: {text}" for text, names in shared.items()]
 
 
 def _short(value: Any) -> str:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from experiments.cli import decodesim
 from experiments.commands.breakeven import loads_of, print_break_even
 from experiments.commands.output import in_unit, progress_bar
+from experiments.commands.simulate import notes_for_people
 from simulator.errors import InputError
 from simulator.result import read_results
 from simulator.scenario import load_scenario
@@ -161,6 +162,21 @@ def test_breakeven_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "a note",
     ):
         assert part in printed, part
+
+
+def test_notes_that_arms_share_are_said_once() -> None:
+    notes = [
+        "plain: few",
+        "a: few",
+        "about the profile",
+        "plain: no drafts, so no acceptance: x",
+        "a: alone: yes",
+    ]
+    assert notes_for_people({"arms": {"plain": {}, "a": {}}, "notes": notes}) == [
+        "plain, a: few",
+        "about the profile",
+        "a: alone: yes",
+    ]
 
 
 def test_estimates_with_their_interval() -> None:
