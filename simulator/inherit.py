@@ -1,5 +1,4 @@
-"""A profile for a GPU that was not measured: another GPU's, scaled by datasheet figures. The only place of
-it.
+"""A profile for a GPU that was not measured: another GPU's, scaled by datasheet figures.
 
 Forms scale by themselves, because they are efficiencies of the GPU's own bandwidth and peak. What a table
 holds in µs keeps its start cost; the rest scales with bandwidth (attention), or with the link (all-reduce).
@@ -18,7 +17,7 @@ import numpy as np
 
 from simulator.gpu import Gpu
 from simulator.gpu import gpu as known_gpu
-from simulator.profiles import BASE, Part, Profile, load_profile
+from simulator.profile_parts import Part, Profile
 
 
 def inherit(base: Profile, target: Gpu) -> Profile:
@@ -27,15 +26,8 @@ def inherit(base: Profile, target: Gpu) -> Profile:
     return replace(base, name=target.name, gpu=target, parts=parts)
 
 
-def fill_missing(profile: Profile, inherits: str | None) -> Profile:
-    """The profile with the parts it lacks taken from the profile named `inherits` (None: `BASE`, if it
-    may).
-
-    A shipped profile that lacks a part is complete as it is: only files that name a profile are filled.
-    """
-    if inherits is None:
-        return profile
-    base = load_profile(inherits or BASE)
+def fill_missing(profile: Profile, base: Profile) -> Profile:
+    """The profile with the parts it lacks taken from `base`."""
     missing = {
         name: _inherited(part, base, profile.gpu)
         for name, part in base.parts.items()
