@@ -1,0 +1,271 @@
+"""The builder of profiles on small tables made here: both layouts, the same bytes twice, missing tables."""
+
+import csv
+import itertools
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from calibration.heldout import held_out
+from calibration.silicon import build_profile, dumps, main
+from calibration.smoothing import hats, isotonic, significant, thin
+from calibration.tables import medians, open_tables
+from simulator.errors import InputError
+from simulator.profiles import parse_profile
+
+pyarrow = pytest.importorskip("pyarrow", reason="pyarrow reads the tables: extra parquet")
+
+SHAPES = [(n, k) for n in (512, 2048, 8192) for k in (1024, 4096, 8192)]
+M = (1, 16, 64, 128, 129, 256, 512, 1024, 4096)
+
+
+def _rows():
+    """Rows of every table in the flat layout: (table, columns as dict)."""
+
+    def base(framework, version, us, **columns):
+        return {
+            "system": "h100_sxm",
+            "framework": framework,
+            "version": version,
+            "kernel": "k",
+            "latency_us": us,
+            **columns,
+        }
+
+    gemm = [
+        base(fw, version, 4 + n * k * size / 3e6 + 2 * m * n * k / 7e8, dtype=dtype, m=m, n=n, k=k)
+        for fw, version, dtype, size in (
+            ("vllm", "0.24.0", "bfloat16", 2),
+            ("vllm", "0.24.0", "fp8", 1),
+            ("sglang", "0.5.14", "fp8_block", 1),
+        )
+        for (n, k), m in itertools.product(SHAPES, M)
+    ]
+    attention = [
+        base(
+            fw,
+            version,
+            12 + b * c * kv * d * 4 / 3e6,
+            kv_dtype=dtype,
+            batch=b,
+            heads=h * kv,
+            kv_heads=kv,
+            head_dim=d,
+            context=c,
+        )
+        for fw, version in (("vllm", "0.24.0"), ("sglang", "0.5.14"))
+        for dtype, b, h, kv, d, c in itertools.product(
+            ("bfloat16", "fp8"), (1, 8, 64), (1, 4, 8), (1, 8), (64, 128), (16, 1024, 16384)
+        )
+    ]
+    mla = [
+        base(
+            "trtllm",
+            "1.3.0rc20",
+            12 + b * c * 1152 / 3e6 * (1 + h / 256),
+            kv_dtype=dtype,
+            batch=b,
+            heads=h,
+            context=c,
+        )
+        for dtype, b, h, c in itertools.product(
+            ("bfloat16", "fp8"), (1, 64), (8, 16, 32, 64, 128), (16, 4096)
+        )
+    ]
+    moe = [
+        base(
+            "vllm",
+            "0.24.0",
+            30 + t + 3 * h * i / tp / 1e6 * min(t * 8, 128),
+            dtype=dtype,
+            tokens=t,
+            hidden=h,
+            inter=i,
+            topk=8,
+            experts=128,
+            moe_tp=tp,
+            moe_ep=1,
+            distribution="power_law_1.01",
+        )
+        for dtype, t, h, i, tp in itertools.product(
+            ("bfloat16", "fp8", "fp8_block"), (1, 16, 256, 4096), (2048, 4096), (768, 1536), (1, 2)
+        )
+    ]
+    comm = [
+        {
+            "system": "h100_sxm",
+            "library": "vllm",
+            "version": "0.24.0",
+            "op": "all_reduce",
+            "mode": mode,
+            "dtype": "bfloat16",
+            "gpus": gpus,
+            "elements": size // 2,
+            "bytes": size,
+            "latency_us": (4 if mode == "graph" else 20) + size / 3e5,
+        }
+        for mode, gpus, size in itertools.product(("graph", "eager"), (2, 4), (256, 4096, 65536, 1 << 20))
+    ]
+    return {"gemm": gemm, "attention_decode": attention, "mla_decode": mla, "moe": moe, "comm": comm}
+
+
+@pytest.fixture(scope="module")
+def flat(tmp_path_factory):
+    """A folder in the flat layout."""
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("flat")
+    for name, rows in _rows().items():
+        if name == "comm":
+            with (folder / "comm.csv").open("w", newline="", encoding="utf-8") as handle:
+                writer = csv.DictWriter(handle, fieldnames=list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+        else:
+            pq.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def packaged(tmp_path_factory):
+    """The same rows as the package lays them out, in milliseconds and under its column names."""
+    import pyarrow.parquet as pq
+
+    names = {
+        "gemm": ("gemm", "gemm_perf", {"dtype": "gemm_dtype"}),
+        "attention_decode": (
+            "attention",
+            "generation_attention_perf",
+            {
+                "kv_dtype": "kv_cache_dtype",
+                "batch": "batch_size",
+                "heads": "num_heads",
+                "kv_heads": "num_key_value_heads",
+            },
+        ),
+        "mla_decode": (
+            "mla",
+            "generation_mla_perf",
+            {"kv_dtype": "kv_cache_dtype", "batch": "batch_size", "heads": "num_heads"},
+        ),
+        "moe": (
+            "moe",
+            "moe_perf",
+            {
+                "dtype": "moe_dtype",
+                "tokens": "num_tokens",
+                "hidden": "hidden_size",
+                "inter": "inter_size",
+                "experts": "num_experts",
+                "moe_tp": "moe_tp_size",
+                "moe_ep": "moe_ep_size",
+            },
+        ),
+        "comm": ("comm", "custom_allreduce_perf", {"gpus": "num_gpus", "elements": "message_size"}),
+    }
+    root = tmp_path_factory.mktemp("package")
+    for name, rows in _rows().items():
+        folder, file, renamed = names[name]
+        for row in rows:
+            row["latency"] = row.pop("latency_us") / 1000
+            row.pop("bytes", None)
+            if "context" in row:
+                row.update(step=row.pop("context") - 1, isl=1, window_size=0)
+            if name == "comm":
+                row["backend"] = f"vllm_{row.pop('mode')}"
+        owners = sorted({(row.get("framework") or row.get("library"), row["version"]) for row in rows})
+        for owner, version in owners:
+            mine = [
+                row
+                for row in rows
+                if (row.get("framework") or row.get("library"), row["version"]) == (owner, version)
+            ]
+            where = root / "aiconfigurator_core" / "systems" / "data" / "h100_sxm" / folder / owner / version
+            where.mkdir(parents=True, exist_ok=True)
+            renamed_rows = [{renamed.get(key, key): value for key, value in row.items()} for row in mine]
+            pq.write_table(pyarrow.Table.from_pylist(renamed_rows), where / f"{file}.parquet")
+    (root / "aiconfigurator_core-9.9.dist-info").mkdir()
+    return root
+
+
+def test_the_same_tables_give_the_same_bytes_and_a_loadable_profile(flat):
+    first, second = (dumps(build_profile(flat, "h100-sxm", "2026-01")) for _ in range(2))
+    assert first == second
+    profile = parse_profile(first, "built.json")
+    assert profile.statuses["gemm/fp8"] == "measured"
+    assert profile.statuses["prefill"] == "assumed"
+    assert profile.provenance["date"] == "2026-01"
+    assert profile.gemm("bf16").time_us(2048, 4096, 1) == pytest.approx(4 + 2048 * 4096 * 2 / 3e6, rel=0.02)
+
+
+def test_both_layouts_give_the_same_parts(flat, packaged):
+    parts = [build_profile(folder, "h100-sxm")["parts"] for folder in (flat, packaged)]
+    assert parts[0] == parts[1]
+    assert build_profile(packaged, "h100-sxm")["provenance"]["version"] == "9.9"
+
+
+def test_the_command_writes_the_profile_and_reports_errors(flat, tmp_path):
+    output = tmp_path / "mine.json"
+    arguments = ["--from-tables", str(flat), "--system", "h100-sxm", "-o", str(output)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert "gemm/bf16" in done.output
+    assert json.loads(output.read_text("utf-8"))["name"] == "h100-sxm"
+
+
+@pytest.mark.parametrize(("system", "said"), [("h200-sxm", "no gemm table"), ("b900", "unknown GPU")])
+def test_missing_tables_are_an_input_error(flat, system, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        build_profile(flat, system)
+    arguments = ["--from-tables", str(flat), "--system", system, "-o", str(tmp_path / "x.json")]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_an_empty_folder_says_what_it_should_hold(tmp_path):
+    with pytest.raises(InputError, match=r"no kernel tables of h100-sxm.*gemm\.parquet"):
+        open_tables(tmp_path, "h100-sxm")
+
+
+def test_isotonic_pools_violators_by_weight():
+    assert isotonic([1, 3, 2, 4], [1, 1, 1, 1]).tolist() == [1, 2.5, 2.5, 4]
+    assert isotonic([3, 0], [1, 3]).tolist() == [0.75, 0.75]
+
+
+def test_thin_tables_reproduce_a_power_law():
+    at = np.arange(1, 257, dtype=float)
+    knots = np.array([1.0, 16.0, 256.0])
+    thinned = thin(at[None, :] ** 0.7, at, knots, np.ones(256))
+    assert thinned[0] == pytest.approx(knots**0.7, rel=1e-6)
+    assert hats(at, knots).sum(axis=1) == pytest.approx(np.ones(256))
+
+
+def test_significant_digits():
+    assert significant([1234.5, 0.0123456, 7]) == [1230.0, 0.0123, 7.0]
+
+
+def test_medians_group_repeated_measurements():
+    columns = {"a": np.array([1, 2, 1, 1]), "us": np.array([3.0, 9.0, 5.0, 100.0])}
+    assert medians(columns, ("a",), np.ones(4, dtype=bool)) == {(1,): 5.0, (2,): 9.0}
+
+
+def test_held_out_never_shows_the_predictor_what_it_is_asked():
+    points = {(shape, m): float(1 + shape * 10 + m) for shape in range(20) for m in range(3)}
+    asked = []
+
+    def predictor(train):
+        seen = {key[0] for key in train}
+
+        def predict(keys):
+            assert not seen & set(keys[:, 0].astype(int).tolist())
+            asked.extend(keys[:, 0].astype(int).tolist())
+            return 1 + keys[:, 0] * 10 + keys[:, 1]
+
+        return predict
+
+    report = held_out(points, (0,), predictor, "shape")
+    assert sorted(set(asked)) == list(range(20))
+    assert report["n"] == 60
