@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.catalogue import load_drafter, load_model
+from simulator.catalogue import load_drafter, load_model, targets
 from simulator.cost import CostModel, total
 from simulator.gpu import gpu
 from simulator.pass_cost import TERMS, PassCost
@@ -165,6 +165,21 @@ def test_prices_are_finite_grow_with_tokens_and_cost_nothing_for_nothing(case):
     assert all(np.isfinite(values).all() and values.flags.c_contiguous for values in prices)
     assert (prices.target_comm <= prices.target_tokens).all()
     assert prices.scalars.shape == (PRICE_COUNT,)
+
+
+@pytest.mark.parametrize("name", targets())
+def test_every_target_of_the_catalogue_has_prices(name):
+    """On two GPUs and eight ranks: finite, positive, and a step at batch 1 within the GPU's bandwidth."""
+    target, preset = load_model(name), load_preset("vllm-0.33")[0]
+    for gpu_name, ranks in (("h100-sxm", 1), ("h100-sxm", 8), ("a100-sxm-80gb", 2)):
+        cost = CostModel(target, None, load_profile(gpu_name), ranks, 1, 1, "bf16", preset)
+        limits = {"max_tokens": 64, "max_sequences": 8, "max_context_tokens": 4096, "max_query_tokens": 4}
+        prices = compile_prices(cost, **limits)
+        assert all(np.isfinite(values).all() for values in prices)
+        assert (prices.attention > 0).all()
+        assert (prices.target_tokens[1:] > 0).all()
+        one = cost.target_pass(1, 1, 1024, 1, (), 1)
+        assert one.moved_bytes / one.gpu_s < cost.profile.bandwidth()
 
 
 def test_without_a_drafter_every_draft_price_is_zero():
