@@ -53,8 +53,24 @@ def known(time_ns: Ints) -> Mask:
     return np.asarray(time_ns >= 0)
 
 
-def window_of(record: RunRecord) -> Window:
-    """The window of the rates: from the first measured arrival to the last arrival, else the whole run."""
+def window_of(record: RunRecord, saturated: bool = False) -> Window:
+    """The window of the rates: from the first measured arrival to the last arrival, else the whole run.
+
+    Above capacity, from the first to the last tenth of the departures: the engine is full all that time,
+    whenever the requests came. A run of which the engine holds more than a quarter at once has no such
+    stretch.
+    """
+    if saturated:
+        ended = np.sort(record.ended_ns[known(record.ended_ns)])
+        tenth = len(ended) // 10
+        if tenth and ended[tenth] < ended[-1 - tenth]:
+            start_ns, end_ns = int(ended[tenth]), int(ended[-1 - tenth])
+            served = (
+                known(record.admitted_ns) & (record.admitted_ns <= start_ns) & (record.ended_ns > start_ns)
+            )
+            if 4 * served.sum() < len(ended):
+                return Window(start_ns, end_ns, -1, -1)
+        return Window(0, record.makespan_ns, -1, -1)
     arrivals = np.where(known(record.arrival_ns), record.arrival_ns, -1)
     if len(arrivals) and record.first_measured < len(arrivals):
         first, last = record.first_measured, len(arrivals) - 1 - int(np.argmax(arrivals[::-1]))
@@ -69,14 +85,15 @@ def measure(
     class_names: Sequence[str] = (),
     limits: dict[str, float] | None = None,
     replicas: int = 1,
+    saturated: bool = False,
 ) -> dict[str, float]:
     """All figures of one run.
 
     `class_names` names the traffic classes; with two or more, each is measured by itself too. `limits` are
-    the SLO's (`{"ttft_p99_s": 1.0}`); without any, attainment and goodput are NaN. The paths are those of
-    the JSON.
+    the SLO's (`{"ttft_p99_s": 1.0}`); without any, attainment and goodput are NaN. `saturated` takes the
+    rates from the time in which the engine was full. The paths are those of the JSON.
     """
-    window = window_of(record)
+    window = window_of(record, saturated)
     everybody = np.ones(len(record.arrival_ns), dtype=bool)
     found = _measure_requests(record, window, everybody, slice(None), limits or {})
     found |= _measure_engine(record, window, replicas)
@@ -187,8 +204,6 @@ def _emitted_within(record: RunRecord, window: Window, chosen: Mask) -> float:
     """
     chosen = chosen & known(record.first_ns)
     emitted, first, last = record.emitted_tokens[chosen], record.first_ns[chosen], record.last_ns[chosen]
-    if window.last < 0:
-        return float(emitted.sum())
     within: Floats = _overlap_ns(window, first, last) / np.maximum(last - first, 1)
     at_first = (first > window.start_ns) & (first <= window.end_ns)
     return float(((emitted - 1) * within + at_first).sum())

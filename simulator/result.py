@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simulator.arm_summary import ArmSummary, summary_from_json
 from simulator.errors import InputError, Problem
-from simulator.summary import ArmSummary, Comparison, comparison_from_json, summary_from_json
+from simulator.summary import Comparison, comparison_from_json
 
 if TYPE_CHECKING:
     from simulator.record import RunRecord

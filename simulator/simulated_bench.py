@@ -109,7 +109,8 @@ class SimulatedBench:
         """Whether plain decoding cannot serve the load."""
         if not self.open_loop:
             return False
-        return saturation([self._plain_record(replication) for replication in range(replications)]).saturated
+        records = [self._plain_record(replication) for replication in range(replications)]
+        return saturation(records, self.traffic.seats).saturated
 
     def speculative(
         self, draft_length: int, alpha: float, replication: int, step_scale: float
@@ -122,7 +123,7 @@ class SimulatedBench:
             traffic_of(self.scenario, replication), seed, acceptance=models, step_scale=step_scale
         )
         figures = self._figures(record)
-        if self.open_loop and saturation([record]).saturated:
+        if self.open_loop and saturation([record], self.traffic.seats).saturated:
             figures |= {path: math.nan for path in figures if path.split(".")[0] in LATENCIES}
         return figures
 

@@ -9,28 +9,29 @@ step times, which is as large.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from simulator.arm_summary import POSITIONAL, ArmRuns, ArmSummary, Traffic
 from simulator.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
 from simulator.measure import LATENCIES, measure, window_of
 from simulator.metrics import samples_needed
 from simulator.saturation import Saturation, saturation
 from simulator.verdict import LOSES, PAYS, Verdict, explain
 
+__all__ = ["STEP_BAND", "ArmMeasurement", "ArmRuns", "ArmSummary", "Comparison", "Traffic", "compare"]
+
 if TYPE_CHECKING:
     from simulator.record import RunRecord
-    from simulator.scenario import Scenario
 
 STEP_BAND = 0.10
 """P95 of the cost model's relative error, on step time and on the ratio of two step times (cost model §1,
 item 7).
 """
 
-_LISTS = ("acceptance_rate_at", "conditional_acceptance")
-_ACCEPTANCE = ("mean_acceptance_length", "draft_acceptance_rate", *_LISTS)
+_ACCEPTANCE = ("mean_acceptance_length", "draft_acceptance_rate", *POSITIONAL)
 _SLO = ("slo_attainment", "goodput_requests_per_s")
 _FRACTIONS = (
     "acceptance_rate_at",
@@ -59,89 +60,6 @@ speculative.
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """What of the scenario the figures depend on. `limits` are the SLO's, `{"ttft_p99_s": 1.0}`."""
-
-    open_loop: bool
-    class_names: tuple[str, ...] = ()
-    limits: Mapping[str, float] = field(default_factory=dict)
-    replicas: int = 1
-
-    @staticmethod
-    def of(scenario: Scenario) -> Traffic:
-        """The traffic of a scenario."""
-        return Traffic(
-            open_loop=scenario.workload.arrivals.kind not in ("closed", "burst"),
-            class_names=tuple(entry.name for entry in scenario.workload.traffic_classes),
-            limits=scenario.slo.model_dump(exclude_none=True) if scenario.slo else {},
-            replicas=scenario.hardware.replicas,
-        )
-
-
-@dataclass(frozen=True)
-class ArmRuns:
-    """The runs of one arm: replications in order of seed, and the first few again with other GPU times.
-
-    `faster` and `slower` hold the same seeds with every GPU stage × (1 − `STEP_BAND`) and × (1 +
-    `STEP_BAND`); they may be fewer than the replications, or none: then the bands hold sampling only.
-    """
-
-    records: tuple[RunRecord, ...]
-    faster: tuple[RunRecord, ...] = ()
-    slower: tuple[RunRecord, ...] = ()
-
-
-@dataclass(frozen=True)
-class ArmSummary:
-    """The figures of one arm: dotted path → estimate, None where the runs cannot tell; `notes` say why."""
-
-    estimates: Mapping[str, Estimate | None]
-    saturated: bool
-    notes: tuple[str, ...] = ()
-
-    def __getitem__(self, path: str) -> Estimate | None:
-        return self.estimates[path]
-
-    def values(self) -> dict[str, float]:
-        """Path → value, of the figures there are."""
-        return {path: estimate.value for path, estimate in self.estimates.items() if estimate is not None}
-
-    def to_json(self) -> dict[str, Any]:
-        """The metrics of one arm, as nested mappings."""
-        document: dict[str, Any] = {}
-        for path, estimate in self.estimates.items():
-            *parents, leaf = path.split(".")
-            place = document
-            for parent in parents:
-                place = place.setdefault(parent, {})
-            place[leaf] = estimate and estimate.to_json()
-        document["saturated"] = self.saturated
-        document.setdefault("classes", {})
-        for metrics in (document, *document["classes"].values()):
-            for name in _LISTS:
-                metrics[name] = list(metrics.get(name, {}).values())
-        return document
-
-
-def summary_from_json(document: Mapping[str, Any]) -> ArmSummary:
-    """The summary that `ArmSummary.to_json` wrote; its notes stay with the result."""
-    return ArmSummary(dict(_flatten(document, "")), bool(document["saturated"]))
-
-
-def _flatten(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Estimate | None]]:
-    for name, value in document.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, list):
-            value = {str(position): item for position, item in enumerate(value, start=1)}
-        if value is None:
-            yield path, None
-        elif isinstance(value, Mapping) and "value" in value:
-            yield path, estimate_from_json(value)
-        elif isinstance(value, Mapping):
-            yield from _flatten(value, f"{path}.")
-
-
-@dataclass(frozen=True)
 class ArmMeasurement:
     """One arm's figures of every replication, before they become estimates: what pairing needs."""
 
@@ -161,7 +79,9 @@ class ArmMeasurement:
     @cached_property
     def saturation(self) -> Saturation:
         """Whether the load is above capacity; a closed loop or a burst never is."""
-        return saturation(self.runs.records) if self.traffic.open_loop else Saturation(False, 1.0)
+        if not self.traffic.open_loop:
+            return Saturation(False, 1.0)
+        return saturation(self.runs.records, self.traffic.seats)
 
     def summary(self) -> ArmSummary:
         """The estimates. A saturated arm reports the rate served, and no latency: that grows with the
@@ -178,7 +98,7 @@ class ArmMeasurement:
         notes = [f"{reason}: {_brief(paths)}" for reason, paths in missing.items()]
         if self.saturation.reason:
             notes.insert(0, f"saturated: {self.saturation.reason}")
-        if any(window_of(record).last < 0 for record in self.runs.records):
+        if not self.saturation.saturated and any(window_of(record).last < 0 for record in self.runs.records):
             notes.append(
                 "rates are over the whole run, its filling and draining included: "
                 "no stretch of steady arrivals to take them from"
@@ -189,8 +109,10 @@ class ArmMeasurement:
 
     def _measure(self, records: Sequence[RunRecord]) -> dict[str, tuple[float, ...]]:
         traffic = self.traffic
+        full = self.saturation.saturated
         runs = [
-            measure(record, traffic.class_names, dict(traffic.limits), traffic.replicas) for record in records
+            measure(record, traffic.class_names, dict(traffic.limits), traffic.replicas, full)
+            for record in records
         ]
         return {path: tuple(run[path] for run in runs) for path in runs[0]} if runs else {}
 
@@ -297,6 +219,9 @@ def _in(path: str, names: Sequence[str]) -> bool:
     return parts[2 if parts[0] == "classes" else 0] in names
 
 
-def _brief(paths: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(paths[:most])
-    return shown if len(paths) <= most else f"{shown} and {len(paths) - most} more"
+def _brief(paths: Sequence[str], most: int = 8) -> str:
+    """The figures, their statistics and positions left out."""
+    blocks = (*LATENCIES, *POSITIONAL)
+    names = list(dict.fromkeys(path.rpartition(".")[0] if _in(path, blocks) else path for path in paths))
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -65,7 +65,7 @@ def explain(
     words += f" ({speedup.band[0]:.2f} to {speedup.band[1]:.2f})"
     effects = effects_of(plain, speculative)
     if outcome == UNDECIDED:
-        sampling = speedup.half_width > (speedup.band[1] - speedup.band[0]) / 4
+        sampling = judge_speedup(_without_sampling(speedup)) != UNDECIDED
         why = (
             "the spread between replications is too wide: simulate more requests or replications"
             if sampling
@@ -76,6 +76,16 @@ def explain(
     else:
         why = "the arms differ by more than the band"
     return Verdict(outcome, f"{arm}: {outcome}: {words}: {why}")
+
+
+def _without_sampling(speedup: Estimate) -> Estimate:
+    """The speedup if only the cost model's error were left: what more replications would lead to."""
+    if speedup.ci95 is None or speedup.band is None:
+        return speedup
+    value = speedup.value
+    below = math.sqrt(max(0.0, (value - speedup.band[0]) ** 2 - (value - speedup.ci95[0]) ** 2))
+    above = math.sqrt(max(0.0, (speedup.band[1] - value) ** 2 - (speedup.ci95[1] - value) ** 2))
+    return Estimate(value, (value, value), (value - below, value + above))
 
 
 def effects_of(plain: Mapping[str, float], speculative: Mapping[str, float]) -> dict[str, float]:

@@ -83,7 +83,8 @@ def record_of_requests(
         itl_token_histogram=token_gaps,
         accepted_at=accepted_at,
         drafted_at=drafted_at,
-        totals=dict.fromkeys(TOTALS.names or (), 0) | {"total_blocks": 0} | dict(totals or {}),
+        totals=dict.fromkeys((*(TOTALS.names or ()), "steps", "busy_ns", "total_blocks"), 0)
+        | dict(totals or {}),
         makespan_ns=int(last_ns.max(initial=0)),
         first_measured=first,
         end_measured=end,

@@ -80,6 +80,19 @@ def test_clients_that_give_up_in_the_queue_are_a_rate_not_served() -> None:
     assert not saturation([queue(0.7, 2000, seed, 8, timeout_s=2.0) for seed in range(3)]).saturated
 
 
+def test_more_requests_at_once_than_seats_is_above_capacity_however_short_the_run() -> None:
+    """50 requests within 0.1 s, each served for 1 s: 500 at once, where 256 can be; all were let in at
+    once.
+    """
+    arrival_ms = [2.0 * index for index in range(50)]
+    record = record_of_requests(arrival_ms, arrival_ms, [[(1000.0, 1)]] * 50)
+    assert not saturation([record]).saturated
+    assert not saturation([record], seats=512).saturated
+    answer = saturation([record], seats=256)
+    assert answer.saturated
+    assert answer.reason == "at this rate 500 requests would have to be served at once, and 256 can be"
+
+
 def test_a_run_of_a_few_requests_is_not_judged() -> None:
     assert not saturation([queue(5.0, 10, 1)]).saturated
     assert not saturation([record_of_requests([], [], [])]).saturated

@@ -165,3 +165,18 @@ def test_an_empty_run_has_no_figures_and_no_error() -> None:
     assert math.isnan(found["throughput_tokens_per_s"])
     assert math.isnan(found["ttft_s.mean"])
     assert math.isnan(found["mean_acceptance_length"])
+
+
+def test_rate_served_above_capacity_is_that_of_the_full_engine() -> None:
+    """400 requests come at once for 4 clients' worth of seats, 5 rounds of 10 ms each: 4 / 0.06
+    requests/s all along.
+    """
+    record = closed_loop_record(4, 100, rounds=5, step_ms=10, tokens=2)
+    at_once = replace(record, arrival_ns=np.arange(400) * 1000)
+    window = window_of(at_once, saturated=True)
+    assert (window.start_ns, window.end_ns) == (11 * 60 * MS, 90 * 60 * MS)
+    found = measure(at_once, saturated=True)
+    assert found["request_rate_per_s"] == pytest.approx(4 / 0.060)
+    assert found["throughput_tokens_per_s"] == pytest.approx(4 * 11 / 0.060)
+    few = closed_loop_record(100, 3, rounds=5, step_ms=10)
+    assert window_of(few, saturated=True).end_ns == few.makespan_ns, "a third of the run is served at once"

@@ -93,7 +93,8 @@ def test_undecided_says_whether_to_simulate_more_or_to_measure() -> None:
     by_model = explain("a", "throughput", estimate(1.02, 0.93, 1.12), PLAIN, PLAIN)
     assert by_model.outcome == UNDECIDED
     assert "measure to decide" in by_model.sentence
-    by_sampling = explain("a", "throughput", estimate(1.02, 0.93, 1.12, sampling=0.09), PLAIN, PLAIN)
+    by_sampling = explain("a", "throughput", estimate(1.1, 0.95, 1.25, sampling=0.14), PLAIN, PLAIN)
+    assert by_sampling.outcome == UNDECIDED
     assert "more requests or replications" in by_sampling.sentence
     assert "one replication" in explain("a", "throughput", Estimate(1.5), PLAIN, PLAIN).sentence
     assert "not available" in explain("a", "TPOT", None, PLAIN, PLAIN).sentence
