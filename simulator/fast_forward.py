@@ -11,7 +11,7 @@ from simulator.step.compose import compose
 from simulator.step.price import price
 from simulator.step.queues import next_arrival_ns
 from simulator.step.state import NEVER, NO_STEP
-from simulator.step.views import plans_of
+from simulator.step.views import plan_at
 
 
 @compiled(entry=True)
@@ -22,13 +22,15 @@ def fast_forward(engine: NDArray[np.void], horizon_ns: int) -> None:
         if not e.ready:
             now_ns = e.now_ns
             if compose(e, e.slot, now_ns, NO_STEP, 0) == 0:
-                if not plans_of(e)[e.slot].preempted:  # a lone request that outgrew the memory is admitted anew at once
+                if not plan_at(
+                    e, e.slot
+                ).preempted:  # a lone request that outgrew the memory is admitted anew at once
                     e.now_ns = next_arrival_ns(e)
                 continue
-            e.now_ns = now_ns + plans_of(e)[e.slot].hidden_ns
+            e.now_ns = now_ns + plan_at(e, e.slot).hidden_ns
             e.ready = 1
         slot, start_ns = e.slot, e.now_ns
-        p = plans_of(e)[slot]
+        p = plan_at(e, slot)
         price(e, slot)
         ahead = 0
         if e.asynchronous:
@@ -41,7 +43,7 @@ def fast_forward(engine: NDArray[np.void], horizon_ns: int) -> None:
         if ahead > 0:
             e.slot = 1 - slot
             e.ready = 1
-            e.now_ns = max(end_ns, start_ns + plans_of(e)[1 - slot].hidden_ns)
+            e.now_ns = max(end_ns, start_ns + plan_at(e, 1 - slot).hidden_ns)
 
 
 FINISHED_NS = NEVER

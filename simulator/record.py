@@ -53,7 +53,8 @@ class RunRecord:
     drafted_at: Ints
     """(C, K + 1) measured decode rounds by drafts."""
     totals: dict[str, int]
-    """Sums over all steps and replicas; names as in `step.state.TOTALS`, and `total_blocks` of one replica."""
+    """Sums over all steps and replicas; names as in `step.state.TOTALS`, `steps`, `busy_ns`, and `total_blocks` of one
+    replica."""
     makespan_ns: int
     first_measured: int
     end_measured: int
@@ -71,6 +72,8 @@ def record_of(
     state = states[0]
     requests = state.requests
     totals: dict[str, int] = {name: int(state.totals[0][name]) for name in TOTALS.names or ()}
+    totals["steps"] = totals["decode_steps"] + totals["mixed_steps"] + totals["prefill_steps"]
+    totals["busy_ns"] = sum(totals[f"{stage}_ns"] for stage in ("host", "verify", "accept", "draft"))
     totals["total_blocks"] = int(state.engine[0]["total_blocks"])
 
     def column(name: str) -> NDArray[Any]:

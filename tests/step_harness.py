@@ -12,6 +12,7 @@ from simulator.draws import draw
 from simulator.fast_forward import fast_forward
 from simulator.pipeline import Pipeline, Stage, Traffic
 from simulator.prices import PRICE_COUNT, Prices
+from simulator.record import record_of
 from simulator.step.build import EngineSettings, new_state
 from simulator.step.state import (
     CANCELLED,
@@ -193,4 +194,5 @@ def outcome(state: State) -> Record:
         | {"status": STATUS.get(int(one["status"]), "unfinished")}
         for one in state.requests
     ]
-    return {"requests": requests, "counters": {name: int(state.totals[0][name]) for name in COUNTERS}}
+    totals = record_of([state], (0, 0), "", None).totals
+    return {"requests": requests, "counters": {name: totals[name] for name in COUNTERS}}

@@ -19,12 +19,13 @@ from simulator.step.survive import accepted_drafts, advance_drift, look_up
 from simulator.step.views import (
     Engine,
     accepted_at_of,
+    add,
     drafted_at_of,
     entry_at,
     itl_histogram_of,
     itl_token_histogram_of,
-    plans_of,
-    requests_of,
+    plan_at,
+    request_at,
     totals_of,
 )
 
@@ -38,7 +39,7 @@ def gap_bin(gap_ns: float) -> int:
 @compiled(inline=True)
 def _emit(e: Engine, r: int, tokens: int, now_ns: int) -> None:
     """Let `tokens` tokens of request `r` reach its client together at `now_ns`."""
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     if q.emitted == 0:
         q.first_ns = now_ns
     else:
@@ -46,8 +47,10 @@ def _emit(e: Engine, r: int, tokens: int, now_ns: int) -> None:
         q.worst_gap_ns = max(q.worst_gap_ns, gap_ns)
         if q.measured:
             first = q.traffic_class * GAP_BINS
-            itl_histogram_of(e)[first + gap_bin(float(gap_ns))] += 1
-            itl_token_histogram_of(e)[first + gap_bin(gap_ns / tokens)] += tokens
+            whole = first + gap_bin(float(gap_ns))
+            add(itl_histogram_of(e), whole, 1)
+            share = whole if tokens == 1 else first + gap_bin(gap_ns / tokens)
+            add(itl_token_histogram_of(e), share, tokens)
     q.last_ns = now_ns
     q.emitted += tokens
     totals_of(e)[0].emitted_tokens += tokens
@@ -57,10 +60,10 @@ def _emit(e: Engine, r: int, tokens: int, now_ns: int) -> None:
 def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
     """Apply one entry that samples: verify its drafts, emit, stop or draft again; return whether the request ended."""
     t = totals_of(e)[0]
-    p = plans_of(e)[slot]
+    p = plan_at(e, slot)
     entry = entry_at(e, slot, index)
     r = entry.request
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     drafts = entry.drafts
     accepted = 0
     if drafts > 0:
@@ -73,8 +76,8 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
         t.rejected_rows += drafts - accepted
     if q.measured and entry.decodes:
         first = q.traffic_class * (e.max_draft_length + 1)
-        accepted_at_of(e)[first + accepted] += 1
-        drafted_at_of(e)[first + drafts] += 1
+        add(accepted_at_of(e), first + accepted, 1)
+        add(drafted_at_of(e), first + drafts, 1)
     q.decode_rounds += entry.decodes
     if e.drift_sd > 0.0:
         advance_drift(e, r, accepted + 1)
@@ -100,13 +103,13 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
 def apply(e: Engine, slot: int, now_ns: int) -> None:
     """Apply the results of the step in `slot` at its emission time `now_ns`."""
     t = totals_of(e)[0]
-    p = plans_of(e)[slot]
+    p = plan_at(e, slot)
     bring_up_to(e, now_ns, 1)
     ended = False
     for index in range(p.entries):
         entry = entry_at(e, slot, index)
         r = entry.request
-        q = requests_of(e)[r]
+        q = request_at(e, r)
         if q.status >= DONE:
             t.ghost_rows += entry.tokens
             continue
@@ -123,9 +126,8 @@ def apply(e: Engine, slot: int, now_ns: int) -> None:
 def _count(e: Engine, slot: int) -> None:
     """Add one step to the totals."""
     t = totals_of(e)[0]
-    p = plans_of(e)[slot]
+    p = plan_at(e, slot)
     duration_ns = p.host_ns + p.verify_ns + p.accept_ns + p.draft_ns
-    t.steps += 1
     if p.decodes == p.entries:
         t.decode_steps += 1
     elif p.decodes > 0:
@@ -145,7 +147,6 @@ def _count(e: Engine, slot: int) -> None:
     t.draft_ns += p.draft_ns
     t.attention_ns += p.attention_ns
     t.communication_ns += p.communication_ns
-    t.busy_ns += duration_ns
     t.batch_time += p.decodes * duration_ns
     t.query_tokens += p.tokens
     t.padded_tokens += p.padded_tokens

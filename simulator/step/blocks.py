@@ -15,7 +15,7 @@ from simulator.step.views import (
     hash_older_of,
     prefix_ids_of,
     prefix_start_of,
-    requests_of,
+    request_at,
     totals_of,
 )
 
@@ -64,7 +64,7 @@ def take_blocks(e: Engine, count: int) -> None:
 @compiled()
 def release_blocks(e: Engine, r: int) -> None:
     """Give back all blocks of request `r`; its hash blocks stay in memory while nobody needs the room (deepest first to go)."""
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     held = q.capacity // e.block_tokens
     if q.shared_hashes > 0:
         per_hash = e.prefix_block_tokens // e.block_tokens
@@ -95,7 +95,7 @@ def matched_hashes(e: Engine, r: int) -> int:
 @compiled()
 def hold_matched(e: Engine, r: int, count: int) -> None:
     """Let request `r` hold its first `count` hash blocks, which are in memory."""
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     per_hash = e.prefix_block_tokens // e.block_tokens
     for index in range(count):
         block = prefix_ids_of(e)[prefix_start_of(e)[r] + index]
@@ -120,7 +120,7 @@ def unheld_matched(e: Engine, r: int, count: int) -> int:
 @compiled()
 def share_computed(e: Engine, r: int, computed: int) -> None:
     """Register the hash blocks of request `r` that its first `computed` tokens fill, so that later requests find them."""
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     per_hash = e.prefix_block_tokens // e.block_tokens
     count = prefix_start_of(e)[r + 1] - prefix_start_of(e)[r]
     while q.shared_hashes < count and (q.shared_hashes + 1) * e.prefix_block_tokens <= computed:

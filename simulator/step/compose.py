@@ -23,8 +23,8 @@ from simulator.step.views import (
     class_drafts_of,
     draft_length_by_batch_of,
     entry_at,
-    plans_of,
-    requests_of,
+    plan_at,
+    request_at,
     running_of,
     totals_of,
     waiting_of,
@@ -37,7 +37,7 @@ EVERYONE, PREFILLS, DECODES = range(3)
 @compiled(inline=True)
 def may_draft(e: Engine, r: int) -> bool:
     """Return whether request `r` may draft: its class does, and its context is within the drafter's limit."""
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     return class_drafts_of(e)[q.traffic_class] == 1 and q.prompt + q.emitted <= e.drafter_max_context
 
 
@@ -46,7 +46,7 @@ def _preempt_last(e: Engine) -> int:
     """Preempt the newest running request and return it: its blocks are freed, its tokens kept, it waits first in line."""
     e.running_count -= 1
     r = running_of(e)[e.running_count]
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     release_blocks(e, r)
     q.computed = 0
     q.drafts = 0
@@ -61,8 +61,8 @@ def _preempt_last(e: Engine) -> int:
 @compiled(inline=True)
 def _add_entry(e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: bool, known: int) -> None:
     """Write one entry; `known` = tokens of the request that are known once the running step has its result."""
-    p = plans_of(e)[slot]
-    q = requests_of(e)[r]
+    p = plan_at(e, slot)
+    q = request_at(e, r)
     entry = entry_at(e, slot, p.entries)
     samples = q.computed + tokens >= known
     entry.request = r
@@ -90,12 +90,12 @@ def _add_entry(e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: 
 @compiled(inline=True)
 def _running_pass(e: Engine, slot: int, whom: int) -> None:
     """Give running requests, in order of admission, their tokens."""
-    p = plans_of(e)[slot]
+    p = plan_at(e, slot)
     index = 0
     while index < e.running_count:
         r = running_of(e)[index]
         index += 1
-        q = requests_of(e)[r]
+        q = request_at(e, r)
         drafts = q.drafts
         pending = 0
         if q.last_step == e.flight_step:
@@ -141,9 +141,9 @@ def _running_pass(e: Engine, slot: int, whom: int) -> None:
 @compiled()
 def _admit_one(e: Engine, slot: int) -> bool:
     """Admit the first waiting request if seats, tokens and blocks allow; return whether it was."""
-    p = plans_of(e)[slot]
+    p = plan_at(e, slot)
     r = waiting_of(e)[e.waiting_head]
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     if q.last_step == e.flight_step and e.flight_step != NO_STEP:
         return False
     whole = q.prompt + q.emitted
@@ -179,7 +179,7 @@ def _admit_one(e: Engine, slot: int) -> bool:
 
 @compiled(inline=True)
 def _waiting_pass(e: Engine, slot: int) -> None:
-    while not plans_of(e)[slot].preempted and e.waiting_count > 0 and e.running_count < e.max_num_seqs:
+    while not plan_at(e, slot).preempted and e.waiting_count > 0 and e.running_count < e.max_num_seqs:
         if not _admit_one(e, slot):
             break
 
@@ -190,7 +190,7 @@ def compose(e: Engine, slot: int, now_ns: int, flight_step: int, flight_draft_le
 
     `flight_step` is the number of the step that runs now, NO_STEP when none does; `flight_draft_length` its K.
     """
-    p = plans_of(e)[slot]
+    p = plan_at(e, slot)
     e.flight_step = flight_step
     e.flight_draft_length = flight_draft_length
     e.now_ns = now_ns

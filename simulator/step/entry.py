@@ -16,7 +16,7 @@ from simulator.step.blocks import matched_hashes
 from simulator.step.compose import compose
 from simulator.step.price import price
 from simulator.step.queues import next_arrival_ns, schedule_arrival
-from simulator.step.views import plans_of
+from simulator.step.views import plan_at
 
 Engine = NDArray[np.void]
 
@@ -42,7 +42,7 @@ def compose_step(
     """Compose into `slot` at `now_ns` while step `flight_step` runs (NO_STEP: none)."""
     e = engine[0]
     entries = compose(e, slot, now_ns, flight_step, flight_draft_length)
-    p = plans_of(e)[slot]
+    p = plan_at(e, slot)
     return Composed(entries, p.tokens, p.number, p.draft_length, p.hidden_ns, p.preempted)
 
 
@@ -51,7 +51,7 @@ def price_step(engine: Engine, slot: int) -> tuple[int, int, int, int]:
     """Price the step in `slot`; return ns of host, verify, accept, draft."""
     e = engine[0]
     price(e, slot)
-    p = plans_of(e)[slot]
+    p = plan_at(e, slot)
     return p.host_ns, p.verify_ns, p.accept_ns, p.draft_ns
 
 

@@ -11,7 +11,7 @@ from simulator.step.views import (
     ended_of,
     followups_of,
     issue_order_of,
-    requests_of,
+    request_at,
     running_of,
     scheduled_of,
     successor_delay_ns_of,
@@ -24,12 +24,12 @@ from simulator.step.views import (
 @compiled()
 def schedule_arrival(e: Engine, r: int, arrival_ns: int) -> None:
     """Enter request `r` among the follow-ups, which stay in order of (arrival, number)."""
-    requests_of(e)[r].arrival_ns = arrival_ns
+    request_at(e, r).arrival_ns = arrival_ns
     e.quiet_until_ns = min(e.quiet_until_ns, arrival_ns)
     index = e.followup_tail
     while index > e.followup_head:
         before = followups_of(e)[index - 1]
-        earlier = requests_of(e)[before].arrival_ns
+        earlier = request_at(e, before).arrival_ns
         if earlier < arrival_ns or (earlier == arrival_ns and before < r):
             break
         followups_of(e)[index] = before
@@ -43,9 +43,9 @@ def next_arrival_ns(e: Engine) -> int:
     """Return when the next request arrives, NEVER when none is known."""
     when = NEVER
     if e.scheduled_index < len(scheduled_of(e)):
-        when = requests_of(e)[scheduled_of(e)[e.scheduled_index]].arrival_ns
+        when = request_at(e, scheduled_of(e)[e.scheduled_index]).arrival_ns
     if e.followup_head < e.followup_tail:
-        when = min(when, requests_of(e)[followups_of(e)[e.followup_head]].arrival_ns)
+        when = min(when, request_at(e, followups_of(e)[e.followup_head]).arrival_ns)
     return when
 
 
@@ -56,7 +56,7 @@ def _pop_arrival(e: Engine) -> int:
         r = scheduled_of(e)[e.scheduled_index]
         if e.followup_head < e.followup_tail:
             other = followups_of(e)[e.followup_head]
-            a, b = requests_of(e)[r].arrival_ns, requests_of(e)[other].arrival_ns
+            a, b = request_at(e, r).arrival_ns, request_at(e, other).arrival_ns
             if b < a or (b == a and other < r):
                 e.followup_head += 1
                 return other
@@ -107,7 +107,7 @@ def remove_ended_running(e: Engine) -> None:
     kept = 0
     for index in range(e.running_count):
         r = running_of(e)[index]
-        if requests_of(e)[r].status == RUNNING:
+        if request_at(e, r).status == RUNNING:
             running_of(e)[kept] = r
             kept += 1
     e.running_count = kept
@@ -119,7 +119,7 @@ def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
 
     The caller takes it out of `running` (`remove_ended_running`), once for all that end together.
     """
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     if q.status == WAITING:
         _remove_waiting(e, r)
     release_blocks(e, r)
@@ -140,7 +140,7 @@ def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
 def _arrive(e: Engine) -> None:
     """Let the next arrival join the waiting queue, or set it aside when it can never run."""
     r = _pop_arrival(e)
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     q.emitted_before_arrival = totals_of(e)[0].emitted_tokens
     q.in_system_at_arrival = e.in_system
     e.in_system += 1
@@ -174,10 +174,10 @@ def _bring_up_to(e: Engine, before_ns: int) -> None:
             aborted = False
             while e.give_up_index < e.arrived_count:
                 r = arrived_of(e)[e.give_up_index]
-                deadline_ns = requests_of(e)[r].arrival_ns + e.timeout_ns
+                deadline_ns = request_at(e, r).arrival_ns + e.timeout_ns
                 if deadline_ns > before_ns:
                     break
-                if requests_of(e)[r].status < DONE:
+                if request_at(e, r).status < DONE:
                     end_request(e, r, TIMED_OUT, deadline_ns)
                     aborted = True
                 e.give_up_index += 1
@@ -189,5 +189,5 @@ def _bring_up_to(e: Engine, before_ns: int) -> None:
             changed = True
     e.quiet_until_ns = next_arrival_ns(e)
     if e.timeout_ns < NEVER and e.give_up_index < e.arrived_count:
-        deadline_ns = requests_of(e)[arrived_of(e)[e.give_up_index]].arrival_ns + e.timeout_ns
+        deadline_ns = request_at(e, arrived_of(e)[e.give_up_index]).arrival_ns + e.timeout_ns
         e.quiet_until_ns = min(e.quiet_until_ns, deadline_ns)

@@ -114,8 +114,8 @@ TOTALS = np.dtype(
     [
         (name, "i8")
         for name in (
-            "steps decode_steps mixed_steps prefill_steps full_steps piecewise_steps eager_steps "
-            "host_ns hidden_ns verify_ns accept_ns draft_ns attention_ns communication_ns busy_ns batch_time "
+            "decode_steps mixed_steps prefill_steps full_steps piecewise_steps eager_steps "
+            "host_ns hidden_ns verify_ns accept_ns draft_ns attention_ns communication_ns batch_time "
             "query_tokens padded_tokens ghost_rows rejected_rows trimmed_tokens cut_drafts preemptions peak_blocks "
             "emitted_tokens match_lookups matches prefix_hit_tokens prompt_tokens"
         ).split()

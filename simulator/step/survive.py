@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 
+from simulator.acceptance.base import GATED, TRACE
 from simulator.compiled import compiled
 from simulator.draws import STREAM_DRIFT, STREAM_MATCH, luck_key, uniform
-from simulator.acceptance.base import GATED, TRACE
 from simulator.step.views import (
     Engine,
     conditional_of,
+    item,
     match_probability_of,
     normal_quantiles_of,
+    request_at,
     request_effect_of,
-    requests_of,
     totals_of,
     trace_lengths_of,
     trace_start_of,
@@ -23,7 +24,7 @@ from simulator.step.views import (
 @compiled(inline=True)
 def finds_match(e: Engine, r: int) -> bool:
     """Return whether a lookup for the round that starts after the emitted tokens of request `r` finds a match (a Markov chain)."""
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     u = uniform(luck_key(e.seed, r, STREAM_MATCH), q.emitted + 1)
     return u < match_probability_of(e)[2 * q.traffic_class + q.matched]
 
@@ -31,7 +32,7 @@ def finds_match(e: Engine, r: int) -> bool:
 @compiled(inline=True)
 def look_up(e: Engine, r: int) -> bool:
     """Look for a match and remember the outcome: the next lookup depends on it."""
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     q.matched = finds_match(e, r)
     totals_of(e)[0].match_lookups += 1
     totals_of(e)[0].matches += q.matched
@@ -52,7 +53,7 @@ def _drift_after(e: Engine, r: int, position: int, before: float) -> float:
 @compiled()
 def advance_drift(e: Engine, r: int, tokens: int) -> None:
     """Carry the drift of request `r` over its next `tokens` output positions; called before they are added to `emitted`."""
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     drift = q.drift
     for position in range(q.emitted + 1, q.emitted + tokens + 1):
         drift = _drift_after(e, r, position, drift)
@@ -70,7 +71,7 @@ def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
 
     Changes nothing, so asking twice gives the same answer.
     """
-    q = requests_of(e)[r]
+    q = request_at(e, r)
     if e.acceptance_kind == TRACE:
         sequence = r % (len(trace_start_of(e)) - 1)
         first = trace_start_of(e)[sequence]
@@ -83,12 +84,20 @@ def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
     if e.bins > 1:
         effect = request_effect_of(e)[r]
         row = _bin(e, effect)
+    thresholds = conditional_of(e)
+    first = (q.traffic_class * e.bins + row) * e.positions
+    if e.drift_sd == 0.0:
+        accepted = 0
+        alive = 1
+        for j in range(drafts):  # without a jump at the first rejection, which no processor can foresee
+            alive &= uniform(q.luck, q.emitted + 1 + j) < item(thresholds, first + j)
+            accepted += alive
+        return accepted
     drift = q.drift
     for j in range(drafts):
         position = q.emitted + 1 + j
-        if e.drift_sd > 0.0:
-            drift = _drift_after(e, r, position, drift)
-            row = _bin(e, effect + drift)
-        if uniform(q.luck, position) >= conditional_of(e)[(q.traffic_class * e.bins + row) * e.positions + j]:
+        drift = _drift_after(e, r, position, drift)
+        row = _bin(e, effect + drift)
+        if uniform(q.luck, position) >= thresholds[(q.traffic_class * e.bins + row) * e.positions + j]:
             return j
     return drafts

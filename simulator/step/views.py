@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from simulator.compiled import compiled, pointer
 from simulator.step.state import ARRAYS
 
@@ -86,6 +88,30 @@ hash_newer_of = _view("hash_newer")
 
 
 @compiled(inline=True)
+def item(view: Any, index: int) -> Any:
+    """Return one element of a view. Unsigned, since numba makes a signed index pay for counting from the end."""
+    return view[np.uint64(index)]
+
+
+@compiled(inline=True)
+def add(view: Any, index: int, amount: int) -> None:
+    """Add to one element of a view."""
+    view[np.uint64(index)] += amount
+
+
+@compiled(inline=True)
+def request_at(e: Engine, r: int) -> Any:
+    """Return the record of request `r`."""
+    return item(requests_of(e), r)
+
+
+@compiled(inline=True)
+def plan_at(e: Engine, slot: int) -> Any:
+    """Return the plan in `slot`."""
+    return item(plans_of(e), slot)
+
+
+@compiled(inline=True)
 def entry_at(e: Engine, slot: int, index: int) -> Any:
     """Return entry `index` of the step in `slot`."""
-    return entries_of(e)[slot * e.max_num_seqs + index]
+    return item(entries_of(e), slot * e.max_num_seqs + index)
