@@ -48,7 +48,8 @@ def test_places_are_filled_in_only_where_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"), [("H100-SXN", "h100-sxm"), ("h200sxm", "h200-sxm"), ("tpu", None), ("h2", None), ("H20", "h200-sxm")]
+    ("wrong", "meant"),
+    [("H100-SXN", "h100-sxm"), ("h200sxm", "h200-sxm"), ("tpu", None), ("h2", None), ("H20", "h200-sxm")],
 )
 def test_the_closest_name_is_offered(wrong: str, meant: str | None) -> None:
     assert did_you_mean(wrong, ["h100-sxm", "h200-sxm"]) == meant
