@@ -1,5 +1,6 @@
 """An arm compiled: one scenario and one way of decoding, with everything a run needs except requests and
-luck."""
+luck.
+"""
 
 from __future__ import annotations
 
@@ -204,7 +205,7 @@ def _settings(
         chunked_prefill=scenario.engine.chunked_prefill,
         stop_is_foreseen=workload.ends == "max_tokens",
         think_time_ns=seconds_to_ns(arrivals.think_time_s) if arrivals.kind == "closed" else 0,
-        timeout_ns=int(NEVER) if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
+        timeout_ns=NEVER if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
         lookahead_tokens=how.lookahead_tokens(longest) if how is not None else 0,
         slots_per_request=how.slots_per_request if how is not None else 0,
         ragged=how is not None and how.ragged(asynchronous),
@@ -213,7 +214,7 @@ def _settings(
         one_pass=how is not None and not how.serial_passes,
         first_pass_rows=how.first_pass_rows if how is not None else 0,
         loses_last_match=how is not None and how.loses_last_match,
-        drafter_max_context=min([limit for limit in limits if limit is not None], default=int(NEVER)),
+        drafter_max_context=min([limit for limit in limits if limit is not None], default=NEVER),
         host_step_ns=host.step_s * NS_PER_S,
         host_per_sequence_ns=host.per_sequence_s * NS_PER_S,
         draft_pass_ns=host.draft_pass_s * NS_PER_S,
@@ -242,7 +243,8 @@ def _without_prefixes(requests: Requests) -> Requests:
 
 def _goodput_table(compiled: CompiledArm, longest: int) -> tuple[int, ...]:
     """Return K by batch that promises the most tokens per second at the workload's mean context (arXiv
-    2406.14066)."""
+    2406.14066).
+    """
     scenario = compiled.scenario
     requests = generate(scenario.workload, scenario.run.seed, scenario.base_dir)
     context = float(requests.prompt_tokens.mean() + requests.output_tokens.mean() / 2)

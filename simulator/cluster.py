@@ -71,9 +71,7 @@ def drive(
     return record_of(states, measured, PIPELINE, reason)
 
 
-def _run_pipeline(
-    how: Drive, settings: EngineSettings, states: Sequence[State], requests: Requests
-) -> None:
+def _run_pipeline(how: Drive, settings: EngineSettings, states: Sequence[State], requests: Requests) -> None:
     from simulator.pipeline import Pipeline, Traffic
     from simulator.routing import route_of
 

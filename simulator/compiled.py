@@ -1,8 +1,9 @@
 """The one place where numba is met: `compiled()` turns a plain function into machine code on first use.
 
-numba is imported only here, and only when a module of the step is imported, so that commands which simulate nothing start fast.
-The on-disk cache lives in a folder named after the source of the whole `simulator` package, numba, Python and the processor: numba
-checks only the file of the function itself, so after an edit to a callee in another file it would hand back the old machine code.
+numba is imported only here, and only when a module of the step is imported, so that commands which simulate
+nothing start fast. The on-disk cache lives in a folder named after the source of the whole `simulator`
+package, numba, Python and the processor: numba checks only the file of the function itself, so after an edit
+to a callee in another file it would hand back the old machine code.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def cache_folder() -> Path:
-    """Return the folder of this exact source, numba, Python and processor's machine code (created on demand by numba)."""
+    """Return the folder of this exact source, numba, Python and machine's compiled code (created on demand by
+    numba).
+    """
     import numba
 
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(source.name.encode())
         digest.update(source.read_bytes())
-    digest.update(f"{numba.__version__} {sys.version} {platform.machine()} {numba.config.CPU_NAME}".encode())
+    digest.update(f"{numba.__version__} {sys.version} {platform.machine()}".encode())
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(root) / "decodesim" / digest.hexdigest()[:20]
 
@@ -40,15 +43,15 @@ def _prepare() -> None:
         import numba
 
         if "NUMBA_CACHE_DIR" not in os.environ:
-            numba.config.CACHE_DIR = str(cache_folder())
+            numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
         _PREPARED = True
 
 
 def compiled(*, inline: bool = False, entry: bool = False) -> Callable[[F], F]:
     """Compile a function with numba when it is first called.
 
-    Integer wrap-around of the 64-bit hash is intended. `inline` pastes the function into its compiled callers; `entry` marks one that
-    Python calls: its machine code, callees included, is kept on disk.
+    Integer wrap-around of the 64-bit hash is intended. `inline` pastes the function into its compiled
+    callers; `entry` marks one that Python calls: its machine code, callees included, is kept on disk.
     """
     _prepare()
     import numba
@@ -63,41 +66,35 @@ def compiled(*, inline: bool = False, entry: bool = False) -> Callable[[F], F]:
     return wrap
 
 
-def _pointer() -> Callable[[int], Any]:
+def _pointer() -> Any:
     from numba import types
     from numba.extending import intrinsic
 
-    @intrinsic
-    def pointer(context: Any, address: Any) -> Any:
-        """Return the memory at an address (int64) as an untyped pointer."""
-
+    def typed(context: Any, address: Any) -> Any:
         def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.inttoptr(arguments[0], target.get_value_type(signature.return_type))
 
         return types.voidptr(address), build
 
-    made: Callable[[int], Any] = pointer
-    return made
+    return intrinsic(typed)
 
 
-pointer = _pointer()
+pointer: Callable[[int], Any] = _pointer()
+"""For compiled callers: the memory at an address, as an untyped pointer."""
 
 
-def _float_bits() -> Callable[[float], int]:
+def _float_bits() -> Any:
     from numba import types
     from numba.extending import intrinsic
 
-    @intrinsic
-    def float_bits(context: Any, value: Any) -> Any:
-        """Return the 64 bits of a float64 as an integer."""
-
+    def typed(context: Any, value: Any) -> Any:
         def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.bitcast(arguments[0], target.get_value_type(signature.return_type))
 
         return types.int64(types.float64), build
 
-    made: Callable[[float], int] = float_bits
-    return made
+    return intrinsic(typed)
 
 
-float_bits = _float_bits()
+float_bits: Callable[[float], int] = _float_bits()
+"""For compiled callers: the 64 bits of a float64 as an integer."""

@@ -1,7 +1,9 @@
-"""The simulator: engines, clients and a router as SimPy processes, each stage of a step occupied for its priced time.
+"""The simulator: engines, clients and a router as SimPy processes, each stage of a step occupied for its
+priced time.
 
-Everything with a clock of its own is a process: the traffic, a client with its patience, an engine whose host works ahead of its
-GPU. Ties at one instant are results, then give-ups, then arrivals in request order, then compose (docs/step.md §5).
+Everything with a clock of its own is a process: the traffic, a client with its patience, an engine whose host
+works ahead of its GPU. Ties at one instant are results, then give-ups, then arrivals in request order, then
+compose (docs/step.md §5).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
+from simpy.events import EventPriority
 
 from simulator.scheduling import BoundaryHook
 from simulator.step.entry import Composed, apply_step, compose_step, deliver, next_arrival, price_step
@@ -44,7 +47,7 @@ class _Moment(simpy.Event):
         super().__init__(env)
         self._ok = True
         self._value = None
-        env.schedule(self, priority, delay_ns)
+        env.schedule(self, EventPriority(priority), delay_ns)
 
 
 class _Engine:
@@ -68,7 +71,7 @@ class _Engine:
 
     def take(self, request: int) -> None:
         """Let a request arrive now."""
-        deliver(self.state.engine, request, self.env.now)
+        deliver(self.state.engine, request, int(self.env.now))
         if not self.arrival.triggered:
             self.arrival.succeed()
 
@@ -125,7 +128,7 @@ class _Engine:
         return self.env.timeout(duration_ns)
 
     def _apply(self, slot: int) -> None:
-        ended = apply_step(self.state.engine, slot, self.env.now)
+        ended = apply_step(self.state.engine, slot, int(self.env.now))
         for request in self.state.ended[:ended].tolist() if ended else ():
             if self.state.requests[request]["status"] in (DONE, CANCELLED):
                 self.finish(request)
@@ -183,7 +186,9 @@ class Pipeline:
             self.env.process(self._client(request))
 
     def _client(self, request: int) -> Process:
-        """One client from one request on: it waits, thinks, and asks again, until there is nothing left to ask."""
+        """One client from one request on: it waits, thinks, and asks again, until there is nothing left to
+        ask.
+        """
         while True:
             replica = self.route(request, self.outstanding)
             self.engines[replica].take(request)

@@ -1,4 +1,6 @@
-"""What one run of one arm left behind: arrays over requests and the books of the engine, before anything is averaged."""
+"""What one run of one arm left behind: arrays over requests and the books of the engine, before anything is
+averaged.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. n requests in issue order, C traffic classes, K drafts at most; times in ns, negative: it never happened."""
+    """One run. n requests in issue order, C traffic classes, K drafts at most; times in ns, negative: it
+    never happened.
+    """
 
     arrival_ns: Ints
     admitted_ns: Ints
@@ -40,7 +44,8 @@ class RunRecord:
     traffic_class: Ints
     status: Ints
     emitted_before_arrival: Ints
-    """Tokens that had left the engine when the request joined, (n,): differences give throughput of a window."""
+    """Tokens that had left the engine when the request joined, (n,): differences give throughput of a window.
+    """
     in_system_at_arrival: Ints
     itl_edges_ns: Ints
     """(bins + 1,) edges of the bins of gaps."""
@@ -53,8 +58,9 @@ class RunRecord:
     drafted_at: Ints
     """(C, K + 1) measured decode rounds by drafts."""
     totals: dict[str, int]
-    """Sums over all steps and replicas; names as in `step.state.TOTALS`, `steps`, `busy_ns`, and `total_blocks` of one
-    replica."""
+    """Sums over all steps and replicas; names as in `step.state.TOTALS`, `steps`, `busy_ns`, and
+    `total_blocks` of one replica.
+    """
     makespan_ns: int
     first_measured: int
     end_measured: int

@@ -41,7 +41,8 @@ def _session(states: Sequence[State], requests: Requests) -> Route:
 
 def _prefix(states: Sequence[State], requests: Requests) -> Route:
     """Return a route to the replica that holds most of the prompt's leading blocks, the least loaded of
-    equals."""
+    equals.
+    """
 
     def route(request: int, outstanding: Sequence[int]) -> int:
         held = [cached_prefix(state.engine, request) for state in states]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.arms import CompiledArm
-from simulator.errors import InputError, Problem
 from simulator.estimate import mean_estimate
 from simulator.memory import require_fit
 from simulator.record import RunRecord
@@ -46,8 +45,8 @@ def simulate(
 ) -> Result:
     """Run plain decoding and every speculative arm of a scenario and return what each gives.
 
-    `trace_out`: the stages of all steps of the first replication are written there as a Chrome trace. Raises InputError where
-    the scenario does not fit the memory, or names something that cannot be used.
+    `trace_out`: the stages of all steps of the first replication are written there as a Chrome trace. Raises
+    InputError where the scenario does not fit the memory, or names something that cannot be used.
     """
     if scenario.run.mechanisms.kv_limit:
         require_fit(scenario)
@@ -128,8 +127,7 @@ class _Runs:
         """Add replications until the 95 % interval of every arm's throughput is within ± `precision` of it."""
         while len(self.records[0]) < MOST_REPLICATIONS:
             throughputs = [
-                mean_estimate(measured.samples["throughput_tokens_per_s"])
-                for measured in self.measurements()
+                mean_estimate(measured.samples["throughput_tokens_per_s"]) for measured in self.measurements()
             ]
             if all(one is not None and one.relative_half_width <= precision for one in throughputs):
                 return
@@ -155,9 +153,7 @@ class _Runs:
             self.progress(min(self.done, self.total), self.total, what)
 
 
-def _provenance(
-    scenario: Scenario, arms: Sequence[CompiledArm], records: Sequence[RunRecord]
-) -> Provenance:
+def _provenance(scenario: Scenario, arms: Sequence[CompiledArm], records: Sequence[RunRecord]) -> Provenance:
     setup = arms[0].setup
     return Provenance(
         version=version("decodesim"),

@@ -35,7 +35,10 @@ class UniformStep:
         draft_length: int,
     ) -> None:
         settings = replace(
-            settings, max_num_seqs=max(sequences, 1), draft_length_by_batch=(draft_length,), external_clients=True
+            settings,
+            max_num_seqs=max(sequences, 1),
+            draft_length_by_batch=(draft_length,),
+            external_clients=True,
         )
         self.overlaps = settings.asynchronous and settings.host_overlap
         requests = _requests(sequences, context_tokens)
@@ -57,7 +60,8 @@ class UniformStep:
 
     def stages_ns(self) -> dict[str, float]:
         """Return ns of host, verify, accept, draft, and `total`: how long the engine takes per step in the
-        long run."""
+        long run.
+        """
         plan = self.state.plans[0]
         stages = {
             "host": float(self.host_ns),

@@ -48,7 +48,8 @@ REQUEST_FIELDS = {
     "preemptions": "preemptions",
 }
 COUNTERS = (
-    "steps ghost_rows trimmed_tokens cut_drafts preemptions eager_steps piecewise_steps full_steps mixed_steps "
+    "steps ghost_rows trimmed_tokens cut_drafts preemptions eager_steps piecewise_steps full_steps "
+    "mixed_steps "
     "host_ns hidden_ns verify_ns accept_ns draft_ns"
 ).split()
 
@@ -70,14 +71,14 @@ def settings_of(engine: Record, external_clients: bool) -> EngineSettings:
         stop_is_foreseen=engine["stop_is_foreseen"],
         external_clients=external_clients,
         think_time_ns=engine["think_time_ns"],
-        timeout_ns=int(NEVER) if engine["timeout_ns"] is None else engine["timeout_ns"],
+        timeout_ns=NEVER if engine["timeout_ns"] is None else engine["timeout_ns"],
         lookahead_tokens=engine["lookahead_tokens"],
         slots_per_request=engine["slots_per_request"],
         ragged=engine["ragged"],
         has_drafter=engine["serial_passes"] != 0 and not plain,
         drafter_has_kv=engine["drafter_has_kv"],
         first_pass_rows=ROWS[engine["first_pass_rows"]],
-        drafter_max_context=int(NEVER)
+        drafter_max_context=NEVER
         if engine["drafter_max_context_tokens"] is None
         else engine["drafter_max_context_tokens"],
         host_step_ns=host["step_ns"],

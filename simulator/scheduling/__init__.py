@@ -19,7 +19,8 @@ from simulator.step.state import State
 
 BoundaryHook = Callable[[State, int], None]
 """Called before each compose with the engine's state and the time in ns; may reorder the waiting queue or
-change K by batch."""
+change K by batch.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Continuous batching with mixed steps: decodes first, then prefill chunks into what is left of the token budget (vLLM V1, TensorRT-LLM)."""
+"""Continuous batching with mixed steps: decodes first, then prefill chunks into what is left of the token
+budget (vLLM V1, TensorRT-LLM).
+"""
 
 from simulator.scheduling import Rule, register
 

@@ -1,4 +1,6 @@
-"""Speculation methods, one file each: what is drafted and scored. A new method is a new file here that calls `register`."""
+"""Speculation methods, one file each: what is drafted and scored. A new method is a new file here that calls
+`register`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ from importlib import import_module
 
 from simulator.errors import InputError, unknown_name
 from simulator.speculation.base import Method
+
+__all__ = ["Method", "method", "methods", "register", "registered"]
 
 _REGISTERED: dict[str, Method] = {}
 

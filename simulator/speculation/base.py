@@ -1,4 +1,6 @@
-"""What a speculation method is to the simulator: a record of what is drafted and scored, never of how long or how well."""
+"""What a speculation method is to the simulator: a record of what is drafted and scored, never of how long or
+how well.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ from simulator.step.state import ROWS_TOKENS
 
 @dataclass(frozen=True)
 class Method:
-    """One way to draft. How long its passes take is the cost model's part, what survives the acceptance model's.
+    """One way to draft. How long its passes take is the cost model's part, what survives the acceptance
+    model's.
 
-    The fields are those of the table in docs/methods.md. A method whose drafts come from a host-side lookup has no `drafter`; on an
-    asynchronous engine such a lookup runs on the GPU when `gpu_lookup` is set, and then proposes in every round.
+    The fields are those of the table in docs/methods.md. A method whose drafts come from a host-side lookup
+    has no `drafter`; on an asynchronous engine such a lookup runs on the GPU when `gpu_lookup` is set, and
+    then proposes in every round.
     """
 
     name: str
@@ -28,13 +32,16 @@ class Method:
     drafter_has_kv: bool = True
     """The drafter keeps KV of its own, so it reads every token of the target and needs slots ahead."""
     slots_per_request: int = 0
-    """Extra charge per scheduled request against the token budget (vLLM V1 `max_num_new_slots_for_drafting`)."""
+    """Extra charge per scheduled request against the token budget (vLLM V1 `max_num_new_slots_for_drafting`).
+    """
     loses_last_match: bool = False
     """It needs the target's hidden states of the last matched prefix block, which must be computed again."""
     draft_from_target: bool = False
     """Without `draft`, the drafter is a module of the target's own checkpoint."""
     host_lookup: bool = False
-    """Drafts are looked up on the host once the tokens are there: only on a match, and the engine cannot run ahead."""
+    """Drafts are looked up on the host once the tokens are there: only on a match, and the engine cannot run
+    ahead.
+    """
     gpu_lookup: bool = False
     """Asynchronous engines look up on the GPU instead: always K drafts, junk on a miss."""
 

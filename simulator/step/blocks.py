@@ -1,8 +1,9 @@
 """KV blocks: held by requests, free, or kept for their contents until somebody needs the memory.
 
-Memory is counted, not addressed. A request's leading full hash blocks (`prefix_ids`) may be held together with other requests; the
-rest of its blocks are its own. A hash block that nobody holds stays in memory, least recently used first to go, as in vLLM's
-block pool (V1, `v1/core/block_pool.py`). Two requests that compute one hash at the same time end with one copy.
+Memory is counted, not addressed. A request's leading full hash blocks (`prefix_ids`) may be held together
+with other requests; the rest of its blocks are its own. A hash block that nobody holds stays in memory, least
+recently used first to go, as in vLLM's block pool (V1, `v1/core/block_pool.py`). Two requests that compute
+one hash at the same time end with one copy.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def _keep(e: Engine, block: int) -> None:
 
 @compiled()
 def take_blocks(e: Engine, count: int) -> None:
-    """Take `count` blocks, evicting the least recently used kept ones as needed; the caller has checked that they are there."""
+    """Take `count` blocks, evicting the least recently used kept ones as needed; the caller has checked that
+    they are there.
+    """
     if count > e.free_blocks:
         anchor = len(hash_holders_of(e))
         per_hash = e.prefix_block_tokens // e.block_tokens
@@ -63,7 +66,9 @@ def take_blocks(e: Engine, count: int) -> None:
 
 @compiled()
 def release_blocks(e: Engine, r: int) -> None:
-    """Give back all blocks of request `r`; its hash blocks stay in memory while nobody needs the room (deepest first to go)."""
+    """Give back all blocks of request `r`; its hash blocks stay in memory while nobody needs the room
+    (deepest first to go).
+    """
     q = request_at(e, r)
     held = q.capacity // e.block_tokens
     if q.shared_hashes > 0:
@@ -109,7 +114,9 @@ def hold_matched(e: Engine, r: int, count: int) -> None:
 
 @compiled()
 def unheld_matched(e: Engine, r: int, count: int) -> int:
-    """Return how many of the first `count` matched hash blocks are kept but held by nobody (they count as available)."""
+    """Return how many of the first `count` matched hash blocks are kept but held by nobody (they count as
+    available).
+    """
     unheld = 0
     for index in range(count):
         if hash_holders_of(e)[prefix_ids_of(e)[prefix_start_of(e)[r] + index]] == 0:
@@ -119,7 +126,9 @@ def unheld_matched(e: Engine, r: int, count: int) -> int:
 
 @compiled()
 def share_computed(e: Engine, r: int, computed: int) -> None:
-    """Register the hash blocks of request `r` that its first `computed` tokens fill, so that later requests find them."""
+    """Register the hash blocks of request `r` that its first `computed` tokens fill, so that later requests
+    find them.
+    """
     q = request_at(e, r)
     per_hash = e.prefix_block_tokens // e.block_tokens
     count = prefix_start_of(e)[r + 1] - prefix_start_of(e)[r]

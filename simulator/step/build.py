@@ -51,7 +51,7 @@ class EngineSettings:
     stop_is_foreseen: bool = False
     external_clients: bool = False
     think_time_ns: int = 0
-    timeout_ns: int = int(NEVER)
+    timeout_ns: int = NEVER
     lookahead_tokens: int = 0
     slots_per_request: int = 0
     ragged: bool = False
@@ -59,10 +59,10 @@ class EngineSettings:
     drafter_has_kv: bool = False
     one_pass: bool = False
     draft_pass_once: bool = False
-    max_context_tokens: int = int(NEVER)
+    max_context_tokens: int = NEVER
     first_pass_rows: int = ROWS_TOKENS
     loses_last_match: bool = False
-    drafter_max_context: int = int(NEVER)
+    drafter_max_context: int = NEVER
     host_step_ns: float = 0.0
     host_per_sequence_ns: float = 0.0
     draft_pass_ns: float = 0.0
@@ -89,8 +89,8 @@ class EngineSettings:
 
 
 def graph_tables(settings: EngineSettings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return padded tokens by tokens 0…cap: for uniform steps and for any other step;
-    -1 where no graph is there, so that the step runs eagerly.
+    """Return padded tokens by tokens 0…cap: for uniform steps and for any other step; -1 where no graph is
+    there, so that the step runs eagerly.
 
     Uniform steps use the graph sizes rounded up to a multiple of K + 1 (vLLM V1 `_set_cudagraph_sizes`).
     """
@@ -115,7 +115,9 @@ def _cells(knots: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.in
 
 
 def gap_bin_starts_ns() -> NDArray[np.int64]:
-    """Return the lower edges (GAP_BINS + 1,) of the bins of gaps in ns; the outer bins also take what lies beyond."""
+    """Return the lower edges (GAP_BINS + 1,) of the bins of gaps in ns; the outer bins also take what lies
+    beyond.
+    """
     bins = np.arange(GAP_BINS + 1)
     return (1024 + (bins & 1023)) << (bins >> 10)
 
@@ -123,8 +125,9 @@ def gap_bin_starts_ns() -> NDArray[np.int64]:
 def cannot_run(
     settings: EngineSettings, prompt_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return which requests (n,) need more KV blocks than there are, more context than the
-    model has, or more tokens in one step than fit when prompts may not be cut."""
+    """Return which requests (n,) need more KV blocks than there are, more context than the model has, or more
+    tokens in one step than fit when prompts may not be cut.
+    """
     whole = prompt_tokens + output_tokens
     too_large = whole + settings.lookahead_tokens > settings.total_blocks * settings.block_tokens
     too_large |= whole > settings.max_context_tokens
@@ -144,8 +147,9 @@ def new_state(
 ) -> State:
     """Return an engine at time 0 with all its requests still to come.
 
-    `measured`: the range of request numbers whose gaps and rounds are counted (default: all). With `external_clients` nothing is
-    scheduled: the pipeline delivers every request. `beside`: another replica, whose requests and books this one shares.
+    `measured`: the range of request numbers whose gaps and rounds are counted (default: all). With
+    `external_clients` nothing is scheduled: the pipeline delivers every request. `beside`: another replica,
+    whose requests and books this one shares.
     """
     n = len(requests.prompt_tokens)
     seats = settings.max_num_seqs

@@ -57,7 +57,9 @@ def price_step(engine: Engine, slot: int) -> tuple[int, int, int, int]:
 
 @compiled(entry=True)
 def apply_step(engine: Engine, slot: int, now_ns: int) -> int:
-    """Apply the results of the step in `slot`, which leave at `now_ns`; return how many requests `State.ended` holds since the last call."""
+    """Apply the results of the step in `slot`, which leave at `now_ns`; return how many requests
+    `State.ended` holds since the last call.
+    """
     e = engine[0]
     apply(e, slot, now_ns)
     ended = e.ended_count

@@ -1,7 +1,8 @@
 """Price: how long each stage of a composed step lasts (docs/step.md §4).
 
-A sum over operators, each read from a table of the cost model; rounded to nanoseconds once per stage. Context is charged once per
-request whatever its number of query tokens (arXiv 2408.11049), every padded row is computed, experts see real tokens only.
+A sum over operators, each read from a table of the cost model; rounded to nanoseconds once per stage. Context
+is charged once per request whatever its number of query tokens (arXiv 2408.11049), every padded row is
+computed, experts see real tokens only.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ from simulator.step.views import (
 
 @compiled(inline=True)
 def _cell(e: Engine, sequences: int, context_tokens: float) -> tuple[int, float, float]:
-    """Return where (sequences, mean context) lies in the attention tables: element of the lower knots, parts of both intervals.
+    """Return where (sequences, mean context) lies in the attention tables: element of the lower knots, parts
+    of both intervals.
 
     The outer intervals are continued.
     """
@@ -89,8 +91,8 @@ def _price_drafts(
 ) -> int:
     """Return the time of the drafter's passes after the accept stage.
 
-    `decodes` and `query_tokens` say where the decodes lie in the attention tables, `everybody` where all entries lie after the
-    step, `pairs` and `chunks` what prefill attention sees.
+    `decodes` and `query_tokens` say where the decodes lie in the attention tables, `everybody` where all
+    entries lie after the step, `pairs` and `chunks` what prefill attention sees.
     """
     p = plan_at(e, slot)
     if not e.has_drafter or not (p.drafts or (e.drafter_has_kv and p.drafters > 0)):

@@ -1,7 +1,7 @@
 """What one engine knows: record arrays, one record per request, planned step and engine.
 
-Everything a step reads or changes stands here, so that the same plain functions run compiled over a whole run and one stage at a
-time under SimPy. Times are integer nanoseconds of the simulated clock.
+Everything a step reads or changes stands here, so that the same plain functions run compiled over a whole run
+and one stage at a time under SimPy. Times are integer nanoseconds of the simulated clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-NEVER = np.int64(2**62)
+NEVER = 2**62
 """A time that does not come."""
 NO_STEP = -1
 """No step runs: nothing is in flight."""
@@ -23,7 +23,9 @@ FULL, PIECEWISE, EAGER = range(3)
 """CUDA-graph mode of the target pass."""
 
 ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS, ROWS_REQUESTS = range(3)
-"""Rows of the first drafter pass: all query tokens of the step, those and one per request, or one per request."""
+"""Rows of the first drafter pass: all query tokens of the step, those and one per request, or one per
+request.
+"""
 
 GAP_BINS = 34 * 1024
 """Bins of gaps: 1,024 to the octave from 2^10 ns (1 µs) to 2^44 ns (4.9 hours)."""
@@ -116,8 +118,8 @@ TOTALS = np.dtype(
         for name in (
             "decode_steps mixed_steps prefill_steps full_steps piecewise_steps eager_steps "
             "host_ns hidden_ns verify_ns accept_ns draft_ns attention_ns communication_ns batch_time "
-            "query_tokens padded_tokens ghost_rows rejected_rows trimmed_tokens cut_drafts preemptions peak_blocks "
-            "emitted_tokens match_lookups matches prefix_hit_tokens prompt_tokens"
+            "query_tokens padded_tokens ghost_rows rejected_rows trimmed_tokens cut_drafts preemptions "
+            "peak_blocks emitted_tokens match_lookups matches prefix_hit_tokens prompt_tokens"
         ).split()
     ],
     align=True,
@@ -127,12 +129,14 @@ _INT32_ARRAYS = (
     "running waiting scheduled followups issue_order arrived ended hash_holders hash_older hash_newer"
 ).split()
 _INT64_ARRAYS = (
-    "successor successor_delay_ns draft_length_by_batch full_graph any_graph batch_cell context_cell context_knots "
+    "successor successor_delay_ns draft_length_by_batch full_graph any_graph batch_cell context_cell "
+    "context_knots "
     "class_drafts trace_lengths trace_start itl_histogram itl_token_histogram accepted_at drafted_at "
     "prefix_start prefix_ids"
 ).split()
 _FLOAT64_ARRAYS = (
-    "target_tokens target_experts target_head target_comm sample attention draft_tokens draft_experts draft_head draft_attention "
+    "target_tokens target_experts target_head target_comm sample attention draft_tokens draft_experts "
+    "draft_head draft_attention "
     "batch_part context_scale scalars conditional request_effect normal_quantiles match_probability"
 ).split()
 

@@ -1,8 +1,8 @@
 """The arrays of an engine, as the compiled step sees them: `requests_of(e)[r]`.
 
-An engine record holds the address and the number of elements of each array (`state.bind`). A view made from an address owns
-nothing, so that passing one record passes everything and no reference is counted in the inner loop: with the arrays in a tuple the
-same step ran forty times slower.
+An engine record holds the address and the number of elements of each array (`state.bind`). A view made from
+an address owns nothing, so that passing one record passes everything and no reference is counted in the inner
+loop: with the arrays in a tuple the same step ran forty times slower.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Engine = Any
 
 
 def _view(name: str) -> Callable[[Engine], Any]:
-    from numba import carray
+    from numba import carray  # type: ignore[attr-defined]
 
     at, length, dtype = f"{name}_at", f"{name}_len", ARRAYS[name]
 
@@ -89,7 +89,7 @@ hash_newer_of = _view("hash_newer")
 
 @compiled(inline=True)
 def item(view: Any, index: int) -> Any:
-    """Return one element of a view. Unsigned, since numba makes a signed index pay for counting from the end."""
+    """Return one element of a view: unsigned, since numba makes signed indices pay for counting from the end."""
     return view[np.uint64(index)]
 
 
