@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import NormalDist
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -211,9 +212,8 @@ def normal_quantiles() -> Floats:
 
     Slice means keep the tails better than slice middles: a population c_1 moves by less than 1e-5.
     """
-    from scipy.special import ndtri
-
-    edges: Floats = ndtri(np.arange(1, NORMAL_LEVELS) / NORMAL_LEVELS)
+    normal = NormalDist()  # as exact as scipy's ndtri, which costs a third of a second to import
+    edges = np.array([normal.inv_cdf(level / NORMAL_LEVELS) for level in range(1, NORMAL_LEVELS)])
     density = np.concatenate([[0.0], np.exp(-0.5 * edges * edges), [0.0]])
     means = density[:-1] - density[1:]
     scaled: Floats = means / math.sqrt(float(means @ means) / NORMAL_LEVELS)

@@ -98,3 +98,12 @@ def test_an_estimate_with_nan_or_a_reversed_interval_is_refused() -> None:
     for wrong in ((math.nan, None), (1.0, (2.0, 1.0)), (1.0, (0.0, math.inf))):
         with pytest.raises(ValueError, match="finite"):
             Estimate(wrong[0], wrong[1])
+
+
+def test_the_tabled_quantiles_are_those_of_scipy() -> None:
+    from scipy.special import stdtrit
+
+    for degrees_of_freedom in (*range(1, 31), 31, 100):
+        assert student_t95(degrees_of_freedom) == pytest.approx(
+            float(stdtrit(degrees_of_freedom, 0.975)), rel=1e-12
+        )
