@@ -28,6 +28,12 @@ class Bench(Protocol):
         """Whether requests come at a rate of their own, whatever the engine does."""
 
     @property
+    def draft_length_varies(self) -> bool:
+        """Whether the runs take the draft length from the arm's own table or policy; then no closed form
+        applies.
+        """
+
+    @property
     def scenario_alpha(self) -> float | None:
         """The scenario's own acceptance, in the terms of the family; None when it has no such figure."""
 

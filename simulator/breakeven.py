@@ -72,8 +72,9 @@ def breakeven(
     """The break-even of a scenario's speculative arm (the first one, or `arm` by name).
 
     `loads` (`{"concurrency": 64}` or `{"rate_per_s": 2.5}`) and `draft_lengths` default to the scenario's
-    own; `metrics` to throughput in closed loops and mean TPOT at offered rates. Raises InputError for what
-    cannot be asked or does not exist.
+    own; `metrics` to throughput in closed loops and mean TPOT at offered rates. An arm whose draft length
+    varies with the batch keeps that, and its rows have no closed forms. Raises InputError for what cannot be
+    asked or does not exist.
     """
     from simulator.simulated_bench import SimulatedBench
     from simulator.summary import STEP_BAND
@@ -91,7 +92,8 @@ def breakeven(
     chosen = scenario.arm(names[0] if arm is None else arm)
     lengths = (chosen.max_draft_length,) if draft_lengths is None else tuple(draft_lengths)
     check_questions(lengths, target_speedups, metrics or ())
-    benches = [SimulatedBench(scenario, chosen, load) for load in ([None] if loads is None else loads)]
+    own = draft_lengths is None
+    benches = [SimulatedBench(scenario, chosen, load, own) for load in ([None] if loads is None else loads)]
     if metrics is None:
         metrics = ("tpot_mean",) if all(bench.open_loop for bench in benches) else ("throughput",)
     replications = max(scenario.run.replications, _FEWEST_REPLICATIONS)
@@ -198,6 +200,8 @@ class _Case:
         except DoesNotFitError as error:
             return BreakEvenRow(**known, verdict=DOES_NOT_FIT, note=str(error))
         verdict, note = self._judged(root)
+        if note is None and self.bench.draft_length_varies:
+            note = "the draft length varies with the batch, so there are no closed forms"
         return BreakEvenRow(
             **known,
             verdict=verdict,
@@ -233,6 +237,8 @@ class _Case:
         return judge_acceptance(alpha, root.value), note
 
     def _closed_forms(self, target: float) -> dict[str, float | None]:
+        if self.bench.draft_length_varies:
+            return dict.fromkeys(("overhead", "linear_acceptance_rate", "geometric_alpha"))
         batch = sum(self.plain(i)["mean_batch"] for i in range(self.replications)) / self.replications
         overhead = self.bench.step_s(self.draft_length, batch) / self.bench.step_s(0, batch) - 1
         return {
@@ -256,7 +262,8 @@ class _Case:
             tolerance=TOLERANCE,
             most_replications=2 * self.replications,
         )
-        return search.find(0.95 if geometric_alpha is None else geometric_alpha)
+        unknown = 0.5 if self.bench.draft_length_varies else 0.95
+        return search.find(unknown if geometric_alpha is None else geometric_alpha)
 
 
 def log_ratio(numerator: float, denominator: float) -> float:

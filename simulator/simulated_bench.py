@@ -76,12 +76,16 @@ class SimulatedBench:
     acceptance of their own move by the same logit shift.
     """
 
-    def __init__(self, scenario: Scenario, arm: Arm, load: Load | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, arm: Arm, load: Load | None = None, own_draft_length: bool = False
+    ) -> None:
+        """`own_draft_length`: runs keep the arm's table or policy of draft lengths, where it has one."""
         self.load = load_of(scenario) if load is None else load
         self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
         self.arm = arm
         self.traffic = Traffic.of(self.scenario)
         self.open_loop = self.traffic.open_loop
+        self.draft_length_varies = own_draft_length and not isinstance(arm.draft_length, int)
         self._plain: dict[int, RunRecord] = {}
         self._speculative: dict[int, CompiledArm] = {}
 
@@ -116,7 +120,7 @@ class SimulatedBench:
         self, draft_length: int, alpha: float, replication: int, step_scale: float
     ) -> Mapping[str, float]:
         """Figures of the speculative arm; latencies are NaN where it cannot serve the load."""
-        arm = self._arm_with(draft_length)
+        arm = self._own_arm if self.draft_length_varies else self._arm_with(draft_length)
         models = [model and self._moved(model, alpha, arm) for model in arm.acceptance]
         seed = replication_seed(self.scenario.run.seed, replication)
         record = arm.run(
@@ -150,6 +154,10 @@ class SimulatedBench:
             seed = replication_seed(self.scenario.run.seed, replication)
             self._plain[replication] = self._plain_arm.run(traffic_of(self.scenario, replication), seed)
         return self._plain[replication]
+
+    @cached_property
+    def _own_arm(self) -> CompiledArm:
+        return self._fitting(CompiledArm.compile(self.scenario, self.arm))
 
     def _arm_with(self, draft_length: int) -> CompiledArm:
         if draft_length not in self._speculative:

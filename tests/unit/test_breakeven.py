@@ -30,6 +30,7 @@ class FormulaBench:
         self.scenario_alpha = alpha
         self.concurrency, self.saturated, self.fits = concurrency, saturated, fits
         self.open_loop = rate is not None
+        self.draft_length_varies = False
         self.runs = 0
 
     def step_s(self, draft_length: int, batch: float) -> float:
@@ -137,6 +138,15 @@ def test_runs_are_shared_by_targets_and_metrics() -> None:
     break_even_of([twice], [3], [1.0], ["throughput", "tpot_mean"], replications=3, band=0.1)
     around_the_root, plain = 2 * 3, 3
     assert twice.runs <= 2 * once.runs - around_the_root - plain, "in the formula both metrics have one root"
+
+
+def test_a_draft_length_that_varies_has_a_simulated_root_and_no_closed_form() -> None:
+    bench = FormulaBench(64)
+    bench.draft_length_varies = True
+    row = row_of(bench)
+    assert row.simulated_alpha is not None
+    assert row.simulated_alpha.value == pytest.approx(row_of(FormulaBench(64)).geometric_alpha, abs=5e-4)
+    assert (row.overhead, row.linear_acceptance_rate, row.geometric_alpha) == (None, None, None)
 
 
 def test_best_draft_length_and_the_cost_ratio_it_rests_on() -> None:
