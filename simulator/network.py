@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.matrices import Experts, Linear, share
 from simulator.model import Attention, Layer, Model
@@ -82,25 +82,37 @@ def network(
 ) -> Network:
     """The network of one rank; `fc`: a drafter's projection, run once a pass."""
     tp = tensor_parallel
-    matrices = _matrices(model.layers, tp, () if fc is None else (fc,))
+    layers = [_without_idle_routing(layer) for layer in model.layers]
+    matrices = _matrices(layers, tp, () if fc is None else (fc,))
     head = model.head.per_rank(tp)
-    blocks = sum(layer.count * _blocks(layer) for layer in model.layers)
+    blocks = sum(layer.count * _blocks(layer) for layer in layers)
     return Network(
         name=model.name,
         matrices=matrices,
-        experts=_experts(model.layers, tp, expert_parallel),
-        attentions=_attentions(model.layers, tp),
+        experts=_experts(layers, tp, expert_parallel),
+        attentions=_attentions(layers, tp),
         head=Matrix("lm_head", head.out_features, head.in_features, head.weights, 1),
         head_features=model.head.out_features,
         hidden=model.hidden_size,
         layers=model.layer_count,
-        kernels=sum(layer.count * _kernels(layer) for layer in model.layers),
+        kernels=sum(layer.count * _kernels(layer) for layer in layers),
         reduced=blocks + 1 if tp > 1 else 0,
-        traffic_bytes_per_token=sum(
-            layer.count * _traffic(layer, model.hidden_size, tp) for layer in model.layers
-        ),
+        traffic_bytes_per_token=sum(layer.count * _traffic(layer, model.hidden_size, tp) for layer in layers),
         tensor_parallel=tp,
     )
+
+
+def _without_idle_routing(layer: Layer) -> Layer:
+    """The layer with experts that every token takes as what they are: a dense MLP, as wide as all of them."""
+    experts = layer.experts
+    if experts is None or experts.per_token < experts.count:
+        return layer
+    width = experts.count * experts.intermediate
+    mlp = (
+        Linear("gate_up", (experts.matrices - 1) * width, experts.hidden, experts.weights),
+        Linear("down", experts.hidden, width, experts.weights, "row"),
+    )
+    return replace(layer, linears=(*layer.linears, *mlp), experts=None)
 
 
 def _matrices(layers: Iterable[Layer], tp: int, extra: Iterable[Linear]) -> tuple[Matrix, ...]:
