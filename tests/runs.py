@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from copy import deepcopy
@@ -158,3 +159,13 @@ def ratio(numerators: npt.ArrayLike, denominators: npt.ArrayLike) -> Measured:
 def tokens_per_verify(record: RunRecord) -> Measured:
     """1 + accepted ÷ rounds with a draft, over all requests; acceptance is counted before any stop."""
     return ratio(record.accepted_tokens + record.draft_rounds, record.draft_rounds)
+
+
+def fingerprint(changes: dict[str, Any], seed: int) -> str:
+    """A hash of all that the drafting arm of a changed `BASE` leaves behind; other processes call it too."""
+    record = run(drafting_arm(small_scenario(changes)), seed)
+    digest = hashlib.sha256()
+    for name, value in sorted(array_fields(record).items()):
+        digest.update(name.encode())
+        digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+    return digest.hexdigest()

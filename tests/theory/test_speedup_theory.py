@@ -169,7 +169,7 @@ def test_no_acceptance_emits_one_token_every_cycle(preset: str) -> None:
 
 
 def test_the_extremes_of_acceptance_give_exact_speedups() -> None:
-    """A burst that starts together takes one step for the prompts, then one per cycle: integers throughout."""
+    """A burst that starts together takes one step for the prompts, then one per cycle: all integers."""
     cycles, draft_length = 50, 3
     scenario = small_scenario(
         {

@@ -1,0 +1,136 @@
+"""Replicas behind a router: everybody is served once, by the replica the policy names, and books balance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simulator.acceptance import Geometric
+from simulator.record import RunRecord
+from simulator.routing import ROUTERS
+from simulator.step.state import DONE, State
+from tests.property.test_drivers_agree import check_balance
+from tests.random_runs import random_arm
+from tests.runs import differences, drafting_arm, run, small_scenario, traffic
+
+SESSIONS: dict[str, Any] = {
+    "workload.requests": 90,
+    "workload.arrivals": {"kind": "poisson", "rate_per_s": 30.0},
+    "workload.sessions": {"turns": 3, "gap_s": 0.2, "shared_prefix_tokens": 0},
+    "workload.prompt_tokens.tokens": 200,
+    "workload.output_tokens": {"kind": "uniform", "low": 5, "high": 60},
+}
+
+
+def routed(router: str, replicas: int, **changes: Any) -> RunRecord:
+    return run(
+        drafting_arm(small_scenario({**changes, "hardware.router": router, "hardware.replicas": replicas}))
+    )
+
+
+def served_by(states: list[State]) -> dict[int, int]:
+    """Request → replica."""
+    return {
+        int(request): replica
+        for replica, state in enumerate(states)
+        for request in state.arrived[: int(state.engine[0]["arrived_count"])]
+    }
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_everybody_is_served_once(router: str, replicas: int, states: list[State]) -> None:
+    record = routed(router, replicas, **SESSIONS)
+    assert record.driver == "pipeline"
+    assert f"{replicas} replicas" in (record.driver_reason or "")
+    assert (record.status == DONE).all()
+    assert len(states) == replicas
+    counts = [int(state.engine[0]["arrived_count"]) for state in states]
+    assert sum(counts) == len(served_by(states)) == 90
+    assert min(counts) > 0
+    assert differences(record, routed(router, replicas, **SESSIONS)) == []
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_books_balance_over_random_scenarios(seed: int, tmp_path: Path, states: list[State]) -> None:
+    arm = random_arm(seed, tmp_path)
+    scenario = arm.scenario.model_copy(
+        update={
+            "hardware": arm.scenario.hardware.model_copy(
+                update={"replicas": 2 + seed % 2, "router": list(ROUTERS)[seed % len(ROUTERS)]}
+            )
+        }
+    )
+    requests = traffic(scenario, seed)
+    several = type(arm)(**{**vars(arm), "scenario": scenario})
+    record = several.run(requests, seed)
+    assert record.driver == "pipeline"
+    check_balance(several, requests, record, states, f"seed {seed}")
+    assert len({id(state.requests) for state in states}) == 1
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 5])
+def test_a_round_robin_gives_everybody_the_same(replicas: int, states: list[State]) -> None:
+    routed("round-robin", replicas, **{**SESSIONS, "workload.requests": 30 * replicas})
+    assert set(Counter(served_by(states).values()).values()) == {30}
+
+
+def test_a_round_robin_goes_round_in_order_of_arrival(states: list[State]) -> None:
+    record = routed("round-robin", 3, **{"workload.arrivals": {"kind": "poisson", "rate_per_s": 20.0}})
+    by_arrival = np.argsort(record.arrival_ns, kind="stable")
+    homes = served_by(states)
+    assert [homes[int(request)] for request in by_arrival] == [turn % 3 for turn in range(40)]
+
+
+def test_a_session_stays_where_it_began(states: list[State]) -> None:
+    routed("session", 3, **SESSIONS)
+    homes = served_by(states)
+    of_session = [{homes[first + turn] for turn in range(3)} for first in range(0, 90, 3)]
+    assert all(len(replicas) == 1 for replicas in of_session)
+    assert len(set.union(*of_session)) == 3
+    routed("round-robin", 3, **SESSIONS)
+    homes = served_by(states)
+    assert any(len({homes[first + turn] for turn in range(3)}) > 1 for first in range(0, 90, 3))
+
+
+def test_following_the_prefix_finds_more_of_it() -> None:
+    scattered = routed("round-robin", 3, **SESSIONS).totals["prefix_hit_tokens"]
+    together = routed("session", 3, **SESSIONS).totals["prefix_hit_tokens"]
+    followed = routed("prefix", 3, **SESSIONS).totals["prefix_hit_tokens"]
+    alone = routed("round-robin", 1, **SESSIONS).totals["prefix_hit_tokens"]
+    assert 0 < scattered < together
+    assert followed == together == alone
+
+
+def test_the_least_loaded_replica_is_taken(states: list[State]) -> None:
+    """In a closed loop with as many clients on each, every follow-up returns to where one has just ended."""
+    routed("least-loaded", 2, **{"workload.arrivals.concurrency": 8, "workload.requests": 200})
+    counts = Counter(served_by(states).values())
+    assert abs(counts[0] - counts[1]) < 20
+    assert all(int(state.engine[0]["in_system"]) == 0 for state in states)
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_replicas_run_side_by_side(replicas: int) -> None:
+    """Equal requests with certain acceptance: n replicas serve n times as many in exactly the same time."""
+
+    def served(count: int, replicas: int) -> RunRecord:
+        scenario = small_scenario(
+            {
+                "workload.requests": count,
+                "workload.arrivals": {"kind": "burst"},
+                "hardware.replicas": replicas,
+                "hardware.router": "round-robin",
+            }
+        )
+        return run(drafting_arm(scenario), acceptance=[Geometric(1.0)])
+
+    one, several = served(20, 1), served(20 * replicas, replicas)
+    assert several.makespan_ns == one.makespan_ns
+    assert several.totals["emitted_tokens"] == replicas * one.totals["emitted_tokens"]
+    assert several.totals["busy_ns"] == replicas * one.totals["busy_ns"]
+    assert (several.ended_ns.reshape(20, replicas) == one.ended_ns[:, None]).all()

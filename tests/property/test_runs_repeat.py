@@ -1,0 +1,116 @@
+"""Same seed, same run: twice, in another process, and whatever the hash seed of Python; and K = 0 is plain
+decoding."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import pytest
+
+from simulator.pipeline import Stage
+from simulator.record import RunRecord
+from tests.runs import differences, drafting_arm, fingerprint, plain_arm, run, small_scenario
+from tests.shared_data import ROOT
+
+BUSY: dict[str, Any] = {
+    "workload.requests": 60,
+    "workload.arrivals": {"kind": "poisson", "rate_per_s": 40.0},
+    "workload.prompt_tokens": {"kind": "lognormal", "median": 200, "p95": 900},
+    "workload.output_tokens": {"kind": "lognormal", "median": 40, "p95": 150},
+    "workload.ends": "eos",
+    "workload.cancel_fraction": 0.1,
+    "workload.sessions": {"turns": 2, "gap_s": 0.05, "shared_prefix_tokens": 64},
+    "speculation.eagle3.acceptance": {
+        "model": "hierarchical",
+        "alpha": 0.7,
+        "request_sd": 0.8,
+        "drift_sd": 0.5,
+        "drift_correlation": 0.9,
+    },
+}
+GATED = {"model": "gated", "match": 0.5, "first": 0.5, "run": 0.9}
+LOOKUP = {"name": "a", "method": "ngram", "acceptance": GATED}
+
+
+def test_the_same_seed_gives_the_same_record_and_another_does_not() -> None:
+    arm = drafting_arm(small_scenario(BUSY))
+    first = run(arm, 5)
+    assert differences(first, run(arm, 5)) == []
+    assert differences(first, run(drafting_arm(small_scenario(BUSY)), 5)) == []
+    assert "emitted_tokens" in differences(first, run(arm, 6))
+
+
+def test_the_same_seed_gives_the_same_record_in_another_process() -> None:
+    here = [fingerprint(BUSY, seed) for seed in (1, 2)]
+    assert here[0] != here[1]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        assert list(pool.map(fingerprint, [BUSY, BUSY], [1, 2])) == here
+
+
+def test_the_same_seed_gives_the_same_bytes_of_json_in_two_processes() -> None:
+    changes = {**BUSY, "run.replications": 2}
+    program = (
+        "import json, sys; from simulator.simulation import simulate; from tests.runs import small_scenario\n"
+        "print(json.dumps(simulate(small_scenario(json.loads(sys.argv[1]))).to_json()))"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program, json.dumps(changes)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert set(json.loads(outputs[0])["arms"]) == {"plain", "eagle3"}
+
+
+def watched(changes: dict[str, Any], speculative: bool) -> tuple[RunRecord, list[Stage]]:
+    scenario = small_scenario(changes)
+    stages: list[Stage] = []
+    arm = drafting_arm(scenario) if speculative else plain_arm(scenario)
+    return run(arm, 4, timeline=stages), stages
+
+
+@pytest.mark.parametrize("preset", ["vllm-0.10", "vllm-0.33", "sglang-0.5", "trtllm-1"])
+def test_no_drafts_and_no_drafter_is_plain_decoding_event_for_event(preset: str) -> None:
+    changes = {**BUSY, "engine.preset": preset, "speculation": [{**LOOKUP, "draft_length": 0}]}
+    del changes["speculation.eagle3.acceptance"]
+    plain, plain_stages = watched(changes, speculative=False)
+    record, stages = watched(changes, speculative=True)
+    assert stages == plain_stages
+    assert len(stages) > 500
+    assert differences(plain, record) == []
+    # The same in the compiled loop, and with one draft it is another run.
+    assert differences(run(plain_arm(small_scenario(changes)), 4), record) == []
+    changes["speculation"] = [{**LOOKUP, "draft_length": 1}]
+    assert "last_ns" in differences(plain, watched(changes, speculative=True)[0])
+
+
+def test_a_drafter_that_is_never_asked_still_reads_every_token() -> None:
+    """K = 0 by schedule pays pass 1, which keeps the drafter's KV current (`model_spec` §2.3)."""
+    changes = {**BUSY, "speculation.eagle3.draft_length": 0}
+    record, plain = run(drafting_arm(small_scenario(changes)), 4), run(plain_arm(small_scenario(changes)), 4)
+    assert record.drafted_tokens.sum() == 0
+    assert record.totals["draft_ns"] > 0
+    assert plain.totals["draft_ns"] == 0
+    assert (record.emitted_tokens == plain.emitted_tokens).all()
+    assert record.ended_ns.sum() > plain.ended_ns.sum()
+
+
+@pytest.mark.parametrize("router", ["round-robin", "least-loaded", "session", "prefix"])
+def test_one_replica_behind_a_router_is_no_router(router: str) -> None:
+    alone = run(drafting_arm(small_scenario(BUSY)), 4)
+    assert alone.driver == "fast_forward"
+    routed = {**BUSY, "hardware.router": router, "run.backend": "pipeline"}
+    record = run(drafting_arm(small_scenario(routed)), 4)
+    assert record.driver == "pipeline"
+    assert differences(alone, record) == []
