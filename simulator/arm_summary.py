@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from simulator.estimate import Estimate, estimate_from_json
 
 if TYPE_CHECKING:
-    from simulator.record import RunRecord
     from simulator.scenario import Scenario
 
 POSITIONAL = ("acceptance_rate_at", "conditional_acceptance")
@@ -42,19 +41,6 @@ class Traffic:
             replicas=scenario.hardware.replicas,
             seats=preset.max_num_seqs * scenario.hardware.replicas,
         )
-
-
-@dataclass(frozen=True)
-class ArmRuns:
-    """The runs of one arm: replications in order of seed, and the first few again with other GPU times.
-
-    `faster` and `slower` hold the same seeds with every GPU stage × (1 − band) and × (1 + band); they may be
-    fewer than the replications, or none: then the bands hold sampling only.
-    """
-
-    records: tuple[RunRecord, ...]
-    faster: tuple[RunRecord, ...] = ()
-    slower: tuple[RunRecord, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ more than 2 % of the time that passes: at that moment the rate is indeed more th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -44,9 +44,6 @@ _CONFIDENCE = 0.99
 _SEATS_MARGIN = 1.2
 """Little's law is judged with this much room, since rates and stays of a stretch fluctuate."""
 
-Delay = Callable[["RunRecord", Ints], Floats]
-"""A delay of some requests of a run, ns."""
-
 
 @dataclass(frozen=True)
 class Saturation:
@@ -57,24 +54,64 @@ class Saturation:
     reason: str | None = None
 
 
+class Trend(NamedTuple):
+    """How a delay of the requests of one run develops: means over slices in order of arrival, ns and tokens.
+
+    `products` ÷ `squares` is the least-squares delay per output token within slices, so that no trend enters.
+    """
+
+    delay_ns: tuple[float, ...]
+    tokens: tuple[float, ...]
+    arrival_ns: tuple[float, ...]
+    products: float
+    squares: float
+
+
+class Evidence(NamedTuple):
+    """What one run of an open loop says about saturation; its record is not needed any more."""
+
+    asked: int
+    """Clients of the second half of the time in which requests arrived."""
+    gave_up: int
+    """Of them, those that gave up after mostly waiting."""
+    wait: Trend
+    stay: Trend
+    seats: float
+    """Requests that would be served at once if the second half lasted."""
+
+
+def evidence(record: RunRecord) -> Evidence:
+    """Look at one run."""
+    late = _second_half(record)
+    return Evidence(
+        asked=len(late),
+        gave_up=_gave_up_waiting(record, late),
+        wait=_trend(record, late, _wait_ns(record, late)),
+        stay=_trend(record, late, _stay_ns(record, late)),
+        seats=_needed_seats(record, late),
+    )
+
+
 def saturation(records: Sequence[RunRecord], seats: int | None = None) -> Saturation:
     """Whether the arrival rate of these replications of one open-loop run is above capacity.
 
     `seats`: requests that all replicas together can serve at once; None leaves Little's law out.
     """
-    late = [_second_half(record) for record in records]
-    asked = sum(map(len, late))
-    lost = sum(_gave_up_waiting(record, chosen) for record, chosen in zip(records, late, strict=True))
+    return judge([evidence(record) for record in records], seats)
+
+
+def judge(runs: Sequence[Evidence], seats: int | None = None) -> Saturation:
+    """As `saturation`, from what was seen of the runs."""
+    asked, lost = sum(run.asked for run in runs), sum(run.gave_up for run in runs)
     if asked and lost / asked > _MOST_GIVING_UP:
         reason = f"{lost / asked:.0%} of the clients of the second half gave up, mostly while they waited"
         return Saturation(True, 1 - lost / asked, reason)
-    growth = max(_growth(records, late, _wait_ns), _growth(records, late, _stay_ns))
+    growth = max(_growth([run.wait for run in runs]), _growth([run.stay for run in runs]))
     if growth > _LEAST_GROWTH:
         served = 1 / (1 + growth)
         reason = f"the backlog grows as long as requests come: by {growth:.2g} s of delay a second, "
         return Saturation(True, served, f"{reason}so that {served:.0%} of the rate is served")
-    at_once = [_needed_seats(record, chosen) for record, chosen in zip(records, late, strict=True)]
-    needed = sum(at_once) / max(len(at_once), 1)
+    needed = sum(run.seats for run in runs) / max(len(runs), 1)
     if seats is not None and needed > _SEATS_MARGIN * seats:
         reason = f"at this rate {needed:,.0f} requests would have to be served at once, and {seats:,} can be"
         return Saturation(True, seats / needed, reason)
@@ -98,37 +135,42 @@ def _gave_up_waiting(record: RunRecord, late: Ints) -> int:
     return int(((record.status[late] == TIMED_OUT) & (2 * wait > _stay_ns(record, late))).sum())
 
 
-def _growth(records: Sequence[RunRecord], late: Sequence[Ints], delay_ns: Delay) -> float:
-    """By how much a delay of requests grows, s per s, where that is significant; else 0."""
+def _trend(record: RunRecord, late: Ints, delay_ns: Floats) -> Trend:
+    """The trend of a delay (len(late),) over slices of equal count; no slices when there are too few requests
+    to tell.
+    """
+    slices = min(_SLICES, len(late) // _FEWEST_PER_SLICE)
+    means: list[tuple[float, float, float]] = []
+    products = squares = 0.0
+    for part in np.array_split(np.arange(len(late)), slices) if slices >= _FEWEST_SLICES else ():
+        tokens, delays = record.emitted_tokens[late[part]], delay_ns[part]
+        spread = tokens - tokens.mean()
+        products += float(spread @ delays)
+        squares += float(spread @ spread)
+        means.append(
+            (float(delays.mean()), float(tokens.mean()), float(record.arrival_ns[late[part]].mean()))
+        )
+    delay, length, arrival = zip(*means, strict=True) if means else ((), (), ())
+    return Trend(delay, length, arrival, products, squares)
+
+
+def _growth(trends: Sequence[Trend]) -> float:
+    """By how much a delay of requests grows, s per s, where that is significant; else 0.
+
+    Longer outputs stay longer: the delay is taken at equal length.
+    """
+    squares = sum(trend.squares for trend in trends)
+    slope = sum(trend.products for trend in trends) / squares if squares > 0 else 0.0
     steps: list[float] = []
     spans: list[float] = []
-    slope = _delay_per_token(records, late, delay_ns)
-    for record, chosen in zip(records, late, strict=True):
-        cuts = _cut(chosen)
-        if cuts:
-            means = [
-                float(np.mean(delay_ns(record, part) - slope * record.emitted_tokens[part])) for part in cuts
-            ]
-            steps.extend(np.diff(means))
-            spans.extend(np.diff([float(np.mean(record.arrival_ns[part])) for part in cuts]))
+    for trend in trends:
+        steps.extend(np.diff(np.array(trend.delay_ns) - slope * np.array(trend.tokens)))
+        spans.extend(np.diff(trend.arrival_ns))
     if len(steps) < 2 or sum(spans) <= 0:
         return 0.0
     error = float(np.std(steps, ddof=1)) / len(steps) ** 0.5
     significant = float(np.mean(steps)) > student_t(len(steps) - 1, _CONFIDENCE) * error
     return sum(steps) / sum(spans) if significant else 0.0
-
-
-def _delay_per_token(records: Sequence[RunRecord], late: Sequence[Ints], delay_ns: Delay) -> float:
-    """How much longer the delay is per output token, ns: least squares within slices, so that no trend
-    enters.
-    """
-    products = squares = 0.0
-    for record, chosen in zip(records, late, strict=True):
-        for part in _cut(chosen):
-            tokens = record.emitted_tokens[part] - record.emitted_tokens[part].mean()
-            products += float(tokens @ delay_ns(record, part))
-            squares += float(tokens @ tokens)
-    return products / squares if squares > 0 else 0.0
 
 
 def _ended_ns(record: RunRecord, chosen: Ints) -> Ints:
@@ -158,9 +200,3 @@ def _needed_seats(record: RunRecord, late: Ints) -> float:
     span_ns = float(record.arrival_ns[late[-1]] - record.arrival_ns[late[0]])
     service_ns = float((_ended_ns(record, late) - _admitted_ns(record, late)).mean())
     return (len(late) - 1) * service_ns / span_ns if span_ns > 0 else 0.0
-
-
-def _cut(late: Ints) -> list[Ints]:
-    """Slices of equal count, in order of arrival; none when there are too few requests to tell."""
-    slices = min(_SLICES, len(late) // _FEWEST_PER_SLICE)
-    return list(np.array_split(late, slices)) if slices >= _FEWEST_SLICES else []

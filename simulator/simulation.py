@@ -13,11 +13,11 @@ import numpy as np
 from simulator.arms import CompiledArm
 from simulator.estimate import mean_estimate
 from simulator.memory import require_fit
-from simulator.record import RunRecord
+from simulator.record import STATUS_REJECTED, RunRecord
 from simulator.result import Provenance, Result
 from simulator.scenario import Scenario, defaults_used
-from simulator.summary import STEP_BAND, ArmMeasurement, ArmRuns, Traffic, compare
-from simulator.workload import Requests, class_names, generate, workload_notes
+from simulator.summary import STEP_BAND, ArmMeasurement, Measured, Traffic, compare
+from simulator.workload import Requests, generate, workload_notes
 
 if TYPE_CHECKING:
     from simulator.pipeline import Stage
@@ -34,127 +34,142 @@ def replication_seed(seed: int, replication: int) -> int:
     return int(np.random.SeedSequence([seed, replication]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def traffic_of(scenario: Scenario, replication: int) -> Requests:
     """Return the requests of one replication; all arms meet the same."""
     return generate(scenario.workload, replication_seed(scenario.run.seed, replication), scenario.base_dir)
 
 
 def simulate(
-    scenario: Scenario, progress: Progress | None = None, trace_out: str | Path | None = None
+    scenario: Scenario,
+    progress: Progress | None = None,
+    trace_out: str | Path | None = None,
+    keep_requests: bool = True,
 ) -> Result:
     """Run plain decoding and every speculative arm of a scenario and return what each gives.
 
-    `trace_out`: the stages of all steps of the first replication are written there as a Chrome trace. Raises
-    InputError where the scenario does not fit the memory, or names something that cannot be used.
+    `trace_out`: the stages of all steps of the first replication are written there as a Chrome trace.
+    `keep_requests`: the result holds every request of every run; without, memory does not grow with
+    replications. Raises InputError where the scenario does not fit the memory, or names something that
+    cannot be used.
     """
     if scenario.run.mechanisms.kv_limit:
         require_fit(scenario)
     arms = [CompiledArm.compile(scenario, arm) for arm in (None, *scenario.speculation)]
-    timelines: dict[str, list[Stage]] | None = None
-    if trace_out is not None:
-        timelines = {arm.name: [] for arm in arms}
-    runs = _Runs(scenario, arms, progress, timelines)
-    runs.replicate(scenario.run.replications)
+    timelines: dict[str, list[Stage]] = {arm.name: [] for arm in arms}
+    runs = [_ArmRuns(arm, Traffic.of(scenario), keep_requests) for arm in arms]
+    study = _Study(scenario, runs, progress, timelines if trace_out is not None else None)
+    study.replicate(scenario.run.replications)
     if scenario.run.precision is not None:
-        runs.reach(scenario.run.precision)
-    measurements = runs.measurements()
-    plain = measurements[0]
-    comparison = {
-        arm.name: compare(arm.name, plain, measured)
-        for arm, measured in zip(arms[1:], measurements[1:], strict=True)
-    }
-    if trace_out is not None and timelines is not None:
-        from simulator.timeline import write_chrome_trace
-
-        rows = [
-            stage._replace(replica=stage.replica + index * scenario.hardware.replicas)
-            for index, arm in enumerate(arms)
-            for stage in timelines[arm.name]
-        ]
-        write_chrome_trace(trace_out, rows, scenario.title)
+        study.reach(scenario.run.precision)
+    measurements = [one.measurement() for one in runs]
+    if trace_out is not None:
+        _write_trace(trace_out, scenario, timelines)
     return Result(
         scenario=scenario.model_dump(mode="json"),
-        provenance=_provenance(scenario, arms, measurements[0].runs.records),
-        arms={arm.name: measured.summary() for arm, measured in zip(arms, measurements, strict=True)},
-        comparison=comparison,
-        notes=_notes(scenario, arms, measurements),
-        records={arm.name: measured.runs.records for arm, measured in zip(arms, measurements, strict=True)},
+        provenance=_provenance(scenario, runs[0]),
+        arms={one.arm.name: measured.summary() for one, measured in zip(runs, measurements, strict=True)},
+        comparison={
+            one.arm.name: compare(one.arm.name, measurements[0], measured)
+            for one, measured in zip(runs[1:], measurements[1:], strict=True)
+        },
+        notes=_notes(scenario, runs),
+        records={one.arm.name: tuple(one.records) for one in runs} if keep_requests else {},
     )
 
 
-class _Runs:
-    """The runs of all arms, replication by replication, on common luck."""
+class _ArmRuns:
+    """The runs of one arm, measured as they are made."""
+
+    def __init__(self, arm: CompiledArm, traffic: Traffic, keep_requests: bool) -> None:
+        self.arm, self.traffic, self.keep_requests = arm, traffic, keep_requests
+        self.runs: list[Measured] = []
+        self.ends: list[Measured] = []
+        self.records: list[RunRecord] = []
+        self.rejected = 0
+        self.driver: tuple[str, str | None] = ("", None)
+
+    def run(self, requests: Requests, seed: int, timeline: list[Stage] | None) -> None:
+        """Run one replication."""
+        record = self.arm.run(requests, seed, timeline=timeline)
+        self.runs.append(Measured.of(record, self.traffic))
+        self.rejected += int((record.status == STATUS_REJECTED).sum())
+        self.driver = record.driver, record.driver_reason
+        if self.keep_requests:
+            self.records.append(record)
+
+    def run_ends(self, requests: Requests, seed: int) -> None:
+        """Run a replication again at either end of the cost model's band."""
+        for end in (-STEP_BAND, STEP_BAND):
+            record = self.arm.run(requests, seed, step_scale=1 + end)
+            self.ends.append(Measured.of(record, self.traffic))
+
+    def measurement(self) -> ArmMeasurement:
+        """Return what the runs so far say."""
+        faster, slower = self.ends
+        return ArmMeasurement(self.traffic, tuple(self.runs), (faster,), (slower,))
+
+
+class _Study:
+    """All arms, replication by replication, on common luck."""
 
     def __init__(
         self,
         scenario: Scenario,
-        arms: Sequence[CompiledArm],
+        arms: Sequence[_ArmRuns],
         progress: Progress | None,
         timelines: dict[str, list[Stage]] | None,
     ) -> None:
         self.scenario, self.arms, self.progress, self.timelines = scenario, arms, progress, timelines
-        self.records: list[list[RunRecord]] = [[] for _ in arms]
-        self.ends: list[tuple[RunRecord, RunRecord]] = []
-        self.done, self.total = 0, 0
+        self.have, self.done, self.total = 0, 0, len(arms)
 
     def replicate(self, replications: int) -> None:
         """Run until every arm has so many replications."""
-        have = len(self.records[0])
-        self.total += (replications - have) * len(self.arms) + (2 * len(self.arms) if not self.ends else 0)
-        for replication in range(have, replications):
-            requests = traffic_of(self.scenario, replication)
-            seed = replication_seed(self.scenario.run.seed, replication)
-            for arm, records in zip(self.arms, self.records, strict=True):
-                timeline = None
-                if self.timelines is not None and replication == 0:
-                    timeline = self.timelines[arm.name]
-                records.append(arm.run(requests, seed, timeline=timeline))
-                self._tell(f"{arm.name}, replication {replication + 1}")
-        if not self.ends:
-            self._run_ends()
-
-    def _run_ends(self) -> None:
-        """Run the first replication at either end of the cost model's band."""
-        requests, seed = traffic_of(self.scenario, 0), replication_seed(self.scenario.run.seed, 0)
-        for arm in self.arms:
-            faster, slower = (arm.run(requests, seed, step_scale=1 + end) for end in (-STEP_BAND, STEP_BAND))
-            self.ends.append((faster, slower))
-            self.done += 1
-            self._tell(f"{arm.name}, band of the cost model")
+        self.total += (replications - self.have) * len(self.arms)
+        while self.have < replications:
+            requests = traffic_of(self.scenario, self.have)
+            seed = replication_seed(self.scenario.run.seed, self.have)
+            for one in self.arms:
+                watched = self.timelines is not None and self.have == 0
+                one.run(requests, seed, self.timelines[one.arm.name] if watched and self.timelines else None)
+                self._tell(f"{one.arm.name}, replication {self.have + 1}")
+            if self.have == 0:
+                for one in self.arms:
+                    one.run_ends(requests, seed)
+                    self._tell(f"{one.arm.name}, band of the cost model")
+            self.have += 1
 
     def reach(self, precision: float) -> None:
-        """Add replications until the 95 % interval of every arm's throughput is within ± `precision` of it."""
-        while len(self.records[0]) < MOST_REPLICATIONS:
+        """Add replications until the 95 % interval of every throughput is within ± `precision` of it."""
+        while self.have < MOST_REPLICATIONS:
             throughputs = [
-                mean_estimate(measured.samples["throughput_tokens_per_s"]) for measured in self.measurements()
+                mean_estimate(one.measurement().samples["throughput_tokens_per_s"]) for one in self.arms
             ]
             if all(one is not None and one.relative_half_width <= precision for one in throughputs):
                 return
-            self.replicate(len(self.records[0]) + 2)
-
-    def measurements(self) -> list[ArmMeasurement]:
-        """Return the measurement of every arm, plain first."""
-        workload = self.scenario.workload
-        traffic = Traffic(
-            open_loop=workload.arrivals.kind not in ("closed", "burst"),
-            class_names=class_names(workload),
-            limits=self.scenario.slo.model_dump(exclude_none=True) if self.scenario.slo else {},
-            replicas=self.scenario.hardware.replicas,
-        )
-        return [
-            ArmMeasurement(ArmRuns(tuple(records), (faster,), (slower,)), traffic)
-            for records, (faster, slower) in zip(self.records, self.ends, strict=True)
-        ]
+            self.replicate(self.have + 2)
 
     def _tell(self, what: str) -> None:
         self.done += 1
         if self.progress is not None:
-            self.progress(min(self.done, self.total), self.total, what)
+            self.progress(self.done, self.total, what)
 
 
-def _provenance(scenario: Scenario, arms: Sequence[CompiledArm], records: Sequence[RunRecord]) -> Provenance:
-    setup = arms[0].setup
+def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list[Stage]]) -> None:
+    """Write the stages of all arms as one Chrome trace, arm after arm."""
+    from simulator.timeline import write_chrome_trace
+
+    rows = [
+        stage._replace(replica=stage.replica + index * scenario.hardware.replicas)
+        for index, stages in enumerate(timelines.values())
+        for stage in stages
+    ]
+    write_chrome_trace(path, rows, scenario.title)
+
+
+def _provenance(scenario: Scenario, plain: _ArmRuns) -> Provenance:
+    setup = plain.arm.setup
+    driver, reason = plain.driver
     return Provenance(
         version=version("decodesim"),
         seed=scenario.run.seed,
@@ -162,27 +177,23 @@ def _provenance(scenario: Scenario, arms: Sequence[CompiledArm], records: Sequen
         profile=setup.profile.name,
         profile_sha256=setup.profile.sha256,
         preset=setup.preset.name,
-        backend=records[0].driver,
-        backend_reason=records[0].driver_reason,
+        backend=driver,
+        backend_reason=reason,
         defaults_used=defaults_used(scenario),
-        replications=len(records),
+        replications=len(plain.runs),
     )
 
 
-def _notes(
-    scenario: Scenario, arms: Sequence[CompiledArm], measurements: Sequence[ArmMeasurement]
-) -> tuple[str, ...]:
+def _notes(scenario: Scenario, arms: Sequence[_ArmRuns]) -> tuple[str, ...]:
     """What a reader must know before trusting the figures."""
     notes = [*workload_notes(scenario.workload, scenario.base_dir)]
-    setup = arms[0].setup
+    setup = arms[0].arm.setup
     if setup.preset_note:
         notes.append(setup.preset_note)
-    for arm, measured in zip(arms, measurements, strict=True):
-        rejected = sum(int((record.status == 5).sum()) for record in measured.runs.records)
-        if rejected:
-            count = len(measured.runs.records)
+    for one in arms:
+        if one.rejected:
             notes.append(
-                f"{arm.name}: {rejected / count:g} requests a run can never be served "
+                f"{one.arm.name}: {one.rejected / len(one.runs):g} requests a run can never be served "
                 "(longer than the model's context or the KV memory) and are left out"
             )
     parts = setup.profile.statuses

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from simulator.arm_summary import POSITIONAL, ArmRuns, ArmSummary, Traffic
+from simulator.arm_summary import POSITIONAL, ArmSummary, Traffic
 from simulator.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
 from simulator.measure import LATENCIES, measure, window_of
 from simulator.metrics import samples_needed
-from simulator.saturation import Saturation, saturation
+from simulator.saturation import Evidence, Saturation, evidence, judge
 from simulator.verdict import LOSES, PAYS, Verdict, explain
 
-__all__ = ["STEP_BAND", "ArmMeasurement", "ArmRuns", "ArmSummary", "Comparison", "Traffic", "compare"]
+__all__ = ["STEP_BAND", "ArmMeasurement", "ArmSummary", "Comparison", "Measured", "Traffic", "compare"]
 
 if TYPE_CHECKING:
     from simulator.record import RunRecord
@@ -60,34 +60,68 @@ speculative.
 
 
 @dataclass(frozen=True)
-class ArmMeasurement:
-    """One arm's figures of every replication, before they become estimates: what pairing needs."""
+class Measured:
+    """One run, measured: what is left of it when its record is gone."""
 
-    runs: ArmRuns
+    figures: Mapping[str, float]
+    """Those of `measure.measure`."""
+    figures_above_capacity: Mapping[str, float]
+    """The same, should the load turn out to be above capacity."""
+    evidence: Evidence | None
+    """Whether it is; None where it cannot be (closed loops, bursts)."""
+    drafted: bool
+    steady: bool
+    """There was a stretch of steady arrivals to take rates from."""
+
+    @staticmethod
+    def of(record: RunRecord, traffic: Traffic) -> Measured:
+        """Measure a run."""
+        how = (traffic.class_names, dict(traffic.limits), traffic.replicas)
+        figures = measure(record, *how)
+        return Measured(
+            figures=figures,
+            figures_above_capacity=measure(record, *how, True) if traffic.open_loop else figures,
+            evidence=evidence(record) if traffic.open_loop else None,
+            drafted=bool(record.drafted_at[:, 1:].any()),
+            steady=window_of(record).last >= 0,
+        )
+
+
+@dataclass(frozen=True)
+class ArmMeasurement:
+    """One arm's figures of every replication, before they become estimates: what pairing needs.
+
+    `runs` are the replications in order of seed. `faster` and `slower` hold the same seeds with every GPU
+    stage × (1 − band) and × (1 + band); they may be fewer than the replications, or none: then the bands hold
+    sampling only.
+    """
+
     traffic: Traffic
+    runs: tuple[Measured, ...]
+    faster: tuple[Measured, ...] = ()
+    slower: tuple[Measured, ...] = ()
 
     @cached_property
     def samples(self) -> dict[str, tuple[float, ...]]:
         """Path → figure of every replication."""
-        return self._measure(self.runs.records)
+        return self._figures(self.runs)
 
     @cached_property
     def model_ends(self) -> tuple[dict[str, tuple[float, ...]], ...]:
         """The same for the runs at either end of the cost model's band, where there are any."""
-        return tuple(self._measure(records) for records in (self.runs.faster, self.runs.slower) if records)
+        return tuple(self._figures(runs) for runs in (self.faster, self.slower) if runs)
 
     @cached_property
     def saturation(self) -> Saturation:
         """Whether the load is above capacity; a closed loop or a burst never is."""
-        if not self.traffic.open_loop:
-            return Saturation(False, 1.0)
-        return saturation(self.runs.records, self.traffic.seats)
+        seen = [run.evidence for run in self.runs if run.evidence is not None]
+        return judge(seen, self.traffic.seats) if seen else Saturation(False, 1.0)
 
     def summary(self) -> ArmSummary:
         """The estimates. A saturated arm reports the rate served, and no latency: that grows with the
         length of the run.
         """
-        speculative = any(record.drafted_at[:, 1:].any() for record in self.runs.records)
+        speculative = any(run.drafted for run in self.runs)
         estimates: dict[str, Estimate | None] = {}
         missing: dict[str, list[str]] = {}
         for path, samples in self.samples.items():
@@ -98,23 +132,19 @@ class ArmMeasurement:
         notes = [f"{reason}: {_brief(paths)}" for reason, paths in missing.items()]
         if self.saturation.reason:
             notes.insert(0, f"saturated: {self.saturation.reason}")
-        if not self.saturation.saturated and any(window_of(record).last < 0 for record in self.runs.records):
+        if not self.saturation.saturated and not all(run.steady for run in self.runs):
             notes.append(
                 "rates are over the whole run, its filling and draining included: "
                 "no stretch of steady arrivals to take them from"
             )
-        if len(self.runs.records) == 1:
+        if len(self.runs) == 1:
             notes.append("one replication: no intervals")
         return ArmSummary(estimates, self.saturation.saturated, tuple(notes))
 
-    def _measure(self, records: Sequence[RunRecord]) -> dict[str, tuple[float, ...]]:
-        traffic = self.traffic
+    def _figures(self, runs: Sequence[Measured]) -> dict[str, tuple[float, ...]]:
         full = self.saturation.saturated
-        runs = [
-            measure(record, traffic.class_names, dict(traffic.limits), traffic.replicas, full)
-            for record in records
-        ]
-        return {path: tuple(run[path] for run in runs) for path in runs[0]} if runs else {}
+        figures = [run.figures_above_capacity if full else run.figures for run in runs]
+        return {path: tuple(run[path] for run in figures) for path in figures[0]} if figures else {}
 
     def _estimate(self, path: str, samples: Sequence[float]) -> Estimate | None:
         estimate = mean_estimate(samples)

@@ -84,7 +84,7 @@ def command(
     read = read_scenario(scenario, overrides, flags_of(given))
     say_when_compiling()
     with progress_bar("simulating") as progress:
-        result = simulate(read, progress=progress, trace_out=trace_out)
+        result = simulate(read, progress, trace_out, keep_requests=out is not None)
     if out is not None:
         note(f"wrote {result.write(out)}")
     if trace_out is not None:

@@ -63,7 +63,7 @@ def _preempt_last(e: Engine) -> int:
 
 @compiled(inline=True)
 def _add_entry(e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: bool, known: int) -> None:
-    """Write one entry; `known` = tokens of the request that are known once the running step has its result."""
+    """Write one entry; `known`: tokens of the request that are known once the running step has ended."""
     p = plan_at(e, slot)
     q = request_at(e, r)
     entry = entry_at(e, slot, p.entries)

@@ -89,7 +89,7 @@ hash_newer_of = _view("hash_newer")
 
 @compiled(inline=True)
 def item(view: Any, index: int) -> Any:
-    """Return one element of a view: unsigned, since numba makes signed indices pay for counting from the end."""
+    """Return one element of a view. Unsigned: numba makes signed indices pay for counting from the end."""
     return view[np.uint64(index)]
 
 

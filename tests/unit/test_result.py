@@ -1,6 +1,7 @@
 """Arms as estimates, comparisons, and result files."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from simulator.arm_summary import summary_from_json
 from simulator.errors import InputError
 from simulator.record import RunRecord
 from simulator.result import Provenance, Result, dump_json, read_results
-from simulator.summary import ArmMeasurement, ArmRuns, Traffic, compare
+from simulator.summary import ArmMeasurement, Measured, Traffic, compare
 from tests.records import closed_loop_record
 
 CLOSED = Traffic(open_loop=False)
@@ -29,9 +30,14 @@ def runs(step_ms: float, draft: bool, scale: float = 1.0, requests_each: int = 2
     return tuple(made if draft else [replace(record, accepted_at=none, drafted_at=none) for record in made])
 
 
+def measured(records: Iterable[RunRecord], traffic: Traffic = CLOSED) -> tuple[Measured, ...]:
+    return tuple(Measured.of(record, traffic) for record in records)
+
+
 def arm(step_ms: float, draft: bool, traffic: Traffic = CLOSED) -> ArmMeasurement:
     faster, slower = runs(step_ms, draft, 0.9)[:1], runs(step_ms, draft, 1.1)[:1]
-    return ArmMeasurement(ArmRuns(runs(step_ms, draft), faster, slower), traffic)
+    parts = (measured(records, traffic) for records in (runs(step_ms, draft), faster, slower))
+    return ArmMeasurement(traffic, *parts)
 
 
 def result() -> Result:
@@ -45,7 +51,7 @@ def result() -> Result:
         provenance,
         {"plain": plain.summary(), "eagle3-k3": fast.summary()},
         comparison,
-        records={"plain": plain.runs.records, "eagle3-k3": fast.runs.records},
+        records={"plain": runs(10, False), "eagle3-k3": runs(12, True)},
     )
 
 
@@ -158,7 +164,7 @@ def test_saturated_arm_reports_the_rate_served_and_no_latency() -> None:
             )
         )
     traffic = Traffic(open_loop=True, limits={"tpot_p99_s": 1.0})
-    saturated = ArmMeasurement(ArmRuns(tuple(records)), traffic)
+    saturated = ArmMeasurement(traffic, measured(records, traffic))
     metrics = saturated.summary().to_json()
     assert metrics["saturated"] is True
     assert value(metrics, "request_rate_per_s") == pytest.approx(10, rel=0.02)
@@ -169,7 +175,7 @@ def test_saturated_arm_reports_the_rate_served_and_no_latency() -> None:
     assert metrics["mean_acceptance_length"] is not None
     assert "50% of the rate is served" in saturated.summary().notes[0]
     steady = ArmMeasurement(
-        ArmRuns(tuple(closed_loop_record(1, 400, 9, 10, luck=luck) for luck in LUCK)), traffic
+        traffic, measured((closed_loop_record(1, 400, 9, 10, luck=luck) for luck in LUCK), traffic)
     )
     comparison = compare("spec", saturated, steady)
     assert comparison.verdict.outcome == "pays"
@@ -187,8 +193,8 @@ def test_an_offered_rate_is_judged_by_tpot() -> None:
 
 
 def test_one_replication_has_values_without_intervals_and_no_verdict() -> None:
-    one = ArmMeasurement(ArmRuns(runs(10, False)[:1]), CLOSED)
-    other = ArmMeasurement(ArmRuns(runs(12, True)[:1]), CLOSED)
+    one = ArmMeasurement(CLOSED, measured(runs(10, False)[:1]))
+    other = ArmMeasurement(CLOSED, measured(runs(12, True)[:1]))
     tpot = one.summary()["tpot_s.mean"]
     assert tpot is not None
     assert tpot.value == pytest.approx(0.010)
