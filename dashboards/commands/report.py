@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from experiments.commands.options import json_option, writes_file
-from experiments.commands.output import note, print_json
+from experiments.commands.output import note, print_json, progress_bar, say_when_compiling
 
 
 @click.command()
@@ -20,16 +20,31 @@ from experiments.commands.output import note, print_json
     show_default=True,
     help="The page.",
 )
+@click.option(
+    "--png",
+    "png_dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Also pictures of the page and of every figure, as PNG (needs Chromium and the extra 'images').",
+)
 @json_option
 @writes_file
-def command(results: tuple[Path, ...], output: Path, as_json: bool) -> None:
-    """One self-contained HTML page of RESULTS: result files, or folders that `simulate --out` wrote."""
-    from dashboards.report import write_report
-    from simulator.result import read_results
+def command(results: tuple[Path, ...], output: Path, png_dir: Path | None, as_json: bool) -> None:
+    """One self-contained HTML page of RESULTS: result files, or folders that `simulate --out` wrote.
 
-    found = [result for path in results for result in read_results(path)]
-    write_report(found, output)
+    The page also shows break-even and speedup over the load. They are simulated once, which takes some
+    seconds, and kept in study.json beside the result.
+    """
+    from dashboards.report import write_report
+    from dashboards.subject import subjects_at
+
+    say_when_compiling()
+    with progress_bar("studying the load") as progress:
+        found = [subject for path in results for subject in subjects_at(path, progress)]
+    write_report(found, output, png_dir)
     size_bytes = output.stat().st_size
     note(f"wrote {output} ({size_bytes / 1e6:.1f} MB): one page, opens offline")
+    if png_dir is not None:
+        note(f"wrote pictures into {png_dir}")
     if as_json:
         print_json({"report": str(output), "bytes": size_bytes, "results": len(found)})

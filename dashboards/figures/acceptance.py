@@ -1,0 +1,92 @@
+"""How many drafts survive, by position in the draft."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.figures.figure import Figure
+from dashboards.figures.look import arm_colours, new_figure
+from dashboards.subject import PLAIN, Subject
+from dashboards.table import Column, Table, empty
+
+COLUMNS = (
+    Column("arm", "speculative arm"),
+    Column("position", "position in the draft"),
+    Column(
+        "conditional",
+        "share of the drafts accepted here, of those whose predecessors all were: the α of the theory",
+    ),
+    Column("reached", "share of the rounds with a draft that accepted at least so many"),
+)
+
+
+def prepare(subject: Subject) -> Table:
+    """One row per arm and position. `facts`: three means by arm."""
+    rows = []
+    for name in subject.speculative:
+        values = subject.result.arms[name].values()
+        position = 1
+        while f"acceptance_rate_at.{position}" in values:
+            conditional = values.get(f"conditional_acceptance.{position}")
+            rows.append((name, position, conditional, values[f"acceptance_rate_at.{position}"]))
+            position += 1
+    if not rows:
+        return empty(COLUMNS, "No drafts were verified, so there is no acceptance.")
+    facts = {
+        path: {name: subject.result.arms[name].values().get(path) for name in subject.speculative}
+        for path in ("mean_acceptance_length", "draft_coverage", "tokens_per_round")
+    }
+    return Table(COLUMNS, tuple(rows), facts)
+
+
+def finding(table: Table) -> str:
+    """Tokens per verify, and what stops leave of them."""
+    said = []
+    for arm in table.distinct("arm"):
+        length, tokens = table.facts["mean_acceptance_length"][arm], table.facts["tokens_per_round"][arm]
+        if length is not None and tokens is not None:
+            said.append(f"{arm} accepts {length:.2f} tokens per verify, and {tokens:.2f} reach the client.")
+    return " ".join(said)
+
+
+def caption(table: Table) -> str:
+    """How to read it."""
+    coverage = [
+        f"{arm} drafted in {share:.1%} of its rounds"
+        for arm, share in table.facts["draft_coverage"].items()
+        if share is not None
+    ]
+    return (
+        "Solid: accepted, given that all drafts before were. Dotted: accepted so far into the draft. Tokens "
+        "per verify count the one that the target adds; some are lost where an answer stops, and in rounds "
+        f"without a draft. {'; '.join(coverage)}."
+    )
+
+
+def draw(table: Table) -> Any:
+    """Two lines per arm over the position."""
+    import plotly.graph_objects as go
+
+    figure = new_figure(300, "position in the draft", "share of drafts accepted")
+    arms = table.distinct("arm")
+    colours = arm_colours([PLAIN, *arms])
+    for arm in arms:
+        rows = table.where(arm=arm)
+        for column, title, dash in (("conditional", "if reached (α)", "solid"), ("reached", "so far", "dot")):
+            figure.add_trace(
+                go.Scatter(
+                    x=rows["position"],
+                    y=rows[column],
+                    name=title if len(arms) == 1 else f"{arm}, {title}",
+                    mode="lines+markers",
+                    line={"color": colours[arm], "width": 2.2, "dash": dash},
+                    marker={"size": 7},
+                    hovertemplate="position %{x}: %{y:.3f}",
+                )
+            )
+    figure.update_xaxes(dtick=1, range=[0.6, max(table["position"]) + 0.4])
+    figure.update_yaxes(range=[0, 1.02], dtick=0.2, tickformat=".0%")
+    return figure
+
+
+FIGURE = Figure("acceptance", "Drafts accepted", prepare, draw, finding, caption, half=True)

@@ -1,0 +1,194 @@
+"""The acceptance that speculation needs, against the clients at work at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from dashboards.figures.figure import Figure
+from dashboards.figures.look import INK, arm_colours, clients, faded, mark, new_figure
+from dashboards.subject import Subject
+from dashboards.table import Column, Table, empty
+
+COLUMNS = (
+    Column("arm", "speculative arm"),
+    Column("concurrency", "clients at work at once", "requests"),
+    Column("draft_length", "drafts a round (K)", "tokens"),
+    Column("simulated", "acceptance α at which the simulated throughput equals that of plain decoding"),
+    Column("low", "lower end of the band with the cost model's error"),
+    Column("high", "upper end of the band"),
+    Column("geometric", "α of independent drafts, from step times alone"),
+    Column("linear", "accepted ÷ drafted at this K, from step times alone"),
+    Column("scenario", "α of the scenario"),
+    Column("verdict", "the scenario's α against the band"),
+)
+
+_VERBS = {
+    "pays": "pays",
+    "loses": "loses",
+    "undecided": "is undecided (within the error)",
+    "unreachable": "cannot pay at any α",
+    "does-not-fit": "does not fit the memory",
+    "saturated": "is saturated",
+}
+
+
+def prepare(subject: Subject) -> Table:
+    """One row per arm and load. `facts`: own_concurrency, the scenario's load where it is a closed loop."""
+    rows = [_row(arm, row) for arm, document in subject.study.break_even.items() for row in document["rows"]]
+    if not rows:
+        return empty(COLUMNS, _why_empty(subject))
+    arrivals = subject.result.scenario["workload"]["arrivals"]
+    return Table(COLUMNS, tuple(rows), {"own_concurrency": arrivals.get("concurrency")})
+
+
+def _row(arm: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    simulated = row["simulated_alpha"]
+    band = (simulated or {}).get("band") or (None, None)
+    return (
+        arm,
+        row["concurrency"],
+        row["draft_length"],
+        simulated and simulated["value"],
+        *band,
+        row["geometric_alpha"],
+        row["linear_acceptance_rate"],
+        row["scenario_alpha"],
+        row["verdict"],
+    )
+
+
+def _why_empty(subject: Subject) -> str:
+    if not subject.speculative:
+        return "The scenario has no speculative arm, so nothing has to break even."
+    return " ".join(subject.study.notes) or subject.why or "The break-even was not simulated."
+
+
+def finding(table: Table) -> str:
+    """Where the scenario's acceptance pays, and where it does not."""
+    return " ".join(_finding_of(table.where(arm=arm)) for arm in table.distinct("arm"))
+
+
+def _finding_of(table: Table) -> str:
+    arm, alpha = table["arm"][0], table["scenario"][0]
+    if alpha is None:
+        known = [row for row in table.records() if row["simulated"] is not None]
+        if not known:
+            return f"No acceptance makes {arm} pay."
+        first, last = known[0], known[-1]
+        return (
+            f"{arm} needs an acceptance of {first['simulated']:.2f} at {clients(first['concurrency'])} and "
+            f"{last['simulated']:.2f} at {clients(last['concurrency'])}."
+        )
+    said = [f"{_VERBS[verdict]} {loads}" for verdict, loads in _stretches(table)]
+    before = f"{', '.join(said[:-1])} and " if said[1:] else ""
+    return f"At an acceptance α of {alpha:.2f}, {arm} {before}{said[-1]}."
+
+
+def _stretches(table: Table) -> Iterator[tuple[str, str]]:
+    """Verdict and loads of every run of loads with the same verdict."""
+    for verdict, run in groupby(table.records(), key=lambda row: row["verdict"]):
+        loads = [row["concurrency"] for row in run]
+        yield (
+            verdict,
+            f"at {clients(loads[0])}" if len(loads) == 1 else f"from {loads[0]:g} to {clients(loads[-1])}",
+        )
+
+
+def caption(table: Table) -> str:
+    """How to read it."""
+    lengths = ", ".join(str(length) for length in table.distinct("draft_length"))
+    return (
+        f"Closed loop, K = {lengths}. An acceptance above the line pays. Simulated: with stops, prefill, KV "
+        "and batch, on common luck; the shade is the error of the cost model and of sampling. Geometric: "
+        "independent drafts, from step times alone. Linear is another scale, the share of drafts accepted at "
+        "this K: compare it with no α."
+    )
+
+
+def draw(table: Table) -> Any:
+    """Lines over concurrency (log scale): simulated with its band, and for a single arm the closed forms."""
+    figure = new_figure(400, "clients at work at once", "acceptance α", hovermode="x unified")
+    arms = table.distinct("arm")
+    colours = arm_colours(["plain", *arms])
+    for arm in arms:
+        of_arm = table.where(arm=arm)
+        _add_simulated(figure, of_arm, colours[arm], "simulated" if len(arms) == 1 else arm)
+        if len(arms) == 1:
+            for name, dash in (("geometric", "dash"), ("linear", "dot")):
+                title = "linear (accepted ÷ drafted)" if name == "linear" else name
+                line = {"color": INK, "width": 1.4, "dash": dash}
+                _add_line(figure, of_arm, name, title, line)
+        _add_scenario(figure, of_arm, colours[arm])
+    loads = table.distinct("concurrency")
+    figure.update_xaxes(type="log", tickvals=loads, ticktext=[f"{load:,g}" for load in loads])
+    figure.update_yaxes(range=[0, 1], dtick=0.2, tickformat=".1f")
+    return figure
+
+
+def _add_simulated(figure: Any, table: Table, colour: str, title: str) -> None:
+    import plotly.graph_objects as go
+
+    banded = [row for row in table.records() if row["low"] is not None]
+    loads = [row["concurrency"] for row in banded]
+    around = [row["high"] for row in banded] + [row["low"] for row in reversed(banded)]
+    _add_line(figure, table, "simulated", title, {"color": colour, "width": 2.4}, markers=True)
+    figure.add_trace(
+        go.Scatter(
+            x=loads + loads[::-1],
+            y=around,
+            fill="toself",
+            fillcolor=faded(colour, 0.16),
+            line={"width": 0},
+            mode="lines",
+            hoverinfo="skip",
+            name="its error",
+        )
+    )
+
+
+def _add_line(
+    figure: Any, table: Table, column: str, title: str, line: Mapping[str, Any], markers: bool = False
+) -> None:
+    import plotly.graph_objects as go
+
+    figure.add_trace(
+        go.Scatter(
+            x=table["concurrency"],
+            y=table[column],
+            name=title,
+            line=line,
+            mode="lines+markers" if markers else "lines",
+            marker={"size": 6},
+            hovertemplate="%{y:.2f}",
+        )
+    )
+
+
+def _add_scenario(figure: Any, table: Table, colour: str) -> None:
+    """The scenario's α: a line across, and a ring at its own load."""
+    import math
+
+    import plotly.graph_objects as go
+
+    alpha, own, loads = table["scenario"][0], table.facts.get("own_concurrency"), table["concurrency"]
+    if alpha is None:
+        return
+    figure.add_hline(y=alpha, line={"color": colour, "width": 1})
+    place = {"y": alpha, "yanchor": "bottom", "yshift": 7}
+    if own is None:
+        figure.add_annotation(
+            mark(f"α of the scenario {alpha:.2f}", xref="paper", x=0.01, xanchor="left", **place)
+        )
+        return
+    ring = {"size": 12, "color": "white", "line": {"color": colour, "width": 2.5}}
+    figure.add_trace(
+        go.Scatter(x=[own], y=[alpha], mode="markers", showlegend=False, hoverinfo="skip", marker=ring)
+    )
+    right = own > math.sqrt(loads[0] * loads[-1])
+    place |= {"x": math.log10(own), "xanchor": "right" if right else "left", "xshift": 6 if right else -6}
+    figure.add_annotation(mark(f"yours: {clients(own)}, α {alpha:.2f}", **place))
+
+
+FIGURE = Figure("break-even", "Acceptance needed to pay", prepare, draw, finding, caption)

@@ -1,0 +1,34 @@
+"""What a picture of the report is: one file of this folder makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.subject import Subject
+from dashboards.table import Table
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture. `prepare` computes its table, `draw` turns a table with rows into a plotly figure.
+
+    `finding` is the sentence that the table says, `caption` how to read the picture. `by` names a column
+    whose values get a picture each, side by side where there is room. A `half` takes half of a wide page.
+    """
+
+    name: str
+    title: str
+    prepare: Callable[[Subject], Table]
+    draw: Callable[[Table], Any]
+    finding: Callable[[Table], str]
+    caption: Callable[[Table], str]
+    by: str | None = None
+    half: bool = False
+
+    def pictures(self, table: Table) -> list[tuple[str, Table]]:
+        """(title, table) of every picture: one of the whole table, or one for each value of `by`."""
+        if self.by is None:
+            return [("", table)]
+        return [(str(value), table.where(**{self.by: value})) for value in table.distinct(self.by)]

@@ -1,0 +1,148 @@
+"""How every picture looks: one palette, one typeface, units on every axis, nothing that carries no meaning.
+
+Plain decoding is grey everywhere, speculative arms take the palette in their order; the parts of a step and
+of the memory have colours of their own, and what speculation adds (drafting, the drafter) is orange in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dashboards.subject import PLAIN
+from simulator.units import format_seconds
+
+INK, QUIET, RULE, PAPER = "#1b1d20", "#5c6268", "#e4e5e7", "#ffffff"
+FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
+
+PLAIN_COLOUR = "#8b9097"
+ARM_COLOURS = ("#14598f", "#8a4fa3", "#11776b", "#a8602a", "#5b6b1f", "#a33a5a")
+PAYS_COLOUR, LOSES_COLOUR = "#14598f", "#b0472a"
+ORANGE = "#d9812e"
+
+PARTS: Mapping[str, str] = {
+    "verify": "#35618e",
+    "attention": "#7399c2",
+    "communication": "#b4c8de",
+    "draft": ORANGE,
+    "sampling": "#c9b458",
+    "host": "#a4a7ab",
+    "waiting": "#dcdee0",
+}
+"""Part of a step → colour."""
+
+MEMORY: Mapping[str, str] = {
+    "weights": "#35618e",
+    "drafter": ORANGE,
+    "reserve": "#a4a7ab",
+    "KV cache": "#7fae94",
+    "not used": "#e0e2e4",
+}
+"""Part of a GPU's memory → colour."""
+
+DIVERGING = (
+    (0.0, "#8c2f14"),
+    (0.25, "#d08a6c"),
+    (0.5, "#f7f6f3"),
+    (0.75, "#7fa9cf"),
+    (1.0, "#0f4a7a"),
+)
+"""Slower – equal – faster."""
+
+
+BARE_TICKS: Mapping[str, Any] = {"showline": False, "ticks": "outside", "ticklen": 6, "tickcolor": PAPER}
+"""An axis of names: no line, and room between the names and the bars."""
+
+
+def arm_colours(names: Iterable[str]) -> dict[str, str]:
+    """Arm → colour: plain decoding grey, the others in the palette's order."""
+    colours: dict[str, str] = {}
+    for name in names:
+        others = sum(known != PLAIN for known in colours)
+        colours[name] = PLAIN_COLOUR if name == PLAIN else ARM_COLOURS[others % len(ARM_COLOURS)]
+    return colours
+
+
+def faded(colour: str, opacity: float) -> str:
+    """A colour `#rrggbb` with an opacity, as plotly reads it."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity:g})"
+
+
+def new_figure(height_px: int, x_title: str, y_title: str, **layout: Any) -> Any:
+    """An empty plotly figure in the common look; it takes the width of its place. `layout` adds to it."""
+    import plotly.graph_objects as go
+
+    axis = {
+        "automargin": True,
+        "gridcolor": RULE,
+        "linecolor": QUIET,
+        "showline": True,
+        "ticks": "outside",
+        "ticklen": 4,
+        "tickcolor": QUIET,
+        "tickfont": {"size": 12, "color": QUIET},
+        "zeroline": False,
+        "fixedrange": True,
+    }
+    figure = go.Figure()
+    figure.update_layout(
+        template="none",
+        autosize=True,
+        height=height_px,
+        margin={"l": 8, "r": 12, "t": 8, "b": 8},
+        paper_bgcolor=PAPER,
+        plot_bgcolor=PAPER,
+        font={"family": FONT, "size": 13, "color": INK},
+        hoverlabel={"font": {"family": FONT, "size": 13}, "bgcolor": PAPER, "bordercolor": RULE},
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "traceorder": "normal",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "font": {"size": 12.5},
+            "itemclick": False,
+            "itemdoubleclick": False,
+        },
+        xaxis=axis | {"showgrid": False},
+        yaxis=axis,
+    )
+    figure.update_xaxes(title={"text": x_title, "font": {"size": 12.5, "color": QUIET}, "standoff": 8})
+    figure.update_yaxes(title={"text": y_title, "font": {"size": 12.5, "color": QUIET}, "standoff": 8})
+    figure.update_layout(**layout)
+    return figure
+
+
+def mark(text: str, **place: Any) -> dict[str, Any]:
+    """An annotation without an arrow, on paper that nearly hides what is under it."""
+    return {
+        "text": text,
+        "showarrow": False,
+        "font": {"size": 12, "color": INK},
+        "bgcolor": faded(PAPER, 0.85),
+        "borderpad": 1,
+        **place,
+    }
+
+
+def one_two_five(low: float, high: float) -> list[float]:
+    """The ticks 1, 2, 5 × 10ⁿ from just below `low` to just above `high` (both positive), ascending."""
+    import math
+
+    start, end = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks = [digit * 10.0**power for power in range(start, end + 1) for digit in (1, 2, 5)]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    return inside or [ticks[0], ticks[-1]]
+
+
+def clients(count: float) -> str:
+    """`1 client`, `64 clients`."""
+    return "1 client" if count == 1 else f"{count:,g} clients"
+
+
+def tick_text(duration_s: float) -> str:
+    """`50 ms`: a time without the zeros that a tick does not need."""
+    value, _, unit = format_seconds(duration_s).partition(" ")
+    return f"{float(value.replace(',', '')):g} {unit}"

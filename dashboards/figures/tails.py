@@ -1,0 +1,248 @@
+"""How late tokens come: the distributions of TTFT, TPOT and both ITLs, of all arms, to their tails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dashboards.figures.figure import Figure
+from dashboards.figures.look import LOSES_COLOUR, arm_colours, mark, new_figure, one_two_five, tick_text
+from dashboards.subject import PLAIN, Subject
+from dashboards.table import Column, Table, empty
+from simulator import metrics
+from simulator.measure import known
+from simulator.metrics import SAMPLES_BEYOND, Floats
+from simulator.step.state import DONE
+from simulator.units import NS_PER_S, format_seconds
+
+if TYPE_CHECKING:
+    from simulator.record import RunRecord
+
+COLUMNS = (
+    Column("metric", "which time"),
+    Column("arm", "arm"),
+    Column("slower", "share of the samples that took longer"),
+    Column("time", "time not exceeded by the others", "s"),
+)
+
+
+class Metric(NamedTuple):
+    """One latency: its words, the path of its statistics, and its limit in an SLO."""
+
+    title: str
+    of: str
+    path: str
+    limit: str | None = None
+
+
+METRICS = (
+    Metric("Time to first token (TTFT)", "requests", "ttft_s", "ttft_p99_s"),
+    Metric("Time per output token (TPOT)", "requests", "tpot_s", "tpot_p99_s"),
+    Metric("Gap between emissions (ITL)", "gaps", "itl_s"),
+    Metric("Gap ÷ tokens of the emission (ITL per token)", "tokens", "itl_token_s"),
+)
+
+SHOWN = ((1.0, "0"), (0.5, "P50"), (0.1, "P90"), (0.01, "P99"), (0.001, "P99.9"), (0.0001, "P99.99"))
+"""Ticks of the axis: share of slower samples, and its name."""
+
+_SHARES = np.concatenate([[0.999], np.geomspace(0.98, 1e-4, 100)])
+"""Where the curves have points."""
+
+
+def prepare(subject: Subject) -> Table:
+    """Points of every curve: the replications pooled, no further than ten samples reach.
+
+    An arm above its capacity has no curve: its times grow with the length of the run. `facts`: limits of the
+    SLO by title; saturated arms; means by path and arm.
+    """
+    result = subject.result
+    slo = result.scenario.get("slo") or {}
+    saturated = tuple(name for name, arm in result.arms.items() if arm.saturated)
+    facts = {
+        "limits": {m.title: slo[m.limit] for m in METRICS if m.limit and slo.get(m.limit) is not None},
+        "saturated": saturated,
+        "means": {
+            (metric.path, name): estimate.value
+            for metric in METRICS
+            for name, arm in result.arms.items()
+            if (estimate := arm.estimates.get(f"{metric.path}.mean")) is not None
+        },
+    }
+    rows = [
+        (metric.title, name, slower, time_s)
+        for metric in METRICS
+        for name, records in result.records.items()
+        if name in result.arms and name not in saturated
+        for slower, time_s in _curve(metric, records)
+    ]
+    if rows:
+        return Table(COLUMNS, tuple(rows), facts)
+    if saturated:
+        return empty(
+            COLUMNS,
+            "The load is above capacity: waiting grows with the run, so there are no percentiles.",
+        )
+    return empty(
+        COLUMNS, "The requests are not beside the result (requests-ARM.npz), so there are no curves."
+    )
+
+
+def _curve(metric: Metric, records: Sequence[RunRecord]) -> list[tuple[float, float]]:
+    """(share slower, s) along the distribution."""
+    if metric.path.startswith("itl"):
+        name = "itl_histogram" if metric.path == "itl_s" else "itl_token_histogram"
+        counts = sum(getattr(record, name).sum(axis=0) for record in records)
+        return _of_histogram(np.asarray(counts), records[0].itl_edges_ns / NS_PER_S)
+    return _of_samples(np.concatenate([_samples(metric.path, record) for record in records]))
+
+
+def _samples(path: str, record: RunRecord) -> Floats:
+    """TTFT or TPOT of the measured requests of one run, s; as `measure.py` takes them."""
+    chosen = np.zeros(len(record.arrival_ns), dtype=bool)
+    chosen[record.first_measured : record.end_measured] = True
+    if path == "ttft_s":
+        answered = known(record.first_ns) & known(record.arrival_ns)
+        values = metrics.elapsed_s(record.arrival_ns, record.first_ns, answered)
+    else:
+        values = metrics.tpot_s(record.first_ns, record.last_ns, record.emitted_tokens)
+        chosen &= record.status == DONE
+    values = values[chosen]
+    return values[~np.isnan(values)]
+
+
+def _reached(count: int) -> Floats:
+    """The shares of `_SHARES` beyond which enough of so many samples lie."""
+    reached: Floats = _SHARES[_SHARES * count >= SAMPLES_BEYOND]
+    return reached
+
+
+def _of_samples(samples: Floats) -> list[tuple[float, float]]:
+    shares = _reached(len(samples))
+    if not len(shares):
+        return []
+    times = np.quantile(samples, 1 - shares)
+    return list(zip(shares.tolist(), times.tolist(), strict=True))
+
+
+def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, float]]:
+    """As `_of_samples`; within a bin samples are spread evenly."""
+    total = int(counts.sum())
+    shares = _reached(total)
+    if not len(shares):
+        return []
+    below = np.concatenate([[0], np.cumsum(counts)]) / total
+    wanted = 1 - shares
+    cell = np.clip(np.searchsorted(below, wanted, side="left"), 1, len(counts))
+    within = (wanted - below[cell - 1]) / np.maximum(below[cell] - below[cell - 1], 1e-300)
+    times = edges_s[cell - 1] + (edges_s[cell] - edges_s[cell - 1]) * within
+    return list(zip(shares.tolist(), times.tolist(), strict=True))
+
+
+def finding(table: Table) -> str:
+    """What speculation does to the mean and to the tail, per arm; both ITLs said apart."""
+    arms = [arm for arm in table.distinct("arm") if arm != PLAIN]
+    means = table.facts["means"]
+    said = []
+    for arm in arms:
+        before, after = ([means.get((path, name)) for path in ("tpot_s", "itl_s")] for name in (PLAIN, arm))
+        if None in (*before, *after):
+            continue
+        moves = [_move(was, becomes) for was, becomes in zip(before, after, strict=True)]
+        said.append(
+            f"{arm}: the mean time per output token {moves[0]}, and the mean gap between emissions "
+            f"{moves[1]}, since an emission brings several tokens."
+        )
+    return " ".join(said) or "Plain decoding alone: nothing to compare."
+
+
+def _move(was: float, becomes: float) -> str:
+    word = "rises" if becomes > was else "falls"
+    return f"{word} from {format_seconds(was)} to {format_seconds(becomes)}"
+
+
+def caption(table: Table) -> str:
+    """How to read it."""
+    text = (
+        "To the right lie the slow ones: at P99 one in a hundred took longer. Replications pooled; curves "
+        "end where fewer than ten samples lie beyond. Two definitions of ITL: the gap between emissions, as "
+        "clients and vLLM's server report it, and the gap ÷ its tokens, as SGLang's server does."
+    )
+    saturated = table.facts["saturated"]
+    return f"{text} Above capacity, so without a curve: {', '.join(saturated)}." if saturated else text
+
+
+def draw(table: Table) -> Any:
+    """One line per arm: time over the share of slower samples, both on log scales, the slow to the right."""
+    import plotly.graph_objects as go
+
+    title = table["metric"][0]
+    metric = next(metric for metric in METRICS if metric.title == title)
+    figure = new_figure(300, f"percentile of {metric.of}", "time (log scale)")
+    figure.update_layout(margin={"r": 26})
+    colours = arm_colours([PLAIN, *(arm for arm in table.distinct("arm") if arm != PLAIN)])
+    for arm in table.distinct("arm"):
+        rows = table.where(arm=arm)
+        times = rows["time"]
+        figure.add_trace(
+            go.Scatter(
+                x=rows["slower"],
+                y=times,
+                name=arm,
+                mode="lines",
+                line={"color": colours[arm], "width": 2.2},
+                customdata=[
+                    [f"{1 - slower:.2%}", format_seconds(time)]
+                    for slower, time in zip(rows["slower"], times, strict=True)
+                ],
+                hovertemplate="%{customdata[0]} within %{customdata[1]}",
+            )
+        )
+    _add_axes(figure, table)
+    limit = table.facts["limits"].get(title)
+    if limit is not None:
+        _add_limit(figure, limit)
+    return figure
+
+
+def _add_axes(figure: Any, table: Table) -> None:
+    ends = max(table["slower"]), min(table["slower"])
+    shown = [(share, name) for share, name in SHOWN if share >= ends[1] * 0.99]
+    figure.update_xaxes(
+        type="log",
+        range=[0, math.log10(ends[1]) - 0.05],
+        tickvals=[share for share, _ in shown],
+        ticktext=[name for _, name in shown],
+        showgrid=True,
+    )
+    limits = [limit for name, limit in table.facts["limits"].items() if name in table["metric"]]
+    times = [*table["time"], *limits]
+    low, high = min(times) / 1.1, max(times) * 1.15
+    ticks = one_two_five(low, high)
+    figure.update_yaxes(
+        type="log",
+        range=[math.log10(low), math.log10(high)],
+        tickvals=ticks,
+        ticktext=[tick_text(tick) for tick in ticks],
+    )
+
+
+def _add_limit(figure: Any, limit_s: float) -> None:
+    """The limit of the SLO: at P99 the curve should lie below it."""
+    import plotly.graph_objects as go
+
+    line = {"color": LOSES_COLOUR, "width": 1.5, "dash": "dot"}
+    figure.add_shape(type="line", x0=1, x1=0.01, y0=limit_s, y1=limit_s, line=line)
+    mark_at = {"symbol": "diamond", "size": 9, "color": LOSES_COLOUR}
+    limit = go.Scatter(
+        x=[0.01], y=[limit_s], mode="markers", marker=mark_at, showlegend=False, hoverinfo="skip"
+    )
+    figure.add_trace(limit)
+    place = {"x": -2, "xanchor": "left", "xshift": 8, "y": math.log10(limit_s), "yanchor": "middle"}
+    colour = {"size": 12, "color": LOSES_COLOUR}
+    figure.add_annotation(mark(f"SLO {tick_text(limit_s)}", **place, font=colour))
+
+
+FIGURE = Figure("tails", "How late tokens come", prepare, draw, finding, caption, by="metric")

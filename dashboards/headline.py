@@ -1,0 +1,190 @@
+"""The verdict in words for people who decide: what is gained, why, what the tail pays, how safe it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.change import BETTER, EVEN, WORSE, direction, growth
+from dashboards.figures.look import clients
+from dashboards.markup import sentence
+from dashboards.subject import PLAIN, Subject
+from simulator.estimate import Estimate
+from simulator.summary import COMPARED
+from simulator.units import format_number, format_rate, format_seconds
+from simulator.verdict import LOSES, PAYS, UNDECIDED
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure of both arms; `grown` is speculative ÷ plain, `direction` says whether that is good."""
+
+    label: str
+    before: str
+    after: str
+    grown: Estimate
+    direction: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict on one arm. `claim` is one sentence; each of `support` another."""
+
+    arm: str
+    outcome: str
+    claim: str
+    support: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+
+_TAILS = {
+    "tpot_p99_speedup": "time per output token",
+    "itl_p99_ratio": "gap between emissions",
+    "ttft_p99_ratio": "time to first token",
+}
+_TILES = {
+    "throughput_speedup": "Throughput",
+    "tpot_mean_speedup": "TPOT, mean",
+    "tpot_p99_speedup": "TPOT, P99",
+    "itl_p99_ratio": "ITL, P99",
+    "ttft_p99_ratio": "TTFT, P99",
+}
+"""Comparison → its words."""
+
+
+def headlines(subject: Subject) -> list[Headline]:
+    """One verdict per speculative arm."""
+    return [_headline(subject, arm) for arm in subject.speculative if arm in subject.result.comparison]
+
+
+def _headline(subject: Subject, arm: str) -> Headline:
+    comparison = subject.result.comparison[arm]
+    outcome = comparison.verdict.outcome
+    why, offered = _reason(arm, outcome, comparison.verdict.sentence)
+    ratio = comparison.ratios.get("tpot_mean_speedup" if offered else "throughput_speedup")
+    if ratio is None or ratio.band is None or "serves the rate" in why:
+        claim, support = f"{_what(subject, arm)} {_WORDS[outcome]}.", [sentence(why)]
+    else:
+        claim = f"{_what(subject, arm)} {_WORDS[outcome]}: {_gain(ratio, outcome, offered)}."
+        support = [sentence(why)]
+    support += [line for line in (_tail(subject, arm), _needs(subject, arm), _slo(subject, arm)) if line]
+    return Headline(arm, outcome, claim, tuple(support), tuple(_changes(subject, arm, _TILES)))
+
+
+_WORDS = {PAYS: "pays", LOSES: "does not pay", UNDECIDED: "may or may not pay"}
+
+
+def _reason(arm: str, outcome: str, said: str) -> tuple[str, bool]:
+    """The reason alone, of the verdict's sentence, and whether the verdict is about TPOT."""
+    why = said.removeprefix(f"{arm}: ").removeprefix(f"{outcome}: ")
+    offered = why.startswith("TPOT ")
+    if why.startswith(("TPOT × ", "throughput × ")):
+        why = why.partition(": ")[2] or why
+    return why, offered
+
+
+def _what(subject: Subject, arm: str) -> str:
+    """The arm in words: `EAGLE-3 with 3 drafts a round`."""
+    from simulator.speculation import method
+
+    if subject.scenario is None:
+        return arm
+    entry = subject.scenario.arm(arm)
+    title = method(entry.method).title.partition(",")[0].removesuffix(" head")
+    drafts = entry.draft_length
+    if isinstance(drafts, int):
+        return f"{title[:1].upper()}{title[1:]} with {drafts} draft{'s' if drafts != 1 else ''} a round"
+    return f"{title[:1].upper()}{title[1:]} with up to {entry.max_draft_length} drafts a round"
+
+
+def _gain(ratio: Estimate, outcome: str, offered: bool) -> str:
+    assert ratio.band is not None
+    more, fewer = ("faster", "slower") if offered else ("more", "fewer")
+
+    def change(value: float) -> str:
+        return f"{value - 1:.0%} {more}" if value >= 1 else f"{1 - value:.0%} {fewer}"
+
+    low, high = ratio.band
+    same_side = (low >= 1) == (high >= 1)
+    between = (
+        f"{abs(low - 1):.0%} to {abs(high - 1):.0%}"
+        if low >= 1
+        else f"{abs(high - 1):.0%} to {abs(low - 1):.0%}"
+    )
+    band = between if same_side else f"between {change(low)} and {change(high)}"
+    if offered:
+        return f"at the same traffic answers stream {change(ratio.value)} ({band} with the model's error)"
+    return f"the same GPUs serve {change(ratio.value)} tokens per second ({band} with the model's error)"
+
+
+def _changes(subject: Subject, arm: str, chosen: Mapping[str, str]) -> list[Change]:
+    plain, speculative = subject.result.arms[PLAIN], subject.result.arms[arm]
+    found = []
+    for name, label in chosen.items():
+        ratio = subject.result.comparison[arm].ratios.get(name)
+        before, after = (side.estimates.get(COMPARED[name][0]) for side in (plain, speculative))
+        if ratio is not None and ratio.value > 0 and before is not None and after is not None:
+            grown = growth(name, ratio)
+            shown = _pair(COMPARED[name][0], before.value, after.value)
+            found.append(Change(label, *shown, grown, direction(name, grown)))
+    return found
+
+
+def _pair(path: str, before: float, after: float) -> tuple[str, str]:
+    if path.endswith("per_s"):
+        return format_number(before), format_rate(after)
+    shown = format_seconds(before), format_seconds(after)
+    same = shown[0].split(" ")[1] == shown[1].split(" ")[1]
+    return (shown[0].split(" ")[0] if same else shown[0]), shown[1]
+
+
+def _tail(subject: Subject, arm: str) -> str | None:
+    """What happens to the slowest one in a hundred."""
+    changes = _changes(subject, arm, _TAILS)
+    if not changes:
+        return None
+    parts = []
+    for verb, meant in (("worsens", WORSE), ("improves", BETTER), ("stays within the error", EVEN)):
+        these = [change for change in changes if change.direction == meant]
+        if these:
+            listed = ", ".join(f"{change.label} {_glued(change)}" for change in these)
+            parts.append(f"{verb}: {listed}")
+    return f"The P99 {'; '.join(parts)}."
+
+
+def _glued(change: Change) -> str:
+    """Both figures, with spaces at which no line breaks."""
+    return f"{change.before} → {change.after}".replace(" ", "\u00a0")
+
+
+def _needs(subject: Subject, arm: str) -> str | None:
+    """The break-even at the scenario's own load, and whether its acceptance was measured."""
+    document = subject.study.break_even.get(arm)
+    load = subject.result.scenario.get("workload", {}).get("arrivals", {}).get("concurrency")
+    row = next((row for row in (document or {}).get("rows", ()) if row["concurrency"] == load), None)
+    assumed = f"speculation.{arm}.acceptance" in subject.result.provenance.defaults_used
+    caveat = (
+        " That is the default, not a measurement: measure yours, it decides the answer." if assumed else ""
+    )
+    if row is None or row["simulated_alpha"] is None or row["scenario_alpha"] is None:
+        return caveat.strip() or None
+    needed: Mapping[str, Any] = row["simulated_alpha"]
+    band = f" ({needed['band'][0]:.2f} to {needed['band'][1]:.2f})" if needed["band"] else ""
+    return (
+        f"At {clients(load)} it needs an acceptance α of {needed['value']:.2f}{band} to break even; "
+        f"the scenario has {row['scenario_alpha']:.2f}.{caveat}"
+    )
+
+
+def _slo(subject: Subject, arm: str) -> str | None:
+    limits = {
+        key: value for key, value in (subject.result.scenario.get("slo") or {}).items() if value is not None
+    }
+    before, after = (subject.result.arms[name].estimates.get("slo_attainment") for name in (PLAIN, arm))
+    if not limits or before is None or after is None:
+        return None
+    words = " and ".join(
+        f"{key.split('_')[0].upper()} ≤ {format_seconds(value)}" for key, value in limits.items()
+    )
+    return f"Requests with {words}: {before.value:.1%} without, {after.value:.1%} with it."

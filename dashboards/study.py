@@ -1,0 +1,151 @@
+"""What a page shows beside a result and no result file holds: break-even and speedup over the load.
+
+Both are simulated when a page is first made and kept in `study.json` beside the result, so that a second
+page is quick. A study is used again for the same result and the same simulator; anything else is simulated
+anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulator.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.maps import SpeedupMap
+    from simulator.result import Result
+    from simulator.scenario import Scenario
+
+SCHEMA = "decodesim/study-1"
+STUDY_FILE = "study.json"
+MOST_ARMS = 4
+"""Arms that are studied: each takes seconds."""
+
+Progress = Callable[[int, int, str], None]
+"""(done, total, what) after each part."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Arm → the document of `decodesim breakeven` over concurrencies, and the map of its speedup.
+
+    `notes` say what could not be studied, and why.
+    """
+
+    break_even: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    speedup: Mapping[str, SpeedupMap] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The study as plain data."""
+        return {
+            "break_even": dict(self.break_even),
+            "speedup": {arm: found.to_json() for arm, found in self.speedup.items()},
+            "notes": list(self.notes),
+        }
+
+
+def study_of(
+    result: Result, scenario: Scenario, folder: Path | None = None, progress: Progress | None = None
+) -> Study:
+    """The study of a result: from `folder` when it is there, else simulated and stored there if possible."""
+    key = _key(result)
+    file = None if folder is None else folder / STUDY_FILE
+    found = None if file is None else _read(file, key)
+    if found is None:
+        found = _simulate(scenario, progress)
+        if file is not None:
+            _write(file, key, found)
+    return found
+
+
+def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
+    from experiments.maps import alphas_with, concurrencies, speedup_map
+    from simulator.breakeven import breakeven
+
+    chosen = scenario.speculation[:MOST_ARMS]
+    notes = [
+        f"{arm.name}: not studied over the load: a page studies {MOST_ARMS} arms"
+        for arm in scenario.speculation[MOST_ARMS:]
+    ]
+    break_even: dict[str, Mapping[str, Any]] = {}
+    speedup: dict[str, SpeedupMap] = {}
+    count = _Count(progress)
+    for number, arm in enumerate(chosen):
+        loads = concurrencies(scenario, arm)
+        count.total = (len(chosen) - number) * 2 * len(loads) + count.done
+        try:
+            answer = breakeven(
+                scenario,
+                loads=[{"concurrency": n} for n in loads],
+                metrics=("throughput",),
+                progress=count,
+                arm=arm.name,
+            )
+            break_even[arm.name] = answer.to_json()
+            count.done = count.base = count.base + len(loads)
+            speedup[arm.name] = speedup_map(
+                scenario, arm, loads, alphas_with(answer.rows[0].scenario_alpha), count
+            )
+            count.done = count.base = count.base + len(loads)
+        except InputError as error:
+            notes.append(f"{arm.name}: {error}")
+    return Study(break_even, speedup, tuple(notes))
+
+
+class _Count:
+    """Adds up the progress of studies that run one after another."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress, self.base, self.done, self.total = progress, 0, 0, 0
+
+    def __call__(self, done: int, _: int, what: str) -> None:
+        self.done = self.base + done
+        if self.progress is not None:
+            self.progress(self.done, self.total, what)
+
+
+def _key(result: Result) -> str:
+    """Hash of all that a study rests on: the result, the simulator's code and data, and the studies' own."""
+    from simulator.result import dump_json
+
+    digest = hashlib.sha256(dump_json(result.to_json()).encode())
+    for package, pattern in (("simulator", "*"), ("experiments", "maps.py"), ("dashboards", "study.py")):
+        root = Path(str(resources.files(package)))
+        for file in sorted(root.rglob(pattern)):
+            if file.suffix in (".py", ".json"):
+                digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _read(file: Path, key: str) -> Study | None:
+    """The study in a file; None when there is none for this key, or it is damaged."""
+    from experiments.maps import speedup_map_from_json
+
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if document["schema"] != SCHEMA or document["key"] != key:
+            return None
+        speedup = {arm: speedup_map_from_json(found) for arm, found in document["speedup"].items()}
+        return Study(document["break_even"], speedup, tuple(document["notes"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _write(file: Path, key: str, study: Study) -> None:
+    """Store a study for the next page; where that is not possible the next page simulates again."""
+    from simulator.result import dump_json
+
+    part = file.with_suffix(f".{os.getpid()}.part")
+    try:
+        part.write_text(dump_json({"schema": SCHEMA, "key": key, **study.to_json()}), encoding="utf-8")
+        os.replace(part, file)
+    except OSError:
+        part.unlink(missing_ok=True)

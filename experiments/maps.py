@@ -1,0 +1,123 @@
+"""Maps over load and acceptance: where speculation pays, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from simulator.bench import DoesNotFitError
+
+if TYPE_CHECKING:
+    from simulator.scenario import Arm, Scenario
+
+CONCURRENCIES = (1, 4, 16, 32, 64, 128, 256, 512)
+"""Clients at work at once in a map, as far as they fit."""
+
+ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+_LEAST_APART = 0.04
+"""Rows of a map closer than this to the scenario's own acceptance give way to it."""
+
+_FEWEST_REQUESTS = 400
+_ROUNDS_OF_CLIENTS = 8
+"""A cell of a map is one run of so many requests, or so many per client: both arms meet the same luck, so
+that their ratio is known far better than either throughput.
+"""
+
+_METRIC = "throughput_tokens_per_s"
+
+Progress = Callable[[int, int, str], None]
+"""(done, total, what) after each part."""
+
+
+@dataclass(frozen=True)
+class SpeedupMap:
+    """Throughput of one arm ÷ that of plain decoding in closed loops, one run of each on the same luck.
+
+    `speedup[i][j]` belongs to `alpha[i]` and `concurrency[j]`; None where the arms do not fit the memory.
+    """
+
+    arm: str
+    draft_length: int
+    alpha: tuple[float, ...]
+    concurrency: tuple[int, ...]
+    speedup: tuple[tuple[float | None, ...], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The map as plain data."""
+        return {
+            "arm": self.arm,
+            "draft_length": self.draft_length,
+            "metric": "throughput",
+            "alpha": list(self.alpha),
+            "concurrency": list(self.concurrency),
+            "speedup": [list(row) for row in self.speedup],
+        }
+
+
+def speedup_map_from_json(document: Mapping[str, Any]) -> SpeedupMap:
+    """The map that `SpeedupMap.to_json` gave."""
+    return SpeedupMap(
+        str(document["arm"]),
+        int(document["draft_length"]),
+        tuple(document["alpha"]),
+        tuple(document["concurrency"]),
+        tuple(tuple(row) for row in document["speedup"]),
+    )
+
+
+def concurrencies(scenario: Scenario, arm: Arm) -> tuple[int, ...]:
+    """The loads of a map: `CONCURRENCIES` that have a seat and memory at once, and the scenario's own."""
+    from simulator.memory import arm_memory
+    from simulator.scenario import engine_preset
+
+    preset, _ = engine_preset(scenario.engine)
+    room = min(preset.max_num_seqs, arm_memory(scenario, arm).max_concurrency) * scenario.hardware.replicas
+    arrivals = scenario.workload.arrivals
+    own = {arrivals.concurrency} if arrivals.kind == "closed" else set()
+    return tuple(sorted({n for n in CONCURRENCIES if n <= room} | own | {1}))
+
+
+def alphas_with(own: float | None) -> tuple[float, ...]:
+    """The acceptances of a map: `ALPHAS`, and the scenario's own where it has one."""
+    if own is None:
+        return ALPHAS
+    return tuple(sorted({alpha for alpha in ALPHAS if abs(alpha - own) >= _LEAST_APART} | {own}))
+
+
+def speedup_map(
+    scenario: Scenario,
+    arm: Arm,
+    loads: Sequence[int] | None = None,
+    alphas: Sequence[float] = ALPHAS,
+    progress: Progress | None = None,
+) -> SpeedupMap:
+    """Simulate plain decoding and the arm at every load and acceptance; K is the arm's longest.
+
+    `loads` defaults to `concurrencies`. Raises InputError where the arm's acceptance has no α to vary, or the
+    traffic cannot be had as a closed loop.
+    """
+    chosen = concurrencies(scenario, arm) if loads is None else tuple(loads)
+    columns: list[list[float | None]] = []
+    for load in chosen:
+        columns.append(_column(scenario, arm, load, alphas))
+        if progress is not None:
+            progress(len(columns), len(chosen), f"speedup map, {load:,} clients")
+    rows = tuple(zip(*columns, strict=True)) if columns else tuple(() for _ in alphas)
+    return SpeedupMap(arm.name, arm.max_draft_length, tuple(alphas), chosen, rows)
+
+
+def _column(scenario: Scenario, arm: Arm, load: int, alphas: Sequence[float]) -> list[float | None]:
+    """The speedups at one load, one per acceptance."""
+    from simulator.simulated_bench import SimulatedBench
+
+    requests = min(scenario.workload.requests, max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * load))
+    workload = scenario.workload.model_copy(update={"requests": requests})
+    bench = SimulatedBench(scenario.model_copy(update={"workload": workload}), arm, {"concurrency": load})
+    try:
+        plain = bench.plain(0)[_METRIC]
+        runs = [bench.speculative(arm.max_draft_length, alpha, 0, 1.0)[_METRIC] for alpha in alphas]
+    except DoesNotFitError:
+        return [None for _ in alphas]
+    return [run / plain if plain > 0 else None for run in runs]
