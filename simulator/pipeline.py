@@ -16,7 +16,15 @@ import simpy
 from simpy.events import EventPriority
 
 from simulator.scheduling import BoundaryHook
-from simulator.step.entry import Composed, apply_step, compose_step, deliver, next_arrival, price_step
+from simulator.step.entry import (
+    Composed,
+    apply_step,
+    bring_queues_up_to,
+    compose_step,
+    deliver,
+    next_arrival,
+    price_step,
+)
 from simulator.step.state import CANCELLED, DONE, NEVER, NO_STEP, State
 
 GIVE_UP, ARRIVAL, COMPOSE = 2, 3, 4
@@ -114,6 +122,7 @@ class _Engine:
     def _compose(self, slot: int, flight_step: int, flight_draft_length: int) -> Composed:
         now_ns = int(self.env.now)
         if self.at_step_boundary is not None:
+            bring_queues_up_to(self.state.engine, now_ns)
             self.at_step_boundary(self.state, now_ns)
         composed: Composed = compose_step(self.state.engine, slot, now_ns, flight_step, flight_draft_length)
         return composed

@@ -18,9 +18,8 @@ from simulator.errors import InputError, unknown_name
 from simulator.step.state import State
 
 BoundaryHook = Callable[[State, int], None]
-"""Called before each compose with the engine's state and the time in ns; may reorder the waiting queue or
-change K by batch.
-"""
+"""Called before each compose with the engine's state and the time in ns, once all who arrived are waiting;
+may reorder the waiting queue or change K by batch."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from simulator.step.apply import apply
 from simulator.step.blocks import matched_hashes
 from simulator.step.compose import compose
 from simulator.step.price import price
-from simulator.step.queues import next_arrival_ns, schedule_arrival
+from simulator.step.queues import bring_up_to, next_arrival_ns, schedule_arrival
 from simulator.step.views import plan_at
 
 Engine = NDArray[np.void]
@@ -65,6 +65,12 @@ def apply_step(engine: Engine, slot: int, now_ns: int) -> int:
     ended = e.ended_count
     e.ended_count = 0
     return ended
+
+
+@compiled(entry=True)
+def bring_queues_up_to(engine: Engine, now_ns: int) -> None:
+    """Let everybody join and leave who does so up to `now_ns`, as composing does first."""
+    bring_up_to(engine[0], now_ns, 0)
 
 
 @compiled(entry=True)

@@ -1,0 +1,248 @@
+"""Every registered speculation method obeys its protocol and runs end to end on every serving engine; a new
+one is a record and touches no other file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simulator.acceptance import Geometric
+from simulator.arms import CompiledArm
+from simulator.catalogue import targets
+from simulator.drafter import METHODS as DRAFTER_KINDS
+from simulator.errors import InputError
+from simulator.measure import measure
+from simulator.presets import presets
+from simulator.scenario import Scenario
+from simulator.simulation import simulate
+from simulator.speculation import Method, method, methods, register, registered
+from simulator.step.state import DONE, ROWS_REQUESTS, ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS
+from tests.runs import BASE, differences, drafting_arm, final_state, plain_arm, run, small_scenario, traffic
+
+NAMES = tuple(methods())
+DRAFT_LENGTH = 4
+FIRST_CHOICES = ("llama-3.1-8b-instruct", "llama-3-8b-instruct", "qwen3.5-27b")
+every_method = pytest.mark.parametrize("name", NAMES)
+every_engine = pytest.mark.parametrize("preset", list(presets()))
+
+
+@cache
+def target_of(name: str) -> tuple[str, str | None]:
+    """A catalogue model that this method has a drafter for, and the drafter where one has to be named."""
+    kind = method(name).drafter
+    for target in (*FIRST_CHOICES, *targets()):
+        for draft in ("llama-3.2-1b-instruct",) if kind == "draft_model" else (None,):
+            try:
+                small_scenario({"target.model": target, "speculation": [arm_entry(name, draft)]})
+            except InputError:
+                continue
+            return target, draft
+    raise AssertionError(f"no model of the catalogue has a drafter for {name}")
+
+
+def arm_entry(name: str, draft: str | None = None, **fields: Any) -> dict[str, Any]:
+    acceptance: dict[str, Any] = {"model": "geometric", "alpha": 0.7}
+    if method(name).host_lookup:
+        acceptance = {"model": "gated", "match": 0.5, "stickiness": 0.4, "first": 0.6, "run": 0.9}
+    entry = {"name": "a", "method": name, "draft_length": DRAFT_LENGTH, "acceptance": acceptance, **fields}
+    return entry if draft is None else {**entry, "draft": draft}
+
+
+def scenario_of(name: str, changes: dict[str, Any] | None = None, **fields: Any) -> Scenario:
+    """A scenario with one arm of this method, on any model it has a drafter for; memory does not bind."""
+    target, draft = target_of(name)
+    return small_scenario(
+        {
+            "target.model": target,
+            "speculation": [arm_entry(name, draft, **fields)],
+            "run.mechanisms.kv_limit": False,
+            "workload.output_tokens": {"kind": "uniform", "low": 1, "high": 60},
+            **(changes or {}),
+        }
+    )
+
+
+def check_record(one: Method) -> None:
+    """What must hold of the record itself."""
+    assert one.title
+    assert one.source
+    assert one.drafter is None or one.drafter in DRAFTER_KINDS
+    assert one.first_pass_rows in (ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS, ROWS_REQUESTS)
+    assert one.slots_per_request >= 0
+    lookahead = [one.lookahead_tokens(k) for k in range(9)]
+    assert lookahead == sorted(lookahead)
+    assert lookahead[0] == 0
+    if one.drafter is None:
+        assert not one.drafter_has_kv
+        assert not one.draft_from_target
+        assert not one.loses_last_match
+    if one.drafter_has_kv:
+        assert one.lookahead_tokens(4) >= 4
+    assert not (one.host_lookup and one.drafter)
+    assert not one.gpu_lookup or one.host_lookup
+    for asynchronous in (False, True):
+        assert not one.ragged(asynchronous) or one.host_lookup
+        assert one.host_sync(asynchronous) >= one.ragged(asynchronous)
+
+
+def check_run(arm: CompiledArm, plain: CompiledArm) -> None:
+    """What must hold of a run, whatever the method."""
+    how = arm.method
+    assert how is not None
+    record = run(arm)
+    assert (record.status == DONE).all()
+    assert (record.emitted_tokens == run(plain).emitted_tokens).all()
+    assert record.drafted_tokens.sum() > record.accepted_tokens.sum() > 0
+    assert record.drafted_tokens.sum() - record.accepted_tokens.sum() == record.totals["rejected_rows"]
+    assert (record.totals["draft_ns"] > 0) == (how.drafter is not None)
+    figures = measure(record)
+    assert 1 < figures["mean_acceptance_length"] <= DRAFT_LENGTH + 1
+    # Only a lookup that may find nothing leaves decodes without a draft.
+    assert (figures["draft_coverage"] < 0.95) == how.ragged(arm.setup.preset.asynchronous)
+    assert arm.settings.asynchronous == (
+        arm.setup.preset.asynchronous and not how.host_sync(arm.setup.preset.asynchronous)
+    )
+    assert arm.settings.lookahead_tokens == how.lookahead_tokens(DRAFT_LENGTH)
+    assert (arm.memory.drafter_bytes > 0) == (how.drafter is not None)
+    assert (arm.memory.kv_bytes_per_token > plain.memory.kv_bytes_per_token) == how.drafter_has_kv
+    state = final_state(arm, traffic(arm.scenario), 0)
+    assert state.engine[0]["free_blocks"] == state.engine[0]["total_blocks"]
+
+
+@every_method
+def test_the_record_says_something_possible(name: str) -> None:
+    one = methods()[name]
+    assert one.name == name
+    check_record(one)
+
+
+@every_method
+@every_engine
+def test_it_runs_end_to_end(name: str, preset: str) -> None:
+    scenario = scenario_of(name, {"engine.preset": preset})
+    check_run(drafting_arm(scenario), plain_arm(scenario))
+
+
+@every_method
+@every_engine
+def test_both_drivers_agree(name: str, preset: str) -> None:
+    fast = run(drafting_arm(scenario_of(name, {"engine.preset": preset})))
+    slow = run(drafting_arm(scenario_of(name, {"engine.preset": preset, "run.backend": "pipeline"})))
+    assert (fast.driver, slow.driver) == ("fast_forward", "pipeline")
+    assert differences(fast, slow) == []
+
+
+@every_method
+def test_certain_drafts_emit_k_plus_one_and_hopeless_ones_a_single_token(name: str) -> None:
+    lengths = {"workload.output_tokens": {"kind": "fixed", "tokens": 1 + 8 * (DRAFT_LENGTH + 1)}}
+    arm = drafting_arm(scenario_of(name, lengths, acceptance={"model": "geometric", "alpha": 1.0}))
+    assert (run(arm).decode_rounds == 8).all()
+    record = run(arm, acceptance=[Geometric(0.0)])
+    assert (record.decode_rounds == record.emitted_tokens - 1).all()
+
+
+@every_method
+def test_a_class_that_does_not_draft_decodes_plainly(name: str) -> None:
+    silent = {"workload.classes": [{"name": "all", "share": 1.0, "drafts": False}]}
+    scenario = scenario_of(name, {**silent, "engine.preset": "vllm-0.10"})
+    record, plain = run(drafting_arm(scenario)), run(plain_arm(scenario))
+    assert record.drafted_tokens.sum() == record.accepted_tokens.sum() == record.totals["draft_ns"] == 0
+    assert (record.decode_rounds == plain.decode_rounds).all()
+
+
+@every_method
+def test_longer_drafts_take_longer_steps(name: str) -> None:
+    arm = drafting_arm(scenario_of(name))
+    times = [arm.step_times(8, 500, k) for k in range(DRAFT_LENGTH + 1)]
+    assert all(a["verify"] <= b["verify"] for a, b in pairwise(times))
+    totals = [step["total"] for step in times]
+    assert totals == sorted(totals)
+    assert (times[1]["draft"] > 0) == (arm.method is not None and arm.method.drafter is not None)
+
+
+@every_method
+def test_a_scenario_simulates_by_its_name(name: str) -> None:
+    changes = {"run.replications": 2, "workload.requests": 60}
+    result = simulate(scenario_of(name, changes))
+    assert set(result.arms) == {"plain", "a"}
+    assert result.comparison["a"].verdict.outcome
+
+
+TOY = Method(
+    name="toy",
+    title="one pass of heads over the requests, two rows more than can ever be accepted",
+    source="this test",
+    drafter="eagle3",
+    serial_passes=False,
+    first_pass_rows=ROWS_REQUESTS,
+    drafter_has_kv=False,
+    slots_per_request=2,
+)
+TOY_ACCEPTANCE = {"model": "positional", "conditional": [0.9, 0.8, 0.7, 0.0, 0.0]}
+
+
+@pytest.fixture
+def toy() -> Iterator[Method]:
+    with registered(TOY) as one:
+        yield one
+
+
+def toy_scenario(**changes: Any) -> Scenario:
+    entry = {"name": "a", "method": "toy", "draft_length": 5, "acceptance": TOY_ACCEPTANCE}
+    lengths = {"workload.output_tokens": {"kind": "uniform", "low": 1, "high": 60}}
+    return small_scenario({"speculation": [entry], **lengths, **changes})
+
+
+def test_a_new_method_is_a_record_and_nothing_else(toy: Method) -> None:
+    """Registered here, it is known by name, gets a drafter of its kind from the catalogue, is priced, runs
+    under both drivers, and is simulated like any other."""
+    check_record(toy)
+    scenario = toy_scenario()
+    assert scenario.speculation[0].draft == BASE["speculation"][0]["draft"]
+    arm = drafting_arm(scenario)
+    record = run(arm)
+    assert (record.status == DONE).all()
+    figures = measure(record)
+    survival = np.cumprod(TOY_ACCEPTANCE["conditional"])
+    rates = [figures[f"acceptance_rate_at.{j}"] for j in range(1, 6)]
+    assert rates == pytest.approx(survival, abs=0.1)
+    assert rates[3] == rates[4] == 0
+    # Two rows more are verified, and rejected, in every round.
+    assert record.totals["rejected_rows"] >= 2 * record.draft_rounds.sum()
+    assert differences(record, run(drafting_arm(toy_scenario(**{"run.backend": "pipeline"})))) == []
+    result = simulate(toy_scenario(**{"run.replications": 2}))
+    assert set(result.arms) == {"plain", "a"}
+
+
+def test_a_new_method_is_charged_as_its_record_says(toy: Method) -> None:
+    arm, eagle3 = drafting_arm(toy_scenario()), drafting_arm(small_scenario())
+    assert arm.settings.lookahead_tokens == 0
+    assert eagle3.settings.lookahead_tokens == 3
+    step = {k: arm.step_times(16, 500, k)["draft"] for k in (1, 5)}
+    assert step[5] == pytest.approx(step[1], rel=1e-3)  # one pass, whatever K
+    chain = {k: eagle3.step_times(16, 500, k)["draft"] for k in (1, 5)}
+    assert chain[5] > 3 * chain[1]
+    verify = [arm.step_times(16, 500, k)["verify"] for k in (3, 5)]
+    assert verify[0] < verify[1]
+    # Two slots a request beside its tokens: with a budget of 8, one decode of 6 tokens is all that fits.
+    tight = drafting_arm(toy_scenario(**{"engine.max_num_batched_tokens": 8, "engine.preset": "vllm-0.10"}))
+    record = run(tight)
+    assert (record.status == DONE).all()
+    assert record.totals["query_tokens"] <= 6 * record.totals["steps"]
+
+
+def test_a_method_is_known_only_while_it_is_registered() -> None:
+    assert "toy" not in methods()
+    with pytest.raises(InputError, match=r"unknown method \(got 'toy'\)"):
+        toy_scenario()
+    with registered(TOY):
+        assert method("toy") is TOY
+        with pytest.raises(ValueError, match="registered already"):
+            register(Method(name="toy", title="another", source="here", drafter=None))
+    assert "toy" not in methods()
