@@ -34,10 +34,13 @@ def replication_seed(seed: int, replication: int) -> int:
     return int(np.random.SeedSequence([seed, replication]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-@lru_cache(maxsize=8)
-def traffic_of(scenario: Scenario, replication: int) -> Requests:
+def make_traffic(scenario: Scenario, replication: int) -> Requests:
     """Return the requests of one replication; all arms meet the same."""
     return generate(scenario.workload, replication_seed(scenario.run.seed, replication), scenario.base_dir)
+
+
+traffic_of = lru_cache(maxsize=8)(make_traffic)
+"""`make_traffic`, remembered: for searches that run the same requests many times."""
 
 
 def simulate(
@@ -101,8 +104,7 @@ class _ArmRuns:
     def run_ends(self, requests: Requests, seed: int) -> None:
         """Run a replication again at either end of the cost model's band."""
         for end in (-STEP_BAND, STEP_BAND):
-            record = self.arm.run(requests, seed, step_scale=1 + end)
-            self.ends.append(Measured.of(record, self.traffic))
+            self.ends.append(Measured.of(self.arm.run(requests, seed, step_scale=1 + end), self.traffic))
 
     def measurement(self) -> ArmMeasurement:
         """Return what the runs so far say."""
@@ -127,7 +129,7 @@ class _Study:
         """Run until every arm has so many replications."""
         self.total += (replications - self.have) * len(self.arms)
         while self.have < replications:
-            requests = traffic_of(self.scenario, self.have)
+            requests = make_traffic(self.scenario, self.have)
             seed = replication_seed(self.scenario.run.seed, self.have)
             for one in self.arms:
                 watched = self.timelines is not None and self.have == 0

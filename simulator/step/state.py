@@ -37,11 +37,12 @@ REQUEST = np.dtype(
         # what it asks
         ("prompt", "i4"),
         ("output", "i4"),  # output tokens at which it stops
-        ("traffic_class", "i4"),
-        ("cancelled", "i4"),  # the stop is a client's cancel
-        ("cannot_run", "i4"),  # it needs more blocks or tokens than there are
+        ("traffic_class", "i2"),
+        ("cancelled", "i2"),  # the stop is a client's cancel
+        ("cannot_run", "i2"),  # it needs more blocks or tokens than there are
+        ("measured", "i2"),  # its gaps and rounds are counted
         # where it stands
-        ("status", "i4"),
+        ("status", "i2"),
         ("computed", "i4"),  # tokens whose KV the scheduler counts as computed, the running step included
         ("emitted", "i4"),
         ("drafts", "i4"),  # draft tokens that wait to be verified
@@ -49,9 +50,9 @@ REQUEST = np.dtype(
         ("shared_hashes", "i4"),  # leading hash blocks held together with others
         ("last_step", "i4"),  # number of the newest step it has an entry in
         ("flight_drafts", "i4"),  # drafts in that entry
-        ("flight_samples", "i4"),  # whether that entry samples
+        ("flight_samples", "i2"),  # whether that entry samples
+        ("matched", "i2"),  # whether its last lookup found a match
         ("preempted_step", "i4"),  # the step that ran when it was last preempted
-        ("matched", "i4"),  # whether its last lookup found a match
         # what happened to it
         ("drafted", "i4"),
         ("accepted", "i4"),
@@ -59,7 +60,6 @@ REQUEST = np.dtype(
         ("decode_rounds", "i4"),
         ("preemptions", "i4"),
         ("in_system_at_arrival", "i4"),
-        ("measured", "i4"),
         ("luck", "u8"),
         ("drift", "f8"),  # acceptance drift at output position `emitted`, logit scale
         ("arrival_ns", "i8"),
