@@ -129,17 +129,20 @@ class _Study:
         """Run until every arm has so many replications."""
         self.total += (replications - self.have) * len(self.arms)
         while self.have < replications:
-            requests = make_traffic(self.scenario, self.have)
-            seed = replication_seed(self.scenario.run.seed, self.have)
+            self._replicate_once()
+
+    def _replicate_once(self) -> None:
+        requests = make_traffic(self.scenario, self.have)
+        seed = replication_seed(self.scenario.run.seed, self.have)
+        for one in self.arms:
+            watched = self.timelines is not None and self.have == 0
+            one.run(requests, seed, self.timelines[one.arm.name] if watched and self.timelines else None)
+            self._tell(f"{one.arm.name}, replication {self.have + 1}")
+        if self.have == 0:
             for one in self.arms:
-                watched = self.timelines is not None and self.have == 0
-                one.run(requests, seed, self.timelines[one.arm.name] if watched and self.timelines else None)
-                self._tell(f"{one.arm.name}, replication {self.have + 1}")
-            if self.have == 0:
-                for one in self.arms:
-                    one.run_ends(requests, seed)
-                    self._tell(f"{one.arm.name}, band of the cost model")
-            self.have += 1
+                one.run_ends(requests, seed)
+                self._tell(f"{one.arm.name}, band of the cost model")
+        self.have += 1
 
     def reach(self, precision: float) -> None:
         """Add replications until the 95 % interval of every throughput is within ± `precision` of it."""
