@@ -113,21 +113,17 @@ def _measure_requests(
     record: RunRecord, window: Window, chosen: Mask, classes: slice, limits: dict[str, float]
 ) -> dict[str, float]:
     """Figures that belong to requests: those `chosen` (n,), whose histograms are the rows `classes`."""
-    numbers = np.arange(len(chosen))
-    measured = chosen & (numbers >= record.first_measured) & (numbers < record.end_measured)
+    measured = np.zeros_like(chosen)
+    within = slice(record.first_measured, record.end_measured)
+    measured[within] = chosen[within]
     done = record.status == DONE
     answered = known(record.first_ns) & known(record.arrival_ns)
-    ttft = metrics.elapsed_s(record.arrival_ns, record.first_ns, answered)
-    e2e = metrics.elapsed_s(record.arrival_ns, record.last_ns, done)
-    tpot = np.where(done, metrics.tpot_s(record.first_ns, record.last_ns, record.emitted_tokens), NAN)
-    has_gap = done & (record.emitted_tokens > 1)
-    worst = np.where(has_gap, record.worst_gap_ns / NS_PER_S, NAN)
-    queue = metrics.elapsed_s(record.arrival_ns, record.admitted_ns, known(record.admitted_ns))
-
+    good = done.copy()
     found: dict[str, float] = {}
-    samples = {"ttft_s": ttft, "tpot_s": tpot, "worst_gap_s": worst, "e2e_s": e2e, "queue_s": queue}
-    for name, values in samples.items():
+    for name in ("ttft_s", "tpot_s", "worst_gap_s", "e2e_s", "queue_s"):  # one array of requests at a time
+        values = _per_request(record, name)
         found |= _under(name, metrics.statistics(values[measured]))
+        good &= metrics.meets_limits(limits, name, values)
     found |= _gaps(record, measured & answered, classes)
     found |= _acceptance(record, classes)
     found["preemptions"] = float(record.preemptions[chosen].sum())
@@ -140,10 +136,25 @@ def _measure_requests(
     asked = measured & (record.status != CANCELLED)
     for name, status in (("timed_out_fraction", TIMED_OUT), ("rejected_fraction", REJECTED)):
         found[name] = share(float((measured & (record.status == status)).sum()), float(measured.sum()))
-    good = metrics.meets_limits(limits, ttft, tpot, worst, e2e) if limits else np.zeros(0, dtype=bool)
     found["slo_attainment"] = share(float((asked & good).sum()), float(asked.sum())) if limits else NAN
     found["goodput_requests_per_s"] = share(float((chosen & good & ended).sum()), seconds) if limits else NAN
     return found
+
+
+def _per_request(record: RunRecord, name: str) -> Floats:
+    """One duration of every request (n,), s; NaN where it has none."""
+    done = record.status == DONE
+    match name:
+        case "ttft_s":
+            answered = known(record.first_ns) & known(record.arrival_ns)
+            return metrics.elapsed_s(record.arrival_ns, record.first_ns, answered)
+        case "tpot_s":
+            return np.where(done, metrics.tpot_s(record.first_ns, record.last_ns, record.emitted_tokens), NAN)
+        case "worst_gap_s":
+            return np.where(done & (record.emitted_tokens > 1), record.worst_gap_ns / NS_PER_S, NAN)
+        case "e2e_s":
+            return metrics.elapsed_s(record.arrival_ns, record.last_ns, done)
+    return metrics.elapsed_s(record.arrival_ns, record.admitted_ns, known(record.admitted_ns))
 
 
 def _gaps(record: RunRecord, measured: Mask, classes: slice) -> dict[str, float]:

@@ -16,7 +16,7 @@ last round.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -56,8 +56,9 @@ def statistics(samples: Floats) -> dict[str, float]:
     known = samples[~np.isnan(samples)]
     if not len(known):
         return dict.fromkeys(STATISTICS, NAN)
-    values = np.quantile(known, list(QUANTILE.values()))
-    found = {"mean": math.fsum(known) / len(known), **dict(zip(QUANTILE, map(float, values), strict=True))}
+    mean = math.fsum(known) / len(known)
+    values = np.quantile(known, list(QUANTILE.values()), overwrite_input=True)
+    found = {"mean": mean, **dict(zip(QUANTILE, map(float, values), strict=True))}
     return {name: value if len(known) >= samples_needed(name) else NAN for name, value in found.items()}
 
 
@@ -137,21 +138,28 @@ def draft_coverage(draft_rounds: float, decode_rounds: float) -> float:
     return share(draft_rounds, decode_rounds)
 
 
-def meets_limits(
-    limits: dict[str, float], ttft: Floats, tpot: Floats, itl_worst: Floats, e2e: Floats
-) -> npt.NDArray[np.bool_]:
-    """Which requests (n,) meet every limit of the SLO; a request that has no value (never answered) does not.
+LIMITED = {
+    "ttft": "ttft_s",
+    "tpot": "tpot_s",
+    "itl": "worst_gap_s",
+    "worst_gap": "worst_gap_s",
+    "e2e": "e2e_s",
+}
+"""What a limit of an SLO is held against: an ITL limit against the request's worst gap."""
+
+
+def meets_limits(limits: Mapping[str, float], metric: str, values: Floats) -> npt.NDArray[np.bool_]:
+    """Which requests (n,) meet every limit of the SLO that is about this metric, one of `LIMITED`'s values.
 
     `limits` as in the scenario, `{"ttft_p99_s": …}`: the part before the percentile names the metric, and
-    each request is held to the limit itself; an ITL limit is held against the request's worst gap. A
-    one-token answer has no TPOT, so it meets one.
+    each request is held to the limit itself. A request that has no value (never answered) misses it, except
+    for the TPOT of a one-token answer. Raises ValueError for a limit of no known metric.
     """
-    tpot = np.where(np.isnan(tpot), 0.0, tpot)
-    values = {"ttft": ttft, "tpot": tpot, "itl": itl_worst, "worst_gap": itl_worst, "e2e": e2e}
-    good = ~np.isnan(e2e)
+    good = np.ones(len(values), dtype=np.bool_)
     for name, limit in limits.items():
-        metric = name.removesuffix("_s").rsplit("_", 1)[0]
-        if metric not in values:
-            raise ValueError(f"{name} limits no known metric: {', '.join(values)}")
-        good &= values[metric] <= limit
+        limited = name.removesuffix("_s").rsplit("_", 1)[0]
+        if limited not in LIMITED:
+            raise ValueError(f"{name} limits no known metric: {', '.join(LIMITED)}")
+        if LIMITED[limited] == metric:
+            good &= (values <= limit) | (np.isnan(values) if limited == "tpot" else False)
     return good

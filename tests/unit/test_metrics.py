@@ -101,13 +101,15 @@ def test_what_has_no_sample_is_nan_not_zero() -> None:
 
 def test_limits_hold_for_each_request_and_one_token_has_no_tpot_to_fail() -> None:
     nan = math.nan
-    good = metrics.meets_limits(
-        {"ttft_p99_s": 1.0, "tpot_p99_s": 0.02},
-        ttft=np.array([0.5, 1.5, 0.5, 0.5, nan]),
-        tpot=np.array([0.01, 0.01, 0.03, nan, nan]),
-        itl_worst=np.full(5, 0.1),
-        e2e=np.array([1.0, 1.0, 1.0, 0.5, nan]),
-    )
-    assert good.tolist() == [True, False, False, True, False]
+    limits = {"ttft_p99_s": 1.0, "tpot_p99_s": 0.02, "itl_p99_s": 0.2}
+    ttft, tpot = np.array([0.5, 1.5, 0.5, nan]), np.array([0.01, 0.03, nan, nan])
+    assert metrics.meets_limits(limits, "ttft_s", ttft).tolist() == [True, False, True, False]
+    assert metrics.meets_limits(limits, "tpot_s", tpot).tolist() == [True, False, True, True]
+    assert metrics.meets_limits(limits, "worst_gap_s", np.array([0.1, 0.3, nan])).tolist() == [
+        True,
+        False,
+        False,
+    ]
+    assert metrics.meets_limits(limits, "e2e_s", ttft).all(), "nothing limits it"
     with pytest.raises(ValueError, match="no known metric"):
-        metrics.meets_limits({"speed_p99_s": 1.0}, *[np.zeros(1)] * 4)
+        metrics.meets_limits({"speed_p99_s": 1.0}, "ttft_s", ttft)
