@@ -31,7 +31,7 @@ def assumptions(subject: Subject) -> Html:
     scenario = subject.scenario
     parts: list[Html] = []
     if scenario is None:
-        parts.append(tag("p", sentence(subject.why or "the scenario is not known"), cls="missing"))
+        parts.append(tag("p", subject.why or "The scenario is not known.", cls="missing"))
     else:
         from simulator.setup import setup_of
 

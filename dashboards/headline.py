@@ -68,7 +68,8 @@ def _headline(subject: Subject, arm: str) -> Headline:
     else:
         claim = f"{_what(subject, arm)} {_WORDS[outcome]}: {_gain(ratio, outcome, offered)}."
         support = [sentence(why)]
-    support += [line for line in (_tail(subject, arm), _needs(subject, arm), _slo(subject, arm)) if line]
+    more = (_saturated, _tail, _needs, _assumed, _slo)
+    support += [line for line in (say(subject, arm) for say in more) if line]
     return Headline(arm, outcome, claim, tuple(support), tuple(_changes(subject, arm, _TILES)))
 
 
@@ -158,23 +159,35 @@ def _glued(change: Change) -> str:
     return f"{change.before} → {change.after}".replace(" ", "\u00a0")
 
 
+def _saturated(subject: Subject, arm: str) -> str | None:
+    """Why there are no latencies, where the load is above capacity."""
+    above = [name for name in (PLAIN, arm) if subject.result.arms[name].saturated]
+    if not above:
+        return None
+    who = "both arms" if len(above) == 2 else above[0]
+    return f"The offered rate is more than {who} can serve: waiting grows without end, so no latencies."
+
+
 def _needs(subject: Subject, arm: str) -> str | None:
-    """The break-even at the scenario's own load, and whether its acceptance was measured."""
+    """The break-even at the scenario's own load."""
     document = subject.study.break_even.get(arm)
     load = subject.result.scenario.get("workload", {}).get("arrivals", {}).get("concurrency")
     row = next((row for row in (document or {}).get("rows", ()) if row["concurrency"] == load), None)
-    assumed = f"speculation.{arm}.acceptance" in subject.result.provenance.defaults_used
-    caveat = (
-        " That is the default, not a measurement: measure yours, it decides the answer." if assumed else ""
-    )
     if row is None or row["simulated_alpha"] is None or row["scenario_alpha"] is None:
-        return caveat.strip() or None
+        return None
     needed: Mapping[str, Any] = row["simulated_alpha"]
     band = f" ({needed['band'][0]:.2f} to {needed['band'][1]:.2f})" if needed["band"] else ""
     return (
         f"At {clients(load)} it needs an acceptance α of {needed['value']:.2f}{band} to break even; "
-        f"the scenario has {row['scenario_alpha']:.2f}.{caveat}"
+        f"the scenario has {row['scenario_alpha']:.2f}."
     )
+
+
+def _assumed(subject: Subject, arm: str) -> str | None:
+    """A word of caution where nobody gave the acceptance."""
+    if f"speculation.{arm}.acceptance" not in subject.result.provenance.defaults_used:
+        return None
+    return "The acceptance is a default, not a measurement: measure yours, it decides the answer."
 
 
 def _slo(subject: Subject, arm: str) -> str | None:

@@ -13,7 +13,7 @@ from dashboards.chromium import FLAGS, MISSING, find_chromium
 from simulator.errors import InputError
 
 PAGE_FILE = "report.png"
-PAGE_SIZE_PX = (1080, 1400)
+PAGE_SIZE_PX = (1080, 1630)
 """Width and height of the picture of the page."""
 
 FIGURE_WIDTH_PX = 960
@@ -39,9 +39,13 @@ def write_images(page: Path, figures: Mapping[str, Any], folder: Path) -> list[P
 
 
 def picture_of_page(
-    chromium: str, page: Path, picture: Path, size_px: tuple[int, int] = PAGE_SIZE_PX
+    chromium: str,
+    page: Path,
+    picture: Path,
+    size_px: tuple[int, int] = PAGE_SIZE_PX,
+    scale: float = 1.0,
 ) -> None:
-    """The top of an HTML file, so wide and high. Raises InputError when the browser fails."""
+    """The top of an HTML file, so wide and high, times `scale`. Raises InputError when the browser fails."""
     with tempfile.TemporaryDirectory(prefix="decodesim-") as profile:
         command = [
             chromium,
@@ -50,6 +54,7 @@ def picture_of_page(
             f"--user-data-dir={profile}",
             "--hide-scrollbars",
             f"--window-size={size_px[0]},{size_px[1]}",
+            f"--force-device-scale-factor={scale}",
             "--virtual-time-budget=10000",
             f"--screenshot={picture.resolve()}",
             page.resolve().as_uri(),

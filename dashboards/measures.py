@@ -90,6 +90,7 @@ def classes_table(subject: Subject) -> Html | None:
         ]
         for name in names
         for row in _OF_CLASS
+        if any(_has(arm, f"classes.{name}.{row.path}") for arm in arms.values())
     ]
     return table(["", *arms], rows, cls="measures")
 
@@ -107,8 +108,10 @@ def best_draft_lengths(subject: Subject) -> Html | None:
             for load, by_alpha in best.items()
         ]
         headings = ["Clients", *(f"α = {alpha}" for alpha in alphas), "One more draft ÷ plain step"]
-        found.append(joined(tag("h3", f"Best draft length of {arm}"), table(headings, rows, cls="narrow")))
-    return joined(*found) if found else None
+        found.append(
+            tag("div", tag("h3", f"Best draft length of {arm}"), table(headings, rows, cls="narrow"))
+        )
+    return tag("div", *found, cls="several") if found else None
 
 
 def _has(arm: ArmSummary, path: str) -> bool:

@@ -66,7 +66,7 @@ def _contents(subjects: Sequence[Subject]) -> Html:
     rows = [
         [
             tag("a", subject.title, href=f"#result-{number}"),
-            joined(*(tag("div", headline.claim) for headline in headlines(subject))),
+            joined(*(tag("div", headline.claim) for headline in headlines(subject))) or _ALONE,
         ]
         for number, subject in enumerate(subjects, start=1)
     ]
@@ -87,7 +87,7 @@ def _article(subject: Subject, number: int, drawings: Drawings) -> Html:
     )
     verdicts = [_verdict(headline) for headline in headlines(subject)]
     if not verdicts:
-        verdicts = [tag("p", "Plain decoding alone: no speculative arm to judge.", cls="claim")]
+        verdicts = [tag("p", _ALONE, cls="claim")]
     figures = [
         tag(
             "div",
@@ -113,6 +113,7 @@ def _article(subject: Subject, number: int, drawings: Drawings) -> Html:
     return tag("article", header, *verdicts, *figures, numbers, basis, id=f"result-{number}")
 
 
+_ALONE = "Plain decoding alone: no speculative arm to judge."
 _MEASURES = (
     "± is the 95 % interval of sampling over replications. The last columns say by how much a figure grew "
     "against plain decoding, with the band of the cost model's error."
@@ -158,22 +159,24 @@ def _figure(subject: Subject, figure: Figure, identity: str, drawings: Drawings)
     if not found.rows:
         return tag("section", tag("h2", figure.title), tag("p", found.missing, cls="missing"))
     pictures = [(title, figure.draw(part)) for title, part in figure.pictures(found)]
+    legends = [legend_of(picture) for _, picture in pictures]
+    common = len(set(legends)) == 1
     places = []
     for at, (title, picture) in enumerate(pictures):
-        heading = [tag("h3", title)] if len(pictures) > 1 else []
+        above = [tag("h3", title)] if len(pictures) > 1 else []
+        above += [] if common else [legends[at]]
         label = f"{figure.title}{f', {title}' if title else ''}"
         place = drawings.place(f"{identity}-{at}" if len(pictures) > 1 else identity, picture, label)
-        places.append(tag("figure", *heading, place))
-    several = "pictures several" if len(pictures) > 1 else "pictures"
+        places.append(tag("figure", *above, place))
     return tag(
         "section",
         tag("h2", figure.title),
-        tag("p", figure.finding(found), cls="finding"),
-        legend_of(pictures[0][1]),
-        tag("div", *places, cls=several),
+        *(tag("p", line, cls="finding") for line in figure.finding(found)),
+        legends[0] if common else "",
+        tag("div", *places, cls="several" if len(pictures) > 1 else None),
         tag("p", figure.caption(found), cls="caption"),
         *_numbers(found),
-        id=identity + "-section",
+        id=f"{identity}-section",
     )
 
 

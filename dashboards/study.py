@@ -67,7 +67,7 @@ def study_of(
 
 
 def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
-    from experiments.maps import alphas_with, concurrencies, speedup_map
+    from experiments.maps import alphas_with, concurrencies, speedup_map, with_enough_requests
     from simulator.breakeven import breakeven
 
     chosen = scenario.speculation[:MOST_ARMS]
@@ -83,7 +83,7 @@ def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
         count.total = (len(chosen) - number) * 2 * len(loads) + count.done
         try:
             answer = breakeven(
-                scenario,
+                with_enough_requests(scenario, loads),
                 loads=[{"concurrency": n} for n in loads],
                 metrics=("throughput",),
                 progress=count,

@@ -75,5 +75,8 @@ def _scenario(result: Result, base_dirs: Iterable[Path]) -> tuple[Scenario | Non
         try:
             return scenario_from_data(result.scenario, base_dir), None
         except InputError as error:
-            why = why or f"the scenario in the result cannot be read here: {error.problems[0]}"
+            why = (
+                why
+                or f"The scenario cannot be read here ({error.problems[0]}); run this where its files lie."
+            )
     return None, why

@@ -21,9 +21,12 @@ _LEAST_APART = 0.04
 
 _FEWEST_REQUESTS = 400
 _ROUNDS_OF_CLIENTS = 8
-"""A cell of a map is one run of so many requests, or so many per client: both arms meet the same luck, so
-that their ratio is known far better than either throughput.
+"""A cell of a map is one run of so many requests, or so many per client, whatever the scenario's number: both
+arms meet the same luck, so that their ratio is known far better than either throughput.
 """
+
+_ROUNDS_OF_BREAK_EVEN = 12
+"""Requests per client that a break-even over the load needs."""
 
 _METRIC = "throughput_tokens_per_s"
 
@@ -86,6 +89,17 @@ def alphas_with(own: float | None) -> tuple[float, ...]:
     return tuple(sorted({alpha for alpha in ALPHAS if abs(alpha - own) >= _LEAST_APART} | {own}))
 
 
+def with_enough_requests(scenario: Scenario, loads: Sequence[int]) -> Scenario:
+    """The scenario with so many requests that the largest of these loads has a steady stretch."""
+    requests = max(scenario.workload.requests, _ROUNDS_OF_BREAK_EVEN * max(loads))
+    return _with_requests(scenario, requests)
+
+
+def _with_requests(scenario: Scenario, requests: int) -> Scenario:
+    workload = scenario.workload.model_copy(update={"requests": requests})
+    return scenario.model_copy(update={"workload": workload})
+
+
 def speedup_map(
     scenario: Scenario,
     arm: Arm,
@@ -112,9 +126,8 @@ def _column(scenario: Scenario, arm: Arm, load: int, alphas: Sequence[float]) ->
     """The speedups at one load, one per acceptance."""
     from simulator.simulated_bench import SimulatedBench
 
-    requests = min(scenario.workload.requests, max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * load))
-    workload = scenario.workload.model_copy(update={"requests": requests})
-    bench = SimulatedBench(scenario.model_copy(update={"workload": workload}), arm, {"concurrency": load})
+    requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * load)
+    bench = SimulatedBench(_with_requests(scenario, requests), arm, {"concurrency": load})
     try:
         plain = bench.plain(0)[_METRIC]
         runs = [bench.speculative(arm.max_draft_length, alpha, 0, 1.0)[_METRIC] for alpha in alphas]

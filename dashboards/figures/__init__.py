@@ -14,8 +14,8 @@ FIGURES: Mapping[str, Figure] = {
     figure.name: figure
     for figure in (
         break_even.FIGURE,
-        speedup_map.FIGURE,
         tails.FIGURE,
+        speedup_map.FIGURE,
         step_time.FIGURE,
         acceptance.FIGURE,
         memory.FIGURE,

@@ -39,14 +39,14 @@ def prepare(subject: Subject) -> Table:
     return Table(COLUMNS, tuple(rows), facts)
 
 
-def finding(table: Table) -> str:
+def finding(table: Table) -> list[str]:
     """Tokens per verify, and what stops leave of them."""
     said = []
     for arm in table.distinct("arm"):
         length, tokens = table.facts["mean_acceptance_length"][arm], table.facts["tokens_per_round"][arm]
         if length is not None and tokens is not None:
             said.append(f"{arm} accepts {length:.2f} tokens per verify, and {tokens:.2f} reach the client.")
-    return " ".join(said)
+    return said
 
 
 def caption(table: Table) -> str:

@@ -35,12 +35,21 @@ _VERBS = {
 
 
 def prepare(subject: Subject) -> Table:
-    """One row per arm and load. `facts`: own_concurrency, the scenario's load where it is a closed loop."""
+    """One row per arm and load. `facts`: own_concurrency, the scenario's load where it is a closed loop; the
+    arms; those whose K varies.
+    """
     rows = [_row(arm, row) for arm, document in subject.study.break_even.items() for row in document["rows"]]
     if not rows:
         return empty(COLUMNS, _why_empty(subject))
-    arrivals = subject.result.scenario["workload"]["arrivals"]
-    return Table(COLUMNS, tuple(rows), {"own_concurrency": arrivals.get("concurrency")})
+    scenario = subject.result.scenario
+    facts = {
+        "own_concurrency": scenario["workload"]["arrivals"].get("concurrency"),
+        "arms": tuple(subject.result.arms),
+        "varying": [
+            arm["name"] for arm in scenario["speculation"] if not isinstance(arm["draft_length"], int)
+        ],
+    }
+    return Table(COLUMNS, tuple(rows), facts)
 
 
 def _row(arm: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -65,9 +74,9 @@ def _why_empty(subject: Subject) -> str:
     return " ".join(subject.study.notes) or subject.why or "The break-even was not simulated."
 
 
-def finding(table: Table) -> str:
+def finding(table: Table) -> list[str]:
     """Where the scenario's acceptance pays, and where it does not."""
-    return " ".join(_finding_of(table.where(arm=arm)) for arm in table.distinct("arm"))
+    return [_finding_of(table.where(arm=arm)) for arm in table.distinct("arm")]
 
 
 def _finding_of(table: Table) -> str:
@@ -99,41 +108,40 @@ def _stretches(table: Table) -> Iterator[tuple[str, str]]:
 def caption(table: Table) -> str:
     """How to read it."""
     lengths = ", ".join(str(length) for length in table.distinct("draft_length"))
+    varying = [arm for arm in table.distinct("arm") if arm in table.facts["varying"]]
+    longest = f" ({', '.join(varying)}: always the longest)" if varying else ""
     return (
-        f"Closed loop, K = {lengths}. An acceptance above the line pays. Simulated: with stops, prefill, KV "
-        "and batch, on common luck; the shade is the error of the cost model and of sampling. Geometric: "
-        "independent drafts, from step times alone. Linear is another scale, the share of drafts accepted at "
-        "this K: compare it with no α."
+        f"Closed loop, K = {lengths}{longest}. An acceptance above the line pays. Simulated: with stops, "
+        "prefill, KV and batch, on common luck; the shade is the error of the cost model and of sampling. "
+        "Geometric: independent drafts, from step times alone. Linear is another scale, the share of drafts "
+        "accepted at this K: compare it with no α."
     )
 
 
 def draw(table: Table) -> Any:
-    """Lines over concurrency (log scale): simulated with its band, and for a single arm the closed forms."""
-    figure = new_figure(400, "clients at work at once", "acceptance α", hovermode="x unified")
-    arms = table.distinct("arm")
-    colours = arm_colours(["plain", *arms])
-    for arm in arms:
-        of_arm = table.where(arm=arm)
-        _add_simulated(figure, of_arm, colours[arm], "simulated" if len(arms) == 1 else arm)
-        if len(arms) == 1:
-            for name, dash in (("geometric", "dash"), ("linear", "dot")):
-                title = "linear (accepted ÷ drafted)" if name == "linear" else name
-                line = {"color": INK, "width": 1.4, "dash": dash}
-                _add_line(figure, of_arm, name, title, line)
-        _add_scenario(figure, of_arm, colours[arm])
-    loads = table.distinct("concurrency")
+    """Lines of one arm over concurrency (log scale): simulated with its band, and the closed forms."""
+    figure = new_figure(360, "clients at work at once", "acceptance α", hovermode="x unified")
+    colour = arm_colours(table.facts["arms"])[table["arm"][0]]
+    _add_simulated(figure, table, colour)
+    for name, title, dash in (
+        ("geometric", "geometric", "dash"),
+        ("linear", "linear (accepted ÷ drafted)", "dot"),
+    ):
+        _add_line(figure, table, name, title, {"color": INK, "width": 1.4, "dash": dash})
+    _add_scenario(figure, table, colour)
+    loads = table["concurrency"]
     figure.update_xaxes(type="log", tickvals=loads, ticktext=[f"{load:,g}" for load in loads])
     figure.update_yaxes(range=[0, 1], dtick=0.2, tickformat=".1f")
     return figure
 
 
-def _add_simulated(figure: Any, table: Table, colour: str, title: str) -> None:
+def _add_simulated(figure: Any, table: Table, colour: str) -> None:
     import plotly.graph_objects as go
 
     banded = [row for row in table.records() if row["low"] is not None]
     loads = [row["concurrency"] for row in banded]
     around = [row["high"] for row in banded] + [row["low"] for row in reversed(banded)]
-    _add_line(figure, table, "simulated", title, {"color": colour, "width": 2.4}, markers=True)
+    _add_line(figure, table, "simulated", "simulated", {"color": colour, "width": 2.4}, markers=True)
     figure.add_trace(
         go.Scatter(
             x=loads + loads[::-1],
@@ -191,4 +199,4 @@ def _add_scenario(figure: Any, table: Table, colour: str) -> None:
     figure.add_annotation(mark(f"yours: {clients(own)}, α {alpha:.2f}", **place))
 
 
-FIGURE = Figure("break-even", "Acceptance needed to pay", prepare, draw, finding, caption)
+FIGURE = Figure("break-even", "Acceptance needed to pay", prepare, draw, finding, caption, by="arm")

@@ -14,15 +14,15 @@ from dashboards.table import Table
 class Figure:
     """A picture. `prepare` computes its table, `draw` turns a table with rows into a plotly figure.
 
-    `finding` is the sentence that the table says, `caption` how to read the picture. `by` names a column
-    whose values get a picture each, side by side where there is room. A `half` takes half of a wide page.
+    `finding` is what the table says, a sentence per arm; `caption`, how to read the picture. `by` names a
+    column whose values get a picture each, side by side where there is room. A `half` takes half of a page.
     """
 
     name: str
     title: str
     prepare: Callable[[Subject], Table]
     draw: Callable[[Table], Any]
-    finding: Callable[[Table], str]
+    finding: Callable[[Table], list[str]]
     caption: Callable[[Table], str]
     by: str | None = None
     half: bool = False

@@ -127,14 +127,22 @@ def mark(text: str, **place: Any) -> dict[str, Any]:
     }
 
 
-def one_two_five(low: float, high: float) -> list[float]:
-    """The ticks 1, 2, 5 × 10ⁿ from just below `low` to just above `high` (both positive), ascending."""
+_DIGITS = ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), tuple(tenth / 10 for tenth in range(10, 100)))
+_FEWEST_TICKS, _MOST_TICKS = 3, 8
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high` (positive) for a log scale, ascending; three or more if possible."""
     import math
 
-    start, end = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    ticks = [digit * 10.0**power for power in range(start, end + 1) for digit in (1, 2, 5)]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    return inside or [ticks[0], ticks[-1]]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: list[float] = []
+    for digits in _DIGITS:
+        ticks = [digit * 10.0**power for power in powers for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= _FEWEST_TICKS:
+            break
+    return ticks[:: -(-len(ticks) // _MOST_TICKS)] if ticks else [low, high]
 
 
 def clients(count: float) -> str:

@@ -44,16 +44,18 @@ def prepare(subject: Subject) -> Table:
     return Table(COLUMNS, tuple(rows), facts)
 
 
-def finding(table: Table) -> str:
+def finding(table: Table) -> list[str]:
     """What speculation takes from the KV cache."""
     kept, fit = table.facts["kv_tokens"], table.facts["max_concurrency"]
     said = [
-        f"With {arm} the KV cache of the GPUs holds {tokens:,} tokens, {1 - tokens / kept[PLAIN]:.1%} fewer: "
+        f"With {arm} the KV cache holds {tokens:,} tokens, {1 - tokens / kept[PLAIN]:.1%} fewer: "
         f"{fit[arm]:,} requests of mean length at once in place of {fit[PLAIN]:,}."
+        if tokens < kept[PLAIN]
+        else f"{arm} takes nothing from the KV cache."
         for arm, tokens in kept.items()
-        if arm != PLAIN and kept[PLAIN]
+        if arm != PLAIN
     ]
-    return " ".join(said) or f"The KV cache holds {kept[PLAIN]:,} tokens."
+    return said or [f"The KV cache holds {kept[PLAIN]:,} tokens."]
 
 
 def caption(table: Table) -> str:

@@ -45,9 +45,9 @@ def prepare(subject: Subject) -> Table:
     return Table(COLUMNS, tuple(rows), {"own": own})
 
 
-def finding(table: Table) -> str:
+def finding(table: Table) -> list[str]:
     """What a better drafter is worth at the scenario's own load."""
-    return " ".join(_finding_of(table.where(arm=arm)) for arm in table.distinct("arm"))
+    return [_finding_of(table.where(arm=arm)) for arm in table.distinct("arm")]
 
 
 def _finding_of(table: Table) -> str:
@@ -71,10 +71,12 @@ def _finding_of(table: Table) -> str:
 def caption(table: Table) -> str:
     """How to read it."""
     lengths = ", ".join(str(length) for length in table.distinct("draft_length"))
+    framed = any(load in table.distinct("concurrency") for load, _ in table.facts["own"].values())
+    frame = " The frame is the scenario's own point." if framed else ""
     return (
         f"Throughput ÷ that of plain decoding at K = {lengths}. Every cell is simulated: one closed-loop run "
         "of each arm on the same luck, good to about 1 %. Above the heavy line speculation pays, before the "
-        "error of the cost model; the frame is the scenario's own point."
+        f"error of the cost model.{frame}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import LOSES_COLOUR, arm_colours, mark, new_figure, one_two_five, tick_text
+from dashboards.figures.look import LOSES_COLOUR, arm_colours, log_ticks, mark, new_figure, tick_text
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
 from simulator import metrics
@@ -141,7 +141,7 @@ def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, fl
     return list(zip(shares.tolist(), times.tolist(), strict=True))
 
 
-def finding(table: Table) -> str:
+def finding(table: Table) -> list[str]:
     """What speculation does to the mean and to the tail, per arm; both ITLs said apart."""
     arms = [arm for arm in table.distinct("arm") if arm != PLAIN]
     means = table.facts["means"]
@@ -155,7 +155,7 @@ def finding(table: Table) -> str:
             f"{arm}: the mean time per output token {moves[0]}, and the mean gap between emissions "
             f"{moves[1]}, since an emission brings several tokens."
         )
-    return " ".join(said) or "Plain decoding alone: nothing to compare."
+    return said
 
 
 def _move(was: float, becomes: float) -> str:
@@ -220,7 +220,7 @@ def _add_axes(figure: Any, table: Table) -> None:
     limits = [limit for name, limit in table.facts["limits"].items() if name in table["metric"]]
     times = [*table["time"], *limits]
     low, high = min(times) / 1.1, max(times) * 1.15
-    ticks = one_two_five(low, high)
+    ticks = log_ticks(low, high)
     figure.update_yaxes(
         type="log",
         range=[math.log10(low), math.log10(high)],
