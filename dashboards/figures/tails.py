@@ -48,8 +48,8 @@ METRICS = (
 SHOWN = ((1.0, "0"), (0.5, "P50"), (0.1, "P90"), (0.01, "P99"), (0.001, "P99.9"), (0.0001, "P99.99"))
 """Ticks of the axis: share of slower samples, and its name."""
 
-_SHARES = np.concatenate([[0.999], np.geomspace(0.98, 1e-4, 100)])
-"""Where the curves have points."""
+_SHARES = np.unique([0.999, 0.5, 0.1, 0.05, 0.01, 0.001, *np.geomspace(0.98, 1e-4, 100)])[::-1]
+"""Where the curves have points: those of the reported percentiles among them."""
 
 
 def prepare(subject: Subject) -> Table:
@@ -133,11 +133,11 @@ def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, fl
     shares = _reached(total)
     if not len(shares):
         return []
-    below = np.concatenate([[0], np.cumsum(counts)]) / total
-    wanted = 1 - shares
-    cell = np.clip(np.searchsorted(below, wanted, side="left"), 1, len(counts))
-    within = (wanted - below[cell - 1]) / np.maximum(below[cell] - below[cell - 1], 1e-300)
-    times = edges_s[cell - 1] + (edges_s[cell] - edges_s[cell - 1]) * within
+    below = np.cumsum(counts)
+    rank = (1 - shares) * total
+    cell = np.searchsorted(below, rank, side="left")
+    within = (rank - (below[cell] - counts[cell])) / counts[cell]
+    times = edges_s[cell] + (edges_s[cell + 1] - edges_s[cell]) * within
     return list(zip(shares.tolist(), times.tolist(), strict=True))
 
 
