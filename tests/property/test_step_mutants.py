@@ -41,7 +41,7 @@ MUTANTS = {
     ),
     "admission goes on after a preemption": (
         "step/compose.py",
-        "while not plans_of(e)[slot].preempted and ",
+        "while not plan_at(e, slot).preempted and ",
         "while ",
     ),
     "a client waits one tick too long": (
