@@ -3,11 +3,7 @@ decoding."""
 
 from __future__ import annotations
 
-import json
 import multiprocessing
-import os
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -16,7 +12,6 @@ import pytest
 from simulator.pipeline import Stage
 from simulator.record import RunRecord
 from tests.runs import differences, drafting_arm, fingerprint, plain_arm, run, small_scenario
-from tests.shared_data import ROOT
 
 BUSY: dict[str, Any] = {
     "workload.requests": 60,
@@ -51,26 +46,6 @@ def test_the_same_seed_gives_the_same_record_in_another_process() -> None:
     assert here[0] != here[1]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         assert list(pool.map(fingerprint, [BUSY, BUSY], [1, 2])) == here
-
-
-def test_the_same_seed_gives_the_same_bytes_of_json_in_two_processes() -> None:
-    changes = {**BUSY, "run.replications": 2}
-    program = (
-        "import json, sys; from simulator.simulation import simulate; from tests.runs import small_scenario\n"
-        "print(json.dumps(simulate(small_scenario(json.loads(sys.argv[1]))).to_json()))"
-    )
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", program, json.dumps(changes)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert outputs[0] == outputs[1]
-    assert set(json.loads(outputs[0])["arms"]) == {"plain", "eagle3"}
 
 
 def watched(changes: dict[str, Any], speculative: bool) -> tuple[RunRecord, list[Stage]]:
