@@ -1,6 +1,6 @@
 # decodesim: `make report` answers the example question, `make test` checks everything. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install report test bench lint format lock clean
+.PHONY: help install report test bench docs lint format lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/bash
 
@@ -48,6 +48,9 @@ test: $(STAMP)  ## install and run all tests (ARGS= for pytest, JOBS= workers)
 
 bench: $(STAMP)  ## speed, as ratios within one run
 	$(BIN)/python -m pytest tests/benchmarks -m benchmark --benchmark-disable-gc -s $(ARGS)
+
+docs: $(STAMP)  ## run the blocks of docs/questions.md and docs/methods.md, write what they print
+	$(BIN)/python -m tests.pages
 
 lint: $(STAMP)  ## ruff, its formatter, and mypy --strict
 	$(BIN)/ruff check .

@@ -1,0 +1,102 @@
+"""docs/methods.md: its tables are what the methods' records and the serving-engine presets say."""
+
+from __future__ import annotations
+
+from simulator.presets import Preset, presets
+from simulator.scheduling import scheduler_rule
+from simulator.speculation import Method, method, methods
+from simulator.step.state import ROWS_REQUESTS, ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS
+from tests.pages import read
+
+PAGE = read("docs/methods.md")
+FIRST_PASS = {ROWS_TOKENS: "N", ROWS_TOKENS_AND_REQUESTS: "N + R", ROWS_REQUESTS: "R"}
+EXAMPLE_DRAFTS = 3
+
+
+def row(*cells: str) -> str:
+    """A row of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def described(one: Method) -> str:
+    """What the table must say of a method."""
+    draft = f"{'an' if one.drafter and one.drafter[0] in 'aeio' else 'a'} {one.drafter} drafter"
+    if one.drafter is None:
+        draft = "nothing"
+    elif one.draft_from_target:
+        draft = "nothing: it comes with the target"
+    passes = "0" if one.drafter is None else "K" if one.serial_passes else "1"
+    rows = "–" if one.drafter is None else FIRST_PASS[one.first_pass_rows]
+    if one.drafter is not None and one.serial_passes:
+        rows += " / R"
+    ahead = one.lookahead_tokens(5) == 5
+    return row(
+        f"`{one.name}`",
+        draft,
+        passes,
+        rows,
+        "K on a match or always, see below" if one.host_lookup else "K",
+        "drafts + 1" if one.host_lookup else "K + 1",
+        f"{'yes' if one.drafter_has_kv else 'no'}{', K' if ahead else ''}",
+        f"{one.slots_per_request} a request" if one.slots_per_request else "–",
+        "yes" if one.loses_last_match else "no",
+    )
+
+
+def engine_rows(known: list[Preset]) -> list[str]:
+    """What the second table must say of the presets."""
+    ngram = method("ngram")
+
+    def lookup(one: Preset) -> str:
+        if ngram.ragged(one.asynchronous):
+            return "on the host, drafts on a match only"
+        return "on the GPU, always K drafts"
+
+    def graph(one: Preset) -> str:
+        largest = one.graph_grid(EXAMPLE_DRAFTS + 1)[-1]
+        if one.full_graphs:
+            return f"up to {largest // (EXAMPLE_DRAFTS + 1)} requests"
+        return f"none: piecewise graphs, up to {largest} rows"
+
+    def mixed(one: Preset) -> str:
+        largest = one.graph_grid(EXAMPLE_DRAFTS + 1)[-1]
+        return f"piecewise graphs, up to {largest} rows" if one.piecewise_graphs else "no graph"
+
+    told = {
+        "": [f"`{one.name}`" for one in known],
+        "next step composed": [
+            "while this one runs" if one.asynchronous else "after this one" for one in known
+        ],
+        "rows of requests that have just ended": [
+            "K + 1 once more" if one.asynchronous else "none" for one in known
+        ],
+        "tokens leave": [
+            f"{'before' if one.emits_before_drafting else 'after'} the draft passes" for one in known
+        ],
+        "prompts": [
+            "beside decodes" if scheduler_rule(one.scheduler).mixes_prefill else "first and alone"
+            for one in known
+        ],
+        "host time of drafting": [
+            f"{one.host.draft_pass_s * 1e6:.0f} µs a {'step' if one.one_graph_drafting else 'pass'}"
+            for one in known
+        ],
+        "n-gram lookup": [lookup(one) for one in known],
+        f"decodes in one CUDA graph, K = {EXAMPLE_DRAFTS}": [graph(one) for one in known],
+        "mixed steps": [mixed(one) for one in known],
+    }
+    return [row(name, *cells) if name else f"| | {' | '.join(cells)} |" for name, cells in told.items()]
+
+
+def test_every_method_has_its_row_and_no_other_stands_there() -> None:
+    rows = [described(one) for one in methods().values()]
+    assert [line for line in PAGE.splitlines() if line.startswith("| `")] == rows
+
+
+def test_the_serving_engines_are_told_as_their_presets_say() -> None:
+    known = list(presets().values())
+    lines = PAGE.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("| | `"))
+    heading, _, *body = lines[start : start + 2 + 8]
+    assert [heading, *body] == engine_rows(known)
+    assert not lines[start + 10].startswith("|")
