@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from calibration.silicon_fit import Points, fit_allreduce, fit_attention, fit_experts, fit_gemm, fit_latent
+from calibration.silicon_attention import fit_attention, fit_latent
+from calibration.silicon_fit import Points, fit_allreduce, fit_experts, fit_gemm
 from simulator.gpu import Gpu
 from simulator.ops.numeric import Floats
 from simulator.profiles import Part, Profile

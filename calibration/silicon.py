@@ -20,15 +20,8 @@ import click
 import numpy as np
 
 from calibration import heldout
-from calibration.silicon_fit import (
-    fit_allreduce,
-    fit_attention,
-    fit_experts,
-    fit_gemm,
-    fit_latent,
-    fit_prefill,
-    fit_streamed,
-)
+from calibration.silicon_attention import fit_attention, fit_latent, fit_prefill, fit_streamed
+from calibration.silicon_fit import fit_allreduce, fit_experts, fit_gemm
 from calibration.tables import Columns, Tables, medians, open_tables
 from simulator.errors import InputError
 from simulator.gpu import Gpu
@@ -71,8 +64,7 @@ def gemm_points(tables: Tables, weights: str) -> Points:
 def attention_points(
     tables: Tables, kv_cache: str, framework: tuple[str, str] = VLLM, window: bool = False
 ) -> Points:
-    """(heads, kv heads, head dim, batch, context) → µs; with `window`, (…, window) → µs of windowed rows.
-    """
+    """(heads, kv heads, head dim, batch, context) → µs; with `window`, (…, window) → µs of windowed rows."""
     rows = _need(tables, "attention", *framework)
     kept = (rows["kv_dtype"].astype(str) == KV_CACHES[kv_cache]) & np.isin(rows["head_dim"], (64, 128))
     kept &= rows["batch"] <= 512
@@ -109,8 +101,7 @@ def allreduce_points(tables: Tables, mode: str) -> Points:
 
 
 def build_profile(directory: Path, system: str, date: str = "") -> dict[str, Any]:
-    """The profile of `system` (a name in `GPUS`) as JSON data. Raises InputError when tables are missing.
-    """
+    """The profile of `system` (a name in `GPUS`) as JSON data. Raises InputError when tables are missing."""
     target = known_gpu(system)
     tables = open_tables(directory, system)
     parts = [_gemm(tables, weights, target) for weights in GEMMS]

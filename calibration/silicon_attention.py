@@ -1,0 +1,184 @@
+"""Fits of the attention operators from public kernel tables: decode, latent, prefill, streamed states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from calibration.silicon_fit import Points, least_squares_fit, nested
+from calibration.smoothing import significant
+from simulator.gpu import Gpu
+from simulator.ops.numeric import Floats
+from simulator.profiles import Part
+
+_STRAY = 1.5
+"""A point this many times its larger neighbour is a stray."""
+
+
+def fit_attention(
+    points: Points,
+    kv_cache: str,
+    source: str,
+    windows: Points | None = None,
+    penalties: Points | None = None,
+) -> Part:
+    """Decode attention from points (heads, kv_heads, head_dim, batch, context) → µs: median over heads.
+
+    `windows`: the same keys and the window after them. `penalties`: points with more than 64 query heads
+    per KV head, of a framework that has them, for the cost of a second tile of rows. Cells that were not
+    measured (large batch × long context) continue with the bytes of the cache.
+    """
+    by_cell: dict[tuple[int, ...], list[float]] = {}
+    for (_, *cell), value in points.items():
+        by_cell.setdefault(tuple(cell), []).append(value)
+    axes = [sorted({cell[i] for cell in by_cell}) for i in range(4)]
+    heads, dims, batches, contexts = axes
+    time = np.full((len(dims), len(heads), len(batches), len(contexts)), np.nan)
+    for (kv, dim, batch, context), values in by_cell.items():
+        time[dims.index(dim), heads.index(kv), batches.index(batch), contexts.index(context)] = np.median(
+            values
+        )
+    for d in range(len(dims)):
+        for h in range(len(heads)):
+            time[d, h] = _extend(time[d, h], np.array(batches, float), np.array(contexts, float))
+    time = _monotone(time, (3, 2))
+    coefficients = {"compute_efficiency": 0.58, "tile_penalty": _tile_penalty(penalties or {})}
+    for dim in dims:
+        coefficients[f"window_factor_{dim}"] = _window_factor(points, windows or {}, dim)
+    return Part(
+        name=f"attention/{kv_cache}",
+        status="measured",
+        source=source,
+        coefficients=coefficients,
+        table={
+            "head_dims": dims,
+            "kv_heads": heads,
+            "batches": batches,
+            "contexts": contexts,
+            "us": nested(time),
+        },
+        residual={},
+        note="median over query heads (g·q <= 64 rows: no effect on held-out head counts)",
+    )
+
+
+def _tile_penalty(points: Points) -> float:
+    """Extra time per further tile of 64 rows: 96 or 128 query heads on one KV head against 32, above 30
+    µs.
+    """
+    ratios = []
+    for (heads, kv_heads, *rest), value in points.items():
+        base = points.get((32, 1, *rest))
+        if kv_heads == 1 and heads > 64 and base is not None and base > 30.0:
+            ratios.append(value / base - 1.0)
+    return significant([float(np.median(ratios))])[0] if ratios else 0.15
+
+
+def _window_factor(full: Points, windows: Points, dim: int) -> float:
+    """Median time of a window, once the context exceeds it, over full attention to as many tokens."""
+    ratios = []
+    for (*shape, context, window), value in windows.items():
+        base = full.get((*shape, min(context, window)))
+        if shape[2] == dim and context > window and base is not None:
+            ratios.append(value / base)
+    return significant([max(1.0, float(np.median(ratios)))])[0] if ratios else 1.0
+
+
+def fit_latent(points: Points, kv_cache: str, source: str) -> Part:
+    """MLA decode from points (heads, batch, context) → µs."""
+    axes = [sorted({key[i] for key in points}) for i in range(3)]
+    rows, batches, contexts = axes
+    time = np.full(tuple(len(axis) for axis in axes), np.nan)
+    for (head, batch, context), value in points.items():
+        time[rows.index(head), batches.index(batch), contexts.index(context)] = value
+    for r in range(len(rows)):
+        time[r] = _extend(time[r], np.array(batches, float), np.array(contexts, float))
+    time = _monotone(time, (2, 1, 0))
+    return Part(
+        name=f"mla/{kv_cache}",
+        status="measured",
+        source=source,
+        coefficients={},
+        table={"rows": rows, "batches": batches, "contexts": contexts, "us": nested(time)},
+        residual={},
+        note="core kernel in absorbed form, without projections; rows = heads per GPU × query tokens",
+    )
+
+
+def fit_prefill(points: Points, gpu: Gpu, source: str) -> Part:
+    """Prefill attention from points (batch, prompt, heads, kv_heads, head_dim) → µs, one prompt, 256
+    tokens on.
+    """
+    keys = np.array(
+        [key for key in points if key[0] == 1 and key[1] >= 256 and key[2] >= 8], dtype=np.float64
+    )
+    target = np.log([points[tuple(int(x) for x in key)] for key in keys])
+    flops = 4.0 * keys[:, 2] * keys[:, 4] * keys[:, 1] * (keys[:, 1] + 1) / 2
+
+    def error(x: Floats) -> Floats:
+        return np.asarray(np.log(x[0] + flops / (gpu.peak_flops_per_s["bf16"] * x[1]) * 1e6) - target)
+
+    start, efficiency = least_squares_fit(error, [20.0, 0.5], [1.0, 0.1], [100.0, 1.0])
+    mape = 100.0 * float(np.abs(np.exp(error(np.array([start, efficiency]))) - 1.0).mean())
+    return Part(
+        name="prefill",
+        status="measured",
+        source=source,
+        coefficients={"start_us": start, "compute_efficiency": efficiency},
+        table={},
+        residual={"split": "none: two coefficients", "mape_percent": round(mape, 1), "n": len(keys)},
+        note="causal; per chunk and layer; 4·heads·head_dim FLOPs a (query, key) pair",
+    )
+
+
+def fit_streamed(states: Sequence[tuple[float, float]], gpu: Gpu, source: str) -> Part:
+    """State layers from (bytes moved, µs): start + bytes / (BW·e)."""
+    moved, us = (np.array(column) for column in zip(*states, strict=True))
+
+    def error(x: Floats) -> Floats:
+        return np.asarray(np.log((x[0] + moved / (gpu.hbm_bandwidth_bytes_per_s * x[1]) * 1e6) / us))
+
+    start, efficiency = least_squares_fit(error, [6.0, 0.8], [1.0, 0.2], [30.0, 1.0])
+    mape = 100.0 * float(np.abs(np.exp(error(np.array([start, efficiency]))) - 1.0).mean())
+    return Part(
+        name="streamed",
+        status="measured",
+        source=source,
+        coefficients={"start_us": start, "memory_efficiency": efficiency, "compute_efficiency": 0.5},
+        table={},
+        residual={"split": "none: two coefficients", "mape_percent": round(mape, 1), "n": len(us)},
+        note="gated delta net; a state is read once and written once per query token; used for states, "
+        "indexers and compressed caches too (assumed there)",
+    )
+
+
+def _extend(time: Floats, batches: Floats, contexts: Floats) -> Floats:
+    """Fills (b, c) cells beyond the measured ones: the time of the cell with half as many tokens, doubled
+    less the start cost, found along the context first.
+    """
+    out = time.copy()
+    start = np.nanmin(out)
+    for b in range(len(batches)):
+        for c in range(len(contexts)):
+            if np.isnan(out[b, c]):
+                known = out[b, c - 1] if c else out[b - 1, c]
+                ratio = contexts[c] / contexts[c - 1] if c else batches[b] / batches[b - 1]
+                out[b, c] = start + (known - start) * ratio
+    return out
+
+
+def _monotone(time: Floats, axes: tuple[int, ...]) -> Floats:
+    """Never falling along `axes`. A point far above one with more work is a stray measurement and is
+    lowered.
+    """
+    out = time.copy()
+    for axis in axes:
+        more = np.roll(out, -1, axis=axis)
+        last = [slice(None)] * out.ndim
+        last[axis] = slice(-1, None)
+        more[tuple(last)] = np.inf
+        out = np.where(out > _STRAY * more, more, out)
+    for axis in axes:
+        out = np.maximum.accumulate(out, axis=axis)
+    return out
