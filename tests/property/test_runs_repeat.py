@@ -1,5 +1,4 @@
-"""Same seed, same run: twice, in another process, and whatever the hash seed of Python; and K = 0 is plain
-decoding."""
+"""Same seed, same run, twice and in another process; and K = 0 is plain decoding."""
 
 from __future__ import annotations
 
