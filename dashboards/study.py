@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -148,4 +149,5 @@ def _write(file: Path, key: str, study: Study) -> None:
         part.write_text(dump_json({"schema": SCHEMA, "key": key, **study.to_json()}), encoding="utf-8")
         os.replace(part, file)
     except OSError:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
