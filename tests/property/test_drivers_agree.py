@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-
 from simulator.arms import CompiledArm
 from simulator.record import RunRecord
-from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT, State
+from simulator.step.state import CANCELLED, REJECTED, TIMED_OUT, State
 from simulator.workload import Requests
+from tests.balance import check_balance
 from tests.random_runs import random_arm
 from tests.runs import differences, traffic
 
 SEEDS = range(150)
-ENDED = (DONE, TIMED_OUT, CANCELLED, REJECTED)
 
 
 def test_both_drivers_leave_the_same_record_and_balance(tmp_path: Path, states: list[State]) -> None:
@@ -36,56 +34,6 @@ def test_both_drivers_leave_the_same_record_and_balance(tmp_path: Path, states: 
         seen.update(happened(arm, requests, fast))
     assert {name: count for name, count in seen.items() if count < 5} == {}
     assert len(seen) == 23
-
-
-def check_balance(
-    arm: CompiledArm, requests: Requests, record: RunRecord, states: list[State], where: str
-) -> None:
-    """Requests, tokens and KV blocks add up, and times are in order."""
-    arrived = record.arrival_ns >= 0
-    assert arrived.all(), where
-    assert np.isin(record.status, ENDED).all(), where
-    done, cancelled = record.status == DONE, record.status == CANCELLED
-    wanted = np.minimum(requests.output_tokens, arm.setup.max_context_tokens - requests.prompt_tokens)
-    if arm.settings.stop_trim:
-        assert (record.emitted_tokens[done] == wanted[done]).all(), where
-        stops = requests.cancel_after_tokens[cancelled]
-        assert (record.emitted_tokens[cancelled] == stops).all(), where
-    else:
-        assert (record.emitted_tokens[done] >= wanted[done]).all(), where
-    assert record.emitted_tokens.sum() == record.totals["emitted_tokens"], where
-    first = (record.emitted_tokens > 0).astype(np.int64)
-    trimmed = first + record.decode_rounds + record.accepted_tokens - record.emitted_tokens
-    assert (trimmed >= -record.preemptions).all(), where
-    if record.preemptions.sum() == 0:
-        # The last token of a prompt that was cut may run, and count, as a decode.
-        cut = int(first.sum()) if arm.settings.chunked_prefill else 0
-        assert 0 <= trimmed.sum() - record.totals["trimmed_tokens"] <= cut, where
-    assert record.drafted_tokens.sum() - record.accepted_tokens.sum() == record.totals["rejected_rows"], where
-    assert (record.accepted_tokens <= record.drafted_tokens).all(), where
-    assert (record.draft_rounds <= record.decode_rounds).all(), where
-    started = record.admitted_ns >= 0
-    assert (record.arrival_ns[started] <= record.admitted_ns[started]).all(), where
-    answered = record.first_ns >= 0
-    assert (record.admitted_ns[answered] < record.first_ns[answered]).all(), where
-    assert (record.first_ns[answered] <= record.last_ns[answered]).all(), where
-    assert (record.last_ns <= record.ended_ns).all(), where
-    finished = done | cancelled
-    assert (record.last_ns[finished] == record.ended_ns[finished]).all(), where
-    rejected = record.status == REJECTED
-    assert (record.ended_ns[rejected] == record.arrival_ns[rejected]).all(), where
-    assert (record.emitted_tokens[rejected] == 0).all(), where
-    given_up = record.status == TIMED_OUT
-    patience = record.arrival_ns[given_up] + arm.settings.timeout_ns
-    assert (record.ended_ns[given_up] == patience).all(), where
-    for state in states:
-        engine = state.engine[0]
-        assert engine["free_blocks"] + engine["cached_blocks"] == engine["total_blocks"], where
-        assert min(engine["free_blocks"], engine["cached_blocks"]) >= 0, where
-        assert engine["running_count"] == engine["waiting_count"] == engine["in_system"] == 0, where
-        assert (state.hash_holders <= 0).all(), where
-    assert (states[0].requests["capacity"] == 0).all(), where
-    assert record.totals["peak_blocks"] <= record.totals["total_blocks"], where
 
 
 def happened(arm: CompiledArm, requests: Requests, record: RunRecord) -> list[str]:

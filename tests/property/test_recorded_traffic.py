@@ -18,7 +18,7 @@ from simulator.saturation import saturation
 from simulator.simulation import simulate
 from simulator.step.state import DONE, State
 from simulator.workload import Requests, ideal_hit_rate
-from tests.property.test_drivers_agree import check_balance
+from tests.balance import check_balance
 from tests.runs import drafting_arm, plain_arm, small_scenario, traffic
 from tests.shared_data import SHARED, needs_shared
 

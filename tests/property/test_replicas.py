@@ -13,7 +13,7 @@ from simulator.acceptance import Geometric
 from simulator.record import RunRecord
 from simulator.routing import ROUTERS
 from simulator.step.state import DONE, State
-from tests.property.test_drivers_agree import check_balance
+from tests.balance import check_balance
 from tests.random_runs import random_arm
 from tests.runs import differences, drafting_arm, run, small_scenario, traffic
 
