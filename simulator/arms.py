@@ -128,6 +128,16 @@ class CompiledArm:
         step = UniformStep(self.settings, self.prices, sequences, context_tokens, draft_length)
         return {name: ns / NS_PER_S for name, ns in step.stages_ns().items()}
 
+    def beyond_drafter(self, requests: Requests) -> str | None:
+        """Say which share of the requests grows longer than the drafter goes; None where none does."""
+        limit = self.settings.drafter_max_context
+        drafts = np.array([entry.drafts for entry in self.scenario.workload.traffic_classes])
+        longer = requests.prompt_tokens + requests.output_tokens > limit
+        share = float((longer & drafts[requests.traffic_class]).mean())
+        if share == 0:
+            return None
+        return f"{share:.1%} of the requests outgrow the drafter's {limit:,} tokens, and go on without drafts"
+
     def _within_context(self, requests: Requests) -> Requests:
         """Return the requests with outputs that end at the model's context at the latest."""
         room = self.setup.max_context_tokens - requests.prompt_tokens

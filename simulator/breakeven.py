@@ -104,7 +104,9 @@ def breakeven(
         "replications": replications,
         "scenario_sha256": scenario.scenario_sha256,
     }
-    return replace(answer, provenance=provenance)
+    beyond = benches[0].beyond_drafter if benches else None
+    notes = answer.notes if beyond is None else (beyond, *answer.notes)
+    return replace(answer, notes=notes, provenance=provenance)
 
 
 def break_even_of(
@@ -135,7 +137,8 @@ def break_even_of(
         if best_here is not None:
             best[label], ratios[label] = best_here
     notes = [
-        f"{load_label(row.load)}, draft length {row.draft_length}, {row.metric}: {row.note}"
+        f"{load_label(row.load)}, draft length {row.draft_length}, {row.metric}, target "
+        f"{row.target_speedup:g}×: {row.note}"
         for row in rows
         if row.note
     ]

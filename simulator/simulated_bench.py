@@ -131,6 +131,11 @@ class SimulatedBench:
             figures |= {path: math.nan for path in figures if path.split(".")[0] in LATENCIES}
         return figures
 
+    @property
+    def beyond_drafter(self) -> str | None:
+        """Which share of the requests grows longer than the drafter goes, in words."""
+        return CompiledArm.compile(self.scenario, self.arm).beyond_drafter(traffic_of(self.scenario, 0))
+
     def step_s(self, draft_length: int, batch: float) -> float:
         """Time of a uniform decode step at the workload's mean context, s."""
         arm = self._arm_with(draft_length) if draft_length else self._plain_arm

@@ -90,11 +90,14 @@ class _ArmRuns:
         self.ends: list[Measured] = []
         self.records: list[RunRecord] = []
         self.rejected = 0
+        self.beyond_drafter: str | None = None
         self.driver: tuple[str, str | None] = ("", None)
 
     def run(self, requests: Requests, seed: int, timeline: list[Stage] | None) -> None:
         """Run one replication."""
         record = self.arm.run(requests, seed, timeline=timeline)
+        if not self.runs:
+            self.beyond_drafter = self.arm.beyond_drafter(requests)
         self.runs.append(Measured.of(record, self.traffic))
         self.rejected += int((record.status == STATUS_REJECTED).sum())
         self.driver = record.driver, record.driver_reason
@@ -201,6 +204,8 @@ def _notes(scenario: Scenario, arms: Sequence[_ArmRuns]) -> tuple[str, ...]:
                 f"{one.arm.name}: {one.rejected / len(one.runs):g} requests a run can never be served "
                 "(longer than the model's context or the KV memory) and are left out"
             )
+        if one.beyond_drafter:
+            notes.append(f"{one.arm.name}: {one.beyond_drafter}")
     parts = setup.profile.statuses
     for status in ("inherited", "assumed"):
         names = sorted(name for name, of_part in parts.items() if of_part == status)

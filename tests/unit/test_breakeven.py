@@ -108,6 +108,10 @@ def test_unreachable_target_says_so_and_has_no_alpha() -> None:
     assert row.geometric_alpha is None
     assert row.linear_acceptance_rate is None
     assert row.note is not None
+    answer = break_even_of([FormulaBench(64)], [1], [2.0, 3.0], ["throughput"], replications=3, band=0.1)
+    assert [note.partition(":")[0] for note in answer.notes] == [
+        f"64, draft length 1, throughput, target {target}×" for target in (2, 3)
+    ]
 
 
 def test_target_that_needs_no_draft_accepted_is_zero() -> None:
