@@ -47,7 +47,8 @@ class ReferenceRequest:
         t = self.tables
         while len(self._drifts) < position:
             here = len(self._drifts) + 1
-            z = t.normal_quantiles[int(draw(self.seed, self.request, STREAM_DRIFT, here) * len(t.normal_quantiles))]
+            z = t.normal_quantiles[int(draw(self.seed, self.request, STREAM_DRIFT, here) *
+            len(t.normal_quantiles))]
             if here == 1:
                 self._drifts.append(t.drift_sd * z)
             else:
