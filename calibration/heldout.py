@@ -11,9 +11,9 @@ import numpy as np
 
 from calibration.silicon_attention import fit_attention, fit_latent
 from calibration.silicon_fit import Points, fit_allreduce, fit_experts, fit_gemm
+from simulator.costs.ops.numeric import Floats
+from simulator.costs.profiles import Part, Profile
 from simulator.gpu import Gpu
-from simulator.ops.numeric import Floats
-from simulator.profiles import Part, Profile
 
 FOLDS = 5
 SEED = 0

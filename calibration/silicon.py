@@ -23,10 +23,10 @@ from calibration import heldout
 from calibration.silicon_attention import fit_attention, fit_latent, fit_prefill, fit_streamed
 from calibration.silicon_fit import fit_allreduce, fit_experts, fit_gemm
 from calibration.tables import Columns, Tables, medians, open_tables
+from simulator.costs.profiles import SCHEMA, Part
 from simulator.errors import InputError
 from simulator.gpu import Gpu
 from simulator.gpu import gpu as known_gpu
-from simulator.profiles import SCHEMA, Part
 
 LICENCE = "Apache-2.0"
 NOTICE = "Derived from tables of aiconfigurator-core, Copyright NVIDIA CORPORATION & AFFILIATES, Apache-2.0"

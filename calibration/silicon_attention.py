@@ -8,9 +8,9 @@ import numpy as np
 
 from calibration.silicon_fit import Points, least_squares_fit, nested
 from calibration.smoothing import significant
+from simulator.costs.ops.numeric import Floats
+from simulator.costs.profiles import Part
 from simulator.gpu import Gpu
-from simulator.ops.numeric import Floats
-from simulator.profiles import Part
 
 _STRAY = 1.5
 """A point this many times its larger neighbour is a stray."""

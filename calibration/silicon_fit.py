@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from calibration.smoothing import rounded_table, significant, thin
+from simulator.costs.ops.experts import ExpertsForm
+from simulator.costs.ops.gemm import GemmForm
+from simulator.costs.ops.numeric import Floats
+from simulator.costs.profiles import ARITHMETIC, Part, experts_smooth
 from simulator.gpu import Gpu
-from simulator.matrices import weight_bytes_each
-from simulator.ops.experts import ExpertsForm
-from simulator.ops.gemm import GemmForm
-from simulator.ops.numeric import Floats
-from simulator.profiles import ARITHMETIC, Part, experts_smooth
+from simulator.models.matrices import weight_bytes_each
 
 Points = Mapping[tuple[int, ...], float]
 

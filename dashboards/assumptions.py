@@ -13,7 +13,7 @@ from dashboards.subject import Subject
 from simulator.units import format_bytes, format_number, format_rate, format_seconds
 
 if TYPE_CHECKING:
-    from simulator.profiles import Part
+    from simulator.costs.profiles import Part
     from simulator.scenario import Arm, Scenario
     from simulator.setup import Setup
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulator.estimate import Estimate, Interval
-from simulator.summary import COMPARED
+from simulator.results.estimate import Estimate, Interval
+from simulator.results.summary import COMPARED
 
 BETTER, WORSE, EVEN = "better", "worse", "even"
 

@@ -10,10 +10,10 @@ from dashboards.change import BETTER, EVEN, WORSE, direction, growth
 from dashboards.figures.look import clients
 from dashboards.markup import sentence
 from dashboards.subject import PLAIN, Subject
-from simulator.estimate import Estimate
-from simulator.summary import COMPARED
+from simulator.results.estimate import Estimate
+from simulator.results.summary import COMPARED
+from simulator.results.verdict import LOSES, PAYS, UNDECIDED
 from simulator.units import format_number, format_rate, format_seconds
-from simulator.verdict import LOSES, PAYS, UNDECIDED
 
 
 @dataclass(frozen=True)

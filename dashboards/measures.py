@@ -9,8 +9,8 @@ from dashboards.change import direction, growth, percent, percent_range
 from dashboards.markup import Html, joined, table, tag, text
 from dashboards.subject import PLAIN, Subject
 from experiments.commands.output import NOTHING, in_unit
-from simulator.estimate import Estimate
-from simulator.summary import ArmSummary
+from simulator.results.estimate import Estimate
+from simulator.results.summary import ArmSummary
 
 
 class Measure(NamedTuple):

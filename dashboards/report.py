@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dashboards.figures import Figure
     from dashboards.headline import Headline
     from dashboards.table import Table
-    from simulator.result import Result
+    from simulator.results.result import Result
 
 _MOST_ROWS = 30
 """Tables up to this length stand under their figure, folded."""

@@ -21,7 +21,7 @@ from simulator.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.maps import SpeedupMap
-    from simulator.result import Result
+    from simulator.results.result import Result
     from simulator.scenario import Scenario
 
 SCHEMA = "decodesim/study-1"
@@ -69,7 +69,7 @@ def study_of(
 
 def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
     from experiments.maps import alphas_with, concurrencies, speedup_map, with_enough_requests
-    from simulator.breakeven import breakeven
+    from simulator.breakeven.breakeven import breakeven
 
     chosen = scenario.speculation[:MOST_ARMS]
     notes = [
@@ -115,7 +115,7 @@ class _Count:
 
 def _key(result: Result) -> str:
     """Hash of all that a study rests on: the result, the simulator's code and data, and the studies' own."""
-    from simulator.result import dump_json
+    from simulator.results.result import dump_json
 
     digest = hashlib.sha256(dump_json(result.to_json()).encode())
     for package, pattern in (("simulator", "*"), ("experiments", "maps.py"), ("dashboards", "study.py")):
@@ -142,7 +142,7 @@ def _read(file: Path, key: str) -> Study | None:
 
 def _write(file: Path, key: str, study: Study) -> None:
     """Store a study for the next page; where that is not possible the next page simulates again."""
-    from simulator.result import dump_json
+    from simulator.results.result import dump_json
 
     part = file.with_suffix(f".{os.getpid()}.part")
     try:

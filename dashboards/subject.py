@@ -11,7 +11,7 @@ from dashboards.study import Progress, Study, study_of
 from simulator.errors import InputError
 
 if TYPE_CHECKING:
-    from simulator.result import Result
+    from simulator.results.result import Result
     from simulator.scenario import Scenario
 
 PLAIN = "plain"
@@ -53,7 +53,7 @@ def subject_of(result: Result, folder: Path | None = None, progress: Progress | 
 
 def subjects_at(path: Path, progress: Progress | None = None) -> list[Subject]:
     """The subjects at a path, found as `read_results` finds results. Raises InputError."""
-    from simulator.result import RESULT_FILE, read_results
+    from simulator.results.result import RESULT_FILE, read_results
 
     folders = (
         [path]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simulator.bench import DoesNotFitError
+from simulator.breakeven.bench import DoesNotFitError
 
 if TYPE_CHECKING:
     from simulator.scenario import Arm, Scenario
@@ -124,7 +124,7 @@ def speedup_map(
 
 def _column(scenario: Scenario, arm: Arm, load: int, alphas: Sequence[float]) -> list[float | None]:
     """The speedups at one load, one per acceptance."""
-    from simulator.simulated_bench import SimulatedBench
+    from simulator.breakeven.simulated_bench import SimulatedBench
 
     requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * load)
     bench = SimulatedBench(_with_requests(scenario, requests), arm, {"concurrency": load})

@@ -13,18 +13,18 @@ import numpy as np
 
 from simulator.acceptance import AcceptanceModel, acceptance_model, compile_acceptance
 from simulator.cluster import Drive, drive
+from simulator.costs.prices import Prices
 from simulator.memory import ArmMemory, arm_memory
-from simulator.prices import Prices
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from simulator.scenario import PLAIN, Arm, GoodputPolicy, Scenario
 from simulator.scheduling import Rule, scheduler_rule
 from simulator.setup import Setup, setup_of
 from simulator.speculation import Method, method
 from simulator.step.build import EngineSettings
 from simulator.step.state import NEVER
+from simulator.traffic.workload import Requests, generate
 from simulator.uniform import UniformStep
 from simulator.units import NS_PER_S, seconds_to_ns
-from simulator.workload import Requests, generate
 
 if TYPE_CHECKING:
     from simulator.pipeline import Stage

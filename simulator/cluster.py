@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from simulator.acceptance import AcceptanceTables
+from simulator.costs.prices import Prices
 from simulator.fast_forward import fast_forward
-from simulator.prices import Prices
-from simulator.record import RunRecord, record_of
+from simulator.results.record import RunRecord, record_of
 from simulator.scheduling import Rule
 from simulator.step.build import EngineSettings, new_state
 from simulator.step.state import NEVER, State
-from simulator.workload import Requests
+from simulator.traffic.workload import Requests
 
 FAST_FORWARD, PIPELINE = "fast_forward", "pipeline"
 

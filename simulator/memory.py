@@ -13,10 +13,10 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
-from simulator.catalogue import load_drafter, load_model
-from simulator.drafter import Drafter
 from simulator.errors import InputError, Problem
-from simulator.model import Model
+from simulator.models.catalogue import load_drafter, load_model
+from simulator.models.drafter import Drafter
+from simulator.models.model import Model
 from simulator.scenario import PLAIN, Arm, Scenario, engine_preset
 from simulator.speculation import method
 from simulator.units import GB, format_bytes
@@ -220,7 +220,7 @@ def request_tokens(scenario: Scenario) -> tuple[float, int]:
 
 @lru_cache(maxsize=64)
 def _request_tokens(scenario: Scenario, base_dir: Path) -> tuple[float, int]:
-    from simulator.workload import generate
+    from simulator.traffic.workload import generate
 
     requests = generate(scenario.workload, scenario.run.seed, base_dir)
     tokens = requests.prompt_tokens + requests.output_tokens
@@ -246,7 +246,7 @@ def _device_bytes(scenario: Scenario) -> int:
     name = scenario.hardware.gpu
     if name in GPUS:
         return GPUS[name].memory_bytes
-    from simulator.profiles import load_profile
+    from simulator.costs.profiles import load_profile
 
     return load_profile(name, scenario.base_dir).gpu.memory_bytes
 

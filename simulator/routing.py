@@ -7,7 +7,7 @@ from itertools import count
 
 from simulator.step.entry import cached_prefix
 from simulator.step.state import State
-from simulator.workload import Requests
+from simulator.traffic.workload import Requests
 
 Route = Callable[[int, Sequence[int]], int]
 """From a request and the requests outstanding per replica to the replica that serves it."""

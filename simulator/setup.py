@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from simulator.cost import CostModel
-from simulator.drafter import Drafter
+from simulator.costs.cost import CostModel
+from simulator.costs.prices import Prices, compile_prices
+from simulator.costs.profiles import Profile, load_profile
 from simulator.memory import models_of
-from simulator.model import Model
+from simulator.models.drafter import Drafter
+from simulator.models.model import Model
 from simulator.presets import Preset
-from simulator.prices import Prices, compile_prices
-from simulator.profiles import Profile, load_profile
 from simulator.scenario import Arm, Scenario, engine_preset
 
 LONGEST_DRAFT = 16

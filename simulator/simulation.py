@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.arms import CompiledArm
-from simulator.estimate import mean_estimate
 from simulator.memory import require_fit
-from simulator.record import STATUS_REJECTED, RunRecord
-from simulator.result import Provenance, Result
+from simulator.results.estimate import mean_estimate
+from simulator.results.record import STATUS_REJECTED, RunRecord
+from simulator.results.result import Provenance, Result
+from simulator.results.summary import STEP_BAND, ArmMeasurement, Measured, Traffic, compare
 from simulator.scenario import Scenario, defaults_used
-from simulator.summary import STEP_BAND, ArmMeasurement, Measured, Traffic, compare
-from simulator.workload import Requests, generate, workload_notes
+from simulator.traffic.workload import Requests, generate, workload_notes
 
 if TYPE_CHECKING:
     from simulator.pipeline import Stage
@@ -165,7 +165,7 @@ class _Study:
 
 def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list[Stage]]) -> None:
     """Write the stages of all arms as one Chrome trace, arm after arm."""
-    from simulator.timeline import write_chrome_trace
+    from simulator.results.timeline import write_chrome_trace
 
     rows = [
         stage._replace(replica=stage.replica + index * scenario.hardware.replicas)

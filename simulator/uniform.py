@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.acceptance import AcceptanceTables, Geometric, compile_acceptance
-from simulator.prices import Prices
+from simulator.costs.prices import Prices
 from simulator.step.build import EngineSettings, new_state
 from simulator.step.entry import price_step
-from simulator.workload import Requests
+from simulator.traffic.workload import Requests
 
 STAGES = ("host", "verify", "accept", "draft")
 

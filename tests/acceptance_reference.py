@@ -47,8 +47,9 @@ class ReferenceRequest:
         t = self.tables
         while len(self._drifts) < position:
             here = len(self._drifts) + 1
-            z = t.normal_quantiles[int(draw(self.seed, self.request, STREAM_DRIFT, here) *
-            len(t.normal_quantiles))]
+            z = t.normal_quantiles[
+                int(draw(self.seed, self.request, STREAM_DRIFT, here) * len(t.normal_quantiles))
+            ]
             if here == 1:
                 self._drifts.append(t.drift_sd * z)
             else:
@@ -59,7 +60,9 @@ class ReferenceRequest:
     def finds_match(self) -> bool:
         """Whether the round that starts now has a match."""
         chance = self.tables.match_after_match if self.matched else self.tables.match_after_miss
-        return bool(draw(self.seed, self.request, STREAM_MATCH, self.emitted + 1) < chance[self.traffic_class])
+        return bool(
+            draw(self.seed, self.request, STREAM_MATCH, self.emitted + 1) < chance[self.traffic_class]
+        )
 
     def accepted(self, drafts: int) -> int:
         """Accepted drafts of a round that starts now; changes nothing."""
@@ -75,7 +78,10 @@ class ReferenceRequest:
             effect = t.request_effect[self.request] + (self.drift(position) if t.drift_sd > 0 else 0.0)
             row = int((effect - t.effect_low) * t.effect_bins_per_unit)
             row = min(max(row, 0), t.conditional.shape[1] - 1)
-            if draw(self.seed, self.request, STREAM_SURVIVAL, position) >= t.conditional[self.traffic_class, row, j]:
+            if (
+                draw(self.seed, self.request, STREAM_SURVIVAL, position)
+                >= t.conditional[self.traffic_class, row, j]
+            ):
                 return j
         return drafts
 

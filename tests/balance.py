@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from simulator.arms import CompiledArm
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT, State
-from simulator.workload import Requests
+from simulator.traffic.workload import Requests
 
 ENDED = (DONE, TIMED_OUT, CANCELLED, REJECTED)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from simulator.arms import CompiledArm
 from simulator.scenario import scenario_from_data
-from simulator.workload import generate
+from simulator.traffic.workload import generate
 
 MECHANISMS = (
     "prefill graph_padding heterogeneity stop_trim ghost_rows expert_union host_overlap context_growth"

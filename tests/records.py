@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from simulator.step.build import gap_bin_starts_ns
 from simulator.step.state import DONE, TOTALS
 

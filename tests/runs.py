@@ -15,12 +15,12 @@ import numpy.typing as npt
 from simulator import cluster
 from simulator.acceptance import AcceptanceModel, compile_acceptance
 from simulator.arms import CompiledArm, measured_requests
-from simulator.prices import Prices
-from simulator.record import RunRecord
+from simulator.costs.prices import Prices
+from simulator.results.record import RunRecord
 from simulator.scenario import Scenario, scenario_from_data
 from simulator.step.build import EngineSettings, new_state
 from simulator.step.state import State
-from simulator.workload import Requests, generate
+from simulator.traffic.workload import Requests, generate
 
 BASE: dict[str, Any] = {
     "target": {"model": "llama-3.1-8b-instruct"},

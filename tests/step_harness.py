@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from simulator.acceptance import GATED, TABLE, AcceptanceTables
+from simulator.costs.prices import PRICE_COUNT, Prices
 from simulator.draws import draw
 from simulator.fast_forward import fast_forward
 from simulator.pipeline import Pipeline, Stage, Traffic
-from simulator.prices import PRICE_COUNT, Prices
-from simulator.record import record_of
+from simulator.results.record import record_of
 from simulator.step.build import EngineSettings, new_state
 from simulator.step.state import (
     CANCELLED,
@@ -25,7 +25,7 @@ from simulator.step.state import (
     TIMED_OUT,
     State,
 )
-from simulator.workload import Requests
+from simulator.traffic.workload import Requests
 
 Record = dict[str, Any]
 ROWS = {"tokens": ROWS_TOKENS, "tokens+requests": ROWS_TOKENS_AND_REQUESTS, "requests": ROWS_REQUESTS}

@@ -9,12 +9,12 @@ from typing import Any
 
 from dashboards.subject import Subject, subject_of
 from experiments.maps import SpeedupMap
-from simulator.estimate import Estimate
-from simulator.result import Provenance, Result
+from simulator.results.estimate import Estimate
+from simulator.results.result import Provenance, Result
+from simulator.results.summary import ArmSummary, Comparison
+from simulator.results.verdict import Verdict
 from simulator.scenario import load_scenario
 from simulator.simulation import simulate
-from simulator.summary import ArmSummary, Comparison
-from simulator.verdict import Verdict
 from tests.shared_data import ROOT
 
 EXAMPLE = ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml"

@@ -122,7 +122,10 @@ def test_offences_are_found(place: str, source: str, offence: str) -> None:
     ("place", "source"),
     [
         ("calibration/x.py", "def f():\n    import torch"),
-        ("dashboards/x.py", "import simulator.result\nimport experiments.grid\nfrom . import figures"),
+        (
+            "dashboards/x.py",
+            "import simulator.results.result\nimport experiments.grid\nfrom . import figures",
+        ),
         ("simulator/step/x.py", "from ..units import GIB\nfrom .plan import Plan"),
     ],
 )

@@ -12,14 +12,14 @@ from dashboards.figures.figure import Figure
 from dashboards.figures.look import LOSES_COLOUR, arm_colours, log_ticks, mark, new_figure, tick_text
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
-from simulator import metrics
-from simulator.measure import known
-from simulator.metrics import SAMPLES_BEYOND, Floats
+from simulator.results import metrics
+from simulator.results.measure import known
+from simulator.results.metrics import SAMPLES_BEYOND, Floats
 from simulator.step.state import DONE
 from simulator.units import NS_PER_S, format_seconds
 
 if TYPE_CHECKING:
-    from simulator.record import RunRecord
+    from simulator.results.record import RunRecord
 
 COLUMNS = (
     Column("metric", "which time"),

@@ -60,7 +60,7 @@ def command(
 
     --concurrency and --draft-length take lists here: 1,8,64 and 1,3,5. Without them: as the scenario says.
     """
-    from simulator.breakeven import breakeven
+    from simulator.breakeven.breakeven import breakeven
 
     concurrency, lengths = given["concurrency"], given["draft_length"]
     loads = loads_of(concurrency, rate)

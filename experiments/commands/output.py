@@ -24,7 +24,7 @@ NOTHING = "–"
 
 def print_json(document: Mapping[str, Any]) -> None:
     """The one document of `--json`, on stdout."""
-    from simulator.result import dump_json
+    from simulator.results.result import dump_json
 
     click.echo(dump_json(document), nl=False)
 

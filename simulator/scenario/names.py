@@ -17,7 +17,7 @@ from simulator.scenario.fields import value_at
 from simulator.scenario.schema import MOST_GPUS
 
 if TYPE_CHECKING:
-    from simulator.model import Model
+    from simulator.models.model import Model
 
 
 def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
@@ -26,7 +26,7 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
     for path, value in _texts(document.data):
         match path:
             case ("target", "model"):
-                from simulator.catalogue import load_model
+                from simulator.models.catalogue import load_model
 
                 target, problems = _tried(document, path, load_model, value, base_dir)
                 yield from problems
@@ -41,7 +41,7 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
 
                 yield from _listed(document, path, "scheduler rule", value, rules())
             case ("workload", "arrivals", "format"):
-                from simulator.traces import readers
+                from simulator.traffic.traces import readers
 
                 yield from _listed(document, path, "trace format", value, ["auto", *readers()])
             case (*_, "file") if value and not _is_file(base_dir, value):
@@ -62,7 +62,7 @@ def fill_drafts(document: Document) -> None:
 
     The first by name where there are several. What was filled in is noted in `document.taken`.
     """
-    from simulator.catalogue import drafters, entry, find_model
+    from simulator.models.catalogue import drafters, entry, find_model
     from simulator.speculation import methods
 
     target, arms = document.data.get("target"), document.data.get("speculation")
@@ -88,7 +88,7 @@ def _arm(
     document: Document, path: Where, arm: Mapping[str, Any], target: Model | None, base_dir: Path
 ) -> Iterator[Problem]:
     """An arm's method and drafter; the drafter only once the target is known."""
-    from simulator.catalogue import load_drafter
+    from simulator.models.catalogue import load_drafter
     from simulator.speculation import methods
 
     name, draft = arm["method"], arm.get("draft")
@@ -122,7 +122,7 @@ def _gpu(document: Document, path: Where, name: str, base_dir: Path) -> Iterator
     from simulator.gpu import GPUS
 
     if name and name not in GPUS:
-        from simulator.profiles import load_profile
+        from simulator.costs.profiles import load_profile
 
         yield from _tried(document, path, load_profile, name, base_dir)[1]
 

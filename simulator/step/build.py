@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.costs.prices import Prices
 from simulator.draws import STREAM_SURVIVAL, luck_keys
-from simulator.prices import Prices
 from simulator.step.state import (
     ARRAYS,
     ENGINE,
@@ -27,7 +27,7 @@ from simulator.step.state import (
 
 if TYPE_CHECKING:
     from simulator.acceptance import AcceptanceTables
-    from simulator.workload import Requests
+    from simulator.traffic.workload import Requests
 
 
 SHARED = ("totals", "requests", "itl_histogram", "itl_token_histogram", "accepted_at", "drafted_at")

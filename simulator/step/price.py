@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from simulator.compiled import compiled
-from simulator.prices import (
+from simulator.costs.prices import (
     PRICE_DRAFT_LAUNCH_NS,
     PRICE_DRAFT_PREFILL_CHUNK_NS,
     PRICE_DRAFT_PREFILL_PAIR_NS,

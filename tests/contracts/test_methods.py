@@ -14,11 +14,11 @@ import pytest
 
 from simulator.acceptance import Geometric
 from simulator.arms import CompiledArm
-from simulator.catalogue import targets
-from simulator.drafter import METHODS as DRAFTER_KINDS
 from simulator.errors import InputError
-from simulator.measure import measure
+from simulator.models.catalogue import targets
+from simulator.models.drafter import METHODS as DRAFTER_KINDS
 from simulator.presets import presets
+from simulator.results.measure import measure
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
 from simulator.speculation import Method, method, methods, register, registered

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simulator import cluster
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from simulator.step.state import State
 
 

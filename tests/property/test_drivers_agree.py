@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 from simulator.arms import CompiledArm
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from simulator.step.state import CANCELLED, REJECTED, TIMED_OUT, State
-from simulator.workload import Requests
+from simulator.traffic.workload import Requests
 from tests.balance import check_balance
 from tests.random_runs import random_arm
 from tests.runs import differences, traffic

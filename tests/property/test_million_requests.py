@@ -13,7 +13,7 @@ from tests.shared_data import ROOT
 LIMIT_MB = 500
 PROGRAM = """
 import resource, sys
-from simulator.measure import measure
+from simulator.results.measure import measure
 from simulator.simulation import simulate
 from tests.runs import drafting_arm, run, small_scenario
 

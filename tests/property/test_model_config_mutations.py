@@ -8,11 +8,11 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from simulator.catalogue import drafters, entry, load_model, targets
-from simulator.drafter import drafter_from_config
 from simulator.errors import InputError
-from simulator.model import Model
-from simulator.model_config import model_from_config, parse_json
+from simulator.models.catalogue import drafters, entry, load_model, targets
+from simulator.models.config import model_from_config, parse_json
+from simulator.models.drafter import drafter_from_config
+from simulator.models.model import Model
 from tests.shared_data import SHARED
 
 FILES = sorted((SHARED / "data" / "model_configs").glob("*.json")) if SHARED.is_dir() else []

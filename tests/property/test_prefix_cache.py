@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from simulator.arms import CompiledArm
-from simulator.record import RunRecord
-from simulator.workload import Requests
+from simulator.results.record import RunRecord
+from simulator.traffic.workload import Requests
 from tests.runs import drafting_arm, plain_arm, small_scenario, traffic
 
 COUNT = 120

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from simulator.arms import CompiledArm
-from simulator.measure import measure
-from simulator.record import RunRecord
-from simulator.saturation import saturation
+from simulator.results.measure import measure
+from simulator.results.record import RunRecord
+from simulator.results.saturation import saturation
 from simulator.simulation import simulate
 from simulator.step.state import DONE, State
-from simulator.workload import Requests, ideal_hit_rate
+from simulator.traffic.workload import Requests, ideal_hit_rate
 from tests.balance import check_balance
 from tests.runs import drafting_arm, plain_arm, small_scenario, traffic
 from tests.shared_data import SHARED, needs_shared

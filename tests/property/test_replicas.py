@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from simulator.acceptance import Geometric
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from simulator.routing import ROUTERS
 from simulator.step.state import DONE, State
 from tests.balance import check_balance

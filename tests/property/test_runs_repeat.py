@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simulator.pipeline import Stage
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from tests.runs import differences, drafting_arm, fingerprint, plain_arm, run, small_scenario
 
 BUSY: dict[str, Any] = {

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 from pathlib import Path
-from simulator.breakeven import breakeven
-from simulator.result import dump_json
+from simulator.breakeven.breakeven import breakeven
+from simulator.results.result import dump_json
 from simulator.scenario import load_scenario
 from simulator.simulation import simulate
 

@@ -23,7 +23,7 @@ from simulator.acceptance import (
     Trace,
     compile_acceptance,
 )
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from tests.acceptance_reference import ReferenceRequest
 from tests.runs import drafting_arm, run, small_scenario, traffic
 

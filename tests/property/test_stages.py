@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from simulator.pipeline import Stage
-from simulator.record import RunRecord
+from simulator.results.record import RunRecord
 from tests.runs import drafting_arm, run, small_scenario
 
 PRESETS = ("vllm-0.10", "vllm-0.33", "sglang-0.5", "trtllm-1")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from simulator.arms import CompiledArm
-from simulator.catalogue import load_model
-from simulator.cost import CostModel
-from simulator.matrices import Experts
-from simulator.model import Model
+from simulator.costs.cost import CostModel
+from simulator.costs.prices import compile_prices
+from simulator.costs.profiles import load_profile
+from simulator.models.catalogue import load_model
+from simulator.models.matrices import Experts
+from simulator.models.model import Model
 from simulator.presets import load_preset
-from simulator.prices import compile_prices
-from simulator.profiles import load_profile
 from tests.runs import drafting_arm, plain_arm, small_scenario, with_prices
 
 SEQUENCES = np.arange(1, 513)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.scenario.workload import Workload
-from simulator.workload import generate
+from simulator.traffic.workload import generate
 
 RATES = st.floats(0.01, 1000)
 ARRIVALS = st.one_of(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from simulator.breakeven import breakeven
+from simulator.breakeven.breakeven import breakeven
+from simulator.breakeven.simulated_bench import SimulatedBench
 from simulator.scenario import load_scenario
-from simulator.simulated_bench import SimulatedBench
 from simulator.theory import required_alpha_geometric
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-3.3-70b-eagle3-h100.yaml"

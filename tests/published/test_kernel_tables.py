@@ -100,7 +100,7 @@ def test_a_table_without_interpolation_between_shapes_would_be_worse():
     from dataclasses import replace
 
     from calibration.silicon_fit import fit_gemm
-    from simulator.profiles import Profile
+    from simulator.costs.profiles import Profile
 
     points = gemm_points(open_tables(SILICON, "h100-sxm"), "fp8")
     h100 = gpu("h100-sxm")

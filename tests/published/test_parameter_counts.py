@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.catalogue import load_drafter, load_model, targets
-from simulator.model import Model
+from simulator.models.catalogue import load_drafter, load_model, targets
+from simulator.models.model import Model
 from tests.model_cards import CATALOGUE, CONFIGS, INSTANTIATED, Card
 from tests.shared_data import SHARED, needs_shared
 

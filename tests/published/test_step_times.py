@@ -10,11 +10,11 @@ import csv
 import numpy as np
 import pytest
 
-from simulator.catalogue import load_drafter, load_model
-from simulator.cost import CostModel
+from simulator.costs.cost import CostModel
+from simulator.costs.profiles import load_profile
 from simulator.gpu import gpu
+from simulator.models.catalogue import load_drafter, load_model
 from simulator.presets import Preset, load_preset
-from simulator.profiles import load_profile
 from tests.shared_data import SHARED, needs_shared
 
 SILICON = SHARED / "data" / "silicon"

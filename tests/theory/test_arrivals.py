@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from simulator.arrivals import draw_arrivals, rescale
 from simulator.errors import InputError
 from simulator.scenario.workload import Workload
-from simulator.workload import describe, generate
+from simulator.traffic.arrivals import draw_arrivals, rescale
+from simulator.traffic.workload import describe, generate
 
 N = 40_000
 ALPHA = 1e-4

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from simulator.breakeven import breakeven
-from simulator.breakeven_answer import BreakEvenRow
-from simulator.estimate import Estimate
+from simulator.breakeven.answer import BreakEvenRow
+from simulator.breakeven.breakeven import breakeven
+from simulator.results.estimate import Estimate
 from simulator.scenario import Mechanisms, load_scenario
 from simulator.theory import alpha_from_tokens_per_verify
 

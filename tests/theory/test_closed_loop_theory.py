@@ -9,8 +9,8 @@ from simulator import theory
 from simulator.acceptance import Geometric, Hierarchical
 from simulator.acceptance.tables import request_normals
 from simulator.arms import CompiledArm
-from simulator.measure import measure, window_of
-from simulator.record import RunRecord
+from simulator.results.measure import measure, window_of
+from simulator.results.record import RunRecord
 from simulator.scenario import Scenario
 from tests.runs import Measured, constant_steps, drafting_arm, mean, run, small_scenario
 

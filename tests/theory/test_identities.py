@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from simulator.arms import CompiledArm
-from simulator.measure import measure
-from simulator.metrics import tpot_s
-from simulator.record import RunRecord
+from simulator.results.measure import measure
+from simulator.results.metrics import tpot_s
+from simulator.results.record import RunRecord
 from simulator.step.state import DONE
 from tests.runs import drafting_arm, final_state, plain_arm, run, small_scenario, traffic
 

@@ -15,8 +15,8 @@ import pytest
 
 from simulator import theory
 from simulator.arms import CompiledArm
-from simulator.record import RunRecord
-from simulator.streams import stream
+from simulator.results.record import RunRecord
+from simulator.traffic.streams import stream
 from tests.runs import Measured, constant_steps, drafting_arm, mean, plain_arm, run, small_scenario, traffic
 
 SIGMAS = 3.0

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from simulator.catalogue import load_model
-from simulator.cost import CostModel
-from simulator.matrices import weight_bytes_each
+from simulator.costs.cost import CostModel
+from simulator.costs.profiles import ARITHMETIC, load_profile
+from simulator.models.catalogue import load_model
+from simulator.models.matrices import weight_bytes_each
 from simulator.presets import load_preset
-from simulator.profiles import ARITHMETIC, load_profile
 
 TOKENS = np.array([1, 8, 64, 128, 256, 512, 1024, 2048, 4096, 8192])
 

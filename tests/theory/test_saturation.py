@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.record import RunRecord
-from simulator.saturation import saturation
+from simulator.results.record import RunRecord
+from simulator.results.saturation import saturation
 from simulator.step.state import DONE, TIMED_OUT
 from tests.records import record_of_requests
 

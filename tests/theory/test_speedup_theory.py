@@ -13,8 +13,8 @@ import pytest
 from simulator import theory
 from simulator.acceptance import AcceptanceModel, Geometric, Positional
 from simulator.arms import CompiledArm
-from simulator.measure import measure
-from simulator.record import RunRecord
+from simulator.results.measure import measure
+from simulator.results.record import RunRecord
 from simulator.scenario import Scenario
 from tests.runs import (
     Measured,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.breakeven import breakeven
+from simulator.breakeven.breakeven import breakeven
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
 from tests.runs import small_scenario

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from simulator.bench import DoesNotFitError
-from simulator.breakeven import break_even_of
-from simulator.breakeven_answer import BreakEvenRow
+from simulator.breakeven.answer import BreakEvenRow
+from simulator.breakeven.bench import DoesNotFitError
+from simulator.breakeven.breakeven import break_even_of
 from simulator.errors import InputError
 from simulator.theory import required_acceptance_linear, required_alpha_geometric, tokens_per_verify
 

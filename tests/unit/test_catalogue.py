@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from simulator.catalogue import drafters, entry, find_drafter, find_model, load_model, targets
 from simulator.errors import InputError
+from simulator.models.catalogue import drafters, entry, find_drafter, find_model, load_model, targets
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from experiments.commands.breakeven import loads_of, print_break_even
 from experiments.commands.output import in_unit, progress_bar
 from experiments.commands.simulate import notes_for_people
 from simulator.errors import InputError
-from simulator.result import read_results
+from simulator.results.result import read_results
 from simulator.scenario import load_scenario
 from tests.shared_data import ROOT
 

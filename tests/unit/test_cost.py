@@ -5,12 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.catalogue import load_drafter, load_model, targets
-from simulator.cost import CostModel, total
-from simulator.gpu import gpu
-from simulator.pass_cost import TERMS, PassCost
-from simulator.presets import load_preset
-from simulator.prices import (
+from simulator.costs.cost import CostModel, total
+from simulator.costs.pass_cost import TERMS, PassCost
+from simulator.costs.prices import (
     PRICE_COUNT,
     PRICE_DRAFT_LAUNCH_NS,
     PRICE_DRAFT_PREFILL_CHUNK_NS,
@@ -25,7 +22,10 @@ from simulator.prices import (
     compile_prices,
     knots,
 )
-from simulator.profiles import load_profile
+from simulator.costs.profiles import load_profile
+from simulator.gpu import gpu
+from simulator.models.catalogue import load_drafter, load_model, targets
+from simulator.presets import load_preset
 
 _ROUNDING_NS = 1e-4
 """What logarithms and exponentials of a table leave of a second, relative 1e-13."""
@@ -257,7 +257,7 @@ def test_compiling_needs_no_scipy():
     code = """
 import sys
 from tests.unit.test_cost import cost_model
-from simulator.prices import compile_prices
+from simulator.costs.prices import compile_prices
 compile_prices(
     cost_model("dense"), max_tokens=8192, max_sequences=1024, max_context_tokens=131072, max_query_tokens=8
 )

@@ -12,8 +12,8 @@ from calibration.heldout import held_out
 from calibration.silicon import build_profile, dumps, main
 from calibration.smoothing import hats, isotonic, significant, thin
 from calibration.tables import medians, open_tables
+from simulator.costs.profiles import parse_profile
 from simulator.errors import InputError
-from simulator.profiles import parse_profile
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow reads the tables: extra parquet")
 

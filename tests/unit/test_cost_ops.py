@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from simulator.ops.attention import TILE_ROWS
-from simulator.ops.collectives import AllReduce
-from simulator.ops.experts import experts_read
-from simulator.ops.gemm import Gemm, GemmForm
-from simulator.ops.numeric import grid_lookup, loglog, neighbour_weights, smooth_max
-from simulator.profiles import Profile, load_profile
+from simulator.costs.ops.attention import TILE_ROWS
+from simulator.costs.ops.collectives import AllReduce
+from simulator.costs.ops.experts import experts_read
+from simulator.costs.ops.gemm import Gemm, GemmForm
+from simulator.costs.ops.numeric import grid_lookup, loglog, neighbour_weights, smooth_max
+from simulator.costs.profiles import Profile, load_profile
 
 TOKENS = np.arange(0, 9000)
 

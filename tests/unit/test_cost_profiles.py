@@ -6,9 +6,9 @@ from importlib import resources
 import numpy as np
 import pytest
 
+from simulator.costs.profiles import load_profile, parse_profile, profile_names
 from simulator.errors import InputError
 from simulator.gpu import GPUS, gpu
-from simulator.profiles import load_profile, parse_profile, profile_names
 
 FOLDER = resources.files("simulator").joinpath("data", "profiles")
 

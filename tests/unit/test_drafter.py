@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from simulator.catalogue import drafters, entry, load_drafter, load_model
-from simulator.drafter import drafter_from_config
 from simulator.errors import InputError
+from simulator.models.catalogue import drafters, entry, load_drafter, load_model
+from simulator.models.drafter import drafter_from_config
 from tests.shared_data import SHARED, needs_shared
 
 EAGLE3_70B = entry("eagle3-llama-3.3-70b").config

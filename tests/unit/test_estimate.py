@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.errors import InputError
-from simulator.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio, student_t95
+from simulator.results.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio, student_t95
 
 
 def test_student_t_quantiles_are_those_of_the_printed_table() -> None:

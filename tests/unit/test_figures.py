@@ -18,8 +18,8 @@ from dashboards.figures.look import ARM_COLOURS, PLAIN_COLOUR, arm_colours, log_
 from dashboards.subject import Subject
 from dashboards.table import Column, Table, empty
 from experiments.maps import SpeedupMap
-from simulator.measure import measure
-from simulator.metrics import histogram_statistics
+from simulator.results.measure import measure
+from simulator.results.metrics import histogram_statistics
 from tests.subjects import (
     ARM,
     break_even_row,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.measure import measure, window_of
+from simulator.results.measure import measure, window_of
 from simulator.step.state import CANCELLED, REJECTED, TIMED_OUT
 from tests.records import MS, closed_loop_record, record_of_requests
 

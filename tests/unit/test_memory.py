@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.catalogue import load_model
 from simulator.errors import InputError
 from simulator.memory import arm_memory, can_cut, memory, require_fit, smallest_tensor_parallel
+from simulator.models.catalogue import load_model
 from simulator.scenario import Scenario, scenario_from_flags
 
 TWO_DRAFTERS = (

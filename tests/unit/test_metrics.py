@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from simulator import metrics
+from simulator.results import metrics
 
 
 def test_tpot_leaves_out_the_first_token_and_needs_two() -> None:

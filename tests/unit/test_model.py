@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulator.catalogue import load_model
-from simulator.model import Attention, Experts, Linear, weight_bytes_each
+from simulator.models.catalogue import load_model
+from simulator.models.model import Attention, Experts, Linear, weight_bytes_each
 
 
 def model(name, **changes):

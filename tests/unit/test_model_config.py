@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from simulator.catalogue import entry, load_model
-from simulator.model_config import model_from_config
+from simulator.models.catalogue import entry, load_model
+from simulator.models.config import model_from_config
 from tests.model_fields import LLAMA, MOE
 
 

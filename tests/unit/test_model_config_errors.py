@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from simulator.catalogue import load_model
 from simulator.errors import InputError
+from simulator.models.catalogue import load_model
 from tests.model_fields import LLAMA
 
 

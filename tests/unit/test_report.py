@@ -24,11 +24,11 @@ from dashboards.study import STUDY_FILE, Study, study_of
 from dashboards.subject import Subject, subject_of, subjects_at
 from experiments.cli import decodesim
 from simulator.errors import InputError
-from simulator.estimate import Estimate
+from simulator.results.estimate import Estimate
+from simulator.results.verdict import Verdict
 from simulator.scenario import load_scenario
 from simulator.setup import setup_of
 from simulator.simulation import simulate
-from simulator.verdict import Verdict
 from tests.subjects import (
     ARM,
     EXAMPLE,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.arm_summary import summary_from_json
 from simulator.errors import InputError
-from simulator.record import RunRecord
-from simulator.result import Provenance, Result, dump_json, read_results
-from simulator.summary import ArmMeasurement, Measured, Traffic, compare
+from simulator.results.arm_summary import summary_from_json
+from simulator.results.record import RunRecord
+from simulator.results.result import Provenance, Result, dump_json, read_results
+from simulator.results.summary import ArmMeasurement, Measured, Traffic, compare
 from tests.records import closed_loop_record
 
 CLOSED = Traffic(open_loop=False)

@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from simulator.root_search import ALWAYS, FOUND, UNDETERMINED, UNREACHABLE, Evaluate, RootSearch, Run
+from simulator.breakeven.root_search import (
+    ALWAYS,
+    FOUND,
+    UNDETERMINED,
+    UNREACHABLE,
+    Evaluate,
+    RootSearch,
+    Run,
+)
 from simulator.theory import required_alpha_geometric, tokens_per_verify
 
 DRAFT_LENGTH = 3

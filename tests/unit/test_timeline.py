@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from simulator.errors import InputError
-from simulator.timeline import STAGES, chrome_trace, write_chrome_trace
+from simulator.results.timeline import STAGES, chrome_trace, write_chrome_trace
 
 
 class Row(NamedTuple):

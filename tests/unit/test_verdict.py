@@ -4,8 +4,16 @@ import math
 
 import pytest
 
-from simulator.estimate import Estimate
-from simulator.verdict import LOSES, PAYS, UNDECIDED, effects_of, explain, judge_acceptance, judge_speedup
+from simulator.results.estimate import Estimate
+from simulator.results.verdict import (
+    LOSES,
+    PAYS,
+    UNDECIDED,
+    effects_of,
+    explain,
+    judge_acceptance,
+    judge_speedup,
+)
 
 
 def estimate(value: float, low: float, high: float, sampling: float = 0.01) -> Estimate:

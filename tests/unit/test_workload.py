@@ -8,7 +8,7 @@ import pytest
 
 from simulator.errors import InputError
 from simulator.scenario.workload import Workload
-from simulator.workload import class_names, describe, generate, workload_notes
+from simulator.traffic.workload import class_names, describe, generate, workload_notes
 
 FIXED = {"kind": "fixed", "tokens": 20}
 

@@ -9,7 +9,7 @@ import pytest
 
 from simulator.errors import InputError
 from simulator.scenario.workload import Workload
-from simulator.workload import describe, generate, ideal_hit_rate, workload_notes
+from simulator.traffic.workload import describe, generate, ideal_hit_rate, workload_notes
 from tests.shared_data import SHARED, needs_shared
 
 TRACES = SHARED / "data" / "traces"

@@ -1,0 +1,71 @@
+"""The answer to a break-even question: rows by load, draft length, target and metric, and their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulator.results.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class BreakEvenRow:
+    """The acceptance needed for one (load, draft length, target, metric). None: no such acceptance,
+    `verdict` says why.
+
+    `simulated_alpha` is 0 where the target is reached without one accepted draft.
+    """
+
+    load: Mapping[str, float]
+    draft_length: int
+    target_speedup: float
+    metric: str
+    verdict: str
+    scenario_alpha: float | None = None
+    overhead: float | None = None
+    linear_acceptance_rate: float | None = None
+    geometric_alpha: float | None = None
+    simulated_alpha: Estimate | None = None
+    mean_acceptance_length: Estimate | None = None
+    note: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """One entry of `rows`."""
+        return {
+            "load": dict(self.load),
+            "concurrency": self.load.get("concurrency"),
+            "draft_length": self.draft_length,
+            "target_speedup": self.target_speedup,
+            "metric": self.metric,
+            "overhead": self.overhead,
+            "linear_acceptance_rate": self.linear_acceptance_rate,
+            "geometric_alpha": self.geometric_alpha,
+            "simulated_alpha": self.simulated_alpha and self.simulated_alpha.to_json(),
+            "mean_acceptance_length": self.mean_acceptance_length and self.mean_acceptance_length.to_json(),
+            "scenario_alpha": self.scenario_alpha,
+            "verdict": self.verdict,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """All rows, and per load the best draft length by α (0: do not draft) with the cost ratio it rests on."""
+
+    rows: tuple[BreakEvenRow, ...]
+    best_draft_length: Mapping[str, Mapping[str, int]]
+    cost_ratio: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `decodesim breakeven --json`."""
+        return {
+            "schema": "decodesim/breakeven-1",
+            "rows": [row.to_json() for row in self.rows],
+            "best_draft_length": {load: dict(best) for load, best in self.best_draft_length.items()},
+            "cost_ratio": dict(self.cost_ratio),
+            "provenance": dict(self.provenance),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,198 @@
+"""One load of a scenario for the break-even search: real runs of the plain and of one speculative arm on
+common luck.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+from simulator.acceptance import AcceptanceModel, acceptance_model
+from simulator.acceptance.base import logit
+from simulator.arms import CompiledArm
+from simulator.breakeven.bench import DoesNotFitError, Load
+from simulator.errors import InputError, Problem
+from simulator.memory import fix_of, smallest_tensor_parallel
+from simulator.results.measure import LATENCIES, measure
+from simulator.results.record import RunRecord
+from simulator.results.saturation import saturation
+from simulator.results.summary import Traffic
+from simulator.scenario import Arm, ArrivalsClosed, ArrivalsGamma, ArrivalsPoisson, Scenario
+from simulator.simulation import replication_seed, traffic_of
+
+_FEWEST_REQUESTS = 2000
+_ROUNDS_OF_CLIENTS = 12
+"""A closed loop is cut to so many requests, or so many per client: its steady window tells a break-even
+well enough.
+"""
+
+
+def scenario_at(scenario: Scenario, load: Load) -> Scenario:
+    """The scenario under another load: `{"concurrency": n}` (closed loop) or `{"rate_per_s": r}` (gamma
+    where it was, else Poisson).
+
+    Raises InputError for a load that is neither, or not positive.
+    """
+    (kind, amount), *more = load.items()
+    old = scenario.workload.arrivals
+    if more or kind not in ("concurrency", "rate_per_s"):
+        raise InputError(
+            Problem(field="load", value=dict(load), message="is no load", allowed="concurrency or rate_per_s")
+        )
+    whole = kind == "rate_per_s" or amount == int(amount)
+    if not (math.isfinite(amount) and amount > 0 and whole):
+        allowed = "a whole number from 1" if kind == "concurrency" else "a number above 0"
+        raise InputError(Problem(field=kind, value=amount, message="is no load", allowed=allowed))
+    arrivals: ArrivalsClosed | ArrivalsGamma | ArrivalsPoisson
+    if kind == "concurrency":
+        think_time_s = old.think_time_s if old.kind == "closed" else 0.0
+        arrivals = ArrivalsClosed(concurrency=int(amount), think_time_s=think_time_s)
+    elif old.kind == "gamma":
+        arrivals = ArrivalsGamma(rate_per_s=amount, cv=old.cv)
+    else:
+        arrivals = ArrivalsPoisson(rate_per_s=amount)
+    return scenario.model_copy(
+        update={"workload": scenario.workload.model_copy(update={"arrivals": arrivals})}
+    )
+
+
+def load_of(scenario: Scenario) -> Load:
+    """The scenario's own load, as rows show it; a trace or profile is named by the factor on its rate, a
+    burst by its size.
+    """
+    arrivals = scenario.workload.arrivals
+    if arrivals.kind == "closed":
+        return {"concurrency": arrivals.concurrency}
+    if arrivals.kind in ("poisson", "gamma"):
+        return {"rate_per_s": arrivals.rate_per_s}
+    if arrivals.kind == "burst":
+        return {"requests": scenario.workload.requests}
+    return {"rate_scale": arrivals.rate_scale if arrivals.kind == "trace" else 1.0}
+
+
+class SimulatedBench:
+    """A `Bench` that runs the simulator. The family of acceptance is the arm's `with_alpha`; classes with
+    acceptance of their own move by the same logit shift.
+    """
+
+    def __init__(
+        self, scenario: Scenario, arm: Arm, load: Load | None = None, own_draft_length: bool = False
+    ) -> None:
+        """`own_draft_length`: runs keep the arm's table or policy of draft lengths, where it has one."""
+        self.load = load_of(scenario) if load is None else load
+        self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
+        self.arm = arm
+        self.traffic = Traffic.of(self.scenario)
+        self.open_loop = self.traffic.open_loop
+        self.draft_length_varies = own_draft_length and not isinstance(arm.draft_length, int)
+        self._plain: dict[int, RunRecord] = {}
+        self._speculative: dict[int, CompiledArm] = {}
+
+    @cached_property
+    def _base(self) -> AcceptanceModel:
+        return acceptance_model(self.arm.acceptance, self.arm.max_draft_length, self.scenario.base_dir)
+
+    @property
+    def scenario_alpha(self) -> float | None:
+        """Conditional acceptance at position 1 of the arm's own model; None for a replayed trace."""
+        try:
+            return self._base.alpha
+        except InputError:
+            return None
+
+    @cached_property
+    def _plain_arm(self) -> CompiledArm:
+        return self._fitting(CompiledArm.compile(self.scenario, None))
+
+    def plain(self, replication: int) -> Mapping[str, float]:
+        """Figures of plain decoding."""
+        return self._figures(self._plain_record(replication))
+
+    def plain_is_saturated(self, replications: int) -> bool:
+        """Whether plain decoding cannot serve the load."""
+        if not self.open_loop:
+            return False
+        records = [self._plain_record(replication) for replication in range(replications)]
+        return saturation(records, self.traffic.seats).saturated
+
+    def speculative(
+        self, draft_length: int, alpha: float, replication: int, step_scale: float
+    ) -> Mapping[str, float]:
+        """Figures of the speculative arm; latencies are NaN where it cannot serve the load."""
+        arm = self._own_arm if self.draft_length_varies else self._arm_with(draft_length)
+        models = [model and self._moved(model, alpha, arm) for model in arm.acceptance]
+        seed = replication_seed(self.scenario.run.seed, replication)
+        record = arm.run(
+            traffic_of(self.scenario, replication), seed, acceptance=models, step_scale=step_scale
+        )
+        figures = self._figures(record)
+        if self.open_loop and saturation([record], self.traffic.seats).saturated:
+            figures |= {path: math.nan for path in figures if path.split(".")[0] in LATENCIES}
+        return figures
+
+    @property
+    def beyond_drafter(self) -> str | None:
+        """Which share of the requests grows longer than the drafter goes, in words."""
+        return CompiledArm.compile(self.scenario, self.arm).beyond_drafter(traffic_of(self.scenario, 0))
+
+    def step_s(self, draft_length: int, batch: float) -> float:
+        """Time of a uniform decode step at the workload's mean context, s."""
+        arm = self._arm_with(draft_length) if draft_length else self._plain_arm
+        batch = min(max(batch, 1.0), float(self._plain_arm.settings.max_num_seqs))
+        low = math.floor(batch)
+        here, above = (
+            arm.step_times(sequences, self._context_tokens, draft_length)["total"]
+            for sequences in (low, math.ceil(batch))
+        )
+        return here + (above - here) * (batch - low)
+
+    @cached_property
+    def _context_tokens(self) -> float:
+        """Mean context of a decode: every output token of every request counts once."""
+        requests = traffic_of(self.scenario, 0)
+        tokens = requests.output_tokens
+        return float((tokens * (requests.prompt_tokens + tokens / 2)).sum() / tokens.sum())
+
+    def _plain_record(self, replication: int) -> RunRecord:
+        if replication not in self._plain:
+            seed = replication_seed(self.scenario.run.seed, replication)
+            self._plain[replication] = self._plain_arm.run(traffic_of(self.scenario, replication), seed)
+        return self._plain[replication]
+
+    @cached_property
+    def _own_arm(self) -> CompiledArm:
+        return self._fitting(CompiledArm.compile(self.scenario, self.arm))
+
+    def _arm_with(self, draft_length: int) -> CompiledArm:
+        if draft_length not in self._speculative:
+            arm = CompiledArm.compile(self.scenario, self.arm, draft_length)
+            self._speculative[draft_length] = self._fitting(arm)
+        return self._speculative[draft_length]
+
+    def _fitting(self, arm: CompiledArm) -> CompiledArm:
+        if self.scenario.run.mechanisms.kv_limit and arm.memory.shortage:
+            fix = fix_of(smallest_tensor_parallel(self.scenario))
+            raise DoesNotFitError(f"{arm.memory.shortage}; {fix}")
+        return arm
+
+    def _moved(self, model: AcceptanceModel, alpha: float, arm: CompiledArm) -> AcceptanceModel:
+        assert arm.arm is not None
+        base = acceptance_model(arm.arm.acceptance, arm.settings.max_draft_length, self.scenario.base_dir)
+        if model == base or base.alpha in (0.0, 1.0):
+            return model.with_alpha(alpha)
+        return model.shifted(logit(alpha) - logit(base.alpha))
+
+    def _figures(self, record: RunRecord) -> dict[str, float]:
+        return measure(record, (), dict(self.traffic.limits), self.traffic.replicas)
+
+
+def _shortened(scenario: Scenario) -> Scenario:
+    arrivals = scenario.workload.arrivals
+    if arrivals.kind != "closed":
+        return scenario
+    enough = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * arrivals.concurrency)
+    requests = min(scenario.workload.requests, enough)
+    return scenario.model_copy(
+        update={"workload": scenario.workload.model_copy(update={"requests": requests})}
+    )

@@ -1,0 +1,123 @@
+"""Attention at decode and verify: many sequences, few query tokens each, a long cache.
+
+The cache is read once per sequence whatever the number of query rows, because FlashAttention packs the g·q
+rows of one KV head (g query heads per KV head, q query tokens) into tiles of 64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.costs.ops.numeric import Floats, grid_lookup
+
+TILE_ROWS = 64
+"""Query rows of one KV head that a tile holds; more rows need a second pass over the keys."""
+
+
+@dataclass(frozen=True)
+class DecodeAttention:
+    """Measured decode attention of one KV-cache format, µs of one layer on one GPU.
+
+    `time` is (d, h, b, c) over `head_dims`, `kv_heads` (per GPU), `batches`, `contexts`, logarithms of µs:
+    it does not depend on query heads while g·q <= 64 (checked on held-out head counts). Interpolated
+    log-log; beyond the last batch or context proportional; more KV heads than the last count as more
+    sequences; another head dimension counts as the nearest one with KV heads scaled.
+    """
+
+    head_dims: Floats
+    kv_heads: Floats
+    batches: Floats
+    contexts: Floats
+    log_time: Floats
+    flops_per_s: float
+    compute_efficiency: float
+    tile_penalty: float  # more time per further tile of 64 rows, as a fraction of what exceeds the start cost
+    window_factors: Floats  # (d,) time of a sliding window over that of full attention to as many tokens
+
+    def window_factor(self, head_dim: float) -> float:
+        return float(self.window_factors[self._nearest(head_dim)])
+
+    def _nearest(self, head_dim: float) -> int:
+        return int(np.argmin(np.abs(np.log(self.head_dims / head_dim))))
+
+    def time_us(
+        self, batch: ArrayLike, context: ArrayLike, kv_heads: float, head_dim: float, rows: float = 1
+    ) -> Floats:
+        """µs for `batch` sequences of `context` tokens each; `rows` = g·q query rows per KV head.
+        Broadcasts.
+        """
+        b, c = np.asarray(batch, dtype=np.float64), np.asarray(context, dtype=np.float64)
+        at = self._nearest(head_dim)
+        heads = kv_heads * head_dim / self.head_dims[at]
+        sequences = b * max(1.0, heads / self.kv_heads[-1])
+        heads = min(max(heads, self.kv_heads[0]), self.kv_heads[-1])
+        axes = (np.log(self.kv_heads), np.log(self.batches), np.log(self.contexts))
+        point = (np.log(heads), np.log(np.maximum(sequences, 1.0)), np.log(np.maximum(c, self.contexts[0])))
+        base = np.exp(grid_lookup(self.log_time[at], axes, tuple(np.asarray(x) for x in point)))
+        base = base * np.maximum(sequences / self.batches[-1], 1.0) * np.maximum(c / self.contexts[-1], 1.0)
+        tiles = -(-rows // TILE_ROWS)
+        if tiles > 1:
+            start = float(np.exp(self.log_time[at].min()))
+            base = start + np.maximum(base - start, 0.0) * (1.0 + self.tile_penalty * (tiles - 1))
+            flops = 4.0 * b * c * kv_heads * tiles * TILE_ROWS * head_dim
+            base = np.maximum(base, start + flops / (self.flops_per_s * self.compute_efficiency) * 1e6)
+        return np.where((b > 0) & (c > 0), base, 0.0)
+
+
+@dataclass(frozen=True)
+class LatentAttention:
+    """Measured MLA decode (the core kernel, absorbed form), µs of one layer: `log_time` (r, b, c).
+
+    `rows` are heads × query tokens: all of them share the one latent of a token, so a verify pass is a
+    decode with more heads. Beyond the last row count it is bound by arithmetic and proportional.
+    """
+
+    rows: Floats
+    batches: Floats
+    contexts: Floats
+    log_time: Floats
+
+    def time_us(self, batch: ArrayLike, context: ArrayLike, rows: float) -> Floats:
+        b, c = np.asarray(batch, dtype=np.float64), np.asarray(context, dtype=np.float64)
+        axes = (np.log(self.rows), np.log(self.batches), np.log(self.contexts))
+        point = (np.log(rows), np.log(np.maximum(b, 1.0)), np.log(np.maximum(c, self.contexts[0])))
+        base = np.exp(grid_lookup(self.log_time, axes, tuple(np.asarray(x) for x in point)))
+        for x, axis in ((rows, self.rows), (b, self.batches), (c, self.contexts)):
+            base = base * np.maximum(np.asarray(x) / axis[-1], 1.0)
+        return np.where((b > 0) & (c > 0), base, 0.0)
+
+
+@dataclass(frozen=True)
+class StreamedCache:
+    """Attention without a table: start + bytes ÷ (BW·e), against arithmetic. Windows, states, indexers,
+    compressed.
+    """
+
+    bandwidth_bytes_per_s: float
+    flops_per_s: float
+    start_us: float
+    memory_efficiency: float
+    compute_efficiency: float
+
+    def time_us(self, moved_bytes: ArrayLike, flops: ArrayLike) -> Floats:
+        memory = np.asarray(moved_bytes, dtype=np.float64) / (
+            self.bandwidth_bytes_per_s * self.memory_efficiency
+        )
+        compute = np.asarray(flops, dtype=np.float64) / (self.flops_per_s * self.compute_efficiency)
+        return np.where((memory > 0) | (compute > 0), self.start_us + 1e6 * np.maximum(memory, compute), 0.0)
+
+
+@dataclass(frozen=True)
+class PrefillAttention:
+    """Attention of prefill chunks: start per chunk and layer + FLOPs of the (query, key) pairs ÷ (F·e)."""
+
+    flops_per_s: float
+    start_us: float
+    compute_efficiency: float
+
+    def pair_us(self, pair_flops: float) -> float:
+        """µs of one (query, key) pair of one layer that costs `pair_flops`."""
+        return pair_flops / (self.flops_per_s * self.compute_efficiency) * 1e6

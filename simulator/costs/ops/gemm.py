@@ -1,0 +1,79 @@
+"""Linear layers: y (m, n) = x (m, k) · W (n, k)ᵀ, with the activation quantisation where the format has
+one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.costs.ops.numeric import Floats, loglog, neighbour_weights, smooth_max
+
+TILE_TOKENS = 64
+"""Rows a tensor-core tile computes at once on Hopper (wgmma M): fewer cost the same arithmetic."""
+
+
+@dataclass(frozen=True)
+class GemmForm:
+    """The smooth form, in µs: t0 + smoothmax_p(bytes / (BW·eb), FLOPs of whole tiles / (F·ec)) + tk·k +
+    quantise.
+
+    bytes = n·k·weight + m·k·activation + 2·m·n. `weight_bytes` per parameter with its scales; `flops_per_s`
+    is the peak of the arithmetic type. Quantising activations reads 2 and writes 1 byte per element of x.
+    """
+
+    bandwidth_bytes_per_s: float
+    flops_per_s: float
+    weight_bytes: float
+    activation_bytes: float
+    start_us: float
+    memory_efficiency: float
+    compute_efficiency: float
+    smoothness: float
+    per_k_us: float
+    quantise_efficiency: float = 0.0  # 0: no quantisation
+
+    def parts_us(self, n: ArrayLike, k: ArrayLike, m: ArrayLike) -> tuple[Floats, Floats, Floats]:
+        """(memory, arithmetic, fixed) µs before they are combined; broadcast over n, k, m."""
+        nn, kk, mm = (np.asarray(x, dtype=np.float64) for x in (n, k, m))
+        moved = nn * kk * self.weight_bytes + mm * kk * self.activation_bytes + 2.0 * mm * nn
+        flops = 2.0 * np.ceil(mm / TILE_TOKENS) * TILE_TOKENS * nn * kk
+        memory = moved / (self.bandwidth_bytes_per_s * self.memory_efficiency) * 1e6
+        compute = flops / (self.flops_per_s * self.compute_efficiency) * 1e6
+        fixed = self.start_us + self.per_k_us * kk
+        if self.quantise_efficiency:
+            fixed = fixed + 3.0 * mm * kk / (self.bandwidth_bytes_per_s * self.quantise_efficiency) * 1e6
+        return memory, compute, np.broadcast_to(fixed, np.broadcast_shapes(memory.shape, compute.shape))
+
+    def time_us(self, n: ArrayLike, k: ArrayLike, m: ArrayLike) -> Floats:
+        memory, compute, fixed = self.parts_us(n, k, m)
+        return fixed + smooth_max(memory, compute, self.smoothness)
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A `GemmForm` corrected by what was measured.
+
+    `shapes` (s, 2) are (n, k) with a table, `knots` (j,) its values of m, `log_ratio` (s, j) = ln(measured
+    ÷ form). A shape of the table is read; any other takes the correction of its neighbours in (log n, log
+    k), clipped to the table's range. Without shapes the form stands alone.
+    """
+
+    form: GemmForm
+    knots: Floats
+    shapes: Floats
+    log_ratio: Floats
+    _log_shapes: Floats = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_log_shapes", np.log2(self.shapes))
+
+    def time_us(self, n: float, k: float, m: ArrayLike) -> Floats:
+        """µs of one matrix at m tokens (any shape of m); 0 at m = 0; never falls as m grows."""
+        values = self.form.time_us(n, k, self.knots)
+        if len(self.shapes):
+            at = np.clip(np.log2([n, k]), self._log_shapes.min(axis=0), self._log_shapes.max(axis=0))
+            values = values * np.exp(neighbour_weights(self._log_shapes, at) @ self.log_ratio)
+        return loglog(m, self.knots, np.maximum.accumulate(values))

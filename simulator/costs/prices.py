@@ -1,0 +1,159 @@
+"""Price tables: what every part of a step costs, as arrays the compiled step reads.
+
+The cost model (`cost.py`) prices one pass in seconds and explains it; the step needs millions of prices
+and cannot call Python, so the same operators are evaluated once over grids. All prices are nanoseconds
+(float64); the step rounds once, at the end of a stage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from simulator.costs.cost import CostModel
+    from simulator.costs.pricing import NetworkPricing
+
+PRICE_PREFILL_PAIR_NS = 0
+"""ns per (query, key) pair of full causal attention in a prefill chunk of the target: all layers, one
+GPU.
+"""
+PRICE_PREFILL_WINDOW_PAIR_NS = 1
+"""ns per (query, key) pair inside the sliding window, all windowed layers; 0 without windowed layers."""
+PRICE_WINDOW_TOKENS = 2
+"""The dominant window in tokens; 0 when the target has no windowed layer."""
+PRICE_PREFILL_CHUNK_NS = 3
+"""Floor in ns per prefill chunk of the target (kernel starts of the attention of all layers)."""
+PRICE_DRAFT_PREFILL_PAIR_NS = 4
+PRICE_DRAFT_PREFILL_CHUNK_NS = 5
+PRICE_LAUNCH_FULL_NS = 6
+"""Extra ns of a target pass replayed as one full CUDA graph."""
+PRICE_LAUNCH_PIECEWISE_NS = 7
+"""Extra ns of a target pass run as piecewise CUDA graphs (attention launched between them)."""
+PRICE_LAUNCH_EAGER_NS = 8
+"""Extra ns of a target pass launched kernel by kernel."""
+PRICE_DRAFT_LAUNCH_NS = 9
+"""Extra ns on the GPU side of one drafter pass (its launch is host time: `HostCost.draft_pass_s`)."""
+PRICE_COUNT = 10
+
+
+class Prices(NamedTuple):
+    """Every price of one (target, drafter, GPU, parallelism, serving engine) in ns; C-contiguous arrays.
+
+    T = most tokens of a step, Q = most query tokens of one decode, B and C = knots of batch and context.
+    Bilinear in (batch, mean context), in linear space; beyond the last knot the last interval is continued.
+    """
+
+    target_tokens: NDArray[np.float64]
+    """(T+1,) token-wise operators of a target pass (linears, norms, small kernels, all-reduce); [0] = 0."""
+    target_experts: NDArray[np.float64]
+    """(T+1,) routed experts of a target pass at n real tokens; zeros for a dense model."""
+    target_head: NDArray[np.float64]
+    """(T+1,) lm head on n logit rows."""
+    target_comm: NDArray[np.float64]
+    """(T+1,) the all-reduce part of `target_tokens`, for breakdowns only: already counted there."""
+    sample: NDArray[np.float64]
+    """(T+1,) the accept stage on n rows: rejection and sampler (plain: sampler)."""
+    attention: NDArray[np.float64]
+    """(Q, B, C) decode or verify attention of the target, q = 1..Q query tokens per sequence (index q-1).
+    """
+    draft_tokens: NDArray[np.float64]
+    """(T+1,) as `target_tokens` for one drafter pass, with its fc; zeros without a drafter."""
+    draft_experts: NDArray[np.float64]
+    draft_head: NDArray[np.float64]
+    draft_attention: NDArray[np.float64]
+    """(Q, B, C)"""
+    batch_knots: NDArray[np.int64]
+    """(B,) ascending from 1, last >= the most sequences."""
+    context_knots: NDArray[np.int64]
+    """(C,) ascending tokens of MEAN context per sequence, multiples of 64, last >= the longest context."""
+    scalars: NDArray[np.float64]
+    """(PRICE_COUNT,) see the `PRICE_*` indices."""
+
+
+def compile_prices(
+    cost: CostModel,
+    *,
+    max_tokens: int,
+    max_sequences: int,
+    max_context_tokens: int,
+    max_query_tokens: int,
+    expert_union: bool = True,
+) -> Prices:
+    """Every price the step can ask for, from the functions that `CostModel` explains passes with.
+
+    `max_tokens` of a step, `max_query_tokens` of one decode (K + 1). `expert_union` False: a further token
+    reads no further expert (for attribution). Raises ValueError for limits below 1.
+    """
+    limits = {"max_tokens": max_tokens, "max_sequences": max_sequences, "max_query_tokens": max_query_tokens}
+    for name, value in {**limits, "max_context_tokens": max_context_tokens}.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+    n = np.arange(max_tokens + 1, dtype=np.float64)
+    batches, contexts = knots(max_sequences, 1), knots(-(-max_context_tokens // 64), 1) * 64
+    target, draft = cost.target_pricing, cost.draft_pricing
+    nothing = np.zeros(max_tokens + 1)
+    return Prices(
+        target_tokens=_ns(target.tokens_us(n)),
+        target_experts=_ns(target.experts_us(n, expert_union)),
+        target_head=_ns(target.head_us(n)),
+        target_comm=_ns(target.reduce_us(n)),
+        sample=_ns(target.sample_us(n)),
+        attention=_attention(target, batches, contexts, max_query_tokens),
+        draft_tokens=_ns(draft.tokens_us(n)) if draft else nothing,
+        draft_experts=_ns(draft.experts_us(n, expert_union)) if draft else nothing,
+        draft_head=_ns(draft.head_us(n)) if draft else nothing,
+        draft_attention=_attention(draft, batches, contexts, max_query_tokens),
+        batch_knots=batches,
+        context_knots=contexts,
+        scalars=_scalars(cost),
+    )
+
+
+def knots(last: int, first: int) -> NDArray[np.int64]:
+    """1, 2, 3, 4, 6, 8, 12, 16, …: half octaves from `first`, at least two of them, the last one >=
+    `last`.
+    """
+    found, power = [first], 1
+    while found[-1] < max(last, 2):
+        power *= 2
+        found += [knot for knot in (power, power * 3 // 2) if knot > found[-1]]
+    return np.array([k for i, k in enumerate(found) if i < 2 or found[i - 1] < last], dtype=np.int64)
+
+
+def _ns(us: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(us * 1000.0, dtype=np.float64)
+
+
+def _attention(
+    pricing: NetworkPricing | None,
+    batches: NDArray[np.int64],
+    contexts: NDArray[np.int64],
+    max_query_tokens: int,
+) -> NDArray[np.float64]:
+    if pricing is None:
+        return np.zeros((max_query_tokens, len(batches), len(contexts)))
+    planes = [
+        pricing.attention_us(batches[:, None], contexts[None, :], q) for q in range(1, max_query_tokens + 1)
+    ]
+    return _ns(np.stack(planes))
+
+
+def _scalars(cost: CostModel) -> NDArray[np.float64]:
+    target, draft = cost.target_pricing, cost.draft_pricing
+    out = np.zeros(PRICE_COUNT)
+    out[PRICE_PREFILL_PAIR_NS] = target.prefill_pair_us(False) + target.index_pair_us()
+    out[PRICE_PREFILL_WINDOW_PAIR_NS] = target.prefill_pair_us(True)
+    out[PRICE_PREFILL_CHUNK_NS] = target.prefill_chunk_us()
+    out[PRICE_LAUNCH_FULL_NS] = target.launch_us("full")
+    out[PRICE_LAUNCH_PIECEWISE_NS] = target.launch_us("piecewise")
+    out[PRICE_LAUNCH_EAGER_NS] = target.launch_us("eager")
+    if draft is not None:
+        out[PRICE_DRAFT_PREFILL_PAIR_NS] = draft.prefill_pair_us(False) + draft.prefill_pair_us(True)
+        out[PRICE_DRAFT_PREFILL_CHUNK_NS] = draft.prefill_chunk_us()
+        out[PRICE_DRAFT_LAUNCH_NS] = cost.draft_launch_us
+    out *= 1000.0
+    out[PRICE_WINDOW_TOKENS] = target.window_tokens
+    return out

@@ -1,0 +1,229 @@
+"""The operators of a profile applied to one network on one rank: µs by tokens, by rows, by (batch,
+context).
+
+Both the explained cost of a pass and the compiled price tables are evaluations of these functions, so they
+cannot disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.costs.network import AttentionLayers, Network
+from simulator.costs.ops.attention import DecodeAttention, LatentAttention, PrefillAttention, StreamedCache
+from simulator.costs.ops.collectives import AllReduce
+from simulator.costs.ops.numeric import Floats
+from simulator.costs.profiles import Profile
+from simulator.models.model import KV_CACHE_BYTES
+from simulator.presets import Preset
+
+LOGIT_BYTES = 2
+"""Logits leave the head in bf16 and are gathered over the ranks."""
+
+
+@dataclass(frozen=True)
+class NetworkPricing:
+    """Times of one network; all in µs, all for the whole pass (every layer), on one GPU."""
+
+    network: Network
+    profile: Profile
+    preset: Preset
+    kv_cache: str
+
+    def matrices_us(self, tokens: ArrayLike) -> Floats:
+        """All linear layers at that many (padded) tokens."""
+        total: Floats = np.zeros(np.shape(tokens))
+        for one in self.network.matrices:
+            total = total + one.count * self.profile.gemm(one.weights).time_us(one.n, one.k, tokens)
+        return total
+
+    def small_us(self, tokens: ArrayLike) -> Floats:
+        """Norms, rope, KV write, activation: the preset's cost per layer, and their memory traffic."""
+        t = np.asarray(tokens, dtype=np.float64)
+        part = self.profile.parts["elementwise"]
+        moved = t * self.network.traffic_bytes_per_token
+        stream = moved / (self.profile.bandwidth() * part.number("memory_efficiency")) * 1e6
+        start = self.preset.small_kernel_s_per_layer * self.network.layers * 1e6
+        return np.where(t > 0, start + stream, 0.0)
+
+    def reduce_us(self, tokens: ArrayLike) -> Floats:
+        """All-reduces of the hidden states of that many tokens."""
+        size = np.asarray(tokens, dtype=np.float64) * self.network.hidden * 2
+        return self.network.reduced * self._allreduce.time_us(size, self.network.tensor_parallel)
+
+    def tokens_us(self, tokens: ArrayLike) -> Floats:
+        """Everything that depends on tokens alone: linears, small kernels, all-reduces."""
+        return self.matrices_us(tokens) + self.small_us(tokens) + self.reduce_us(tokens)
+
+    def experts_us(self, tokens: ArrayLike, union: bool = True) -> Floats:
+        """Routed experts at that many real tokens; `union` False: no expert is read for a further token."""
+        total: Floats = np.zeros(np.shape(tokens))
+        for one in self.network.experts:
+            operator = self.profile.experts(one.weights)
+            shape = (
+                one.hidden,
+                one.intermediate,
+                one.per_token,
+                one.experts,
+                one.expert_parallel,
+                one.matrices,
+            )
+            total = total + one.count * operator.time_us(tokens, *shape, union)
+        return total
+
+    def head_us(self, rows: ArrayLike) -> Floats:
+        """The lm head on logit rows, with the gathering of the vocabulary's parts."""
+        head = self.network.head
+        return self.profile.gemm(head.weights).time_us(head.n, head.k, rows) + self.gather_us(rows)
+
+    def gather_us(self, rows: ArrayLike) -> Floats:
+        """An all-gather moves half of what an all-reduce of the same result does."""
+        size = np.asarray(rows, dtype=np.float64) * self.network.head_features * LOGIT_BYTES
+        return self._allreduce.time_us(size / 2, self.network.tensor_parallel)
+
+    def sample_us(self, rows: ArrayLike) -> Floats:
+        """Rejection and sampler over fp32 logits of the whole vocabulary."""
+        r = np.asarray(rows, dtype=np.float64)
+        part = self.profile.parts["sampler"]
+        moved = part.number("passes") * r * self.network.head_features * 4
+        stream = moved / (self.profile.bandwidth() * part.number("memory_efficiency")) * 1e6
+        return np.where(r > 0, part.number("start_us") + stream, 0.0)
+
+    def attention_us(self, batch: ArrayLike, context: ArrayLike, query_tokens: int) -> Floats:
+        """Decode or verify attention of all layers: `batch` sequences of `context` tokens, q query tokens
+        each.
+        """
+        total: Floats = np.zeros(np.broadcast_shapes(np.shape(batch), np.shape(context)))
+        for layers in self.network.attentions:
+            total = total + layers.count * self.layer_attention_us(layers, batch, context, query_tokens)
+        return total
+
+    def layer_attention_us(
+        self, layers: AttentionLayers, batch: ArrayLike, context: ArrayLike, query_tokens: int
+    ) -> Floats:
+        """One layer of a kind; see `Attention.kind`."""
+        a = layers.attention
+        b, c = np.asarray(batch, dtype=np.float64), np.asarray(context, dtype=np.float64)
+        if a.kind in ("linear", "mamba2"):
+            return self._streamed.time_us(b * layers.state_bytes() * (1 + query_tokens), 0.0 * c)
+        if a.kind == "compressed":
+            return self._compressed_us(layers, b, c, query_tokens)
+        seen = c if a.topk_tokens is None else np.minimum(c, a.topk_tokens)
+        if a.kind == "sliding":
+            seen = np.minimum(c, a.window_tokens or np.inf)
+        if a.kv_lora_rank:
+            core = self._latent.time_us(b, seen, layers.heads * query_tokens)
+        else:
+            dim, rows = (a.head_dim + a.v_head_dim) / 2, layers.heads / layers.kv_heads * query_tokens
+            core = self._attention.time_us(b, seen, layers.kv_heads, dim, rows)
+            if a.kind == "sliding":
+                core = core * np.where(c > seen, self._attention.window_factor(dim), 1.0)
+        return core + self._indexer_us(layers, b, c, query_tokens)
+
+    def prefill_pair_us(self, windowed: bool) -> float:
+        """µs per (query, key) pair of all layers whose pairs are all keys (or those in a window)."""
+        return sum(
+            layers.count * self._prefill.pair_us(pair_flops(layers))
+            for layers in self.network.attentions
+            if (window_of(layers) > 0) == windowed
+        )
+
+    def index_pair_us(self) -> float:
+        """µs per pair of what sparse layers spend on choosing keys: their indexer scores every one."""
+        return sum(
+            layers.count
+            * self._prefill.pair_us(2.0 * layers.attention.index_heads * layers.attention.index_head_dim)
+            for layers in self.network.attentions
+            if layers.attention.topk_tokens is not None
+        )
+
+    def prefill_chunk_us(self) -> float:
+        """Floor of one prefill chunk: the start of the attention kernel of every layer."""
+        return self._prefill.start_us * sum(layers.count for layers in self.network.attentions)
+
+    @property
+    def window_tokens(self) -> int:
+        """The window (or number of chosen keys) that most layers have; 0: none."""
+        found: dict[int, int] = {}
+        for layers in self.network.attentions:
+            if window_of(layers):
+                found[window_of(layers)] = found.get(window_of(layers), 0) + layers.count
+        return max(found, key=lambda window: (found[window], window)) if found else 0
+
+    def launch_us(self, mode: str) -> float:
+        """What the GPU waits for launches that no graph holds: none (full), attention (piecewise), all
+        (eager).
+        """
+        each = self.preset.launch_kernel_s * 1e6
+        if mode == "full":
+            return 0.0
+        if mode == "piecewise":
+            return 3 * each * sum(layers.count for layers in self.network.attentions)
+        return each * self.network.kernels
+
+    def _indexer_us(self, layers: AttentionLayers, b: Floats, c: Floats, query_tokens: int) -> Floats:
+        a = layers.attention
+        if not a.index_bytes_per_token:
+            return np.zeros(np.broadcast_shapes(b.shape, c.shape))
+        entries = c / a.compression
+        flops = 2.0 * b * entries * query_tokens * a.index_heads * a.index_head_dim
+        return self._streamed.time_us(b * entries * a.index_bytes_per_token, flops)
+
+    def _compressed_us(self, layers: AttentionLayers, b: Floats, c: Floats, query_tokens: int) -> Floats:
+        """Every chosen compressed entry and the window are read once; the FLOPs are of every query token."""
+        a = layers.attention
+        entry = (
+            KV_CACHE_BYTES[self.kv_cache]
+            * a.kv_heads
+            * (a.head_dim if a.shared_kv else a.head_dim + a.v_head_dim)
+        )
+        stored = c / a.compression if a.compression > 1 else np.zeros(c.shape)
+        chosen = stored if a.topk_tokens is None else np.minimum(stored, a.topk_tokens)
+        read = chosen + np.minimum(c, a.window_tokens or 0)
+        flops = 2.0 * layers.heads * (a.head_dim + a.v_head_dim) * b * read * query_tokens
+        core = self._streamed.time_us(b * read * entry, flops)
+        return core + self._indexer_us(layers, b, c, query_tokens)
+
+    @cached_property
+    def _attention(self) -> DecodeAttention:
+        return self.profile.attention(self.kv_cache)
+
+    @cached_property
+    def _latent(self) -> LatentAttention:
+        return self.profile.latent(self.kv_cache)
+
+    @cached_property
+    def _streamed(self) -> StreamedCache:
+        return self.profile.streamed()
+
+    @cached_property
+    def _prefill(self) -> PrefillAttention:
+        return self.profile.prefill()
+
+    @cached_property
+    def _allreduce(self) -> AllReduce:
+        return self.profile.allreduce()
+
+
+def window_of(layers: AttentionLayers) -> int:
+    """Keys a query can see in this layer when that is bounded; 0: all."""
+    a = layers.attention
+    if a.kind == "sliding":
+        return a.window_tokens or 0
+    if a.kind == "compressed":
+        return (a.window_tokens or 0) + (a.topk_tokens or 0)
+    return a.topk_tokens or 0
+
+
+def pair_flops(layers: AttentionLayers) -> float:
+    """FLOPs of one (query, key) pair at prefill, heads of one rank. MLA multiplies keys and values per
+    head there.
+    """
+    a = layers.attention
+    if a.kind in ("linear", "mamba2"):
+        return 0.0
+    return 2.0 * layers.heads * (a.head_dim + a.v_head_dim)

@@ -1,0 +1,203 @@
+"""The parts of a profile and the operators they make: measured coefficients and tables of one GPU.
+
+A part has a status (measured, inherited, assumed), residuals on held-out points, coefficients and a thin
+table. `profiles.py` reads the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from simulator.costs.ops.attention import DecodeAttention, LatentAttention, PrefillAttention, StreamedCache
+from simulator.costs.ops.collectives import AllReduce
+from simulator.costs.ops.experts import ExpertsForm, MixtureOfExperts
+from simulator.costs.ops.gemm import Gemm, GemmForm
+from simulator.costs.ops.numeric import Floats
+from simulator.gpu import Gpu
+from simulator.models.matrices import weight_bytes_each
+
+ARITHMETIC = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "int4": "bf16", "mxfp4": "bf16"}
+"""The tensor-core type that multiplies weights of each format: four-bit weights are widened to bf16
+(assumed).
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operator family of a profile. `table` and `coefficients` are as in the file (µs, bytes,
+    tokens).
+    """
+
+    name: str
+    status: str
+    source: str
+    coefficients: Mapping[str, Any]
+    table: Mapping[str, Any]
+    residual: Mapping[str, Any]
+    note: str = ""
+
+    def number(self, key: str) -> float:
+        return float(self.coefficients[key])
+
+    def array(self, key: str) -> Floats:
+        return np.asarray(self.table[key], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All parts of one GPU, as operators. `sha256` is of the file (of the base file when inherited)."""
+
+    name: str
+    gpu: Gpu
+    parts: Mapping[str, Part]
+    provenance: Mapping[str, Any]
+    sha256: str
+    _built: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        """Status by part name: measured, inherited or assumed."""
+        return {name: part.status for name, part in self.parts.items()}
+
+    def _part(self, name: str, otherwise: str) -> Part:
+        return self.parts[name if name in self.parts else otherwise]
+
+    def bandwidth(self) -> float:
+        return self.gpu.hbm_bandwidth_bytes_per_s
+
+    def flops_per_s(self, arithmetic: str) -> float:
+        """Dense peak; a type without a tensor-core path runs as bf16."""
+        return self.gpu.peak_flops_per_s.get(arithmetic, self.gpu.peak_flops_per_s["bf16"])
+
+    def gemm(self, weights: str) -> Gemm:
+        """The linear operator for weights of that format.
+
+        Formats without a part of their own (int4, mxfp4; fp8 on a GPU without fp8 arithmetic) take the bf16
+        form with fewer weight bytes and no table: assumed.
+        """
+        own = f"gemm/{weights}"
+        if own not in self._built:
+            self._built[own] = self._gemm(weights, own)
+        built: Gemm = self._built[own]
+        return built
+
+    def _gemm(self, weights: str, own: str) -> Gemm:
+        widened = own not in self.parts or ARITHMETIC[weights] not in self.gpu.peak_flops_per_s
+        part = self.parts["gemm/bf16" if widened else own]
+        form = GemmForm(
+            bandwidth_bytes_per_s=self.bandwidth(),
+            flops_per_s=self.flops_per_s("bf16" if widened else ARITHMETIC[weights]),
+            weight_bytes=weight_bytes_each(weights),
+            activation_bytes=2.0 if widened or weights == "bf16" else 1.0,
+            start_us=part.number("start_us"),
+            memory_efficiency=part.number("memory_efficiency"),
+            compute_efficiency=part.number("compute_efficiency"),
+            smoothness=part.number("smoothness"),
+            per_k_us=part.number("per_k_us"),
+            quantise_efficiency=0.0 if widened else float(part.coefficients.get("quantise_efficiency", 0.0)),
+        )
+        knots, shapes = part.array("knots"), part.array("shapes").reshape(-1, 2)
+        if widened:
+            return Gemm(form, knots, np.zeros((0, 2)), np.zeros((0, len(knots))))
+        if "log_ratio" in part.table:
+            return Gemm(form, knots, shapes, part.array("log_ratio"))
+        smooth = form.time_us(shapes[:, :1], shapes[:, 1:], knots[None, :])
+        return Gemm(form, knots, shapes, np.log(part.array("us") / smooth))
+
+    def attention(self, kv_cache: str) -> DecodeAttention:
+        part = self._part(f"attention/{kv_cache}", "attention/bf16")
+        scale = float(part.coefficients.get("memory_scale", 1.0))
+        time = part.array("us")
+        start = time.min()
+        return DecodeAttention(
+            head_dims=part.array("head_dims"),
+            kv_heads=part.array("kv_heads"),
+            batches=part.array("batches"),
+            contexts=part.array("contexts"),
+            log_time=np.log(start + (time - start) * scale),
+            flops_per_s=self.flops_per_s("bf16"),
+            compute_efficiency=part.number("compute_efficiency"),
+            tile_penalty=part.number("tile_penalty"),
+            window_factors=np.array(
+                [part.coefficients.get(f"window_factor_{int(d)}", 1.0) for d in part.table["head_dims"]],
+                float,
+            ),
+        )
+
+    def latent(self, kv_cache: str) -> LatentAttention:
+        part = self._part(f"mla/{kv_cache}", "mla/bf16")
+        scale = float(part.coefficients.get("memory_scale", 1.0))
+        time = part.array("us")
+        start = time.min()
+        log_time = np.log(start + (time - start) * scale)
+        return LatentAttention(part.array("rows"), part.array("batches"), part.array("contexts"), log_time)
+
+    def experts(self, weights: str) -> MixtureOfExperts:
+        """The routed-experts operator; formats without a part take the bf16 form with fewer bytes:
+        assumed.
+        """
+        own = f"experts/{weights}"
+        if own not in self._built:
+            self._built[own] = self._experts(weights, own)
+        built: MixtureOfExperts = self._built[own]
+        return built
+
+    def _experts(self, weights: str, own: str) -> MixtureOfExperts:
+        widened = own not in self.parts or (
+            ARITHMETIC[weights] not in self.gpu.peak_flops_per_s and ARITHMETIC[weights] != "bf16"
+        )
+        part = self.parts["experts/bf16" if widened else own]
+        form = ExpertsForm(
+            bandwidth_bytes_per_s=self.bandwidth(),
+            flops_per_s=self.flops_per_s("bf16" if widened else ARITHMETIC[weights]),
+            weight_bytes=weight_bytes_each(weights),
+            activation_bytes=2.0 if widened or ARITHMETIC[weights] == "bf16" else 1.0,
+            start_us=part.number("start_us"),
+            memory_efficiency=part.number("memory_efficiency"),
+            compute_efficiency=part.number("compute_efficiency"),
+            smoothness=part.number("smoothness"),
+            per_expert_us=part.number("per_expert_us"),
+            skew=part.number("skew"),
+        )
+        knots, shapes = part.array("knots"), part.array("shapes").reshape(-1, 6)
+        if widened:
+            return MixtureOfExperts(form, knots, np.zeros((0, 6)), np.zeros((0, len(knots))))
+        if "log_ratio" in part.table:
+            return MixtureOfExperts(form, knots, shapes, part.array("log_ratio"))
+        return MixtureOfExperts(
+            form, knots, shapes, np.log(part.array("us") / experts_smooth(form, shapes, knots))
+        )
+
+    def prefill(self) -> PrefillAttention:
+        part = self.parts["prefill"]
+        efficiency = part.number("compute_efficiency")
+        return PrefillAttention(self.flops_per_s("bf16"), part.number("start_us"), efficiency)
+
+    def streamed(self) -> StreamedCache:
+        part = self.parts["streamed"]
+        return StreamedCache(
+            bandwidth_bytes_per_s=self.bandwidth(),
+            flops_per_s=self.flops_per_s("bf16"),
+            start_us=part.number("start_us"),
+            memory_efficiency=part.number("memory_efficiency"),
+            compute_efficiency=part.number("compute_efficiency"),
+        )
+
+    def allreduce(self) -> AllReduce:
+        part = self.parts["allreduce"]
+        tables = {
+            int(gpus): (np.asarray(rows["bytes"], dtype=np.float64), np.asarray(rows["us"], dtype=np.float64))
+            for gpus, rows in part.table.items()
+        }
+        return AllReduce(MappingProxyType(tables), part.number("eager_start_us"))
+
+
+def experts_smooth(form: ExpertsForm, shapes: Floats, knots: Floats) -> Floats:
+    """(s, j) µs of the smooth form for shapes of `MixtureOfExperts`."""
+    rows = [form.time_us(knots, h, i / tp, k, e, ep) for h, i, k, e, tp, ep in shapes.tolist()]
+    return np.stack(rows)

@@ -1,0 +1,276 @@
+"""Models and drafters by name: the facts of `simulator/data/models/*.json`, or a `config.json` of the user's
+own.
+
+A catalogue entry holds the fields of a `config.json` that sizes depend on, so one reader serves both. To add
+a model: an entry in one of the files, with its Hugging Face id and where its figures come from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from simulator.errors import InputError, Problem, unknown_name
+from simulator.models.config import model_from_config, read_config
+from simulator.models.drafter import (
+    METHODS,
+    Drafter,
+    drafter_from_config,
+    drafter_from_model,
+    drafter_from_mtp,
+)
+from simulator.models.model import Model
+
+_ALSO_MODEL = "path of a config.json"
+
+
+class Entry(NamedTuple):
+    """One catalogue name. `config` has the fields of its config.json; drafters say method and targets."""
+
+    name: str
+    hugging_face: str
+    source: str
+    config: Mapping[str, object]
+    method: str = ""
+    targets: tuple[str, ...] = ()
+
+
+def targets() -> tuple[str, ...]:
+    """The names of all models, sorted. Each may serve as a draft model too."""
+    return tuple(sorted(_entries()[0]))
+
+
+def drafters() -> tuple[str, ...]:
+    """The names of all drafters, sorted: heads, prediction modules, and every model."""
+    return tuple(sorted({*_entries()[0], *_entries()[1]}))
+
+
+def entry(name: str) -> Entry:
+    """The catalogue's facts about a model or drafter. Raises InputError for an unknown name."""
+    models, heads = _entries()
+    found = models.get(name) or heads.get(name)
+    if found is None:
+        raise InputError(unknown_name("model or drafter", name, drafters()))
+    return found
+
+
+def load_model(name_or_path: str, base_dir: str | Path | None = None) -> Model:
+    """A model by catalogue name, Hugging Face id, or path of a config.json (or its folder) below `base_dir`.
+
+    Raises InputError for an unknown name, listing the known ones, and for a file that cannot be used.
+    """
+    path = _path(name_or_path, base_dir)
+    if path is not None:
+        return _model_from_file(path)
+    return _model_from_entry(_entries()[0][find_model(name_or_path)])
+
+
+def load_drafter(
+    name_or_path: str | None, target: Model, method: str, base_dir: str | Path | None = None
+) -> Drafter:
+    """The drafter of one speculative arm; None is the target's own modules (method `mtp`). Raises
+    InputError."""
+    if method not in METHODS:
+        raise InputError(unknown_name("drafting method", method, METHODS))
+    if name_or_path is None:
+        if method != "mtp":
+            message = f"a drafter is needed for the method {method}"
+            raise InputError(Problem(field="draft", message=message, allowed="catalogue name or path"))
+        return drafter_from_mtp(target)
+    path = _path(name_or_path, base_dir)
+    if method == "draft_model":
+        return drafter_from_model(load_model(name_or_path, base_dir), target)
+    if path is not None:
+        if method == "mtp":
+            return _modules_of(_model_from_file(path), target, name_or_path)
+        values, text = read_config(path)
+        return drafter_from_config(values, target, method, name_or_path, str(path), file=str(path), text=text)
+    found = _entries()[1].get(find_drafter(name_or_path))
+    if found is None or found.method != method:
+        kind = found.method if found else "draft_model"
+        message = f"is a drafter of the method {kind}"
+        allowed = f"known for {method}: {', '.join(_names_of(method))}"
+        raise InputError(Problem(field="draft", value=name_or_path, message=message, allowed=allowed))
+    if method == "mtp":
+        return drafter_from_mtp(target, found.name)
+    source = f"{found.hugging_face}: {found.source}"
+    return drafter_from_config(found.config, target, method, found.name, source)
+
+
+def find_model(name: str) -> str:
+    """The catalogue name of the model that `name` means, however it is spelt: `Meta-Llama-3.3-70B-Instruct`,
+    `meta-llama/Llama-3.3-70B-Instruct`, `llama-3.3-70b-instruct-FP8`. Raises InputError with the known
+    names."""
+    return _find("model", name, _entries()[0], targets(), _ALSO_MODEL)
+
+
+def find_drafter(name: str) -> str:
+    """The catalogue name of the drafter that `name` means. Raises InputError with the known names."""
+    heads = _entries()[1]
+    return _find("drafter", name, {**_entries()[0], **heads}, drafters(), _ALSO_MODEL)
+
+
+def _find(kind: str, name: str, known: Mapping[str, Entry], names: Iterable[str], also: str) -> str:
+    if name in known:
+        return name
+    spellings = _spellings(tuple(sorted(known)))
+    for candidate in _candidates(name):
+        if candidate in spellings:
+            return spellings[candidate]
+    raise InputError(unknown_name(kind, name, names, also=also))
+
+
+@lru_cache(maxsize=4)
+def _spellings(names: tuple[str, ...]) -> dict[str, str]:
+    """Every normal form that means one of `names`: its own, that of its Hugging Face id, and those without
+    the words that people leave out, unless another model is called so."""
+    models, heads = _entries()
+    found: dict[str, str] = {}
+    identities = {name: (models.get(name) or heads[name]).hugging_face for name in names}
+    for name, identity in identities.items():
+        found.setdefault(identity.lower(), name)
+    for shorten in (lambda text: text, _untuned, lambda text: _unversioned(_untuned(text))):
+        for name, identity in identities.items():
+            for spelling in (name, identity):
+                found.setdefault(shorten(_normal(spelling)), name)
+    return found
+
+
+_PRECISION = re.compile(
+    r"-(fp8(-(dynamic|static(-per-?tensor)?|kv|block))?|bf16|fp16|fp4|nvfp4|mxfp4|mxfp8|int4|int8|w4a16|w8a8"
+    r"|awq|gptq(-int[48])?|quantized|hf|original|modelopt|speculator)(?=-|$)"
+)
+_DATE = re.compile(r"-\d{4}(?=-|$)")
+_TUNED = re.compile(r"-(instruct|chat|it|base|thinking)(?=-|$)")
+_VERSION = re.compile(r"(?<=\db)-v\d(\.\d)?$")
+
+
+def _candidates(name: str) -> list[str]:
+    """What a name may mean, from the letter to the spirit."""
+    plain = _normal(name)
+    served = _PRECISION.sub("", plain)
+    undated = _DATE.sub("", served)
+    return [name.strip().lower(), plain, served, _untuned(served), undated, _untuned(undated)]
+
+
+def _normal(name: str) -> str:
+    """Lower case, without the owner and remarks in brackets, words joined by `-`, one spelling a family."""
+    text = re.sub(r"\([^()]*\)", "", name).strip(" \t_.:/").rsplit("/", 1)[-1].lower()
+    text = re.sub(r"\.(?!\d)", "-", re.sub(r"[\s_:]+", "-", text))
+    text = re.sub(r"^(meta|mistralai|nvidia|openai|lmsys)-(?=llama|mixtral|gpt|vicuna|sglang)", "", text)
+    text = re.sub(r"^sglang-(?=eagle)", "", text)
+    text = re.sub(r"\b(llama|qwen|glm|kimi|gemma|eagle)-?(v?\d)", r"\1-\2", text)
+    return re.sub(r"-+", "-", text).strip("-")
+
+
+def _untuned(normal: str) -> str:
+    return _TUNED.sub("", normal)
+
+
+def _unversioned(normal: str) -> str:
+    return _VERSION.sub("", normal)
+
+
+def _names_of(method: str) -> list[str]:
+    return sorted(name for name, found in _entries()[1].items() if found.method == method)
+
+
+def _modules_of(carrier: Model, target: Model, name: str) -> Drafter:
+    """The modules of a checkpoint given by its config, for a target of the same width."""
+    drafter = drafter_from_mtp(carrier, name)
+    if (carrier.hidden_size, carrier.vocab_size) != (target.hidden_size, target.vocab_size):
+        message = f"the modules of {name} do not fit {target.name}"
+        raise InputError(
+            Problem(
+                field="hidden_size",
+                value=carrier.hidden_size,
+                message=message,
+                allowed=f"{target.hidden_size} is expected",
+            )
+        )
+    return drafter
+
+
+def _path(name: str, base_dir: str | Path | None) -> Path | None:
+    """The file or folder that a name means, None when it can only be a catalogue name.
+
+    Raises InputError for what looks like a path but is not there.
+    """
+    if "\0" in name or not name:
+        raise InputError(unknown_name("model", name, targets(), also=_ALSO_MODEL))
+    try:
+        path = Path(base_dir or ".") / Path(name).expanduser()
+        exists = path.exists()
+    except (OSError, RuntimeError, ValueError):
+        return None
+    looks = name.endswith(".json") or "/" in name or "\\" in name
+    if exists and (looks or path.is_file()):
+        return path
+    if name.endswith(".json") or name.startswith((".", "/", "~")):
+        raise InputError(Problem(file=str(path), message="is not there", allowed="path of a config.json"))
+    return None
+
+
+def _model_from_file(path: Path) -> Model:
+    values, text = read_config(path)
+    for name in ("draft_vocab_size", "speculators_model_type"):
+        if values.get(name) is not None:
+            raise InputError(
+                Problem(
+                    str(path),
+                    field=name,
+                    value=values[name],
+                    message="belongs to a drafter",
+                    allowed="the config.json of a whole model is expected",
+                )
+            )
+    file = str(path / "config.json" if path.is_dir() else path)
+    return model_from_config(values, _display_name(path), file, file=file, text=text)
+
+
+def _display_name(path: Path) -> str:
+    """The folder of a config.json, or the file's own name."""
+    whole = path.resolve()
+    name = whole.name if whole.is_dir() else whole.parent.name if whole.name == "config.json" else whole.stem
+    return name.replace("--", "/").removesuffix("_config") or str(path)
+
+
+@lru_cache(maxsize=256)
+def _cached_model(name: str) -> Model:
+    found = _entries()[0][name]
+    return model_from_config(found.config, name, f"{found.hugging_face}: {found.source}")
+
+
+def _model_from_entry(found: Entry) -> Model:
+    return _cached_model(found.name)
+
+
+@lru_cache(maxsize=1)
+def _entries() -> tuple[dict[str, Entry], dict[str, Entry]]:
+    """Models and drafters of the data files by name."""
+    models: dict[str, Entry] = {}
+    heads: dict[str, Entry] = {}
+    folder = resources.files("simulator").joinpath("data", "models")
+    for file in sorted(folder.iterdir(), key=lambda found: found.name):
+        if not file.name.endswith(".json"):
+            continue
+        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        for group in data.get("models", []):
+            for name, identity in group["names"].items():
+                models[name] = Entry(name, identity, group["source"], group["config"])
+        for group in data.get("drafters", []):
+            for name, identity in group["names"].items():
+                heads[name] = Entry(
+                    name,
+                    identity,
+                    group["source"],
+                    group.get("config", {}),
+                    group["method"],
+                    tuple(group["targets"]),
+                )
+    return models, heads

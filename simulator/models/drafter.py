@@ -1,0 +1,197 @@
+"""The drafter of a method that proposes with a network: its own layers, its projection, what it shares.
+
+Shapes: EAGLE arXiv 2401.15077, EAGLE-3 arXiv 2503.01840 as engines run them (vLLM `llama_eagle.py` and
+`llama_eagle3.py`, SGLang 0.5.23), multi-token prediction arXiv 2412.19437.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from simulator.errors import InputError, Problem
+from simulator.models.config import language_fields, locator
+from simulator.models.families.decoder import collect
+from simulator.models.families.fields import MOST_TOKENS, Fields
+from simulator.models.families.mixers import read_gqa
+from simulator.models.families.mlps import MlpPlan
+from simulator.models.families.quantisation import Modules, read_quantisation
+from simulator.models.model import Layer, Linear, Model
+
+METHODS = ("eagle", "eagle3", "mtp", "draft_model")
+_AUXILIARY_STATES = 3
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """A draft network. `model` holds what one draft pass runs; what it shares with the target counts nothing.
+
+    `model.head` is what a pass multiplies for its logits (draft vocabulary), whether it owns it or not. `fc`
+    projects target hidden states (EAGLE: with the embedding, 2 x hidden; EAGLE-3: the auxiliary states; MTP:
+    2 x hidden) to the drafter's width; engines keep it whole on every rank. `modules` of them take turns,
+    one per pass (multi-token prediction); all are in memory, each with its own KV.
+    """
+
+    name: str
+    kind: str  # one of METHODS
+    model: Model
+    fc: Linear | None
+    shares_embedding: bool
+    shares_head: bool
+    max_context_tokens: int | None = None  # what it was trained for; None: as far as the target goes
+    default_draft_length: int | None = None
+    modules: int = 1
+
+    @property
+    def parameters(self) -> int:
+        return self.modules * (self.model.parameters + (self.fc.parameters if self.fc else 0))
+
+    def weight_bytes(self, tensor_parallel: int = 1, expert_parallel: int = 1) -> float:
+        """Bytes on one rank."""
+        own = self.model.weight_bytes(tensor_parallel, expert_parallel)
+        return self.modules * (own + (self.fc.per_rank(tensor_parallel).weight_bytes if self.fc else 0.0))
+
+    def kv_bytes_per_token(self, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
+        """Bytes on one rank per token of context."""
+        return self.modules * self.model.kv_bytes_per_token(kv_cache, tensor_parallel)
+
+
+def drafter_from_model(model: Model, target: Model) -> Drafter:
+    """A small language model of the same vocabulary as a drafter. Raises InputError when it differs."""
+    if model.vocab_size != target.vocab_size:
+        message = f"{model.name} has another vocabulary than {target.name}"
+        allowed = f"a drafter with vocab_size {target.vocab_size}"
+        raise InputError(
+            Problem(field="vocab_size", value=model.vocab_size, message=message, allowed=allowed)
+        )
+    return Drafter(model.name, "draft_model", model, None, shares_embedding=False, shares_head=False)
+
+
+def drafter_from_mtp(target: Model, name: str | None = None) -> Drafter:
+    """The modules that a target carries to predict further tokens. Raises InputError when it has none."""
+    mtp = target.mtp
+    if mtp is None:
+        message = f"{target.name} carries no multi-token-prediction module"
+        allowed = "a target whose config.json has num_nextn_predict_layers or the like"
+        raise InputError(Problem(field="method", value="mtp", message=message, allowed=allowed))
+    model = replace(
+        target,
+        name=name or f"mtp of {target.name}",
+        layers=mtp.layers,
+        embedding_parameters=0,
+        tied_embeddings=True,
+        other_parameters=mtp.other_parameters,
+        mtp=None,
+    )
+    return Drafter(
+        model.name, "mtp", model, mtp.fc, shares_embedding=True, shares_head=True, modules=mtp.count
+    )
+
+
+def drafter_from_config(
+    values: Mapping[str, object],
+    target: Model,
+    method: str,
+    name: str,
+    source: str,
+    *,
+    file: str | None = None,
+    text: str = "",
+) -> Drafter:
+    """An EAGLE or EAGLE-3 head from its config, plain or in the speculators format. Raises InputError."""
+    root = Fields(values)
+    config = root.child("transformer_layer_config") or language_fields(root)
+    _check_method(root, method)
+    drafter = _head(root, config, target, method, name, source)
+    root.finish(file, locator(text, file))
+    return drafter
+
+
+def _check_method(root: Fields, method: str) -> None:
+    stated = root.word("speculators_model_type")
+    if stated and stated != method:
+        root.add("speculators_model_type", stated, f"is no {method} drafter", f"{method} is expected")
+    elif method == "eagle" and root.has("draft_vocab_size"):
+        root.add(
+            "draft_vocab_size", root.values["draft_vocab_size"], "belongs to EAGLE-3", "use method eagle3"
+        )
+    for name in ("medusa_num_heads", "dflash_config", "dspark_config", "markov_rank", "block_size"):
+        if root.has(name):
+            root.add(name, root.values[name], f"belongs to another method than {method}")
+
+
+def _head(root: Fields, config: Fields, target: Model, method: str, name: str, source: str) -> Drafter:
+    eagle3 = method == "eagle3"
+    hidden = config.count("hidden_size")
+    vocab = config.count("vocab_size", default=target.vocab_size)
+    draft_vocab = root.count("draft_vocab_size", default=vocab) if eagle3 else vocab
+    seen = root.count("target_hidden_size", default=hidden)
+    if seen != target.hidden_size:
+        wrong = "target_hidden_size" if root.has("target_hidden_size") else "hidden_size"
+        message = f"does not fit {target.name}, whose hidden states are {target.hidden_size} wide"
+        root.disagree(wrong, seen, message, f"{target.hidden_size} is expected")
+    if vocab != target.vocab_size:
+        message = f"differs from the vocabulary of {target.name}"
+        config.disagree("vocab_size", vocab, message, f"{target.vocab_size} is expected")
+    layers, fc = _eagle_layers(root, config, hidden, seen, eagle3)
+    shares_embedding = hidden == target.hidden_size
+    model = Model(
+        name,
+        hidden,
+        draft_vocab,
+        layers,
+        Linear("lm_head", draft_vocab, hidden),
+        0 if shares_embedding else vocab * hidden,
+        tied_embeddings=not eagle3,
+        max_context_tokens=target.max_context_tokens,
+        weights=layers[0].all_linears[0].weights,
+        source=source,
+        other_parameters=hidden if eagle3 else 0,
+    )
+    return Drafter(
+        name,
+        method,
+        model,
+        fc,
+        shares_embedding,
+        shares_head=not eagle3,
+        max_context_tokens=config.optional_count("max_position_embeddings", high=MOST_TOKENS),
+        default_draft_length=_draft_length(root),
+    )
+
+
+def _eagle_layers(
+    root: Fields, config: Fields, hidden: int, seen: int, eagle3: bool
+) -> tuple[tuple[Layer, ...], Linear | None]:
+    """Decoder layers of a head and its projection: the first EAGLE-3 layer reads embedding and state, 2 x
+    hidden."""
+    quantisation = read_quantisation(root)
+    gqa = read_gqa(config, hidden)
+    mlp = MlpPlan(hidden, 3, config.count("intermediate_size"))
+    layers = []
+    for index in range(config.count("num_hidden_layers", default=1, high=64)):
+        modules = Modules(quantisation, f"layers.{index}")
+        doubled = eagle3 and index == 0
+        mixed = gqa.mixer(modules, hidden, None, input_width=2 * hidden if doubled else 0)
+        norms = mixed.other_parameters + (3 if doubled else 2) * hidden
+        layers.append(Layer(1, mixed.attention, mlp.plain(modules).linears, None, norms))
+    if not eagle3:
+        return collect(layers), Linear("fc", hidden, 2 * hidden, shard="replicated", bias=config.flag("bias"))
+    eagle = root.child("eagle_config")
+    if eagle is not None and not eagle.flag("use_aux_hidden_state", True):
+        return collect(layers), None
+    states = root.optional_count("num_aux_hidden_states", high=256)
+    for fields in (eagle, root):
+        ids = fields.entries("eagle_aux_hidden_state_layer_ids") if fields is not None else None
+        states = states or len(ids or []) or None
+    return collect(layers), Linear("fc", hidden, (states or _AUXILIARY_STATES) * seen, shard="replicated")
+
+
+def _draft_length(root: Fields) -> int | None:
+    """The draft length a config proposes."""
+    proposals = root.child("speculators_config")
+    entries = proposals.entries("proposal_methods") if proposals is not None else None
+    if proposals is not None and entries and isinstance(entries[0], dict):
+        first = proposals.inner(entries[0], "proposal_methods", 0)
+        return first.optional_count("speculative_tokens", high=1024)
+    return root.optional_count("n_predict", high=1024)

@@ -1,0 +1,194 @@
+"""MLPs: dense, routed experts with shared ones beside them, latent experts; which layer has which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.models.families.fields import MOST_EXPERTS, MOST_LAYERS, Fields
+from simulator.models.families.quantisation import Modules
+from simulator.models.model import Experts, Linear
+
+_EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+_PER_TOKEN = (
+    "num_experts_per_tok",
+    "top_k_experts",
+    "num_experts_per_token",
+    "experts_per_token",
+    "moe_top_k",
+    "moe_topk",
+)
+_PLAIN_ACTIVATIONS = ("relu", "relu2", "gelu_new", "gelu_fast")
+_PLAIN_MODELS = ("phi", "gpt_neox", "starcoder2", "falcon", "opt", "nemotron")
+_DENSE, _SPARSE = "dense", "sparse"
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """What one layer multiplies after attention."""
+
+    linears: tuple[Linear, ...] = ()
+    experts: Experts | None = None
+    other_parameters: int = 0
+
+
+@dataclass(frozen=True)
+class MlpPlan:
+    """The MLP widths of a model and which of its layers are dense."""
+
+    hidden: int
+    matrices: int  # 3: gate, up, down; 2: no gate
+    dense: int  # width of a dense layer, 0 when there is none
+    experts: int = 0
+    per_token: int = 0
+    expert: int = 0
+    latent: int = 0  # width the experts work in, 0: hidden
+    latent_norm: bool = False
+    shared: int = 0  # width of all shared experts together
+    shared_gate: bool = False
+    router_bias: bool = False
+    expert_bias: bool = False
+    beside: bool = False  # a dense MLP beside the experts in every layer (Gemma 4)
+    sparse_layers: tuple[bool, ...] = ()
+
+    def layer(self, index: int, modules: Modules, root: str = "mlp") -> Mlp:
+        return self.sparse(modules, root) if self.sparse_layers[index] else self.plain(modules, root)
+
+    def plain(self, modules: Modules, root: str = "mlp", width: int | None = None) -> Mlp:
+        """A dense MLP, as a fused gate_up and a down projection."""
+        wide = self.dense if width is None else width
+        return Mlp(self._pair(modules, root, "gate_up", "down", wide))
+
+    def sparse(self, modules: Modules, root: str = "mlp") -> Mlp:
+        """Router, routed experts, shared experts, latent projections."""
+        width = self.latent or self.hidden
+        router = Linear("router", self.experts, self.hidden, shard="replicated", bias=self.router_bias)
+        linears: list[Linear] = [router]
+        if self.latent:
+            linears.append(
+                modules.linear("latent_down", f"{root}.fc1_latent_proj", width, self.hidden, "replicated")
+            )
+            linears.append(
+                modules.linear("latent_up", f"{root}.fc2_latent_proj", self.hidden, width, "replicated")
+            )
+        if self.shared:
+            linears += self._pair(
+                modules, f"{root}.shared_experts", "shared_gate_up", "shared_down", self.shared
+            )
+        if self.beside:
+            linears += self._pair(modules, root, "gate_up", "down", self.dense)
+        experts = modules.experts(
+            f"{root}.experts.0.down_proj",
+            self.experts,
+            self.per_token,
+            width,
+            self.expert,
+            self.matrices,
+            bias=self.expert_bias,
+        )
+        other = self.hidden * int(self.shared_gate and self.shared > 0) + width * int(self.latent_norm)
+        return Mlp(tuple(linears), experts, other)
+
+    def _pair(self, modules: Modules, root: str, up: str, down: str, width: int) -> tuple[Linear, ...]:
+        return (
+            modules.linear(up, f"{root}.gate_proj", (self.matrices - 1) * width, self.hidden),
+            modules.linear(down, f"{root}.down_proj", self.hidden, width, "row"),
+        )
+
+
+def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
+    """The MLP plan of a decoder whose every layer has attention and an MLP."""
+    matrices = _matrices(config)
+    count = config.optional_count(*_EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
+    if count <= 1:
+        dense = config.count("intermediate_size")
+        return MlpPlan(hidden, matrices, dense, sparse_layers=(False,) * layers)
+    per_token = _per_token(config, count)
+    expert = config.count("moe_intermediate_size", "intermediate_size")
+    model_type = config.word("model_type")
+    llama4, gpt_oss = model_type.startswith("llama4"), model_type == "gpt_oss"
+    sparse = _sparse_layers(config, layers)
+    beside = config.flag("enable_moe_block")
+    dense = 0
+    if beside or not all(sparse):
+        dense = config.count("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
+    return MlpPlan(
+        hidden,
+        matrices,
+        dense,
+        count,
+        per_token,
+        expert,
+        latent=config.optional_count("routed_expert_hidden_size", "moe_latent_size") or 0,
+        latent_norm=config.flag("latent_moe_use_norm"),
+        shared=expert if llama4 else _shared_width(config, expert),
+        shared_gate=config.has("shared_expert_intermediate_size") and "qwen" in model_type,
+        router_bias=gpt_oss,
+        expert_bias=gpt_oss,
+        beside=beside,
+        sparse_layers=tuple(sparse),
+    )
+
+
+def read_pattern_mlps(config: Fields, hidden: int) -> MlpPlan:
+    """The MLP plan of a decoder whose layers are either a mixer or an MLP (Nemotron-H): no order is kept
+    here."""
+    matrices = _matrices(config)
+    dense = config.optional_count("intermediate_size") or 0
+    count = config.optional_count(*_EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
+    if count <= 1:
+        return MlpPlan(hidden, matrices, dense)
+    return MlpPlan(
+        hidden,
+        matrices,
+        dense,
+        count,
+        _per_token(config, count),
+        config.count("moe_intermediate_size", "intermediate_size"),
+        latent=config.optional_count("moe_latent_size", "routed_expert_hidden_size") or 0,
+        shared=(config.optional_count("n_shared_experts", low=0, high=MOST_EXPERTS) or 0)
+        * (config.optional_count("moe_shared_expert_intermediate_size", low=0) or 0),
+    )
+
+
+def _matrices(config: Fields) -> int:
+    """3 for gated activations (every recent decoder), 2 for the plain ones that say so."""
+    activation = config.word("mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function")
+    return 2 if activation in _PLAIN_ACTIVATIONS or config.word("model_type") in _PLAIN_MODELS else 3
+
+
+def _per_token(config: Fields, count: int) -> int:
+    per_token = config.count(*_PER_TOKEN, high=MOST_EXPERTS)
+    if per_token > count:
+        config.disagree(
+            _PER_TOKEN[0], per_token, "is more than there are experts", f"at most {count} is allowed"
+        )
+    return per_token
+
+
+def _shared_width(config: Fields, expert: int) -> int:
+    """Width of the shared experts together: some configs give it, others how many there are."""
+    if config.has("shared_expert_intermediate_size", "share_expert_dim"):
+        return config.count("shared_expert_intermediate_size", "share_expert_dim", low=0)
+    shared = config.optional_count("n_shared_experts", "num_shared_experts", low=0, high=MOST_EXPERTS)
+    each = config.optional_count("shared_intermediate_size", low=0)
+    if shared is None:
+        return each or 0
+    return shared * (expert if each is None else each)
+
+
+def _sparse_layers(config: Fields, layers: int) -> list[bool]:
+    """Which layers route: a list per layer where there is one, else the rule of the family."""
+    if isinstance(config.values.get("moe_layer_freq"), list):
+        pattern = config.per_layer("moe_layer_freq", layers, (0, 1))
+        return [entry == 1 for entry in pattern or []] or [True] * layers
+    kinds = config.per_layer("mlp_layer_types", layers, (_DENSE, _SPARSE, "moe", "hash_moe"))
+    if kinds is not None:
+        return [kind != _DENSE for kind in kinds]
+    step = config.optional_count("interleave_moe_layer_step", high=MOST_LAYERS)
+    if step is not None:
+        return [(index + 1) % step == 0 for index in range(layers)]
+    first = config.optional_count("first_k_dense_replace", low=0, high=MOST_LAYERS) or 0
+    step = config.optional_count("decoder_sparse_step", "moe_layer_freq", high=MOST_LAYERS) or 1
+    offset = 1 if config.has("decoder_sparse_step") else 0
+    dense = {entry for entry in config.entries("mlp_only_layers") or [] if isinstance(entry, int)}
+    return [index >= first and (index + offset) % step == 0 and index not in dense for index in range(layers)]

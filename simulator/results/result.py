@@ -1,0 +1,193 @@
+"""`Result`: what a simulation answers, with all it rests on; the one writer of result files and the one
+reader.
+
+A result folder holds `result.json`, which is what `simulate --json` prints, and one `requests-ARM.npz` per
+arm with every request of every replication. The same seed gives the same bytes of both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simulator.results.arm_summary import ArmSummary, summary_from_json
+from simulator.errors import InputError, Problem
+from simulator.results.summary import Comparison, comparison_from_json
+
+if TYPE_CHECKING:
+    from simulator.results.record import RunRecord
+
+SCHEMA = "decodesim/simulate-1"
+RESULT_FILE = "result.json"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a result rests on. `backend_reason` says why the slow driver ran, None when the fast one did."""
+
+    version: str
+    seed: int
+    scenario_sha256: str
+    profile: str
+    profile_sha256: str
+    preset: str
+    backend: str
+    backend_reason: str | None = None
+    defaults_used: Mapping[str, Any] = field(default_factory=dict)
+    replications: int = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """The arms of one scenario, plain first, each speculative one compared with it.
+
+    `scenario` is the scenario with every default written out, as a mapping. `records` holds the runs of
+    every arm; they are not in the JSON, and empty in a result read from a single file.
+    """
+
+    scenario: Mapping[str, Any]
+    provenance: Provenance
+    arms: Mapping[str, ArmSummary]
+    comparison: Mapping[str, Comparison]
+    notes: tuple[str, ...] = ()
+    records: Mapping[str, tuple[RunRecord, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `decodesim simulate --json`."""
+        return {
+            "schema": SCHEMA,
+            "arms": {name: arm.to_json() for name, arm in self.arms.items()},
+            "comparison": {name: comparison.to_json() for name, comparison in self.comparison.items()},
+            "provenance": asdict(self.provenance),
+            "notes": [
+                *self.notes,
+                *(f"{name}: {note}" for name, arm in self.arms.items() for note in arm.notes),
+            ],
+            "scenario": dict(self.scenario),
+        }
+
+    def write(self, folder: str | Path) -> Path:
+        """Write the result into a folder, created on demand; returns the path of its `result.json`."""
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, records in self.records.items():
+                with open(folder / _requests_file(name), "wb") as stream:
+                    np.savez_compressed(stream, **_to_arrays(records))
+            path = folder / RESULT_FILE
+            path.write_text(dump_json(self.to_json()), encoding="utf-8")
+        except OSError as error:
+            raise InputError(
+                Problem(file=str(folder), message=f"cannot be written: {error.strerror}")
+            ) from error
+        return path
+
+
+def dump_json(document: Any) -> str:
+    """The one text form of every JSON document: keys in their order, no NaN, a newline at the end."""
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_results(path: str | Path) -> list[Result]:
+    """The results at a path: a `result.json`, a folder with one, or a folder of such folders (by name).
+
+    Raises InputError when there is none, or one is damaged or of a schema that this version does not know.
+    """
+    path = Path(path)
+    if path.is_dir():
+        files = (
+            [path / RESULT_FILE] if (path / RESULT_FILE).exists() else sorted(path.glob(f"*/{RESULT_FILE}"))
+        )
+    else:
+        files = [path]
+    if not files:
+        raise InputError(
+            Problem(file=str(path), message="holds no result", allowed=f"a folder with {RESULT_FILE}")
+        )
+    return [_read(file) for file in files]
+
+
+def _read(file: Path) -> Result:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(Problem(file=str(file), message=f"cannot be read: {error.strerror}")) from error
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(file=str(file), message="is not UTF-8 text")) from error
+    except json.JSONDecodeError as error:
+        raise InputError(
+            Problem(
+                file=str(file), line=error.lineno, column=error.colno, message=f"is not JSON: {error.msg}"
+            )
+        ) from error
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        raise InputError(
+            Problem(
+                file=str(file),
+                field="schema",
+                value=schema,
+                message="not a result of this version",
+                allowed=f'"{SCHEMA}"',
+            )
+        )
+    try:
+        arms = {name: summary_from_json(arm) for name, arm in document["arms"].items()}
+        comparison = {name: comparison_from_json(entry) for name, entry in document["comparison"].items()}
+        known = {entry.name for entry in fields(Provenance)}
+        provenance = Provenance(
+            **{key: value for key, value in document["provenance"].items() if key in known}
+        )
+        notes, scenario = tuple(document["notes"]), document["scenario"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(Problem(file=str(file), message=f"is damaged: {error!r}")) from error
+    except InputError as error:
+        raise error.at(file=str(file)) from error
+    beside = {name: file.parent / _requests_file(name) for name in arms}
+    records = {name: _from_arrays(place) for name, place in beside.items() if place.exists()}
+    return Result(scenario, provenance, arms, comparison, notes, records)
+
+
+def _requests_file(arm: str) -> str:
+    return f"requests-{arm.replace('/', '_')}.npz"
+
+
+def _to_arrays(records: tuple[RunRecord, ...]) -> dict[str, Any]:
+    """Arrays under `INDEX.field`, everything else as JSON text under `INDEX`."""
+    arrays: dict[str, Any] = {}
+    for index, record in enumerate(records):
+        plain: dict[str, Any] = {}
+        for entry in fields(record):
+            value = getattr(record, entry.name)
+            if isinstance(value, np.ndarray):
+                arrays[f"{index}.{entry.name}"] = value
+            else:
+                plain[entry.name] = value
+        arrays[str(index)] = np.array(json.dumps(plain))
+    return arrays
+
+
+def _from_arrays(file: Path) -> tuple[RunRecord, ...]:
+    import zipfile
+
+    from simulator.results.record import RunRecord
+
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            count = sum("." not in name for name in arrays)
+            records = []
+            for index in range(count):
+                values = json.loads(str(arrays[str(index)]))
+                prefix = f"{index}."
+                values |= {
+                    name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)
+                }
+                records.append(RunRecord(**values))
+        return tuple(records)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise InputError(Problem(file=str(file), message=f"is damaged: {error}")) from error

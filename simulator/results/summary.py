@@ -1,0 +1,257 @@
+"""Replications of one arm as estimates, and two arms against each other.
+
+Figures of single runs come from `measure.py`; here they get their Student t interval over replications and
+the band of the cost model: the same luck is run again with every GPU stage longer and shorter by
+`STEP_BAND`, and what a figure becomes there is the model's part of its band. Ratios of two arms are paired
+by replication; their band holds the plain arm still, since what matters is the error of the ratio of both
+step times, which is as large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from simulator.results.arm_summary import POSITIONAL, ArmSummary, Traffic
+from simulator.results.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
+from simulator.results.measure import LATENCIES, measure, window_of
+from simulator.results.metrics import samples_needed
+from simulator.results.saturation import Evidence, Saturation, evidence, judge
+from simulator.results.verdict import LOSES, PAYS, Verdict, explain
+
+__all__ = ["STEP_BAND", "ArmMeasurement", "ArmSummary", "Comparison", "Measured", "Traffic", "compare"]
+
+if TYPE_CHECKING:
+    from simulator.results.record import RunRecord
+
+STEP_BAND = 0.10
+"""P95 of the cost model's relative error, on step time and on the ratio of two step times (cost model §1,
+item 7).
+"""
+
+_ACCEPTANCE = ("mean_acceptance_length", "draft_acceptance_rate", *POSITIONAL)
+_SLO = ("slo_attainment", "goodput_requests_per_s")
+_FRACTIONS = (
+    "acceptance_rate_at",
+    "conditional_acceptance",
+    "draft_acceptance_rate",
+    "draft_coverage",
+    "kv_peak_fraction",
+    "slo_attainment",
+    "timed_out_fraction",
+    "rejected_fraction",
+)
+
+COMPARED = {
+    "throughput_speedup": ("throughput_tokens_per_s", "rate"),
+    "tpot_mean_speedup": ("tpot_s.mean", "speedup"),
+    "tpot_p99_speedup": ("tpot_s.p99", "speedup"),
+    "itl_mean_ratio": ("itl_s.mean", "ratio"),
+    "itl_p99_ratio": ("itl_s.p99", "ratio"),
+    "ttft_p99_ratio": ("ttft_s.p99", "ratio"),
+    "e2e_mean_speedup": ("e2e_s.mean", "speedup"),
+    "goodput_speedup": ("goodput_requests_per_s", "rate"),
+}
+"""Comparison → (figure, how): `rate` and `ratio` are speculative ÷ plain, `speedup` is plain ÷
+speculative.
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run, measured: what is left of it when its record is gone."""
+
+    figures: Mapping[str, float]
+    """Those of `measure.measure`."""
+    figures_above_capacity: Mapping[str, float]
+    """The same, should the load turn out to be above capacity."""
+    evidence: Evidence | None
+    """Whether it is; None where it cannot be (closed loops, bursts)."""
+    drafted: bool
+    steady: bool
+    """There was a stretch of steady arrivals to take rates from."""
+
+    @staticmethod
+    def of(record: RunRecord, traffic: Traffic) -> Measured:
+        """Measure a run."""
+        how = (traffic.class_names, dict(traffic.limits), traffic.replicas)
+        figures = measure(record, *how)
+        return Measured(
+            figures=figures,
+            figures_above_capacity=measure(record, *how, True) if traffic.open_loop else figures,
+            evidence=evidence(record) if traffic.open_loop else None,
+            drafted=bool(record.drafted_at[:, 1:].any()),
+            steady=window_of(record).last >= 0,
+        )
+
+
+@dataclass(frozen=True)
+class ArmMeasurement:
+    """One arm's figures of every replication, before they become estimates: what pairing needs.
+
+    `runs` are the replications in order of seed. `faster` and `slower` hold the same seeds with every GPU
+    stage × (1 − band) and × (1 + band); they may be fewer than the replications, or none: then the bands hold
+    sampling only.
+    """
+
+    traffic: Traffic
+    runs: tuple[Measured, ...]
+    faster: tuple[Measured, ...] = ()
+    slower: tuple[Measured, ...] = ()
+
+    @cached_property
+    def samples(self) -> dict[str, tuple[float, ...]]:
+        """Path → figure of every replication."""
+        return self._figures(self.runs)
+
+    @cached_property
+    def model_ends(self) -> tuple[dict[str, tuple[float, ...]], ...]:
+        """The same for the runs at either end of the cost model's band, where there are any."""
+        return tuple(self._figures(runs) for runs in (self.faster, self.slower) if runs)
+
+    @cached_property
+    def saturation(self) -> Saturation:
+        """Whether the load is above capacity; a closed loop or a burst never is."""
+        seen = [run.evidence for run in self.runs if run.evidence is not None]
+        return judge(seen, self.traffic.seats) if seen else Saturation(False, 1.0)
+
+    def summary(self) -> ArmSummary:
+        """The estimates. A saturated arm reports the rate served, and no latency: that grows with the
+        length of the run.
+        """
+        speculative = any(run.drafted for run in self.runs)
+        estimates: dict[str, Estimate | None] = {}
+        missing: dict[str, list[str]] = {}
+        for path, samples in self.samples.items():
+            hidden = self.saturation.saturated and _in(path, (*LATENCIES, *_SLO))
+            estimates[path] = None if hidden else self._estimate(path, samples)
+            if estimates[path] is None:
+                missing.setdefault(self._why_missing(path, speculative), []).append(path)
+        notes = [f"{reason}: {_brief(paths)}" for reason, paths in missing.items()]
+        if self.saturation.reason:
+            notes.insert(0, f"saturated: {self.saturation.reason}")
+        if not self.saturation.saturated and not all(run.steady for run in self.runs):
+            notes.append(
+                "rates are over the whole run, its filling and draining included: "
+                "no stretch of steady arrivals to take them from"
+            )
+        if len(self.runs) == 1:
+            notes.append("one replication: no intervals")
+        return ArmSummary(estimates, self.saturation.saturated, tuple(notes))
+
+    def _figures(self, runs: Sequence[Measured]) -> dict[str, tuple[float, ...]]:
+        full = self.saturation.saturated
+        figures = [run.figures_above_capacity if full else run.figures for run in runs]
+        return {path: tuple(run[path] for run in figures) for path in figures[0]} if figures else {}
+
+    def _estimate(self, path: str, samples: Sequence[float]) -> Estimate | None:
+        estimate = mean_estimate(samples)
+        if estimate is None:
+            return None
+        factors = [_factor(end[path], samples) for end in self.model_ends]
+        if factors:
+            estimate = estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))
+        return estimate.clipped(0.0, 1.0 if _in(path, _FRACTIONS) else float("inf"))
+
+    def _why_missing(self, path: str, speculative: bool) -> str:
+        if self.saturation.saturated and _in(path, (*LATENCIES, *_SLO)):
+            return "not defined above capacity, where waiting grows with the length of the run"
+        if _in(path, _SLO):
+            return "the scenario sets no SLO"
+        if _in(path, _ACCEPTANCE):
+            return "no drafts were verified" if speculative else "no drafts, so no acceptance"
+        statistic = path.rsplit(".", 1)[-1]
+        if _in(path, LATENCIES) and statistic != "mean":
+            return f"too few samples for {statistic} ({samples_needed(statistic):,} in each replication)"
+        return "nothing to measure it on"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A speculative arm against the plain one: name of the ratio → estimate, and the verdict."""
+
+    ratios: Mapping[str, Estimate | None]
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"throughput_speedup": {…}, …, "verdict": "pays", "reason": "…"}`."""
+        ratios = {name: ratio and ratio.to_json() for name, ratio in self.ratios.items()}
+        return {**ratios, "verdict": self.verdict.outcome, "reason": self.verdict.sentence}
+
+
+def comparison_from_json(document: Mapping[str, Any]) -> Comparison:
+    """The comparison that `Comparison.to_json` wrote."""
+    ratios = {
+        name: value and estimate_from_json(value)
+        for name, value in document.items()
+        if name not in ("verdict", "reason")
+    }
+    return Comparison(ratios, Verdict(document["verdict"], document["reason"]))
+
+
+def compare(name: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Comparison:
+    """Ratios paired by replication, and the verdict: on throughput in a closed loop, on mean TPOT at an
+    offered rate.
+    """
+    either = plain.saturation.saturated or speculative.saturation.saturated
+    ratios: dict[str, Estimate | None] = {}
+    for ratio, (path, how) in COMPARED.items():
+        hidden = either and _in(path, (*LATENCIES, *_SLO))
+        ratios[ratio] = None if hidden else _paired(path, how, plain, speculative)
+    return Comparison(ratios, _verdict(name, ratios, plain, speculative))
+
+
+def _paired(path: str, how: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Estimate | None:
+    sign = -1 if how == "speedup" else 1
+    pair = (speculative.samples[path], plain.samples[path])[::sign]
+    estimate = paired_ratio(*pair)
+    factors = [_factor(end[path], speculative.samples[path]) ** sign for end in speculative.model_ends]
+    if estimate is None or not factors:
+        return estimate
+    return estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))
+
+
+def _verdict(
+    name: str, ratios: Mapping[str, Estimate | None], plain: ArmMeasurement, speculative: ArmMeasurement
+) -> Verdict:
+    before, after = plain.saturation, speculative.saturation
+    if before.saturated and not after.saturated:
+        return Verdict(
+            PAYS, f"{name}: {PAYS}: it serves the rate, which plain decoding does not: {before.reason}"
+        )
+    if after.saturated and not before.saturated:
+        return Verdict(
+            LOSES, f"{name}: {LOSES}: plain decoding serves the rate, and it does not: {after.reason}"
+        )
+    offered = plain.traffic.open_loop and not before.saturated
+    metric, ratio = ("TPOT", "tpot_mean_speedup") if offered else ("throughput", "throughput_speedup")
+    before_after = [
+        {path: sum(values) / len(values) for path, values in arm.samples.items()}
+        for arm in (plain, speculative)
+    ]
+    return explain(name, metric, ratios[ratio], *before_after)
+
+
+def _factor(scaled: Sequence[float], samples: Sequence[float]) -> float:
+    """What a figure becomes with other GPU times: mean of the scaled runs ÷ mean of the same seeds; 1
+    where it cannot be told.
+    """
+    same = sum(samples[: len(scaled)])
+    factor = sum(scaled) / same if same > 0 else 1.0
+    return factor if 0 < factor < float("inf") else 1.0
+
+
+def _in(path: str, names: Sequence[str]) -> bool:
+    """Whether a path, of all requests or of a class, lies under one of these names."""
+    parts = path.split(".")
+    return parts[2 if parts[0] == "classes" else 0] in names
+
+
+def _brief(paths: Sequence[str], most: int = 8) -> str:
+    """The figures, their statistics and positions left out."""
+    blocks = (*LATENCIES, *POSITIONAL)
+    names = list(dict.fromkeys(path.rpartition(".")[0] if _in(path, blocks) else path for path in paths))
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

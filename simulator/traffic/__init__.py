@@ -1,0 +1,1 @@
+"""The requests that all arms meet: arrivals, lengths, sessions, recorded traces."""

@@ -1,0 +1,92 @@
+"""When requests come: arrival times in integer nanoseconds for the arrival processes of `scenario.md`.
+
+A rate counts requests. With sessions of several turns only the first turn of each has an arrival time
+(later ones follow their predecessor), so sessions start at rate ÷ turns and the requests still come at the
+rate asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.errors import InputError, Problem
+from simulator.traffic.streams import stream
+from simulator.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from simulator.scenario.arrivals import (
+        ArrivalsBurst,
+        ArrivalsClosed,
+        ArrivalsGamma,
+        ArrivalsPoisson,
+        ArrivalsProfile,
+    )
+
+    DrawnArrivals = ArrivalsClosed | ArrivalsBurst | ArrivalsPoisson | ArrivalsGamma | ArrivalsProfile
+
+UNKNOWN_NS = -1
+"""Arrival of a request that is issued when another one ends."""
+
+_LATEST_S = 9e9
+_SMALLEST_CV = 1e-9
+
+
+def draw_arrivals(arrivals: DrawnArrivals, seed: int, n: int, turns: int = 1) -> NDArray[np.int64]:
+    """Arrival times in ns of `n` requests, or of `n` sessions of `turns` requests each; shape (n,).
+
+    Closed loop: 0 for the first `concurrency`, -1 for the others, which clients issue as they become free.
+    The n-th arrival does not depend on how many there are. Raises InputError when they last longer than
+    the clock runs.
+    """
+    if arrivals.kind == "closed":
+        times_ns = np.full(n, UNKNOWN_NS, dtype=np.int64)
+        times_ns[: arrivals.concurrency] = 0
+        return times_ns
+    if arrivals.kind == "burst":
+        return np.zeros(n, dtype=np.int64)
+    luck = stream(seed, "arrivals")
+    if arrivals.kind == "gamma":
+        shape = max(arrivals.cv, _SMALLEST_CV) ** -2.0
+        unit_s = np.cumsum(luck.standard_gamma(shape, n)) / shape
+    else:
+        unit_s = np.cumsum(luck.standard_exponential(n))
+    with np.errstate(over="ignore"):  # an infinite time is refused below
+        if arrivals.kind == "profile":
+            times_s = rescale(unit_s * turns, arrivals.rates_per_s)
+        else:
+            times_s = unit_s * turns / arrivals.rate_per_s
+    if n and times_s[-1] > _LATEST_S:
+        message = f"the last of {n} arrivals comes after {times_s[-1]:.3g} s"
+        raise InputError(
+            Problem(field="workload.arrivals", message=message, allowed=f"must be within {_LATEST_S:.0e} s")
+        )
+    return np.rint(times_s * NS_PER_S).astype(np.int64)
+
+
+def rescale(unit_s: NDArray[np.float64], rates_per_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
+    """Times at which a Poisson process with a piecewise constant rate has its events, exactly.
+
+    `unit_s` (n,) are the event times of a process of rate 1, ascending; `rates_per_s` are (start, rate) in
+    order of start, the last rate staying for ever. The n-th event falls where the integral of the rate
+    reaches `unit_s[n]` (time-rescaling theorem; Brown et al., Neural Computation 14, 2002). Raises
+    InputError when the last rate is 0.
+    """
+    start_s = np.array([start for start, _ in rates_per_s], dtype=np.float64)
+    rate = np.array([rate for _, rate in rates_per_s], dtype=np.float64)
+    if not rate[-1] > 0:
+        raise InputError(
+            Problem(
+                field="workload.arrivals.rates_per_s",
+                value=float(rate[-1]),
+                message="the last rate stays for ever",
+                allowed="must be above 0",
+            )
+        )
+    reached = np.concatenate(([0.0], np.cumsum(np.diff(start_s) * rate[:-1])))
+    segment = np.searchsorted(reached, unit_s, side="right") - 1  # the last of equals: never one of rate 0
+    times_s: NDArray[np.float64] = start_s[segment] + (unit_s - reached[segment]) / rate[segment]
+    return times_s

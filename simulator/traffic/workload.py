@@ -1,0 +1,217 @@
+"""The traffic: a scenario's `workload` section turned into requests, the same for every arm that shares
+the seed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.errors import InputError
+from simulator.traffic.arrivals import draw_arrivals
+from simulator.traffic.lengths import LengthLuck, draw_lengths
+from simulator.traffic.recorded import load_trace
+from simulator.traffic.sessions import SESSION_BLOCK_TOKENS, build_sessions
+from simulator.traffic.streams import stream
+from simulator.traffic.summary import describe, ideal_hit_rate
+from simulator.traffic.traces import NOT_GIVEN
+from simulator.units import seconds_to_ns
+
+if TYPE_CHECKING:
+    from simulator.scenario.arrivals import ArrivalsTrace
+    from simulator.scenario.lengths import Lengths
+    from simulator.scenario.workload import Sessions, Workload
+
+__all__ = ["Requests", "class_names", "describe", "generate", "ideal_hit_rate", "workload_notes"]
+
+IntArray = NDArray[np.int64]
+
+
+class Requests(NamedTuple):
+    """`n` requests in the order in which they are issued; all lengths are at least 1.
+
+    `arrival_ns` (n,): -1 where it is not known before another request ends (closed loop, later turns of a
+    session). `prompt_tokens`, `output_tokens` (n,); a later turn's prompt holds all that was said before.
+    `traffic_class` (n,) int32: index into `class_names(workload)`. `successor` (n,): the next turn of the
+    same session, issued `successor_delay_ns` after this one ends; -1 none. `cancel_after_tokens` (n,):
+    output token at which the client cancels; 0 never. `prefix_ids[prefix_start[r]:prefix_start[r + 1]]`:
+    dense ids of the leading full blocks of request r, `prefix_block_tokens` each (0: no prefix
+    information), shared exactly when all tokens up to the block's end are equal. In sessions they cover
+    the output too, which the next turn starts with. `session` (n,): -1 none.
+    """
+
+    arrival_ns: IntArray
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+    traffic_class: NDArray[np.int32]
+    successor: IntArray
+    successor_delay_ns: IntArray
+    cancel_after_tokens: IntArray
+    prefix_start: IntArray
+    prefix_ids: IntArray
+    prefix_block_tokens: int
+    session: IntArray
+
+
+def class_names(workload: Workload) -> tuple[str, ...]:
+    """Names of the traffic classes in the order of `Requests.traffic_class`."""
+    return tuple(entry.name for entry in workload.traffic_classes)
+
+
+def generate(workload: Workload, seed: int, base_dir: Path | str = ".") -> Requests:
+    """The requests of a workload. Relative file names are relative to `base_dir`.
+
+    Lengths, classes, arrivals and cancellations come from streams of their own, so that none shifts
+    another, and request r does not depend on how many there are. A closed loop leaves all arrivals but the
+    first `concurrency` open: clients issue the next request (or session) in order as they become free.
+
+    Raises InputError for a trace or a file of lengths that cannot be used.
+    """
+    base_dir = Path(base_dir)
+    if workload.arrivals.kind == "trace":
+        return _recorded(workload, workload.arrivals, seed, base_dir)
+    n = workload.requests
+    turns = workload.sessions.turns if workload.sessions else 1
+    talks = -(-n // turns)
+    traffic_class = np.repeat(_classes(workload, seed, talks), turns)[:n]
+    own_tokens = _lengths(workload, "prompt_tokens", seed, traffic_class, base_dir)
+    output_tokens = _lengths(workload, "output_tokens", seed, traffic_class, base_dir)
+    cancel_after_tokens = _cancellations(workload.cancel_fraction, seed, output_tokens)
+    arrival_ns = np.full(n, -1, dtype=np.int64)
+    arrival_ns[::turns] = draw_arrivals(workload.arrivals, seed, talks, turns)
+    single = Requests(
+        arrival_ns=arrival_ns,
+        prompt_tokens=own_tokens,
+        output_tokens=output_tokens,
+        traffic_class=traffic_class,
+        successor=np.full(n, -1, dtype=np.int64),
+        successor_delay_ns=np.zeros(n, dtype=np.int64),
+        cancel_after_tokens=cancel_after_tokens,
+        prefix_start=np.zeros(n + 1, dtype=np.int64),
+        prefix_ids=np.zeros(0, dtype=np.int64),
+        prefix_block_tokens=0,
+        session=np.full(n, -1, dtype=np.int64),
+    )
+    return single if workload.sessions is None else _in_sessions(single, workload.sessions)
+
+
+def workload_notes(workload: Workload, base_dir: Path | str = ".") -> tuple[str, ...]:
+    """What a reader of the results must know of the traffic: rows dropped, lengths estimated, settings
+    without effect.
+
+    Raises InputError for a trace that cannot be used.
+    """
+    if workload.arrivals.kind != "trace":
+        return ()
+    notes = list(load_trace(workload.arrivals, Path(base_dir)).notes)
+    if any(entry.prompt_tokens or entry.output_tokens for entry in workload.classes):
+        notes.append("the lengths of workload.classes have no effect: lengths come from the trace")
+    if workload.sessions is not None:
+        notes.append("workload.sessions has no effect: sessions come from the trace")
+    return tuple(notes)
+
+
+def _in_sessions(requests: Requests, sessions: Sessions) -> Requests:
+    """The same requests as the turns of sessions, each prompt preceded by what was said before.
+
+    A client that cancels has read, and keeps in the conversation, what came until then.
+    """
+    cancelled = requests.cancel_after_tokens > 0
+    said_tokens = np.where(cancelled, requests.cancel_after_tokens, requests.output_tokens)
+    talk = build_sessions(requests.prompt_tokens, said_tokens, sessions.turns, sessions.shared_prefix_tokens)
+    return requests._replace(
+        prompt_tokens=talk.prompt_tokens,
+        session=talk.session,
+        successor=talk.successor,
+        successor_delay_ns=np.where(talk.successor >= 0, seconds_to_ns(sessions.gap_s), 0),
+        prefix_start=talk.prefix_start,
+        prefix_ids=talk.prefix_ids,
+        prefix_block_tokens=SESSION_BLOCK_TOKENS,
+    )
+
+
+def _recorded(workload: Workload, arrivals: ArrivalsTrace, seed: int, base_dir: Path) -> Requests:
+    """The requests of a trace: times and lengths as recorded, classes and cancellations drawn.
+
+    `rate_scale` plays the trace that much faster, the pauses within sessions included.
+    """
+    trace = load_trace(arrivals, base_dir)
+    n = trace.requests
+    of_session = _first_of_session(trace.session)
+    traffic_class = _classes(workload, seed, n)[of_session]
+    output_tokens = trace.output_tokens.copy()
+    if (output_tokens == NOT_GIVEN).any():
+        drawn = _lengths(workload, "output_tokens", seed, traffic_class, base_dir)
+        output_tokens = np.where(output_tokens == NOT_GIVEN, drawn, output_tokens)
+    scaled = np.rint(trace.arrival_ns / arrivals.rate_scale).astype(np.int64)
+    return Requests(
+        arrival_ns=np.where(trace.arrival_ns >= 0, scaled, -1),
+        prompt_tokens=trace.prompt_tokens.copy(),  # the trace is shared: callers may write to theirs
+        output_tokens=output_tokens,
+        traffic_class=traffic_class,
+        successor=trace.successor.copy(),
+        successor_delay_ns=np.rint(trace.successor_delay_ns / arrivals.rate_scale).astype(np.int64),
+        cancel_after_tokens=_cancellations(workload.cancel_fraction, seed, output_tokens),
+        prefix_start=trace.prefix_start.copy(),
+        prefix_ids=trace.prefix_ids.copy(),
+        prefix_block_tokens=trace.prefix_block_tokens,
+        session=trace.session.copy(),
+    )
+
+
+def _first_of_session(session: IntArray) -> IntArray:
+    """For each request the first one of its session, or itself; shape (n,)."""
+    request = np.arange(len(session), dtype=np.int64)
+    first = np.full(int(session.max(initial=-1)) + 1, len(session), dtype=np.int64)
+    member = session >= 0
+    np.minimum.at(first, session[member], request[member])
+    request[member] = first[session[member]]
+    return request
+
+
+def _classes(workload: Workload, seed: int, n: int) -> NDArray[np.int32]:
+    """The class of each of `n` requests, drawn by share; shape (n,)."""
+    entries = workload.traffic_classes
+    if len(entries) == 1:
+        return np.zeros(n, dtype=np.int32)
+    ends = np.cumsum([entry.share for entry in entries])[:-1]
+    drawn = np.searchsorted(ends, stream(seed, "traffic_class").random(n), side="right")
+    return drawn.astype(np.int32)
+
+
+def _lengths(
+    workload: Workload,
+    what: Literal["prompt_tokens", "output_tokens"],
+    seed: int,
+    traffic_class: NDArray[np.int32],
+    base_dir: Path,
+) -> IntArray:
+    """Prompt or output lengths (n,), each request's from its class's distribution, or the workload's."""
+    n = len(traffic_class)
+    luck = LengthLuck(seed, what, n)
+    default: Lengths = getattr(workload, what)
+    entries = workload.traffic_classes
+    forms: list[Lengths] = [getattr(entry, what) or default for entry in entries]
+    try:
+        if len(entries) == 1:
+            return draw_lengths(forms[0], luck, slice(None), base_dir=base_dir, column=what)
+        tokens = np.empty(n, dtype=np.int64)
+        for index, form in enumerate(forms):
+            chosen = traffic_class == index
+            tokens[chosen] = draw_lengths(form, luck, chosen, base_dir=base_dir, column=what)
+        return tokens
+    except InputError as error:
+        raise error.at(field=f"workload.{what}.file") from None
+
+
+def _cancellations(fraction: float, seed: int, output_tokens: IntArray) -> IntArray:
+    """The output token at which each client cancels (n,), from 1 to one before the last; 0 never."""
+    n = len(output_tokens)
+    if fraction == 0:
+        return np.zeros(n, dtype=np.int64)
+    cancels = (stream(seed, "cancel").random(n) < fraction) & (output_tokens > 1)
+    after = 1 + (stream(seed, "cancel/after").random(n) * (output_tokens - 1)).astype(np.int64)
+    return np.where(cancels, after, 0)
