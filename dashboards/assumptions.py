@@ -178,10 +178,17 @@ def _short(value: Any) -> str:
 
 
 def _notes(subject: Subject) -> Iterator[Html]:
-    notes = list(dict.fromkeys([*subject.result.notes, *subject.study.notes]))
+    notes = list(dict.fromkeys([*subject.result.notes, *subject.study.notes, *_notes_of_break_even(subject)]))
     if notes:
         yield tag("h3", "Notes")
         yield tag("ul", *(tag("li", note) for note in notes))
+
+
+def _notes_of_break_even(subject: Subject) -> Iterator[str]:
+    """What holds for a break-even as a whole; what is said of single loads stands in their rows."""
+    for arm, document in subject.study.break_even.items():
+        of_rows = tuple(row["note"] for row in document["rows"] if row.get("note"))
+        yield from (f"{arm}: {note}" for note in document.get("notes", ()) if not note.endswith(of_rows))
 
 
 def _origin(subject: Subject) -> Iterator[Html]:

@@ -43,6 +43,12 @@ class Subject:
         return [name for name in self.result.arms if name != PLAIN]
 
 
+def varying_arms(subject: Subject) -> tuple[str, ...]:
+    """The arms whose draft length varies with the batch."""
+    arms = subject.result.scenario.get("speculation", ())
+    return tuple(arm["name"] for arm in arms if not isinstance(arm["draft_length"], int))
+
+
 def subject_of(result: Result, folder: Path | None = None, progress: Progress | None = None) -> Subject:
     """The subject of a result; `folder` is where the result lies, and where its study is kept."""
     scenario, why = _scenario(result, [Path("."), *([folder] if folder is not None else [])])

@@ -38,6 +38,7 @@ Progress = Callable[[int, int, str], None]
 class SpeedupMap:
     """Throughput of one arm ÷ that of plain decoding in closed loops, one run of each on the same luck.
 
+    `draft_length` is the arm's longest: an arm whose K varies with the batch keeps its table or policy.
     `speedup[i][j]` belongs to `alpha[i]` and `concurrency[j]`; None where the arms do not fit the memory.
     """
 
@@ -107,7 +108,7 @@ def speedup_map(
     alphas: Sequence[float] = ALPHAS,
     progress: Progress | None = None,
 ) -> SpeedupMap:
-    """Simulate plain decoding and the arm at every load and acceptance; K is the arm's longest.
+    """Simulate plain decoding and the arm, with its own draft length, at every load and acceptance.
 
     `loads` defaults to `concurrencies`. Raises InputError where the arm's acceptance has no α to vary, or the
     traffic cannot be had as a closed loop.
@@ -127,7 +128,9 @@ def _column(scenario: Scenario, arm: Arm, load: int, alphas: Sequence[float]) ->
     from simulator.breakeven.simulated_bench import SimulatedBench
 
     requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * load)
-    bench = SimulatedBench(_with_requests(scenario, requests), arm, {"concurrency": load})
+    bench = SimulatedBench(
+        _with_requests(scenario, requests), arm, {"concurrency": load}, own_draft_length=True
+    )
     try:
         plain = bench.plain(0)[_METRIC]
         runs = [bench.speculative(arm.max_draft_length, alpha, 0, 1.0)[_METRIC] for alpha in alphas]

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import INK, arm_colours, clients, faded, mark, new_figure
-from dashboards.subject import Subject
+from dashboards.figures.look import INK, arm_colours, clients, draft_lengths, faded, mark, new_figure
+from dashboards.subject import Subject, varying_arms
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
@@ -28,7 +28,7 @@ _VERBS = {
     "pays": "pays",
     "loses": "loses",
     "undecided": "is undecided (within the error)",
-    "unreachable": "cannot pay at any α",
+    "unreachable": "gains nothing at any α",
     "does-not-fit": "does not fit the memory",
     "saturated": "is saturated",
 }
@@ -45,9 +45,7 @@ def prepare(subject: Subject) -> Table:
     facts = {
         "own_concurrency": scenario["workload"]["arrivals"].get("concurrency"),
         "arms": tuple(subject.result.arms),
-        "varying": [
-            arm["name"] for arm in scenario["speculation"] if not isinstance(arm["draft_length"], int)
-        ],
+        "varying": varying_arms(subject),
     }
     return Table(COLUMNS, tuple(rows), facts)
 
@@ -107,14 +105,12 @@ def _stretches(table: Table) -> Iterator[tuple[str, str]]:
 
 def caption(table: Table) -> str:
     """How to read it."""
-    lengths = ", ".join(str(length) for length in table.distinct("draft_length"))
-    varying = [arm for arm in table.distinct("arm") if arm in table.facts["varying"]]
-    longest = f" ({', '.join(varying)}: always the longest)" if varying else ""
+    lengths = draft_lengths(table, table.facts["varying"])
     return (
-        f"Closed loop, K = {lengths}{longest}. An acceptance above the line pays. Simulated: with stops, "
-        "prefill, KV and batch, on common luck; the shade is the error of the cost model and of sampling. "
-        "Geometric: independent drafts, from step times alone. Linear is another scale, the share of drafts "
-        "accepted at this K: compare it with no α."
+        f"Closed loop, {lengths}. An acceptance above the line pays. Simulated: with stops, prefill, KV and "
+        "batch, on common luck; the shade is the error of the cost model and of sampling. Geometric: "
+        "independent drafts, from step times alone. Linear is another scale, the share of drafts accepted at "
+        "this K: compare it with no α."
     )
 
 
@@ -161,6 +157,8 @@ def _add_line(
 ) -> None:
     import plotly.graph_objects as go
 
+    if all(value is None for value in table[column]):
+        return
     figure.add_trace(
         go.Scatter(
             x=table["concurrency"],

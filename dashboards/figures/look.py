@@ -6,10 +6,11 @@ of the memory have colours of their own, and what speculation adds (drafting, th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from dashboards.subject import PLAIN
+from dashboards.table import Table
 from simulator.units import format_seconds
 
 INK, QUIET, RULE, PAPER = "#1b1d20", "#5c6268", "#e4e5e7", "#ffffff"
@@ -154,3 +155,12 @@ def tick_text(duration_s: float) -> str:
     """`50 ms`: a time without the zeros that a tick does not need."""
     value, _, unit = format_seconds(duration_s).partition(" ")
     return f"{float(value.replace(',', '')):g} {unit}"
+
+
+def draft_lengths(table: Table, varying: Collection[str]) -> str:
+    """`K = 3`, or of which arm it is; arms whose K varies with the batch say so."""
+    arms = dict(zip(table["arm"], table["draft_length"], strict=True))
+    said = [f"K = {length}{' at most' if arm in varying else ''}" for arm, length in arms.items()]
+    if len(set(said)) == 1:
+        return said[0]
+    return ", ".join(f"{one} for {arm}" for one, arm in zip(said, arms, strict=True))

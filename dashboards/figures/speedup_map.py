@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import DIVERGING, INK, clients, new_figure
-from dashboards.subject import Subject
+from dashboards.figures.look import DIVERGING, INK, clients, draft_lengths, new_figure
+from dashboards.subject import Subject, varying_arms
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
@@ -27,7 +27,7 @@ Speedups = Sequence[float | None]
 
 
 def prepare(subject: Subject) -> Table:
-    """One row per arm, load and acceptance. `facts`: `own`, arm → the scenario's (concurrency, α)."""
+    """One row per arm, load and acceptance. `facts`: own, arm → the scenario's (concurrency, α); varying."""
     rows = [
         (arm, found.draft_length, load, alpha, found.speedup[i][j])
         for arm, found in subject.study.speedup.items()
@@ -42,7 +42,7 @@ def prepare(subject: Subject) -> Table:
         arm: (load, document["rows"][0]["scenario_alpha"])
         for arm, document in subject.study.break_even.items()
     }
-    return Table(COLUMNS, tuple(rows), {"own": own})
+    return Table(COLUMNS, tuple(rows), {"own": own, "varying": varying_arms(subject)})
 
 
 def finding(table: Table) -> list[str]:
@@ -70,11 +70,11 @@ def _finding_of(table: Table) -> str:
 
 def caption(table: Table) -> str:
     """How to read it."""
-    lengths = ", ".join(str(length) for length in table.distinct("draft_length"))
+    lengths = draft_lengths(table, table.facts["varying"])
     framed = any(load in table.distinct("concurrency") for load, _ in table.facts["own"].values())
     frame = " The frame is the scenario's own point." if framed else ""
     return (
-        f"Throughput ÷ that of plain decoding at K = {lengths}. Every cell is simulated: one closed-loop run "
+        f"Throughput ÷ that of plain decoding, {lengths}. Every cell is simulated: one closed-loop run "
         "of each arm on the same luck, good to about 1 %. Above the heavy line speculation pays, before the "
         f"error of the cost model.{frame}"
     )

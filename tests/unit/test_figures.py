@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 import dashboards.figures
 from dashboards.figures import FIGURES, Figure, acceptance, break_even, memory, speedup_map, step_time, tails
-from dashboards.figures.look import ARM_COLOURS, PLAIN_COLOUR, arm_colours, log_ticks, tick_text
+from dashboards.figures.look import (
+    ARM_COLOURS,
+    PLAIN_COLOUR,
+    arm_colours,
+    draft_lengths,
+    log_ticks,
+    tick_text,
+)
 from dashboards.subject import Subject
 from dashboards.table import Column, Table, empty
 from experiments.maps import SpeedupMap
@@ -93,7 +100,7 @@ def test_break_even_says_where_it_pays_in_stretches() -> None:
     table = break_even.prepare(with_break_even(by_hand({}, {}), rows))
     assert break_even.finding(table) == [
         f"At an acceptance α of 0.70, {ARM} pays from 1 to 4 clients, is undecided (within the error) "
-        "at 64 clients and cannot pay at any α at 256 clients."
+        "at 64 clients and gains nothing at any α at 256 clients."
     ]
 
 
@@ -124,6 +131,20 @@ def test_break_even_leaves_out_what_has_no_root() -> None:
     simulated, band = drawn.data[:2]
     assert simulated.y == (0.1, None)
     assert band.x == (1, 1)
+
+
+def test_an_arm_whose_k_varies_says_so_and_has_no_closed_forms() -> None:
+    row = {**break_even_row(1, 0.1, "pays"), "geometric_alpha": None, "linear_acceptance_rate": None}
+    arms = [{"name": ARM, "draft_length": [[1, 15, 3], [16, None, 0]]}]
+    table = break_even.prepare(with_break_even(by_hand({}, {}, speculation=arms), [row]))
+    assert "K = 3 at most." in break_even.caption(table)
+    assert {trace.name for trace in break_even.draw(table).data} == {"simulated", "its error", None}
+
+
+def test_lengths_of_several_arms_are_told_apart() -> None:
+    columns = (Column("arm", ""), Column("draft_length", ""))
+    assert draft_lengths(Table(columns, (("a", 3), ("b", 3))), ()) == "K = 3"
+    assert draft_lengths(Table(columns, (("a", 3), ("b", 5))), ("b",)) == "K = 3 for a, K = 5 at most for b"
 
 
 # --- speedup map ------------------------------------------------------------------------------------------
@@ -189,9 +210,9 @@ def test_the_map_says_what_a_tenth_of_acceptance_is_worth() -> None:
     assert speedup_map.finding(table) == [
         f"At 64 clients, 0.1 more of acceptance is worth 10.0% of throughput to {ARM}."
     ]
-    at_the_top = replace(table, facts={"own": {ARM: (64, 0.7)}})
+    at_the_top = replace(table, facts={**table.facts, "own": {ARM: (64, 0.7)}})
     assert "worth 10.0%" in speedup_map.finding(at_the_top)[0]
-    elsewhere = replace(table, facts={"own": {ARM: (None, 0.6)}})
+    elsewhere = replace(table, facts={**table.facts, "own": {ARM: (None, 0.6)}})
     assert speedup_map.finding(elsewhere) == [f"{ARM} gains most at 1 client and α 0.70: × 2.20."]
     assert "frame" in speedup_map.caption(table)
     assert "frame" not in speedup_map.caption(elsewhere)

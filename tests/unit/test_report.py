@@ -342,6 +342,15 @@ def test_switched_off_mechanisms_are_a_warning() -> None:
     assert "leaves out" not in assumptions(small_subject())
 
 
+def test_notes_of_a_break_even_are_given_but_not_those_of_its_rows() -> None:
+    row = {**break_even_row(64, None, "unreachable"), "note": "the target is missed"}
+    document = {"rows": [row], "best_draft_length": {}, "cost_ratio": {}}
+    document["notes"] = ["3% of the requests outgrow the drafter", "64, draft length 3: the target is missed"]
+    shown = assumptions(replace(by_hand({}, {}), study=Study({ARM: document})))
+    assert f"{ARM}: 3% of the requests outgrow the drafter" in shown
+    assert "the target is missed" not in shown
+
+
 # --- studies and files ------------------------------------------------------------------------------------
 
 
