@@ -9,6 +9,7 @@ from typing import Any
 from dashboards.change import BETTER, EVEN, WORSE, direction, growth
 from dashboards.figures.look import clients
 from dashboards.markup import sentence
+from dashboards.stragglers import stragglers
 from dashboards.subject import PLAIN, Subject
 from simulator.results.estimate import Estimate
 from simulator.results.summary import COMPARED
@@ -68,7 +69,7 @@ def _headline(subject: Subject, arm: str) -> Headline:
     else:
         claim = f"{_what(subject, arm)} {_WORDS[outcome]}: {_gain(ratio, outcome, offered)}."
         support = [sentence(why)]
-    more = (_saturated, _tail, _needs, _assumed, _slo)
+    more = (_saturated, _tail, _stragglers, _needs, _assumed, _slo)
     support += [line for line in (say(subject, arm) for say in more) if line]
     return Headline(arm, outcome, claim, tuple(support), tuple(_changes(subject, arm, _TILES)))
 
@@ -152,6 +153,20 @@ def _tail(subject: Subject, arm: str) -> str | None:
             listed = ", ".join(f"{change.label} {_glued(change)}" for change in these)
             parts.append(f"{verb}: {listed}")
     return f"The P99 {'; '.join(parts)}."
+
+
+def _stragglers(subject: Subject, arm: str) -> str | None:
+    """Who the slow ones are, where it is those without drafts."""
+    found = stragglers(subject, arm)
+    if found is None or not found.explain_the_tail:
+        return None
+    notes = [note.removeprefix(f"{arm}: ") for note in subject.result.notes if note.startswith(f"{arm}: ")]
+    why = next((note.partition(", and")[0] for note in notes if "outgrow the drafter" in note), None)
+    share = "All" if found.of_slowest > 0.995 else f"{found.of_slowest:.0%}"
+    return (
+        f"{share} of the slowest 1% by TPOT go without drafts ({why or f'{found.of_all:.1%} of all do'}); "
+        f"the P99 of those that draft is {format_seconds(found.others_p99_s)}."
+    )
 
 
 def _glued(change: Change) -> str:

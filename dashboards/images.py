@@ -13,7 +13,7 @@ from dashboards.chromium import FLAGS, MISSING, find_chromium
 from simulator.errors import InputError
 
 PAGE_FILE = "report.png"
-PAGE_SIZE_PX = (1080, 1630)
+PAGE_SIZE_PX = (1080, 1690)
 """Width and height of the picture of the page."""
 
 FIGURE_WIDTH_PX = 960

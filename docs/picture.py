@@ -10,8 +10,8 @@ from dashboards.chromium import MISSING, find_chromium
 from dashboards.images import picture_of_page
 
 ROOT = Path(__file__).resolve().parents[1]
-SIZE_PX = (1080, 1630)
-SCALE = 0.9
+SIZE_PX = (1080, 1690)
+SCALE = 0.86
 """Keeps the file under 200 KB; wider than the README shows it."""
 
 

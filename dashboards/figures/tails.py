@@ -10,6 +10,7 @@ import numpy as np
 
 from dashboards.figures.figure import Figure
 from dashboards.figures.look import LOSES_COLOUR, arm_colours, log_ticks, mark, new_figure, tick_text
+from dashboards.stragglers import stragglers
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
 from simulator.results import metrics
@@ -56,7 +57,7 @@ def prepare(subject: Subject) -> Table:
     """Points of every curve: the replications pooled, no further than ten samples reach.
 
     An arm above its capacity has no curve: its times grow with the length of the run. `facts`: limits of the
-    SLO by title; saturated arms; means by path and arm.
+    SLO by title; saturated arms; arms whose stragglers go without drafts; means by path and arm.
     """
     result = subject.result
     slo = result.scenario.get("slo") or {}
@@ -64,6 +65,7 @@ def prepare(subject: Subject) -> Table:
     facts = {
         "limits": {m.title: slo[m.limit] for m in METRICS if m.limit and slo.get(m.limit) is not None},
         "saturated": saturated,
+        "stragglers": [arm for arm in subject.speculative if _explained(subject, arm)],
         "means": {
             (metric.path, name): estimate.value
             for metric in METRICS
@@ -88,6 +90,11 @@ def prepare(subject: Subject) -> Table:
     return empty(
         COLUMNS, "The requests are not beside the result (requests-ARM.npz), so there are no curves."
     )
+
+
+def _explained(subject: Subject, arm: str) -> bool:
+    found = stragglers(subject, arm)
+    return found is not None and found.explain_the_tail
 
 
 def _curve(metric: Metric, records: Sequence[RunRecord]) -> list[tuple[float, float]]:
@@ -170,6 +177,10 @@ def caption(table: Table) -> str:
         "end where fewer than ten samples lie beyond. Two definitions of ITL: the gap between emissions, as "
         "clients and vLLM's server report it, and the gap ÷ its tokens, as SGLang's server does."
     )
+    if table.facts["stragglers"]:
+        text += (
+            f" Where TPOT turns up for {', '.join(table.facts['stragglers'])}, requests go on without drafts."
+        )
     saturated = table.facts["saturated"]
     return f"{text} Above capacity, so without a curve: {', '.join(saturated)}." if saturated else text
 

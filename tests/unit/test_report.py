@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from click.testing import Result as Answer
@@ -20,6 +21,7 @@ from dashboards.headline import headlines
 from dashboards.markup import linked, sentence, tag, text
 from dashboards.measures import best_draft_lengths, classes_table, measures_table
 from dashboards.report import write_report
+from dashboards.stragglers import Stragglers, stragglers
 from dashboards.study import STUDY_FILE, Study, study_of
 from dashboards.subject import Subject, subject_of, subjects_at
 from experiments.cli import decodesim
@@ -29,6 +31,7 @@ from simulator.results.verdict import Verdict
 from simulator.scenario import load_scenario
 from simulator.setup import setup_of
 from simulator.simulation import simulate
+from simulator.step.state import DONE
 from tests.subjects import (
     ARM,
     EXAMPLE,
@@ -235,6 +238,69 @@ def test_the_break_even_stands_beside_the_scenarios_acceptance() -> None:
     assert (
         "At 64 clients it needs an acceptance α of 0.50 (0.45 to 0.55) to break even; the scenario has 0.70."
         in headline.support
+    )
+
+
+def with_requests(slow: int, without: int, count: int = 2000) -> Subject:
+    """A subject of `count` requests of 101 tokens at 10 ms each; the first `slow` of them take 50 ms, and
+    the first `without` never draft.
+    """
+    subject, numbers = by_hand({}, {}), np.arange(count)
+    (record, *_) = small_result().records[ARM]
+    tpot_ns = np.where(numbers < slow, 50_000_000, 10_000_000)
+    record = replace(
+        record,
+        arrival_ns=numbers,
+        first_ns=numbers,
+        last_ns=numbers + 100 * tpot_ns,
+        emitted_tokens=np.full(count, 101),
+        decode_rounds=np.full(count, 50),
+        draft_rounds=np.where(numbers < without, 0, 50),
+        status=np.full(count, DONE),
+        first_measured=0,
+        end_measured=count,
+    )
+    return replace(subject, result=replace(subject.result, records={ARM: (record,)}))
+
+
+def test_slow_requests_without_drafts_are_found() -> None:
+    found = stragglers(with_requests(slow=100, without=100), ARM)
+    assert found == Stragglers(1.0, 0.05, pytest.approx(0.01))
+    assert found.explain_the_tail
+    half = stragglers(with_requests(slow=100, without=60), ARM)
+    assert half is not None
+    assert (half.of_slowest, half.of_all) == (0.6, 0.03)
+
+
+def test_without_a_difference_drafts_do_not_explain_the_tail() -> None:
+    evenly = stragglers(with_requests(slow=4000, without=2800, count=4000), ARM)
+    assert evenly is not None
+    assert evenly.of_slowest == evenly.of_all == 0.7
+    assert not evenly.explain_the_tail
+    none = stragglers(with_requests(slow=100, without=0), ARM)
+    assert none is not None
+    assert not none.explain_the_tail
+
+
+def test_too_few_requests_or_saturation_tell_nothing_of_the_tail() -> None:
+    subject = with_requests(slow=100, without=100)
+    assert stragglers(with_requests(slow=10, without=10, count=900), ARM) is None
+    assert stragglers(with_requests(slow=100, without=1900), ARM) is None
+    assert stragglers(with_arms_saturated(subject, ARM), ARM) is None
+    assert stragglers(by_hand({}, {}), ARM) is None
+
+
+def test_the_verdict_says_who_is_slow_and_why() -> None:
+    subject = with_requests(slow=100, without=100)
+    (headline,) = headlines(subject)
+    assert (
+        "All of the slowest 1% by TPOT go without drafts (5.0% of all do); the P99 of those that draft is "
+        "10.0 ms."
+    ) in headline.support
+    note = f"{ARM}: 4.5% of the requests outgrow the drafter's 4,096 tokens, and go on without drafts"
+    (headline,) = headlines(replace(subject, result=replace(subject.result, notes=(note,))))
+    assert any(
+        "(4.5% of the requests outgrow the drafter's 4,096 tokens)" in line for line in headline.support
     )
 
 
