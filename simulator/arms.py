@@ -82,18 +82,20 @@ class CompiledArm:
         *,
         acceptance: Sequence[AcceptanceModel | None] | None = None,
         step_scale: float = 1.0,
+        scales_decodes_only: bool = False,
         timeline: list[Stage] | None = None,
     ) -> RunRecord:
         """Run all requests and return what happened.
 
         `acceptance` replaces the scenario's models, one per traffic class. `step_scale` multiplies every GPU
-        stage. `timeline` collects the stages of the steps.
+        stage; with `scales_decodes_only`, of a step that also prefills only the decodes' share of its tokens.
+        `timeline` collects the stages of the steps.
         """
         mechanisms = self.scenario.run.mechanisms
         requests = self._within_context(requests)
         if not self.scenario.engine.prefix_caching or requests.prefix_block_tokens == 0:
             requests = _without_prefixes(requests)
-        settings = replace(self.settings, gpu_scale=step_scale)
+        settings = replace(self.settings, gpu_scale=step_scale, scales_decodes_only=scales_decodes_only)
         if requests.prefix_block_tokens:
             block_tokens = gcd(settings.block_tokens, requests.prefix_block_tokens)
             blocks = settings.total_blocks * (settings.block_tokens // block_tokens)

@@ -87,7 +87,7 @@ class _ArmRuns:
     def __init__(self, arm: CompiledArm, traffic: Traffic, keep_requests: bool) -> None:
         self.arm, self.traffic, self.keep_requests = arm, traffic, keep_requests
         self.runs: list[Measured] = []
-        self.ends: list[Measured] = []
+        self.ends: list[tuple[Measured, ...]] = []
         self.records: list[RunRecord] = []
         self.rejected = 0
         self.beyond_drafter: str | None = None
@@ -105,14 +105,16 @@ class _ArmRuns:
             self.records.append(record)
 
     def run_ends(self, requests: Requests, seed: int) -> None:
-        """Run a replication again at either end of the cost model's band."""
-        for end in (-STEP_BAND, STEP_BAND):
-            self.ends.append(Measured.of(self.arm.run(requests, seed, step_scale=1 + end), self.traffic))
+        """Run a replication again at both ends of the cost model's band: whole steps, then decodes only."""
+        for decodes_only in (False, True) if self.arm.arm is not None else (False,):
+            for end in (-STEP_BAND, STEP_BAND):
+                scaled = self.arm.run(requests, seed, step_scale=1 + end, scales_decodes_only=decodes_only)
+                self.ends.append((Measured.of(scaled, self.traffic),))
+                del scaled
 
     def measurement(self) -> ArmMeasurement:
         """Return what the runs so far say."""
-        faster, slower = self.ends
-        return ArmMeasurement(self.traffic, tuple(self.runs), (faster,), (slower,))
+        return ArmMeasurement(self.traffic, tuple(self.runs), *self.ends)
 
 
 class _Study:

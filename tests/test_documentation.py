@@ -70,15 +70,14 @@ def test_python_runs(page: Path, folder: Path) -> None:
     run(sys.executable, script, folder=folder)
 
 
-@pytest.mark.parametrize(
-    ("page", "command"),
-    [(page, command) for page in READMES for command in commands(page) if not PLACEHOLDER.search(command)],
-    ids=lambda value: value if isinstance(value, str) else name_of(value),
-)
-def test_commands_run(page: Path, command: str, folder: Path) -> None:
-    program, *arguments = shlex.split(command)
-    assert program == "decodesim"
-    run(sys.executable, "-m", "experiments", *arguments, folder=folder)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", [page for page in READMES if commands(page)], ids=name_of)
+def test_commands_run_one_after_the_other(page: Path, folder: Path) -> None:
+    for command in commands(page):
+        if not PLACEHOLDER.search(command):
+            program, *arguments = shlex.split(command)
+            assert program == "decodesim"
+            run(sys.executable, "-m", "experiments", *arguments, folder=folder)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)

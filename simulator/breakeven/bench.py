@@ -46,8 +46,8 @@ class Bench(Protocol):
     def speculative(
         self, draft_length: int, alpha: float, replication: int, step_scale: float
     ) -> Mapping[str, float]:
-        """Figures of the speculative arm with acceptance `alpha` and its GPU times × `step_scale`; NaN if
-        saturated.
+        """Figures of the speculative arm with acceptance `alpha` and its decodes' GPU times × `step_scale`; NaN
+        if saturated.
         """
 
     def step_s(self, draft_length: int, batch: float) -> float:

@@ -124,7 +124,11 @@ class SimulatedBench:
         models = [model and self._moved(model, alpha, arm) for model in arm.acceptance]
         seed = replication_seed(self.scenario.run.seed, replication)
         record = arm.run(
-            traffic_of(self.scenario, replication), seed, acceptance=models, step_scale=step_scale
+            traffic_of(self.scenario, replication),
+            seed,
+            acceptance=models,
+            step_scale=step_scale,
+            scales_decodes_only=True,
         )
         figures = self._figures(record)
         if self.open_loop and saturation([record], self.traffic.seats).saturated:

@@ -3,8 +3,8 @@
 Figures of single runs come from `measure.py`; here they get their Student t interval over replications and
 the band of the cost model: the same luck is run again with every GPU stage longer and shorter by
 `STEP_BAND`, and what a figure becomes there is the model's part of its band. Ratios of two arms are paired
-by replication; their band holds the plain arm still, since what matters is the error of the ratio of both
-step times, which is as large.
+by replication. What matters for them is the error of the ratio of both step times, which is as large: their
+band holds the plain arm still and scales the decodes of the other; prompts cost both arms the same.
 """
 
 from __future__ import annotations
@@ -93,13 +93,16 @@ class ArmMeasurement:
 
     `runs` are the replications in order of seed. `faster` and `slower` hold the same seeds with every GPU
     stage × (1 − band) and × (1 + band); they may be fewer than the replications, or none: then the bands hold
-    sampling only.
+    sampling only. `decodes_faster` and `decodes_slower` hold them with only the decodes scaled: what a
+    comparison with plain decoding does not share with it, since both arms compute the same prompts.
     """
 
     traffic: Traffic
     runs: tuple[Measured, ...]
     faster: tuple[Measured, ...] = ()
     slower: tuple[Measured, ...] = ()
+    decodes_faster: tuple[Measured, ...] = ()
+    decodes_slower: tuple[Measured, ...] = ()
 
     @cached_property
     def samples(self) -> dict[str, tuple[float, ...]]:
@@ -110,6 +113,11 @@ class ArmMeasurement:
     def model_ends(self) -> tuple[dict[str, tuple[float, ...]], ...]:
         """The same for the runs at either end of the cost model's band, where there are any."""
         return tuple(self._figures(runs) for runs in (self.faster, self.slower) if runs)
+
+    @cached_property
+    def decode_ends(self) -> tuple[dict[str, tuple[float, ...]], ...]:
+        """The same with only the decodes at either end."""
+        return tuple(self._figures(runs) for runs in (self.decodes_faster, self.decodes_slower) if runs)
 
     @cached_property
     def saturation(self) -> Saturation:
@@ -207,7 +215,7 @@ def _paired(path: str, how: str, plain: ArmMeasurement, speculative: ArmMeasurem
     sign = -1 if how == "speedup" else 1
     pair = (speculative.samples[path], plain.samples[path])[::sign]
     estimate = paired_ratio(*pair)
-    factors = [_factor(end[path], speculative.samples[path]) ** sign for end in speculative.model_ends]
+    factors = [_factor(end[path], speculative.samples[path]) ** sign for end in speculative.decode_ends]
     if estimate is None or not factors:
         return estimate
     return estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))

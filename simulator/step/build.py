@@ -76,6 +76,7 @@ class EngineSettings:
     """Other steps within the cap replay graphs between attention kernels; otherwise they run eagerly."""
     graph_padding: bool = True
     gpu_scale: float = 1.0
+    scales_decodes_only: bool = False
     prefill: bool = True
     stop_trim: bool = True
     ghost_rows: bool = True

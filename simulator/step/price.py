@@ -88,6 +88,7 @@ def _price_drafts(
     pairs: float,
     chunks: int,
     everybody: tuple[int, float, float],
+    scale: float,
 ) -> int:
     """Return the time of the drafter's passes after the accept stage.
 
@@ -123,7 +124,7 @@ def _price_drafts(
         later += _attention_ns(e, draft_attention_of(e), everybody, 1)
         total += later * (p.draft_length - 1)
         passes = p.draft_length
-    gpu_ns = (total + passes * item(scalars_of(e), PRICE_DRAFT_LAUNCH_NS)) * e.gpu_scale
+    gpu_ns = (total + passes * item(scalars_of(e), PRICE_DRAFT_LAUNCH_NS)) * scale
     launches = 1 if e.draft_pass_once else passes
     return int(gpu_ns + launches * e.draft_pass_ns + 0.5)
 
@@ -197,13 +198,16 @@ def price(e: Engine, slot: int) -> None:
         attention += _attention_ns(e, attention_of(e), decodes, query_tokens)
     target = item(target_tokens_of(e), padded) + item(target_experts_of(e), tokens) + attention
     target += item(target_head_of(e), rows) + item(scalars_of(e), PRICE_LAUNCH_FULL_NS + mode)
-    p.verify_ns = int(target * e.gpu_scale + 0.5)
-    p.accept_ns = int(item(sample_of(e), rows) * e.gpu_scale + 0.5)
+    scale = e.gpu_scale
+    if e.scales_decodes_only and chunks > 0:
+        scale = 1.0 + (scale - 1.0) * p.decode_tokens / tokens
+    p.verify_ns = int(target * scale + 0.5)
+    p.accept_ns = int(item(sample_of(e), rows) * scale + 0.5)
     everybody = decodes
     if chunks > 0:
         everybody = _cell(e, p.entries, (after + context_sum) / p.entries)
-    p.draft_ns = _price_drafts(e, slot, tokens, decodes, query_tokens, pairs, chunks, everybody)
-    p.attention_ns = int(attention * e.gpu_scale + 0.5)
-    p.communication_ns = int(item(target_comm_of(e), padded) * e.gpu_scale + 0.5)
+    p.draft_ns = _price_drafts(e, slot, tokens, decodes, query_tokens, pairs, chunks, everybody, scale)
+    p.attention_ns = int(attention * scale + 0.5)
+    p.communication_ns = int(item(target_comm_of(e), padded) * scale + 0.5)
     p.padded_tokens = padded
     p.graph_mode = mode

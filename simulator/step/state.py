@@ -188,7 +188,8 @@ ENGINE = np.dtype(
         ("graph_cap", "i8"),
         ("graph_padding", "i8"),
         # the band of the cost model
-        ("gpu_scale", "f8"),
+        ("gpu_scale", "f8"),  # every GPU stage is multiplied by it
+        ("scales_decodes_only", "i8"),  # of a step that also prefills, the decodes' share of its tokens only
         # mechanisms
         ("prefill", "i8"),
         ("host_overlap", "i8"),

@@ -24,7 +24,8 @@ SMALL = tuple(part for change in CHANGES for part in ("--set", change))
 
 
 def run(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(decodesim, [str(argument) for argument in arguments])
+    wide = {"COLUMNS": "120"}  # whatever terminal the tests run in
+    result = CliRunner(env=wide).invoke(decodesim, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     return result
 

@@ -36,8 +36,8 @@ def measured(records: Iterable[RunRecord], traffic: Traffic = CLOSED) -> tuple[M
 
 def arm(step_ms: float, draft: bool, traffic: Traffic = CLOSED) -> ArmMeasurement:
     faster, slower = runs(step_ms, draft, 0.9)[:1], runs(step_ms, draft, 1.1)[:1]
-    parts = (measured(records, traffic) for records in (runs(step_ms, draft), faster, slower))
-    return ArmMeasurement(traffic, *parts)
+    parts = [measured(records, traffic) for records in (runs(step_ms, draft), faster, slower)]
+    return ArmMeasurement(traffic, *parts, *parts[1:])
 
 
 def result() -> Result:
