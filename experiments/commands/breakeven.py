@@ -44,7 +44,9 @@ _LEGEND = (
 )
 @click.option("--target-speedup", metavar="1,1.5,…", help="Speedups to reach; default 1.")
 @click.option(
-    "--metric", metavar="NAME,…", help="Default throughput, at rates tpot_mean; tpot_p99, itl_p99, goodput, …"
+    "--metric",
+    metavar="NAME,…",
+    help="Default throughput, at rates tpot_mean too; tpot_p99, itl_p99, goodput, …",
 )
 @json_option
 def command(

@@ -72,7 +72,7 @@ def breakeven(
     """The break-even of a scenario's speculative arm (the first one, or `arm` by name).
 
     `loads` (`{"concurrency": 64}` or `{"rate_per_s": 2.5}`) and `draft_lengths` default to the scenario's
-    own; `metrics` to throughput in closed loops and mean TPOT at offered rates. An arm whose draft length
+    own; `metrics` to throughput, at offered rates mean TPOT too, since there both arms may serve all. An arm whose draft length
     varies with the batch keeps that, and its rows have no closed forms. Raises InputError for what cannot be
     asked or does not exist.
     """
@@ -95,7 +95,9 @@ def breakeven(
     own = draft_lengths is None
     benches = [SimulatedBench(scenario, chosen, load, own) for load in ([None] if loads is None else loads)]
     if metrics is None:
-        metrics = ("tpot_mean",) if all(bench.open_loop for bench in benches) else ("throughput",)
+        metrics = (
+            ("throughput", "tpot_mean") if all(bench.open_loop for bench in benches) else ("throughput",)
+        )
     replications = max(scenario.run.replications, _FEWEST_REPLICATIONS)
     answer = break_even_of(benches, lengths, target_speedups, metrics, replications, STEP_BAND, progress)
     provenance = {
