@@ -1,5 +1,5 @@
-"""How well a fitted operator predicts shapes it has not seen: k folds by shape, seeded, every point
-predicted once.
+"""How well a fitted operator predicts shapes it has not seen:
+k folds by shape, seeded, every point predicted once.
 """
 
 from __future__ import annotations

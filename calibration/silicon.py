@@ -3,9 +3,9 @@
     python -m calibration.silicon --from-tables DIR --system h100-sxm -o
     simulator/data/profiles/h100-sxm.json
 
-DIR is an unpacked `aiconfigurator-core` package (or a folder of filtered copies of its tables, see
-`tables.py`). The same tables give the same bytes: nothing depends on the clock, and dates come from the
-caller.
+DIR is an unpacked `aiconfigurator-core` package (or a folder of filtered copies
+of its tables, see `tables.py`). The same tables give the same bytes: nothing depends
+on the clock, and dates come from the caller.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def latent_points(tables: Tables, kv_cache: str) -> Points:
 
 
 def expert_points(tables: Tables, weights: str) -> Points:
-    """(hidden, intermediate, per token, experts, tp, ep, tokens) → µs under skewed routing; {} when
-    absent.
+    """(hidden, intermediate, per token, experts, tp, ep, tokens) → µs
+    under skewed routing; {} when absent.
     """
     rows = _need(tables, "moe", *VLLM)
     kept = (rows["dtype"].astype(str) == EXPERTS[weights]) & (
@@ -151,8 +151,8 @@ def assumed_parts() -> list[Part]:
 
 
 def dumps(profile: Mapping[str, Any]) -> str:
-    """JSON text of a profile: one line per coefficient set and table row, so that a rebuild is easy to
-    compare.
+    """JSON text of a profile: one line per coefficient set and table row,
+    so that a rebuild is easy to compare.
     """
     head = {key: value for key, value in profile.items() if key != "parts"}
     lines = ["{"]

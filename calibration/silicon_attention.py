@@ -64,8 +64,8 @@ def fit_attention(
 
 
 def _tile_penalty(points: Points) -> float:
-    """Extra time per further tile of 64 rows: 96 or 128 query heads on one KV head against 32, above 30
-    µs.
+    """Extra time per further tile of 64 rows: 96 or 128 query heads
+    on one KV head against 32, above 30 µs.
     """
     ratios = []
     for (heads, kv_heads, *rest), value in points.items():
@@ -107,8 +107,8 @@ def fit_latent(points: Points, kv_cache: str, source: str) -> Part:
 
 
 def fit_prefill(points: Points, gpu: Gpu, source: str) -> Part:
-    """Prefill attention from points (batch, prompt, heads, kv_heads, head_dim) → µs, one prompt, 256
-    tokens on.
+    """Prefill attention from points (batch, prompt, heads, kv_heads,
+    head_dim) → µs, one prompt, 256 tokens on.
     """
     keys = np.array(
         [key for key in points if key[0] == 1 and key[1] >= 256 and key[2] >= 8], dtype=np.float64
@@ -169,8 +169,8 @@ def _extend(time: Floats, batches: Floats, contexts: Floats) -> Floats:
 
 
 def _monotone(time: Floats, axes: tuple[int, ...]) -> Floats:
-    """Never falling along `axes`. A point far above one with more work is a stray measurement and is
-    lowered.
+    """Never falling along `axes`. A point far above one with more work
+    is a stray measurement and is lowered.
     """
     out = time.copy()
     for axis in axes:

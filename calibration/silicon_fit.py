@@ -25,14 +25,14 @@ GEMM_KNOTS = (1, 16, 32, 64, 65, 96, 128, 129, 192, 256, 257, 512, 513, 768, 102
 """Tokens kept per shape; both sides of a tile edge, because some kernels jump there."""
 MOE_KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 ALIGNED_WEIGHT = 4.0
-"""How much more a token count that serving engines run (a multiple of 64, or few) weighs than one past a
-tile edge.
+"""How much more a token count that serving engines run
+(a multiple of 64, or few) weighs than one past a tile edge.
 """
 
 
 def grid(points: Points, split: int) -> tuple[Floats, Floats, Floats]:
-    """(shapes (s, split), last axis (n,), values (s, n) with NaN for gaps) of points keyed by shape + one
-    more.
+    """(shapes (s, split), last axis (n,), values (s, n) with NaN for gaps)
+    of points keyed by shape + one more.
     """
     shapes = sorted({key[:split] for key in points})
     axis = sorted({key[split] for key in points})

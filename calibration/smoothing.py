@@ -1,5 +1,5 @@
-"""Measured curves to thin tables: isotonic in tokens, then the least-squares piecewise log-log line on
-few knots.
+"""Measured curves to thin tables: isotonic in tokens,
+then the least-squares piecewise log-log line on few knots.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def hats(x: Floats, knots: Floats) -> Floats:
 
 
 def thin(values: Floats, at: Floats, knots: Floats, weights: Floats) -> Floats:
-    """Curves (s, n) of µs over `at` (n,) as (s, k) on `knots`: isotonic, least squares in log-log,
-    isotonic.
+    """Curves (s, n) of µs over `at` (n,) as (s, k) on `knots`:
+    isotonic, least squares in log-log, isotonic.
     """
     basis = hats(np.log(at), np.log(knots))
     root = np.sqrt(weights)

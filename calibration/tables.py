@@ -62,8 +62,8 @@ _RENAMED = {
 
 @dataclass
 class Tables:
-    """Kernel tables of one system. `files` collects what was read: path, sha256, framework, version,
-    rows.
+    """Kernel tables of one system. `files` collects what was read:
+    path, sha256, framework, version, rows.
     """
 
     root: Path
@@ -128,8 +128,8 @@ class Tables:
 
 
 def open_tables(directory: Path, system: str) -> Tables:
-    """The tables below `directory` for a system such as `h100-sxm`. Raises InputError when there are
-    none.
+    """The tables below `directory` for a system such as `h100-sxm`.
+    Raises InputError when there are none.
     """
     name = system.replace("-", "_")
     for root in (directory, *(directory / part for part in ("systems", "aiconfigurator_core/systems"))):

@@ -13,8 +13,8 @@ from simulator.step.state import DONE
 
 _SLOW_SHARE = 0.01
 _WITHOUT, _WITH = 0.5, 0.9
-"""A request goes without drafts if it drafts in fewer of its rounds than the first share; it drafts from the
-second share on.
+"""A request goes without drafts if it drafts in fewer of its rounds than the first share;
+it drafts from the second share on.
 """
 
 

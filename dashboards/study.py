@@ -1,8 +1,8 @@
 """What a page shows beside a result and no result file holds: break-even and speedup over the load.
 
-Both are simulated when a page is first made and kept in `study.json` beside the result, so that a second
-page is quick. A study is used again for the same result and the same simulator; anything else is simulated
-anew.
+Both are simulated when a page is first made and kept in `study.json` beside the result,
+so that a second page is quick. A study is used again for the same result and the same
+simulator; anything else is simulated anew.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ class Column(NamedTuple):
 class Table:
     """Rows under named columns; `facts` are single figures of the same picture (a limit, the scenario's).
 
-    A table without rows says in `missing` why there is nothing to see. Raises ValueError for a row of another
-    length than the columns.
+    A table without rows says in `missing` why there is nothing to see.
+    Raises ValueError for a row of another length than the columns.
     """
 
     columns: tuple[Column, ...]

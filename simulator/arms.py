@@ -1,5 +1,5 @@
-"""An arm compiled: one scenario and one way of decoding, with everything a run needs except requests and
-luck.
+"""An arm compiled: one scenario and one way of decoding,
+with everything a run needs except requests and luck.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class CompiledArm:
     def step_times(
         self, sequences: int, context_tokens: float, draft_length: int | None = None
     ) -> Mapping[str, float]:
-        """Return the stages of a step of `sequences` decodes at a mean context, in s: host, verify, accept,
-        draft, total.
+        """Return the stages of a step of `sequences` decodes at a mean context, in s:
+        host, verify, accept, draft, total.
 
         `draft_length` drafts per request are verified and made; default: the arm's K at this batch.
         """

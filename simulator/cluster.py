@@ -52,8 +52,8 @@ def drive(
 ) -> RunRecord:
     """Run all requests to their end and return the record.
 
-    One engine that nobody watches runs in the compiled loop; anything else runs as SimPy processes over the
-    same step.
+    One engine that nobody watches runs in the compiled loop;
+    anything else runs as SimPy processes over the same step.
     """
     reason = how.slow_reason
     if reason is None:

@@ -20,8 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def cache_folder() -> Path:
-    """Return the folder of this exact source, numba, Python and machine's compiled code (created on demand by
-    numba).
+    """Return the folder for machine code of exactly this source, numba, Python and processor.
+
+    numba creates it when it first writes there.
     """
     import numba
 

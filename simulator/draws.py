@@ -1,5 +1,5 @@
-"""Luck that belongs to a token: counter-based uniforms, the same for every draft length, batch, driver and
-process.
+"""Luck that belongs to a token: counter-based uniforms,
+the same for every draft length, batch, driver and process.
 
 One 64-bit counter-based hash (the finaliser of SplitMix64; Steele, Lea and Flood, OOPSLA 2014) of (seed,
 request, stream, output position) gives one uniform. Nothing is stored and nothing is consumed: asking twice
@@ -41,8 +41,8 @@ def mix64(value: np.uint64) -> np.uint64:
 
 @compiled(inline=True)
 def luck_key(seed: int, request: int, stream: int) -> np.uint64:
-    """Return the key under which one request's tokens draw from one stream; for compiled callers, as
-    `uniform`.
+    """Return the key under which one request's tokens draw from one stream;
+    for compiled callers, as `uniform`.
     """
     first = mix64(np.uint64(seed) * _ODD + _GOLDEN)
     return mix64(first ^ (np.uint64(request) * _GOLDEN + np.uint64(stream) * _MIX_2 + np.uint64(1)))
@@ -65,8 +65,8 @@ def luck_keys(seed: int, requests: int, stream: int) -> NDArray[np.uint64]:
 
 @compiled(entry=True)
 def draw(seed: int, request: int, stream: int, position: int) -> float:
-    """Return the uniform in [0, 1) of one output position of one request in one stream: the Python side of
-    `uniform`.
+    """Return the uniform in [0, 1) of one output position of one request
+    in one stream: the Python side of `uniform`.
     """
     return uniform(luck_key(seed, request, stream), position)
 

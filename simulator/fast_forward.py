@@ -1,5 +1,5 @@
-"""The fast driver: compose, price and apply in one compiled loop, while nothing else can act before the
-horizon.
+"""The fast driver: compose, price and apply in one compiled loop,
+while nothing else can act before the horizon.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from simulator.step.views import plan_at
 
 @compiled(entry=True)
 def fast_forward(engine: NDArray[np.void], horizon_ns: int) -> None:
-    """Run the engine until its next decision lies at or beyond `horizon_ns`, or nothing is left to do
-    (docs/step.md §5).
+    """Run the engine until its next decision lies at or beyond `horizon_ns`,
+    or nothing is left to do (docs/step.md §5).
     """
     e = engine[0]
     while e.now_ns < horizon_ns:

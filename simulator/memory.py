@@ -228,8 +228,8 @@ def _request_tokens(scenario: Scenario, base_dir: Path) -> tuple[float, int]:
 
 
 def models_of(scenario: Scenario, arm: Arm | None) -> tuple[Model, Drafter | None]:
-    """The target in the weights asked for, and the arm's drafter where a network drafts. Raises
-    InputError.
+    """The target in the weights asked for, and the arm's drafter
+    where a network drafts. Raises InputError.
     """
     target = load_model(scenario.target.model, scenario.base_dir)
     if scenario.target.weights is not None:

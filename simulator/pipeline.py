@@ -1,5 +1,5 @@
-"""The simulator: engines, clients and a router as SimPy processes, each stage of a step occupied for its
-priced time.
+"""The simulator: engines, clients and a router as SimPy processes,
+each stage of a step occupied for its priced time.
 
 Everything with a clock of its own is a process: the traffic, a client with its patience, an engine whose host
 works ahead of its GPU. Ties at one instant are results, then give-ups, then arrivals in request order, then
@@ -195,8 +195,8 @@ class Pipeline:
             self.env.process(self._client(request))
 
     def _client(self, request: int) -> Process:
-        """One client from one request on: it waits, thinks, and asks again, until there is nothing left to
-        ask.
+        """One client from one request on: it waits, thinks, and asks again,
+        until there is nothing left to ask.
         """
         while True:
             replica = self.route(request, self.outstanding)

@@ -1,8 +1,8 @@
 """Serving-engine presets: what one engine version does by default and what its host work costs.
 
-One JSON file per engine and version in `data/engines/`; adding a version is adding a file. Host costs are the
-free parameters of a preset: GPU kernels are priced by the profile, and what is left over is here, with its
-sources.
+One JSON file per engine and version in `data/engines/`; adding a version is adding a file.
+Host costs are the free parameters of a preset: GPU kernels are priced by the profile, and what
+is left over is here, with its sources.
 """
 
 from __future__ import annotations

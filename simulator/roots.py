@@ -13,9 +13,9 @@ def bracketed_root(
 ) -> float:
     """Return x in [low, high] where `function` changes sign, within `tolerance` (0: neighbouring floats).
 
-    Chandrupatla's method (Advances in Engineering Software 28, 1997): inverse quadratic interpolation
-    where that is safe, else bisection. Leaves out noise: for simulated functions see the break-even
-    search.
+    Chandrupatla's method (Advances in Engineering Software 28, 1997):
+    inverse quadratic interpolation where that is safe, else bisection. Leaves out noise:
+    for simulated functions see the break-even search.
 
     Raises:
         ValueError: `function` has the same sign at both ends.

@@ -40,8 +40,8 @@ def _session(states: Sequence[State], requests: Requests) -> Route:
 
 
 def _prefix(states: Sequence[State], requests: Requests) -> Route:
-    """Return a route to the replica that holds most of the prompt's leading blocks, the least loaded of
-    equals.
+    """Return a route to the replica that holds most
+    of the prompt's leading blocks, the least loaded of equals.
     """
 
     def route(request: int, outstanding: Sequence[int]) -> int:

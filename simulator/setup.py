@@ -1,5 +1,5 @@
-"""What an arm runs on, looked up once: models, GPU profile, serving-engine preset, and the prices that
-follow.
+"""What an arm runs on, looked up once: models, GPU profile,
+serving-engine preset, and the prices that follow.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Setup:
 
 
 def setup_of(scenario: Scenario, arm: Arm | None) -> Setup:
-    """Return what an arm (None: plain decoding) runs on. Raises InputError for names and files that cannot be
-    used.
+    """Return what an arm (None: plain decoding) runs on.
+    Raises InputError for names and files that cannot be used.
     """
     return _setup(_Question.of(scenario, arm))
 
 
 @dataclass(frozen=True)
 class _Question:
-    """What a setup depends on; scenarios that agree here share it. `scenario` and `arm` only carry the fields
-    to the readers.
+    """What a setup depends on; scenarios that agree here share it.
+    `scenario` and `arm` only carry the fields to the readers.
     """
 
     key: tuple[str | int | None, ...]

@@ -52,9 +52,9 @@ def simulate(
     """Run plain decoding and every speculative arm of a scenario and return what each gives.
 
     `trace_out`: the stages of all steps of the first replication are written there as a Chrome trace.
-    `keep_requests`: the result holds every request of every run; without, memory does not grow with
-    replications. Raises InputError where the scenario does not fit the memory, or names something that
-    cannot be used.
+    `keep_requests`: the result holds every request of every run; without, memory does not grow
+    with replications. Raises InputError where the scenario does not fit the memory,
+    or names something that cannot be used.
     """
     if scenario.run.mechanisms.kv_limit:
         require_fit(scenario)

@@ -1,7 +1,7 @@
 """The price of one uniform step: so many decodes, all at one context, all with the same drafts.
 
-What closed forms and K tables rest on; it is the step's own pricing (`step/price.py`) on a step written by
-hand.
+What closed forms and K tables rest on; it is the step's own pricing
+(`step/price.py`) on a step written by hand.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ STAGES = ("host", "verify", "accept", "draft")
 
 
 class UniformStep:
-    """A step of `sequences` decodes whose contexts hold `context_tokens` each, with `draft_length` drafts to
-    verify and to make.
+    """A step of `sequences` decodes whose contexts hold `context_tokens` each,
+    with `draft_length` drafts to verify and to make.
 
     The mean context is met exactly: some requests are one token longer than others.
     """
@@ -59,8 +59,8 @@ class UniformStep:
         self.host_ns, self.hidden_ns = (host, hidden) if self.overlaps else (host + hidden, 0.0)
 
     def stages_ns(self) -> dict[str, float]:
-        """Return ns of host, verify, accept, draft, and `total`: how long the engine takes per step in the
-        long run.
+        """Return ns of host, verify, accept, draft, and `total`:
+        how long the engine takes per step in the long run.
         """
         plan = self.state.plans[0]
         stages = {

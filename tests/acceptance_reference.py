@@ -1,5 +1,5 @@
-"""The acceptance of one request, written from docs/acceptance.md in plain Python: what the compiled tables
-must mean.
+"""The acceptance of one request, written from docs/acceptance.md in plain Python:
+what the compiled tables must mean.
 
 Reads `AcceptanceTables` and the luck of `simulator.draws`; imports nothing of the step.
 """
@@ -97,8 +97,8 @@ class ReferenceRequest:
 def first_rounds(
     tables: AcceptanceTables, seed: int, draft_length: int, requests: Iterable[int]
 ) -> np.ndarray:
-    """Accepted drafts of one round per request, at output positions that no luck has chosen, shape
-    (requests,).
+    """Accepted drafts of one round per request, at output positions
+    that no luck has chosen, shape (requests,).
     """
     return np.array(
         [ReferenceRequest(tables, seed, r, emitted=1 + 7 * r % 40).accepted(draft_length) for r in requests]
@@ -106,8 +106,8 @@ def first_rounds(
 
 
 def survival_scores(accepted: np.ndarray, survival: np.ndarray) -> np.ndarray:
-    """(observed - expected) / standard error of S_1..S_K over independent rounds; impossible outcomes
-    score infinity.
+    """(observed - expected) / standard error of S_1..S_K over independent rounds;
+    impossible outcomes score infinity.
     """
     observed = np.array([(accepted >= j).mean() for j in range(1, len(survival) + 1)])
     error = np.sqrt(survival * (1.0 - survival) / len(accepted))

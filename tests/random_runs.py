@@ -31,8 +31,8 @@ METHODS = ("eagle", "eagle", "ngram", "draft_model", "plain")
 
 
 def random_arm(seed: int, folder: Path, **changes: Any) -> CompiledArm:
-    """Return one random arm, compiled, on an engine whose memory is often tight. `changes` are those of
-    `run` in the scenario."""
+    """Return one random arm, compiled, on an engine whose memory is often tight.
+    `changes` are those of `run` in the scenario."""
     rng = random.Random(f"arm {seed}")
     data = random_data(rng, seed, folder)
     data["run"] |= changes

@@ -26,8 +26,8 @@ def record_of_requests(
     totals: Mapping[str, int] | None = None,
     **fields: Any,
 ) -> RunRecord:
-    """A run in which every request ends. `gaps_ms`: per request its emissions after the first, (gap in ms,
-    tokens).
+    """A run in which every request ends.
+    `gaps_ms`: per request its emissions after the first, (gap in ms, tokens).
 
     Requests are admitted on arrival and their first emission holds one token. Every later emission is one
     round with a draft of `tokens` − 1 accepted of 3. `fields` replace whole fields of the record.
@@ -104,8 +104,8 @@ def closed_loop_record(
     luck: Sequence[int] = (),
     **fields: Any,
 ) -> RunRecord:
-    """Clients in lock step: each request gets its first token one step after it was issued, then `rounds`
-    emissions of `tokens`.
+    """Clients in lock step: each request gets its first token one step after it was issued,
+    then `rounds` emissions of `tokens`.
 
     `luck` gives the tokens of the emissions in place of a constant, request by request in turn.
     """

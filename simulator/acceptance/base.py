@@ -1,5 +1,5 @@
-"""What every acceptance model answers: how many drafts of a round survive, and how that enters the
-compiled step.
+"""What every acceptance model answers: how many drafts of a round survive,
+and how that enters the compiled step.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PROBABILITY = "a number from 0 to 1"
 
 
 class Effects(NamedTuple):
-    """What moves a request's acceptance away from the common level, on the logit scale. All zero: nothing
-    does.
+    """What moves a request's acceptance away from the common level,
+    on the logit scale. All zero: nothing does.
     """
 
     request_sd: float = 0.0
@@ -41,8 +41,8 @@ class Effects(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Probability that a round has a usable draft: in the long run, after a round without, after a round
-    with.
+    """Probability that a round has a usable draft: in the long run,
+    after a round without, after a round with.
     """
 
     stationary: float = 1.0
@@ -64,15 +64,15 @@ class AcceptanceModel(ABC):
     @classmethod
     @abstractmethod
     def from_entry(cls, entry: Entry) -> AcceptanceModel:
-        """Return the model that a scenario entry describes. Raises InputError for missing or impossible
-        values.
+        """Return the model that a scenario entry describes.
+        Raises InputError for missing or impossible values.
         """
 
     @property
     @abstractmethod
     def alpha(self) -> float:
-        """The level that a break-even search moves: conditional acceptance at position 1 with zero random
-        effects.
+        """The level that a break-even search moves:
+        conditional acceptance at position 1 with zero random effects.
         """
 
     @abstractmethod
@@ -115,19 +115,19 @@ class AcceptanceModel(ABC):
         return 1.0 + float(self.survival(draft_length).sum()) if draft_length > 0 else 1.0
 
     def mean_acceptance_lengths_by_request(self, draft_length: int) -> tuple[Floats, Floats]:
-        """Return (E of a kind of request, share of requests), shapes (kinds,): one kind unless requests
-        differ.
+        """Return (E of a kind of request, share of requests),
+        shapes (kinds,): one kind unless requests differ.
 
-        A closed loop with fixed output lengths shows the harmonic mean of E over these
-        (`theory`).
+        A closed loop with fixed output lengths shows
+        the harmonic mean of E over these (`theory`).
         """
         return np.array([self.mean_acceptance_length(draft_length)]), np.ones(1)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One `acceptance` entry of a scenario: its fields, the arm's draft length, and the folder of relative
-    file names.
+    """One `acceptance` entry of a scenario: its fields, the arm's draft length,
+    and the folder of relative file names.
     """
 
     fields: Mapping[str, Any]
@@ -260,8 +260,8 @@ def mu_for_mean_length(
 
 
 def mu_of(entry: Entry, family: Callable[[float], AcceptanceModel], spread: float) -> float:
-    """Return the logit of alpha that an entry gives, directly or by a mean acceptance length at a draft
-    length.
+    """Return the logit of alpha that an entry gives, directly or
+    by a mean acceptance length at a draft length.
     """
     by_mean = entry.has("mean_acceptance_length")
     if by_mean and entry.has("alpha"):

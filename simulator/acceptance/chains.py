@@ -50,8 +50,8 @@ class Fixed(AcceptanceModel):
         return self.rate
 
     def conditional(self, max_draft_length: int) -> Floats:
-        """1 up to floor(K × rate), then the remaining fraction, then 0. Raises InputError beyond
-        `at_draft_length`.
+        """1 up to floor(K × rate), then the remaining fraction, then 0.
+        Raises InputError beyond `at_draft_length`.
         """
         check_draft_length(max_draft_length)
         if max_draft_length > self.at_draft_length:
@@ -109,8 +109,8 @@ class Geometric(AcceptanceModel):
 
 @dataclass(frozen=True)
 class Positional(AcceptanceModel):
-    """One conditional acceptance per position, as engines report it. Beyond the last known position the
-    last one holds.
+    """One conditional acceptance per position, as engines report it.
+    Beyond the last known position the last one holds.
     """
 
     name: ClassVar[str] = "positional"
@@ -174,8 +174,8 @@ class Positional(AcceptanceModel):
         return Positional(tuple(shifted_probability(rate, delta_logit) for rate in self.rates))
 
     def with_alpha(self, alpha: float) -> Positional:
-        """Shift every c_j alike so that c_1 = alpha. Raises InputError when c_1 is 0 or 1, which no shift
-        moves.
+        """Shift every c_j alike so that c_1 = alpha.
+        Raises InputError when c_1 is 0 or 1, which no shift moves.
         """
         check_between("alpha", alpha, 0.0, 1.0)
         if alpha == self.alpha:
@@ -188,8 +188,8 @@ class Positional(AcceptanceModel):
 
 @dataclass(frozen=True)
 class Decay(AcceptanceModel):
-    """logit(c_j) = mu - delta (j - 1): each position is harder (delta > 0) or easier (delta < 0) than the
-    one before.
+    """logit(c_j) = mu - delta (j - 1): each position is harder (delta > 0)
+    or easier (delta < 0) than the one before.
     """
 
     name: ClassVar[str] = "decay"

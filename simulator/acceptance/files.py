@@ -2,8 +2,8 @@
 
 `read` writes one measurement, `accept` one row per temperature, domain, draft length and way of sampling.
 What is used, in this order: `conditional_acceptance` (up to the first position nobody reached),
-`acceptance_rate_at`, `mean_acceptance_length` or `draft_acceptance_rate` at the file's draft length (as a
-geometric model).
+`acceptance_rate_at`, `mean_acceptance_length` or `draft_acceptance_rate` at the file's
+draft length (as a geometric model).
 """
 
 from __future__ import annotations

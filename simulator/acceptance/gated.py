@@ -1,5 +1,5 @@
-"""Gated acceptance: lookup drafters (n-gram, suffix) find a match or nothing; a match then runs long
-(`model_spec` §4).
+"""Gated acceptance: lookup drafters (n-gram, suffix) find a match or nothing;
+a match then runs long (`model_spec` §4).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from simulator.acceptance.base import (
 
 @dataclass(frozen=True)
 class Gated(AcceptanceModel):
-    """A round has a match with probability `match`, Markov in the last round's outcome; then c_1 = first,
-    c_j = run.
+    """A round has a match with probability `match`,
+    Markov in the last round's outcome; then c_1 = first, c_j = run.
 
     `stickiness` is the lag-1 correlation of matches: P(match | match) = match + stickiness (1 - match),
     P(match | miss) = match (1 - stickiness). Without a match nothing survives: an asynchronous engine
@@ -55,8 +55,8 @@ class Gated(AcceptanceModel):
 
     @property
     def alpha(self) -> float:
-        """Conditional acceptance at position 1 *of a match*; the shift family moves what survives, not
-        what matches.
+        """Conditional acceptance at position 1 *of a match*;
+        the shift family moves what survives, not what matches.
         """
         return self.first
 
@@ -88,8 +88,8 @@ class Gated(AcceptanceModel):
         )
 
     def with_alpha(self, alpha: float) -> Gated:
-        """Shift first and run alike so that first = alpha. Raises InputError when first is 0 or 1, which
-        no shift moves.
+        """Shift first and run alike so that first = alpha.
+        Raises InputError when first is 0 or 1, which no shift moves.
         """
         check_between("alpha", alpha, 0.0, 1.0)
         if alpha == self.first:

@@ -33,8 +33,8 @@ LARGEST_SD = 10.0
 
 @dataclass(frozen=True)
 class Hierarchical(AcceptanceModel):
-    """Decay with a normal effect per request and an AR(1) drift along the output. Leaves out effects of
-    content on both.
+    """Decay with a normal effect per request and an AR(1) drift along the output.
+    Leaves out effects of content on both.
     """
 
     name: ClassVar[str] = "hierarchical"
@@ -88,8 +88,8 @@ class Hierarchical(AcceptanceModel):
         return logistic(self.mu + effects[:, None] - self.delta * positions[None, :])
 
     def conditional(self, max_draft_length: int) -> Floats:
-        """Population c_j = S_j / S_{j-1}. It may rise with j: later positions are reached mostly by easy
-        requests.
+        """Population c_j = S_j / S_{j-1}. It may rise with j:
+        later positions are reached mostly by easy requests.
         """
         survival = self.survival(max_draft_length)
         before = np.concatenate([np.ones(min(1, max_draft_length)), survival[:-1]])
@@ -137,9 +137,9 @@ def normal_nodes(sd: float) -> tuple[Floats, Floats]:
 def hermite_basis(count: int) -> tuple[Floats, Floats]:
     """Return Gauss–Hermite nodes of N(0, 1), shape (count,), and V, shape (count, count).
 
-    V[n, i] = sqrt(weight_i) · He_n(node_i) / sqrt(n!) is orthogonal (Golub and Welsch, Mathematics of
-    Computation 23, 1969), and He_n is the n-th eigenfunction of one AR(1) step, with eigenvalue rho^n
-    (Mehler's formula).
+    V[n, i] = sqrt(weight_i) · He_n(node_i) / sqrt(n!) is orthogonal (Golub and Welsch,
+    Mathematics of Computation 23, 1969), and He_n is the n-th eigenfunction of one AR(1) step,
+    with eigenvalue rho^n (Mehler's formula).
     """
     off_diagonal = np.sqrt(np.arange(1.0, count))
     nodes, vectors = np.linalg.eigh(np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
@@ -153,11 +153,11 @@ def _drift_nodes(sd: float) -> int:
 
 
 def _survival_by_request(model: Hierarchical, request_effects: Floats, max_draft_length: int) -> Floats:
-    """Return S_j of requests with the given effects, drift integrated over its path, shape (requests,
-    max_draft_length).
+    """Return S_j of requests with the given effects, drift integrated over its path,
+    shape (requests, max_draft_length).
 
-    The AR(1) chain is reversible, so S_j = <1, h_j> with h_1 = c_1 and h_j = c_j · P h_{j-1}, P = one step
-    of the chain.
+    The AR(1) chain is reversible, so S_j = <1, h_j> with h_1 = c_1
+    and h_j = c_j · P h_{j-1}, P = one step of the chain.
     """
     basis_nodes, basis = hermite_basis(_drift_nodes(model.drift_sd) if model.drift_sd > 0.0 else 1)
     drift = model.drift_sd * basis_nodes

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from simulator.acceptance.base import GATED, TABLE, TRACE, AcceptanceModel, Effects, Floats, Match, fault
 
 EFFECT_BINS_PER_UNIT = 128
-"""Bins per logit: a draft is judged at the middle of its bin, at most 1/256 away, so c_j is off by at most
-1/1024.
+"""Bins per logit: a draft is judged at the middle of its bin,
+at most 1/256 away, so c_j is off by at most 1/1024.
 """
 _EFFECT_REACH_SD = 6.0
 """The grid covers ± this many standard deviations of the sum of effects; beyond, the last bin stands in."""
@@ -42,8 +42,8 @@ class AcceptanceTables(NamedTuple):
     kind: int
     """TABLE, GATED or TRACE."""
     conditional: Floats
-    """(classes, bins, K): the draft at position j survives iff u < c_j, u from STREAM_SURVIVAL at its
-    output position.
+    """(classes, bins, K): the draft at position j survives iff u < c_j,
+    u from STREAM_SURVIVAL at its output position.
     """
     request_effect: Floats
     """(n,) u_r, logits; zeros when requests do not differ."""
@@ -58,16 +58,16 @@ class AcceptanceTables(NamedTuple):
     drafts: NDArray[np.bool_]
     """(classes,): the class drafts at all."""
     match_after_miss: Floats
-    """(classes,) GATED: P(match) of a round whose predecessor had none, u from STREAM_MATCH at position
-    emitted + 1.
+    """(classes,) GATED: P(match) of a round whose predecessor had none,
+    u from STREAM_MATCH at position emitted + 1.
     """
     match_after_match: Floats
     """(classes,) the same after a match."""
     trace_lengths: NDArray[np.int64]
     """(m,) TRACE: emission lengths of all sequences, one after the other."""
     trace_start: NDArray[np.int64]
-    """(sequences + 1,): request r replays sequence r mod sequences; at output position i it accepts
-    min(entry_i - 1, k).
+    """(sequences + 1,): request r replays sequence r mod sequences;
+    at output position i it accepts min(entry_i - 1, k).
     """
     matched_before: NDArray[np.bool_]
     """(n,) GATED: the outcome that precedes a request's first round, drawn at the long-run rate

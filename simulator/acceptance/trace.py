@@ -1,5 +1,5 @@
-"""Replay of measured acceptance: emission lengths by output position (`model_spec` §4), and the files that
-hold them.
+"""Replay of measured acceptance: emission lengths by output position
+(`model_spec` §4), and the files that hold them.
 
 A trace has one sequence per measured request. Entry i (from 1) is the number of tokens a round emits,
 accepted drafts + 1, when it starts at output position i, that is with i - 1 tokens emitted before it; it
@@ -30,12 +30,12 @@ _MOST_PROBLEMS = 20
 
 @dataclass(frozen=True)
 class Trace(AcceptanceModel):
-    """Request r replays sequence r mod sequences: at output position i a round of K drafts accepts
-    min(entry_i - 1, K).
+    """Request r replays sequence r mod sequences: at output position i a round
+    of K drafts accepts min(entry_i - 1, K).
 
     Keeps every correlation that was measured. More drafts than the trace was measured with accept no more.
-    A replay has no parameter: its break-even family is that of its per-position rates (`Positional`),
-    `alpha` their first.
+    A replay has no parameter: its break-even family is that of its per-position rates
+    (`Positional`), `alpha` their first.
     """
 
     name: ClassVar[str] = "trace"
@@ -114,8 +114,8 @@ def _replay(sequences: tuple[tuple[int, ...], ...], draft_length: int) -> tuple[
 
 
 def read_sequences(path: Path) -> tuple[tuple[int, ...], ...]:
-    """Return the sequences of a trace file. Raises InputError with file and line for everything that is
-    wrong with it.
+    """Return the sequences of a trace file. Raises InputError with file and line
+    for everything that is wrong with it.
     """
     try:
         text = path.read_text(encoding="utf-8")

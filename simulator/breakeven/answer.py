@@ -11,8 +11,8 @@ from simulator.results.estimate import Estimate
 
 @dataclass(frozen=True)
 class BreakEvenRow:
-    """The acceptance needed for one (load, draft length, target, metric). None: no such acceptance,
-    `verdict` says why.
+    """The acceptance needed for one (load, draft length, target, metric).
+    None: there is no such acceptance, and `verdict` says why.
 
     `simulated_alpha` is 0 where the target is reached without one accepted draft.
     """

@@ -29,8 +29,8 @@ class Bench(Protocol):
 
     @property
     def draft_length_varies(self) -> bool:
-        """Whether the runs take the draft length from the arm's own table or policy; then no closed form
-        applies.
+        """Whether the runs take the draft length from the arm's own table
+        or policy; then no closed form applies.
         """
 
     @property
@@ -46,11 +46,11 @@ class Bench(Protocol):
     def speculative(
         self, draft_length: int, alpha: float, replication: int, step_scale: float
     ) -> Mapping[str, float]:
-        """Figures of the speculative arm with acceptance `alpha` and its decodes' GPU times × `step_scale`; NaN
-        if saturated.
+        """Figures of the speculative arm with acceptance `alpha`
+        and its decodes' GPU times × `step_scale`; NaN if saturated.
         """
 
     def step_s(self, draft_length: int, batch: float) -> float:
-        """Time of a uniform decode step of `batch` requests at the load's mean context, s; draft length 0
-        is plain.
+        """Time of a uniform decode step of `batch` requests
+        at the load's mean context, s; draft length 0 is plain.
         """

@@ -1,5 +1,5 @@
-"""Which acceptance does speculation need to pay? Linear, geometric and simulated, by load, draft length,
-target and metric.
+"""Which acceptance does speculation need to pay? Linear, geometric and simulated,
+by load, draft length, target and metric.
 
 The closed forms take the overhead o = T_speculative / T_plain − 1 of uniform steps at the plain arm's mean
 batch and context: *linear* is the acceptance rate at this draft length, an identity; *geometric* the i.i.d.
@@ -72,9 +72,9 @@ def breakeven(
     """The break-even of a scenario's speculative arm (the first one, or `arm` by name).
 
     `loads` (`{"concurrency": 64}` or `{"rate_per_s": 2.5}`) and `draft_lengths` default to the scenario's
-    own; `metrics` to throughput, at offered rates mean TPOT too, since there both arms may serve all. An arm whose draft length
-    varies with the batch keeps that, and its rows have no closed forms. Raises InputError for what cannot be
-    asked or does not exist.
+    own; `metrics` to throughput, at offered rates mean TPOT too, since there both arms may serve all.
+    An arm whose draft length varies with the batch keeps that, and its rows have no closed forms.
+    Raises InputError for what cannot be asked or does not exist.
     """
     from simulator.breakeven.simulated_bench import SimulatedBench
     from simulator.results.summary import STEP_BAND
@@ -281,8 +281,8 @@ def log_ratio(numerator: float, denominator: float) -> float:
 
 
 def _best_draft_lengths(bench: Bench) -> tuple[dict[str, int], float] | None:
-    """Best K by α from the price of uniform steps at the plain arm's mean batch, and the marginal cost of
-    a draft token.
+    """Best K by α from the price of uniform steps at the plain arm's mean batch,
+    and the marginal cost of a draft token.
     """
     try:
         batch = bench.plain(0)["mean_batch"]

@@ -27,8 +27,8 @@ _MOST_ROUNDS = 3
 
 
 class Run(NamedTuple):
-    """What one pair of runs says: `score` > 0 where x is more than enough, and a companion figure to
-    report at the root.
+    """What one pair of runs says: `score` > 0 where x is more than enough,
+    and a companion figure to report at the root.
     """
 
     score: float
@@ -36,15 +36,15 @@ class Run(NamedTuple):
 
 
 Evaluate = Callable[[float, int, float], Run]
-"""(x, replication, scale of the step times) → run. Replications count from 0 without end; the same
-arguments, the same run.
+"""(x, replication, scale of the step times) → run.
+Replications count from 0 without end; the same arguments, the same run.
 """
 
 
 @dataclass(frozen=True)
 class Root:
-    """Where the score crosses zero. `value` and `companion` are None when there is no such place (see
-    `outcome`).
+    """Where the score crosses zero. `value` and `companion` are None
+    when there is no such place (see `outcome`).
     """
 
     outcome: str
@@ -152,8 +152,8 @@ class RootSearch:
     def _with_model_range(
         self, value: Estimate, companion: Estimate | None, first: float, rise: float, slope: float
     ) -> Root:
-        """The root with what the cost model's error does to it, found on the first replication, whose
-        root is `first`.
+        """The root with what the cost model's error does to it,
+        found on the first replication, whose root is `first`.
         """
         ends, levels, beyond = [], [], []
         for scale in (1 - self.band, 1 + self.band):

@@ -1,5 +1,5 @@
-"""One load of a scenario for the break-even search: real runs of the plain and of one speculative arm on
-common luck.
+"""One load of a scenario for the break-even search:
+real runs of the plain and of one speculative arm on common luck.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from simulator.simulation import replication_seed, traffic_of
 
 _FEWEST_REQUESTS = 2000
 _ROUNDS_OF_CLIENTS = 12
-"""A closed loop is cut to so many requests, or so many per client: its steady window tells a break-even
-well enough.
+"""A closed loop is cut to so many requests, or so many per client:
+its steady window tells a break-even well enough.
 """
 
 
@@ -58,8 +58,8 @@ def scenario_at(scenario: Scenario, load: Load) -> Scenario:
 
 
 def load_of(scenario: Scenario) -> Load:
-    """The scenario's own load, as rows show it; a trace or profile is named by the factor on its rate, a
-    burst by its size.
+    """The scenario's own load, as rows show it; a trace or profile is named
+    by the factor on its rate, a burst by its size.
     """
     arrivals = scenario.workload.arrivals
     if arrivals.kind == "closed":

@@ -65,8 +65,8 @@ class CostModel:
         """Cost of one forward of the target.
 
         `tokens` as padded by the graph (`real_tokens` of them not padding: only those reach experts),
-        `context_tokens_sum` of the decodes, each sequence once, `prefill_chunks` as (tokens, start), `mode`
-        full, piecewise or eager.
+        `context_tokens_sum` of the decodes, each sequence once, `prefill_chunks` as (tokens,
+        start), `mode` full, piecewise or eager.
         """
         args = (tokens, decode_sequences, context_tokens_sum, query_tokens, prefill_chunks, logit_rows)
         return total(self.explain_pass(*args, mode, real_tokens))
@@ -217,8 +217,8 @@ def _experts_cost(p: NetworkPricing, one: RoutedExperts, tokens: int) -> PassCos
 
 
 def _explain_attention(p: NetworkPricing, batch: int, context: float, query_tokens: int) -> Explained:
-    """Attention of the decodes: the start is launch, what a cache read explains is memory, the rest
-    arithmetic.
+    """Attention of the decodes: the start is launch,
+    what a cache read explains is memory, the rest arithmetic.
     """
     if batch <= 0:
         return []
@@ -258,8 +258,8 @@ def _explain_prefill(p: NetworkPricing, chunks: Sequence[tuple[int, int]], windo
 
 
 def prefill_pairs(chunks: Sequence[tuple[int, int]], window_tokens: int) -> tuple[float, float]:
-    """(query, key) pairs of causal chunks given as (tokens, start): all of them, and those within the
-    window.
+    """(query, key) pairs of causal chunks given as (tokens, start):
+    all of them, and those within the window.
 
     As the step counts them: each query sees the context in the middle of its chunk.
     """

@@ -1,8 +1,8 @@
-"""What one pass of a network does on one rank: matrices, experts, attention layers, all-reduces, alike ones
-counted.
+"""What one pass of a network does on one rank: matrices, experts,
+attention layers, all-reduces, alike ones counted.
 
-A `Model` lists layers; a price needs each distinct shape once, with how often it occurs. Nothing here is a
-time.
+A `Model` lists layers; a price needs each distinct shape once,
+with how often it occurs. Nothing here is a time.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ def _kernels(layer: Layer) -> int:
 
 
 def _traffic(layer: Layer, hidden: int, tp: int) -> float:
-    """Bytes per token of one layer: 8 per hidden value and add-norm, rope and KV write, the gated
-    activation.
+    """Bytes per token of one layer: 8 per hidden value and add-norm,
+    rope and KV write, the gated activation.
     """
     mixer = _outputs(layer.attention.linears if layer.attention else (), tp)
     mlp = _outputs(layer.linears, tp)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from simulator.costs.pricing import NetworkPricing
 
 PRICE_PREFILL_PAIR_NS = 0
-"""ns per (query, key) pair of full causal attention in a prefill chunk of the target: all layers, one
-GPU.
+"""ns per (query, key) pair of full causal attention in a prefill chunk
+of the target: all layers, one GPU.
 """
 PRICE_PREFILL_WINDOW_PAIR_NS = 1
 """ns per (query, key) pair inside the sliding window, all windowed layers; 0 without windowed layers."""
@@ -113,8 +113,8 @@ def compile_prices(
 
 
 def knots(last: int, first: int) -> NDArray[np.int64]:
-    """1, 2, 3, 4, 6, 8, 12, 16, …: half octaves from `first`, at least two of them, the last one >=
-    `last`.
+    """1, 2, 3, 4, 6, 8, 12, 16, …: half octaves from `first`,
+    at least two of them, the last one >= `last`.
     """
     found, power = [first], 1
     while found[-1] < max(last, 2):

@@ -1,8 +1,8 @@
-"""The operators of a profile applied to one network on one rank: µs by tokens, by rows, by (batch,
-context).
+"""The operators of a profile applied to one network on one rank:
+µs by tokens, by rows, by (batch, context).
 
-Both the explained cost of a pass and the compiled price tables are evaluations of these functions, so they
-cannot disagree.
+Both the explained cost of a pass and the compiled price tables are evaluations
+of these functions, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class NetworkPricing:
         return np.where(r > 0, part.number("start_us") + stream, 0.0)
 
     def attention_us(self, batch: ArrayLike, context: ArrayLike, query_tokens: int) -> Floats:
-        """Decode or verify attention of all layers: `batch` sequences of `context` tokens, q query tokens
-        each.
+        """Decode or verify attention of all layers:
+        `batch` sequences of `context` tokens, q query tokens each.
         """
         total: Floats = np.zeros(np.broadcast_shapes(np.shape(batch), np.shape(context)))
         for layers in self.network.attentions:
@@ -155,8 +155,8 @@ class NetworkPricing:
         return max(found, key=lambda window: (found[window], window)) if found else 0
 
     def launch_us(self, mode: str) -> float:
-        """What the GPU waits for launches that no graph holds: none (full), attention (piecewise), all
-        (eager).
+        """What the GPU waits for launches that no graph holds:
+        none (full), attention (piecewise), all (eager).
         """
         each = self.preset.launch_kernel_s * 1e6
         if mode == "full":
@@ -220,8 +220,8 @@ def window_of(layers: AttentionLayers) -> int:
 
 
 def pair_flops(layers: AttentionLayers) -> float:
-    """FLOPs of one (query, key) pair at prefill, heads of one rank. MLA multiplies keys and values per
-    head there.
+    """FLOPs of one (query, key) pair at prefill, heads of one rank.
+    MLA multiplies keys and values per head there.
     """
     a = layers.attention
     if a.kind in ("linear", "mamba2"):

@@ -22,15 +22,15 @@ from simulator.gpu import Gpu
 from simulator.models.matrices import weight_bytes_each
 
 ARITHMETIC = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "int4": "bf16", "mxfp4": "bf16"}
-"""The tensor-core type that multiplies weights of each format: four-bit weights are widened to bf16
-(assumed).
+"""The tensor-core type that multiplies weights of each format:
+four-bit weights are widened to bf16 (assumed).
 """
 
 
 @dataclass(frozen=True)
 class Part:
-    """One operator family of a profile. `table` and `coefficients` are as in the file (µs, bytes,
-    tokens).
+    """One operator family of a profile. `table` and `coefficients` are
+    as in the file (µs, bytes, tokens).
     """
 
     name: str
@@ -138,8 +138,8 @@ class Profile:
         return LatentAttention(part.array("rows"), part.array("batches"), part.array("contexts"), log_time)
 
     def experts(self, weights: str) -> MixtureOfExperts:
-        """The routed-experts operator; formats without a part take the bf16 form with fewer bytes:
-        assumed.
+        """The routed-experts operator; formats without a part take
+        the bf16 form with fewer bytes: assumed.
         """
         own = f"experts/{weights}"
         if own not in self._built:

@@ -129,8 +129,8 @@ def _parse_part(raw: Mapping[str, Any]) -> Part:
 
 
 def _check(profile: Profile) -> None:
-    """Builds every operator once, so that a broken table is an input error here and not a traceback
-    later.
+    """Builds every operator once, so that a broken table
+    is an input error here and not a traceback later.
     """
     for name, part in profile.parts.items():
         family, _, variant = name.partition("/")

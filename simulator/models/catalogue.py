@@ -1,5 +1,5 @@
-"""Models and drafters by name: the facts of `simulator/data/models/*.json`, or a `config.json` of the user's
-own.
+"""Models and drafters by name: the facts of `simulator/data/models/*.json`,
+or a `config.json` of the user's own.
 
 A catalogue entry holds the fields of a `config.json` that sizes depend on, so one reader serves both. To add
 a model: an entry in one of the files, with its Hugging Face id and where its figures come from.
@@ -73,8 +73,8 @@ def load_model(name_or_path: str, base_dir: str | Path | None = None) -> Model:
 def load_drafter(
     name_or_path: str | None, target: Model, method: str, base_dir: str | Path | None = None
 ) -> Drafter:
-    """The drafter of one speculative arm; None is the target's own modules (method `mtp`). Raises
-    InputError."""
+    """The drafter of one speculative arm; None is the target's own modules
+    (method `mtp`). Raises InputError."""
     if method not in METHODS:
         raise InputError(unknown_name("drafting method", method, METHODS))
     if name_or_path is None:
@@ -103,9 +103,9 @@ def load_drafter(
 
 
 def find_model(name: str) -> str:
-    """The catalogue name of the model that `name` means, however it is spelt: `Meta-Llama-3.3-70B-Instruct`,
-    `meta-llama/Llama-3.3-70B-Instruct`, `llama-3.3-70b-instruct-FP8`. Raises InputError with the known
-    names."""
+    """The catalogue name of the model that `name` means, however it is spelt:
+    `Meta-Llama-3.3-70B-Instruct`, `meta-llama/Llama-3.3-70B-Instruct`, `llama-3.3-70b-instruct-FP8`.
+    Raises InputError with the known names."""
     return _find("model", name, _entries()[0], targets(), _ALSO_MODEL)
 
 

@@ -163,8 +163,8 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
 def _eagle_layers(
     root: Fields, config: Fields, hidden: int, seen: int, eagle3: bool
 ) -> tuple[tuple[Layer, ...], Linear | None]:
-    """Decoder layers of a head and its projection: the first EAGLE-3 layer reads embedding and state, 2 x
-    hidden."""
+    """Decoder layers of a head and its projection:
+    the first EAGLE-3 layer reads embedding and state, 2 x hidden."""
     quantisation = read_quantisation(root)
     gqa = read_gqa(config, hidden)
     mlp = MlpPlan(hidden, 3, config.count("intermediate_size"))

@@ -1,5 +1,5 @@
-"""Weight matrices and routed experts: what they hold, in which number format, and what one rank keeps of
-them."""
+"""Weight matrices and routed experts: what they hold,
+in which number format, and what one rank keeps of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SCALES = {"bf16": (1, 0), "fp8": (1, 0), "fp8_block": (128 * 128, 4), "int4": (
 
 
 def weight_bytes_each(weights: str, group: int = 0) -> float:
-    """Bytes of one weight in this format, its share of the scales included; `group` overrides weights per
-    scale."""
+    """Bytes of one weight in this format, its share of the scales included;
+    `group` overrides weights per scale."""
     usual_group, scale_bytes = _SCALES[weights]
     return _WEIGHT_BYTES[weights] + scale_bytes / (group or usual_group)
 
@@ -27,12 +27,12 @@ def share(size: int, ranks: int) -> int:
 
 @dataclass(frozen=True)
 class Linear:
-    """One weight matrix (out_features x in_features), or `count` alike within a layer, as the engine
-    multiplies it.
+    """One weight matrix (out_features x in_features),
+    or `count` alike within a layer, as the engine multiplies it.
 
-    Projections that engines fuse are one `Linear` (qkv, gate_up). `kv_features` of the outputs belong to K
-    and V of `kv_heads` heads: they are cut over at most that many ranks and repeated beyond. `bias` outputs
-    carry a bias.
+    Projections that engines fuse are one `Linear` (qkv, gate_up). `kv_features` of the outputs belong
+    to K and V of `kv_heads` heads: they are cut over at most that many ranks and repeated
+    beyond. `bias` outputs carry a bias.
     """
 
     name: str
@@ -73,8 +73,8 @@ class Linear:
 
 @dataclass(frozen=True)
 class Experts:
-    """The routed experts of one layer: `count` MLPs of hidden -> intermediate -> hidden, `per_token` of them
-    used.
+    """The routed experts of one layer: `count` MLPs
+    of hidden -> intermediate -> hidden, `per_token` of them used.
 
     `matrices` is 3 for gated activations and 2 otherwise. `hidden` is the latent width where tokens are
     projected down before routing (latent MoE).
@@ -109,8 +109,8 @@ class Experts:
         return self.count * self.weight_bytes_each
 
     def per_rank(self, tensor_parallel: int, expert_parallel: int = 1) -> Experts:
-        """What one rank holds: whole experts over `expert_parallel` groups, each cut over the ranks of its
-        group."""
+        """What one rank holds: whole experts over `expert_parallel` groups,
+        each cut over the ranks of its group."""
         cut = max(1, tensor_parallel // expert_parallel)
         return replace(
             self, count=share(self.count, expert_parallel), intermediate=share(self.intermediate, cut)

@@ -31,8 +31,8 @@ KV_CACHE_BYTES = {"bf16": 2, "fp8": 1}
 
 @dataclass(frozen=True)
 class Attention:
-    """One layer's token mixer: what it multiplies, what it keeps per token and per sequence, what a query
-    reads.
+    """One layer's token mixer: what it multiplies, what it keeps per token
+    and per sequence, what a query reads.
 
     kinds: `full` and `sliding` (GQA, MHA; sliding keeps `window_tokens`), `mla` (one latent of kv_lora_rank +
     rope_head_dim per token, the same on every rank), `sparse` (as mla or full, but a query reads
@@ -125,8 +125,8 @@ class Attention:
 
 @dataclass(frozen=True)
 class Layer:
-    """`count` identical decoder layers; any of attention, dense linears and experts may be absent (hybrids,
-    NAS)."""
+    """`count` identical decoder layers; any of attention,
+    dense linears and experts may be absent (hybrids, NAS)."""
 
     count: int
     attention: Attention | None = None
@@ -162,11 +162,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class MtpModule:
-    """What a checkpoint carries to predict further tokens: `count` modules that take turns, one per draft
-    pass.
+    """What a checkpoint carries to predict further tokens:
+    `count` modules that take turns, one per draft pass.
 
-    `fc` joins the embedding of the last token and the hidden state before it. Embedding and head are the
-    model's.
+    `fc` joins the embedding of the last token and the hidden state before it.
+    Embedding and head are the model's.
     """
 
     layers: tuple[Layer, ...]
@@ -177,8 +177,8 @@ class MtpModule:
 
 @dataclass(frozen=True)
 class Model:
-    """A language model's text part. `head` has out_features = vocabulary; tied: it has no weights of its
-    own."""
+    """A language model's text part. `head` has out_features = vocabulary;
+    tied: it has no weights of its own."""
 
     name: str
     hidden_size: int
@@ -207,8 +207,8 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """All parameters of the text part, multi-token-prediction modules not included; a tied head counts
-        once."""
+        """All parameters of the text part, multi-token-prediction modules not included;
+        a tied head counts once."""
         return sum(layer.count * layer.parameters for layer in self.layers) + self._ends
 
     @property
@@ -232,20 +232,20 @@ class Model:
                 yield layer.count, layer.attention
 
     def kv_bytes_per_token(self, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
-        """Bytes on one rank by which each further token of context grows the cache (windows and states:
-        nothing)."""
+        """Bytes on one rank by which each further token
+        of context grows the cache (windows and states: nothing)."""
         return sum(n * a.kv_bytes_per_token(kv_cache, tensor_parallel) for n, a in self._attentions())
 
     def kv_bytes(self, context_tokens: int, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
-        """Bytes on one rank that one sequence of `context_tokens` keeps: windows and constant states
-        included."""
+        """Bytes on one rank that one sequence of `context_tokens` keeps:
+        windows and constant states included."""
         return sum(
             n * a.stored_bytes(context_tokens, kv_cache, tensor_parallel) for n, a in self._attentions()
         )
 
     def with_weights(self, weights: str) -> Model:
-        """The same model with all linears and experts in `weights`; embeddings, head, norms, router stay
-        bf16.
+        """The same model with all linears and experts in `weights`;
+        embeddings, head, norms, router stay bf16.
 
         A model that is mostly in that format already is returned as it is, its exceptions included.
         """

@@ -1,5 +1,5 @@
-"""What the figures of an arm are made from and look like: its traffic, its runs, and its estimates as
-JSON.
+"""What the figures of an arm are made from and look like:
+its traffic, its runs, and its estimates as JSON.
 """
 
 from __future__ import annotations

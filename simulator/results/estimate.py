@@ -140,8 +140,8 @@ wants a few intervals a third of a second.
 
 @cache
 def student_t(degrees_of_freedom: int, probability: float) -> float:
-    """The quantile of Student's t. (`scipy.special`, not `scipy.stats`: that one takes a second to
-    import.)
+    """The quantile of Student's t. (`scipy.special`, not `scipy.stats`:
+    that one takes a second to import.)
     """
     from scipy.special import stdtrit
 
@@ -149,8 +149,8 @@ def student_t(degrees_of_freedom: int, probability: float) -> float:
 
 
 def student_t95(degrees_of_freedom: int) -> float:
-    """Half-width in standard errors of a two-sided 95 % interval; n samples leave n − 1 degrees of
-    freedom.
+    """Half-width in standard errors of a two-sided 95 % interval;
+    n samples leave n − 1 degrees of freedom.
     """
     if degrees_of_freedom <= len(_T95):
         return _T95[degrees_of_freedom - 1]
@@ -158,11 +158,11 @@ def student_t95(degrees_of_freedom: int) -> float:
 
 
 def mean_estimate(samples: Sequence[float]) -> Estimate | None:
-    """The mean over independent replications with its Student t interval; the band is the same until the
-    cost model adds to it.
+    """The mean over independent replications with its Student t interval;
+    the band is the same until the cost model adds to it.
 
-    None when any replication does not have the figure (NaN): a mean over those that happen to have it would
-    be biased.
+    None when any replication does not have the figure (NaN):
+    a mean over those that happen to have it would be biased.
     """
     if not samples or not all(math.isfinite(x) for x in samples):
         return None
@@ -177,12 +177,12 @@ def mean_estimate(samples: Sequence[float]) -> Estimate | None:
 
 
 def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Estimate | None:
-    """The ratio of two figures measured on the same luck: the mean of ln(ratio) over replications, and its
-    interval.
+    """The ratio of two figures measured on the same luck:
+    the mean of ln(ratio) over replications, and its interval.
 
-    On the log scale the estimate of a / b is exactly the inverse of that of b / a, and stays positive. None
-    when a replication lacks a figure or one is not positive. Raises ValueError when the replications do not
-    pair up.
+    On the log scale the estimate of a / b is exactly the inverse of that of b / a, and stays positive.
+    None when a replication lacks a figure or one is not positive. Raises ValueError
+    when the replications do not pair up.
     """
     if len(numerators) != len(denominators):
         raise ValueError(f"{len(numerators)} and {len(denominators)} replications cannot be paired")

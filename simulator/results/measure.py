@@ -56,9 +56,9 @@ def known(time_ns: Ints) -> Mask:
 def window_of(record: RunRecord, saturated: bool = False) -> Window:
     """The window of the rates: from the first measured arrival to the last arrival, else the whole run.
 
-    Above capacity, from the first to the last tenth of the departures: the engine is full all that time,
-    whenever the requests came. A run of which the engine holds more than a quarter at once has no such
-    stretch.
+    Above capacity, from the first to the last tenth of the departures: the engine
+    is full all that time, whenever the requests came. A run of which the engine holds more
+    than a quarter at once has no such stretch.
     """
     if saturated:
         ended = np.sort(record.ended_ns[known(record.ended_ns)])
@@ -158,8 +158,8 @@ def _per_request(record: RunRecord, name: str) -> Floats:
 
 
 def _gaps(record: RunRecord, measured: Mask, classes: slice) -> dict[str, float]:
-    """Both ITL definitions, from the histograms; the means are exact: the gaps of a request sum to last −
-    first emission.
+    """Both ITL definitions, from the histograms; the means are exact:
+    the gaps of a request sum to last − first emission.
     """
     edges = record.itl_edges_ns / NS_PER_S
     total_s = float((record.last_ns[measured] - record.first_ns[measured]).sum()) / NS_PER_S
@@ -172,8 +172,8 @@ def _gaps(record: RunRecord, measured: Mask, classes: slice) -> dict[str, float]
 
 
 def _acceptance(record: RunRecord, classes: slice) -> dict[str, float]:
-    """How the drafts of the measured rounds fared. Position 0 of both counts holds the rounds without a
-    draft too.
+    """How the drafts of the measured rounds fared.
+    Position 0 of both counts holds the rounds without a draft too.
     """
     accepted_at, drafted_at = record.accepted_at[classes].sum(axis=0), record.drafted_at[classes].sum(axis=0)
     rounds, decodes = int(drafted_at[1:].sum()), int(drafted_at.sum())
@@ -194,8 +194,8 @@ def _acceptance(record: RunRecord, classes: slice) -> dict[str, float]:
 
 
 def _tokens_per_round(record: RunRecord, measured: Mask) -> float:
-    """Tokens that left per decode round, stops included: emitted less the token of the prompt's last
-    step, ÷ decode rounds.
+    """Tokens that left per decode round, stops included:
+    emitted less the token of the prompt's last step, ÷ decode rounds.
     """
     return share(
         float((record.emitted_tokens[measured] - 1).sum()), float(record.decode_rounds[measured].sum())
@@ -210,8 +210,8 @@ def _overlap_ns(window: Window, start_ns: Ints, end_ns: Ints) -> Ints:
 
 
 def _emitted_within(record: RunRecord, window: Window, chosen: Mask) -> float:
-    """Tokens of the chosen requests that left within the window, taking each request's tokens as evenly
-    spread.
+    """Tokens of the chosen requests that left within the window,
+    taking each request's tokens as evenly spread.
     """
     chosen = chosen & known(record.first_ns)
     emitted, first, last = record.emitted_tokens[chosen], record.first_ns[chosen], record.last_ns[chosen]

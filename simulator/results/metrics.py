@@ -6,11 +6,11 @@ server and benchmark client report); ITL per token = gap ÷ tokens of the emissi
 token (what SGLang's server reports); worst gap = a request's largest ITL. Under speculation an emission
 holds several tokens, so mean ITL = TPOT × tokens per emission: the two are never the same figure.
 
-Acceptance: of R rounds with a draft, D tokens drafted and A accepted, the mean acceptance length is 1 + A /
-R (the token that the target adds counts), the draft acceptance rate A / D, and the acceptance rate at
-position j the share of R with at least j accepted. None of these is the α of the theory: that is
-`conditional_acceptance`, the acceptance at j of those who got to j. All are counted before a stop cuts the
-last round.
+Acceptance: of R rounds with a draft, D tokens drafted and A accepted, the mean acceptance length is 1 + A / R
+(the token that the target adds counts), the draft acceptance rate A / D, and the acceptance rate
+at position j the share of R with at least j accepted. None of these is the α of the theory:
+that is `conditional_acceptance`, the acceptance at j of those who got to j. All are counted
+before a stop cuts the last round.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ STATISTICS = ("mean", *QUANTILE)
 """What is reported of every latency."""
 
 SAMPLES_BEYOND = 10
-"""Samples that must lie beyond a percentile for it to be reported: 1,000 for P99 and 10,000 for P99.9, in
-each replication.
+"""Samples that must lie beyond a percentile for it to be reported:
+1,000 for P99 and 10,000 for P99.9, in each replication.
 """
 
 NAN = math.nan
 
 
 def samples_needed(statistic: str) -> int:
-    """Samples without which the statistic is not reported: one for the mean, `SAMPLES_BEYOND` beyond a
-    percentile.
+    """Samples without which the statistic is not reported:
+    one for the mean, `SAMPLES_BEYOND` beyond a percentile.
     """
     return 1 if statistic == "mean" else round(SAMPLES_BEYOND / (1 - QUANTILE[statistic]))
 
 
 def statistics(samples: Floats) -> dict[str, float]:
-    """Mean and percentiles (linear between order statistics, as in NumPy and vLLM's client); NaN where
-    samples are too few.
+    """Mean and percentiles (linear between order statistics, as in NumPy and vLLM's client);
+    NaN where samples are too few.
 
     `samples` (n,), in any unit; samples that are NaN are not samples.
     """
@@ -88,8 +88,8 @@ def elapsed_s(start_ns: Ints, end_ns: Ints, valid: npt.NDArray[np.bool_]) -> Flo
 
 
 def tpot_s(first_ns: Ints, last_ns: Ints, output_tokens: Ints) -> Floats:
-    """Time per output token of each request (n,), s: (last − first emission) ÷ (tokens − 1); NaN for one
-    token or none.
+    """Time per output token of each request (n,), s:
+    (last − first emission) ÷ (tokens − 1); NaN for one token or none.
     """
     gaps = output_tokens - 1
     return np.where(gaps > 0, (last_ns - first_ns) / (np.maximum(gaps, 1) * float(NS_PER_S)), NAN)
@@ -116,24 +116,24 @@ def accepted_from_counts(rounds_by_accepted: Ints) -> int:
 
 
 def acceptance_rates_at(rounds_by_accepted: Ints, draft_rounds: int) -> list[float]:
-    """Share of rounds with a draft that accepted at least j tokens, for j = 1…K, from rounds by number
-    accepted (K + 1,).
+    """Share of rounds with a draft that accepted at least j tokens, for j = 1…K,
+    from rounds by number accepted (K + 1,).
     """
     at_least = np.cumsum(rounds_by_accepted[::-1])[::-1][1:]
     return [share(float(rounds), draft_rounds) for rounds in at_least]
 
 
 def conditional_acceptance(rates_at: Sequence[float]) -> list[float]:
-    """P(accept j | all before accepted), j = 1…K, from the rates at each position: the α of the theory.
-    NaN where nobody got to.
+    """P(accept j | all before accepted), j = 1…K, from the rates at each position:
+    the α of the theory. NaN where nobody got to.
     """
     before = [1.0, *rates_at][: len(rates_at)]
     return [share(rate, earlier) for rate, earlier in zip(rates_at, before, strict=True)]
 
 
 def draft_coverage(draft_rounds: float, decode_rounds: float) -> float:
-    """Share of decode rounds that had a draft: tokens per round = 1 + coverage × (mean acceptance length
-    − 1).
+    """Share of decode rounds that had a draft:
+    tokens per round = 1 + coverage × (mean acceptance length − 1).
     """
     return share(draft_rounds, decode_rounds)
 

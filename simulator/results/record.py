@@ -1,5 +1,5 @@
-"""What one run of one arm left behind: arrays over requests and the books of the engine, before anything is
-averaged.
+"""What one run of one arm left behind: arrays over requests and the books
+of the engine, before anything is averaged.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. n requests in issue order, C traffic classes, K drafts at most; times in ns, negative: it
-    never happened.
+    """One run. n requests in issue order, C traffic classes, K drafts at most;
+    times in ns, negative: it never happened.
     """
 
     arrival_ns: Ints

@@ -1,5 +1,5 @@
-"""`Result`: what a simulation answers, with all it rests on; the one writer of result files and the one
-reader.
+"""`Result`: what a simulation answers, with all it rests on;
+the one writer of result files and the one reader.
 
 A result folder holds `result.json`, which is what `simulate --json` prints, and one `requests-ARM.npz` per
 arm with every request of every replication. The same seed gives the same bytes of both.

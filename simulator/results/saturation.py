@@ -1,13 +1,13 @@
 """Is an open-loop rate above what the system can serve? A test on when requests arrived, started and ended.
 
-Above capacity the backlog grows for as long as requests come, and with it the time that each one waits for
-its start, or, where all are let in at once, stays. If that time grows by b seconds per second, those that
-arrive within one second leave within 1 + b: the fraction served is 1 / (1 + b). Arrivals of the second half
-of the run are cut into slices of equal count; the test is Student's t on the growth from slice to slice of
-the mean wait, and of the mean stay less what the requests' own lengths explain, pooled over replications.
-Steps between slices of a steady system have mean zero and are negatively correlated, so the test errs
-towards "not saturated"; unlike a count of departures it needs no correction for the requests under way at
-the end.
+Above capacity the backlog grows for as long as requests come, and with it the time that each one waits
+for its start, or, where all are let in at once, stays. If that time grows by b seconds per second,
+those that arrive within one second leave within 1 + b: the fraction served is 1 / (1 + b). Arrivals
+of the second half of the run are cut into slices of equal count; the test is Student's t on the growth
+from slice to slice of the mean wait, and of the mean stay less what the requests' own lengths explain,
+pooled over replications. Steps between slices of a steady system have mean zero and are negatively
+correlated, so the test errs towards "not saturated"; unlike a count of departures it needs no correction
+for the requests under way at the end.
 
 Two more criteria. Clients that give up after mostly waiting keep both times from growing: their share. And a
 run that ends before the backlog shows: by Little's law rate × service time is the number that would be
@@ -136,8 +136,8 @@ def _gave_up_waiting(record: RunRecord, late: Ints) -> int:
 
 
 def _trend(record: RunRecord, late: Ints, delay_ns: Floats) -> Trend:
-    """The trend of a delay (len(late),) over slices of equal count; no slices when there are too few requests
-    to tell.
+    """The trend of a delay (len(late),) over slices of equal count;
+    no slices when there are too few requests to tell.
     """
     slices = min(_SLICES, len(late) // _FEWEST_PER_SLICE)
     means: list[tuple[float, float, float]] = []

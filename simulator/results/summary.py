@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from simulator.results.record import RunRecord
 
 STEP_BAND = 0.10
-"""P95 of the cost model's relative error, on step time and on the ratio of two step times (cost model §1,
-item 7).
+"""P95 of the cost model's relative error, on step time and on the ratio
+of two step times (cost model §1, item 7).
 """
 
 _ACCEPTANCE = ("mean_acceptance_length", "draft_acceptance_rate", *POSITIONAL)
@@ -54,8 +54,8 @@ COMPARED = {
     "e2e_mean_speedup": ("e2e_s.mean", "speedup"),
     "goodput_speedup": ("goodput_requests_per_s", "rate"),
 }
-"""Comparison → (figure, how): `rate` and `ratio` are speculative ÷ plain, `speedup` is plain ÷
-speculative.
+"""Comparison → (figure, how): `rate` and `ratio` are speculative ÷ plain,
+`speedup` is plain ÷ speculative.
 """
 
 
@@ -126,8 +126,8 @@ class ArmMeasurement:
         return judge(seen, self.traffic.seats) if seen else Saturation(False, 1.0)
 
     def summary(self) -> ArmSummary:
-        """The estimates. A saturated arm reports the rate served, and no latency: that grows with the
-        length of the run.
+        """The estimates. A saturated arm reports the rate served, and no latency,
+        which grows with the length of the run.
         """
         speculative = any(run.drafted for run in self.runs)
         estimates: dict[str, Estimate | None] = {}
@@ -200,8 +200,8 @@ def comparison_from_json(document: Mapping[str, Any]) -> Comparison:
 
 
 def compare(name: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Comparison:
-    """Ratios paired by replication, and the verdict: on throughput in a closed loop, on mean TPOT at an
-    offered rate.
+    """Ratios paired by replication, and the verdict:
+    on throughput in a closed loop, on mean TPOT at an offered rate.
     """
     either = plain.saturation.saturated or speculative.saturation.saturated
     ratios: dict[str, Estimate | None] = {}
@@ -243,8 +243,8 @@ def _verdict(
 
 
 def _factor(scaled: Sequence[float], samples: Sequence[float]) -> float:
-    """What a figure becomes with other GPU times: mean of the scaled runs ÷ mean of the same seeds; 1
-    where it cannot be told.
+    """What a figure becomes with other GPU times: mean of the scaled runs ÷ mean
+    of the same seeds; 1 where it cannot be told.
     """
     same = sum(samples[: len(scaled)])
     factor = sum(scaled) / same if same > 0 else 1.0

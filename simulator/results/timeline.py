@@ -17,8 +17,8 @@ STAGES = ("host", "verify", "accept", "draft")
 
 
 class TimedStage(Protocol):
-    """One stage of one step, occupied from `start_ns` to `end_ns` of the simulated clock, as the pipeline
-    notes it.
+    """One stage of one step, occupied from `start_ns` to `end_ns`
+    of the simulated clock, as the pipeline notes it.
     """
 
     @property
@@ -51,8 +51,8 @@ class TimedStage(Protocol):
 
 
 def chrome_trace(rows: Iterable[TimedStage], title: str = "decodesim") -> dict[str, Any]:
-    """The trace document; stages of zero length are left out. Raises ValueError for a stage that is not
-    one of `STAGES`.
+    """The trace document; stages of zero length are left out.
+    Raises ValueError for a stage that is not one of `STAGES`.
     """
     events: list[dict[str, Any]] = []
     replicas: set[int] = set()
@@ -95,8 +95,8 @@ def _name(kind: str, replica: int, row_index: int, text: str) -> dict[str, Any]:
 
 
 def write_chrome_trace(path: str | Path, rows: Iterable[TimedStage], title: str = "decodesim") -> Path:
-    """Write the trace, one event a line: the same rows give the same bytes. Raises InputError where the
-    file cannot be written.
+    """Write the trace, one event a line: the same rows give the same bytes.
+    Raises InputError where the file cannot be written.
     """
     document = chrome_trace(rows, title)
     events = document["traceEvents"]

@@ -1,10 +1,10 @@
 """The ONE verdict: does speculation pay, by the band, and the strongest reason in one sentence.
 
-Every command, page, gate and validation asks here. A speedup *pays* when its whole band lies above the
-target, *loses* when all of it lies below, and is *undecided* in between: then the model does not know, and
-says so. The same holds turned round for an acceptance against its break-even. The reason is the largest of
-the effects that a speedup is made of: throughput = batch × tokens per round ÷ step time (`model_spec` §7, G
-= E / (1 + o)).
+Every command, page, gate and validation asks here. A speedup *pays* when its whole band lies above
+the target, *loses* when all of it lies below, and is *undecided* in between: then the model does not know,
+and says so. The same holds turned round for an acceptance against its break-even. The reason
+is the largest of the effects that a speedup is made of: throughput = batch × tokens per round ÷ step time
+(`model_spec` §7, G = E / (1 + o)).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def explain(
 ) -> Verdict:
     """The verdict on one arm and its sentence.
 
-    `metric` is the word for what was sped up; `plain` and `speculative` map the paths of `measure.py` to
-    values of both arms: `tokens_per_round`, `mean_batch` and `step_s.…` are used, and what is missing is
-    left out.
+    `metric` is the word for what was sped up; `plain` and `speculative` map the paths
+    of `measure.py` to values of both arms: `tokens_per_round`, `mean_batch` and `step_s.…`
+    are used, and what is missing is left out.
     """
     outcome = judge_speedup(speedup)
     if speedup is None:
@@ -89,8 +89,8 @@ def _without_sampling(speedup: Estimate) -> Estimate:
 
 
 def effects_of(plain: Mapping[str, float], speculative: Mapping[str, float]) -> dict[str, float]:
-    """What the speedup is made of, as ln(factor): tokens, batch, and each part of the step. Empty without
-    the figures.
+    """What the speedup is made of, as ln(factor): tokens, batch,
+    and each part of the step. Empty without the figures.
     """
 
     def both(path: str) -> tuple[float, float] | None:

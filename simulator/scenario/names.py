@@ -130,8 +130,8 @@ def _gpu(document: Document, path: Where, name: str, base_dir: Path) -> Iterator
 def _tried(
     document: Document, path: Where, load: Callable[..., Any], name: object, *arguments: object
 ) -> tuple[Any, list[Problem]]:
-    """What `load` gives for that name, or its problems: at their line in a file it read, else where the name
-    stands in the scenario."""
+    """What `load` gives for that name, or its problems: at their line in a file it read,
+    else where the name stands in the scenario."""
     try:
         return load(name, *arguments), []
     except InputError as error:

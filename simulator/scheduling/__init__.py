@@ -1,5 +1,5 @@
-"""Scheduler rules, one file each: who runs in the next step. A new rule is a new file here that calls
-`register`.
+"""Scheduler rules, one file each: who runs in the next step.
+A new rule is a new file here that calls `register`.
 
 A rule is data that the compiled step reads; one that needs more decides in Python at step boundaries, and
 then the pipeline runs. `engine.scheduler` of a scenario names the rule, else the serving-engine preset does.

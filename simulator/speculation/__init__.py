@@ -1,5 +1,5 @@
-"""Speculation methods, one file each: what is drafted and scored. A new method is a new file here that calls
-`register`.
+"""Speculation methods, one file each: what is drafted and scored.
+A new method is a new file here that calls `register`.
 """
 
 from __future__ import annotations

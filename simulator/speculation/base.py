@@ -1,5 +1,5 @@
-"""What a speculation method is to the simulator: a record of what is drafted and scored, never of how long or
-how well.
+"""What a speculation method is to the simulator:
+a record of what is drafted and scored, never of how long or how well.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from simulator.step.state import ROWS_TOKENS
 
 @dataclass(frozen=True)
 class Method:
-    """One way to draft. How long its passes take is the cost model's part, what survives the acceptance
-    model's.
+    """One way to draft. How long its passes take is the cost model's part,
+    what survives the acceptance model's.
 
     The fields are those of the table in docs/methods.md. A method whose drafts come from a host-side lookup
     has no `drafter`; on an asynchronous engine such a lookup runs on the GPU when `gpu_lookup` is set, and
@@ -39,8 +39,8 @@ class Method:
     draft_from_target: bool = False
     """Without `draft`, the drafter is a module of the target's own checkpoint."""
     host_lookup: bool = False
-    """Drafts are looked up on the host once the tokens are there: only on a match, and the engine cannot run
-    ahead.
+    """Drafts are looked up on the host once the tokens are there:
+    only on a match, and the engine cannot run ahead.
     """
     gpu_lookup: bool = False
     """Asynchronous engines look up on the GPU instead: always K drafts, junk on a miss."""

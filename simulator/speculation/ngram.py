@@ -1,5 +1,5 @@
-"""n-gram: the longest match of the last tokens earlier in the context proposes what followed there (prompt
-lookup).
+"""n-gram: the longest match of the last tokens earlier in the context proposes
+what followed there (prompt lookup).
 """
 
 from simulator.speculation import register

@@ -32,8 +32,8 @@ from simulator.step.views import (
 
 @compiled(inline=True)
 def gap_bin(gap_ns: float) -> int:
-    """Return the bin of a gap: exponent and leading ten bits of the mantissa, so that a bin is at most 0.1 %
-    wide.
+    """Return the bin of a gap: exponent and leading ten bits of the mantissa,
+    so that a bin is at most 0.1 % wide.
     """
     return min(max((float_bits(gap_ns) >> 42) - FIRST_BIN_BITS, 0), GAP_BINS - 1)
 
@@ -60,8 +60,8 @@ def _emit(e: Engine, r: int, tokens: int, now_ns: int) -> None:
 
 @compiled(inline=True)
 def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
-    """Apply one entry that samples: verify its drafts, emit, stop or draft again; return whether the request
-    ended.
+    """Apply one entry that samples: verify its drafts, emit, stop or draft again;
+    return whether the request ended.
     """
     t = totals_of(e)[0]
     p = plan_at(e, slot)

@@ -47,8 +47,8 @@ def _keep(e: Engine, block: int) -> None:
 
 @compiled()
 def take_blocks(e: Engine, count: int) -> None:
-    """Take `count` blocks, evicting the least recently used kept ones as needed; the caller has checked that
-    they are there.
+    """Take `count` blocks, evicting the least recently used kept ones as needed;
+    the caller has checked that they are there.
     """
     if count > e.free_blocks:
         anchor = len(hash_holders_of(e))
@@ -66,8 +66,8 @@ def take_blocks(e: Engine, count: int) -> None:
 
 @compiled()
 def release_blocks(e: Engine, r: int) -> None:
-    """Give back all blocks of request `r`; its hash blocks stay in memory while nobody needs the room
-    (deepest first to go).
+    """Give back all blocks of request `r`; its hash blocks stay in memory
+    while nobody needs the room (deepest first to go).
     """
     q = request_at(e, r)
     held = q.capacity // e.block_tokens
@@ -114,8 +114,8 @@ def hold_matched(e: Engine, r: int, count: int) -> None:
 
 @compiled()
 def unheld_matched(e: Engine, r: int, count: int) -> int:
-    """Return how many of the first `count` matched hash blocks are kept but held by nobody (they count as
-    available).
+    """Return how many of the first `count` matched hash blocks are kept
+    but held by nobody (they count as available).
     """
     unheld = 0
     for index in range(count):
@@ -126,8 +126,8 @@ def unheld_matched(e: Engine, r: int, count: int) -> int:
 
 @compiled()
 def share_computed(e: Engine, r: int, computed: int) -> None:
-    """Register the hash blocks of request `r` that its first `computed` tokens fill, so that later requests
-    find them.
+    """Register the hash blocks of request `r` that its first `computed` tokens fill,
+    so that later requests find them.
     """
     q = request_at(e, r)
     per_hash = e.prefix_block_tokens // e.block_tokens

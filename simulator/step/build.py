@@ -116,8 +116,8 @@ def _cells(knots: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.in
 
 
 def gap_bin_starts_ns() -> NDArray[np.int64]:
-    """Return the lower edges (GAP_BINS + 1,) of the bins of gaps in ns; the outer bins also take what lies
-    beyond.
+    """Return the lower edges (GAP_BINS + 1,) of the bins of gaps in ns;
+    the outer bins also take what lies beyond.
     """
     bins = np.arange(GAP_BINS + 1)
     return (1024 + (bins & 1023)) << (bins >> 10)

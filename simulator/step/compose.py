@@ -1,8 +1,8 @@
 """Compose: which requests run in the next step, with how many tokens each (docs/step.md §3).
 
-The scheduler of vLLM V1 (`v1/core/sched/scheduler.py`): running requests first, then waiting ones, one token
-budget, no separate phases; and the rule of SGLang, prefill first and alone, as a second order of the same two
-passes.
+The scheduler of vLLM V1 (`v1/core/sched/scheduler.py`): running requests first, then waiting ones,
+one token budget, no separate phases; and the rule of SGLang, prefill first and alone,
+as a second order of the same two passes.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def may_draft(e: Engine, r: int) -> bool:
 
 @compiled()
 def _preempt_last(e: Engine) -> int:
-    """Preempt the newest running request and return it: its blocks are freed, its tokens kept, it waits first
-    in line.
+    """Preempt the newest running request and return it: its blocks are freed,
+    its tokens kept, it waits first in line.
     """
     e.running_count -= 1
     r = running_of(e)[e.running_count]
@@ -191,8 +191,8 @@ def _waiting_pass(e: Engine, slot: int) -> None:
 def compose(e: Engine, slot: int, now_ns: int, flight_step: int, flight_draft_length: int) -> int:
     """Write into `slot` what the next step runs; return how many entries it has (0: there is no step).
 
-    `flight_step` is the number of the step that runs now, NO_STEP when none does; `flight_draft_length` its
-    K.
+    `flight_step` is the number of the step that runs now,
+    NO_STEP when none does; `flight_draft_length` its K.
     """
     p = plan_at(e, slot)
     e.flight_step = flight_step

@@ -50,8 +50,8 @@ from simulator.step.views import (
 
 @compiled(inline=True)
 def _cell(e: Engine, sequences: int, context_tokens: float) -> tuple[int, float, float]:
-    """Return where (sequences, mean context) lies in the attention tables: element of the lower knots, parts
-    of both intervals.
+    """Return where (sequences, mean context) lies in the attention tables:
+    element of the lower knots, parts of both intervals.
 
     The outer intervals are continued.
     """

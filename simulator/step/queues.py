@@ -1,5 +1,5 @@
-"""Requests on their way in and out: arrivals, the waiting queue, give-ups, and what follows when a request
-ends.
+"""Requests on their way in and out: arrivals, the waiting queue, give-ups,
+and what follows when a request ends.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def remove_ended_running(e: Engine) -> None:
 
 @compiled()
 def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
-    """End request `r`: its blocks go back, and its session's next turn or its client's next request gets an
-    arrival.
+    """End request `r`: its blocks go back, and its session's next turn
+    or its client's next request gets an arrival.
 
     The caller takes it out of `running` (`remove_ended_running`), once for all that end together.
     """
@@ -160,11 +160,11 @@ def _arrive(e: Engine) -> None:
 
 @compiled(inline=True)
 def bring_up_to(e: Engine, now_ns: int, results_first: int) -> None:
-    """Bring the queues to `now_ns`: clients whose patience ended leave, then requests that arrived join,
-    until nothing changes.
+    """Bring the queues to `now_ns`: clients whose patience ended leave,
+    then requests that arrived join, until nothing changes.
 
-    `results_first` is 1 when results of this very instant are still to be applied: then what falls on the
-    instant waits.
+    `results_first` is 1 when results of this very instant are still to be applied:
+    then what falls on the instant waits.
     """
     if now_ns - results_first >= e.quiet_until_ns:
         _bring_up_to(e, now_ns - results_first)

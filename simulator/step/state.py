@@ -23,8 +23,8 @@ FULL, PIECEWISE, EAGER = range(3)
 """CUDA-graph mode of the target pass."""
 
 ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS, ROWS_REQUESTS = range(3)
-"""Rows of the first drafter pass: all query tokens of the step, those and one per request, or one per
-request.
+"""Rows of the first drafter pass: all query tokens of the step,
+those and one per request, or one per request.
 """
 
 GAP_BINS = 34 * 1024

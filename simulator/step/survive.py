@@ -23,8 +23,8 @@ from simulator.step.views import (
 
 @compiled(inline=True)
 def finds_match(e: Engine, r: int) -> bool:
-    """Return whether a lookup for the round that starts after the emitted tokens of request `r` finds a match
-    (a Markov chain).
+    """Return whether a lookup for the round that starts after the emitted tokens
+    of request `r` finds a match (a Markov chain).
     """
     q = request_at(e, r)
     u = uniform(luck_key(e.seed, r, STREAM_MATCH), q.emitted + 1)
@@ -43,8 +43,8 @@ def look_up(e: Engine, r: int) -> bool:
 
 @compiled()
 def _drift_after(e: Engine, r: int, position: int, before: float) -> float:
-    """Return the drift at output `position`, given the one at `position - 1`: AR(1) along the output
-    (model_spec §4).
+    """Return the drift at output `position`, given the one at `position - 1`:
+    AR(1) along the output (model_spec §4).
     """
     u = uniform(luck_key(e.seed, r, STREAM_DRIFT), position)
     z = normal_quantiles_of(e)[int(u * len(normal_quantiles_of(e)))]
@@ -56,8 +56,8 @@ def _drift_after(e: Engine, r: int, position: int, before: float) -> float:
 
 @compiled()
 def advance_drift(e: Engine, r: int, tokens: int) -> None:
-    """Carry the drift of request `r` over its next `tokens` output positions; called before they are added to
-    `emitted`.
+    """Carry the drift of request `r` over its next `tokens` output positions;
+    called before they are added to `emitted`.
     """
     q = request_at(e, r)
     drift = q.drift
@@ -73,8 +73,8 @@ def _bin(e: Engine, effect: float) -> int:
 
 @compiled(inline=True)
 def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
-    """Return how many of `drafts` drafts of request `r` are accepted in a row: each draft's luck belongs to
-    its output position.
+    """Return how many of `drafts` drafts of request `r` are accepted in a row:
+    each draft's luck belongs to its output position.
 
     Changes nothing, so asking twice gives the same answer.
     """

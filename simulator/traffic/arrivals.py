@@ -1,8 +1,8 @@
 """When requests come: arrival times in integer nanoseconds for the arrival processes of `scenario.md`.
 
-A rate counts requests. With sessions of several turns only the first turn of each has an arrival time
-(later ones follow their predecessor), so sessions start at rate ÷ turns and the requests still come at the
-rate asked for.
+A rate counts requests. With sessions of several turns only the first turn
+of each has an arrival time (later ones follow their predecessor), so sessions start at rate ÷ turns
+and the requests still come at the rate asked for.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def draw_arrivals(arrivals: DrawnArrivals, seed: int, n: int, turns: int = 1) ->
     """Arrival times in ns of `n` requests, or of `n` sessions of `turns` requests each; shape (n,).
 
     Closed loop: 0 for the first `concurrency`, -1 for the others, which clients issue as they become free.
-    The n-th arrival does not depend on how many there are. Raises InputError when they last longer than
-    the clock runs.
+    The n-th arrival does not depend on how many there are. Raises InputError
+    when they last longer than the clock runs.
     """
     if arrivals.kind == "closed":
         times_ns = np.full(n, UNKNOWN_NS, dtype=np.int64)

@@ -1,5 +1,5 @@
-"""How long prompts and outputs are: one draw per request from the distributions of `scenario.md`, in whole
-tokens.
+"""How long prompts and outputs are: one draw per request from the distributions
+of `scenario.md`, in whole tokens.
 
 Each request has one uniform and one normal number of its own, whatever class it belongs to and however
 many requests there are; a distribution turns them into a length. So request r keeps its luck when a share,
@@ -33,8 +33,8 @@ _NAMES = ("tokens", "length", "value")
 
 
 class LengthLuck:
-    """The luck of `n` requests with one kind of length; `name` is the stream ("prompt_tokens",
-    "output_tokens").
+    """The luck of `n` requests with one kind of length;
+    `name` is the stream ("prompt_tokens", "output_tokens").
 
     The numbers are drawn when first needed: fixed lengths need none.
     """
@@ -69,10 +69,10 @@ def draw_lengths(
 ) -> NDArray[np.int64]:
     """Lengths of the `chosen` requests, all at least 1.
 
-    The log-normal runs through its median and its 95th percentile and is clipped, not redrawn, to
-    `min`..`max`, so that the bounds collect the mass beyond them. `column` is the CSV column or JSON key
-    that an empirical file with several is asked for. Raises InputError for an empirical file that cannot
-    be used.
+    The log-normal runs through its median and its 95th percentile and is clipped,
+    not redrawn, to `min`..`max`, so that the bounds collect the mass beyond them.
+    `column` is the CSV column or JSON key that an empirical file with several is asked for.
+    Raises InputError for an empirical file that cannot be used.
     """
     if lengths.kind == "fixed":
         count = (

@@ -1,9 +1,9 @@
-"""Conversations: each turn's prompt repeats what was said before, and what two prompts have in common is
-known.
+"""Conversations: each turn's prompt repeats what was said before,
+and what two prompts have in common is known.
 
-The tokens of a session are one growing sequence: a shared system prompt, then prompts and outputs in turn.
-A block of it is either inside the shared system prompt, and then the same in every session, or belongs to
-this session alone.
+The tokens of a session are one growing sequence: a shared system prompt, then prompts
+and outputs in turn. A block of it is either inside the shared system prompt, and then the same
+in every session, or belongs to this session alone.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SESSION_BLOCK_TOKENS = 16
 class SessionTurns(NamedTuple):
     """What sessions add to `n` requests, stored session by session, turn by turn.
 
-    `prompt_tokens` (n,) with the history; `session`, `successor` (n,) as in `Requests`; `prefix_start` (n
-    + 1,) and `prefix_ids` for blocks of 16 tokens, over prompt and output, since the next turn starts with
-    both.
+    `prompt_tokens` (n,) with the history; `session`, `successor` (n,) as in `Requests`;
+    `prefix_start` (n + 1,) and `prefix_ids` for blocks of 16 tokens, over prompt and output,
+    since the next turn starts with both.
     """
 
     prompt_tokens: IntArray
@@ -39,8 +39,8 @@ def build_sessions(
 ) -> SessionTurns:
     """Turn `n` requests into sessions of `turns` each (the last one may be cut short).
 
-    `own_tokens` (n,) is what the user adds in each turn, `said_tokens` (n,) what the model answers, up to
-    where a client cancels.
+    `own_tokens` (n,) is what the user adds in each turn,
+    `said_tokens` (n,) what the model answers, up to where a client cancels.
     """
     n = len(own_tokens)
     request = np.arange(n, dtype=np.int64)

@@ -1,5 +1,5 @@
-"""What a workload is like in figures: lengths, rate, burstiness, and how much of its prompts could come
-from a cache.
+"""What a workload is like in figures: lengths, rate, burstiness,
+and how much of its prompts could come from a cache.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def describe(requests: Requests, class_names: Sequence[str] = ()) -> Summary:
 
 
 def ideal_hit_rate(requests: Requests) -> float | None:
-    """Share of all prompt tokens that stand in blocks an earlier request already had: a cache that forgets
-    nothing.
+    """Share of all prompt tokens that stand in blocks an earlier request already had:
+    a cache that forgets nothing.
 
     Earlier means before in issue order, finished or not; partial blocks never count. None without prefix
     information. It bounds what a prefix cache with the trace's own block can do; an engine's smaller block

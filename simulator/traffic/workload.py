@@ -1,5 +1,5 @@
-"""The traffic: a scenario's `workload` section turned into requests, the same for every arm that shares
-the seed.
+"""The traffic: a scenario's `workload` section turned into requests,
+the same for every arm that shares the seed.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def generate(workload: Workload, seed: int, base_dir: Path | str = ".") -> Reque
 
 
 def workload_notes(workload: Workload, base_dir: Path | str = ".") -> tuple[str, ...]:
-    """What a reader of the results must know of the traffic: rows dropped, lengths estimated, settings
-    without effect.
+    """What a reader of the results must know of the traffic:
+    rows dropped, lengths estimated, settings without effect.
 
     Raises InputError for a trace that cannot be used.
     """

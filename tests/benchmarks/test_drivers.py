@@ -1,5 +1,5 @@
-"""How fast the drivers are, in bare SimPy timeouts of the same minute: ratios, because machines differ and
-are noisy.
+"""How fast the drivers are, in bare SimPy timeouts of the same minute:
+ratios, because machines differ and are noisy.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TIMEOUTS = 50_000
 
 
 def scenario(concurrency: int, backend: str = "auto", requests: int = 4000) -> Scenario:
-    """Closed loop, about 200 output tokens, prefill and KV limit on: Llama-3.3-70B FP8 with EAGLE-3 on four
-    H100.
+    """Closed loop, about 200 output tokens, prefill and KV limit on:
+    Llama-3.3-70B FP8 with EAGLE-3 on four H100.
     """
     return scenario_from_data(
         {

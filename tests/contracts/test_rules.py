@@ -109,8 +109,8 @@ ALONE = Rule("prefill-alone", "this test", mixes_prefill=False)
 
 
 def test_a_new_rule_that_decides_in_python() -> None:
-    """One seat and a burst: requests are served by the length of their prompts, and the record says which
-    driver ran and why."""
+    """One seat and a burst: requests are served by the length of their prompts,
+    and the record says which driver ran and why."""
     one_seat = {"engine.max_num_seqs": 1, "workload.arrivals": {"kind": "burst"}, "workload.requests": 30}
     with registered(SHORTEST):
         check_rule("shortest-first", speculative=True)

@@ -1,5 +1,5 @@
-"""The step, under both drivers, against the oracle that was written without sight of it: equal, to the
-nanosecond.
+"""The step, under both drivers, against the oracle that was written
+without sight of it: equal, to the nanosecond.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The map of the break-even for Llama-3.3-70B FP8 with an EAGLE-3 head on H100, K = 3, against a prototype's
-figures.
+"""The map of the break-even for Llama-3.3-70B FP8 with an EAGLE-3 head on H100,
+K = 3, against a prototype's figures.
 
 The ranges are those of a cost model fitted to the same public kernel tables (two and four GPUs); the
 tolerance is its own band, ±10 % on step times, about ±0.05 in α. "Break-even rises to 0.45–0.55 at high

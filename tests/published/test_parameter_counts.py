@@ -1,5 +1,5 @@
-"""Parameter counts against the model cards, for every config of the reference data and the whole
-catalogue."""
+"""Parameter counts against the model cards, for every config
+of the reference data and the whole catalogue."""
 
 import re
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""The compiled acceptance, run by a plain reference, against the formulas of the models; tolerances from
-standard errors.
+"""The compiled acceptance, run by a plain reference, against the formulas
+of the models; tolerances from standard errors.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def test_a_wrong_model_fails_the_same_check(drawn_from: AcceptanceModel, claimed
 
 @pytest.mark.parametrize("name", ["fixed", "geometric", "positional", "decay", "gated"])
 def test_rounds_along_a_request_are_stationary(name: str) -> None:
-    """Every later round has the survival of the first: nothing is carried over but the match, which starts
-    stationary.
+    """Every later round has the survival of the first:
+    nothing is carried over but the match, which starts stationary.
     """
     requests, rounds = 800, 15
     tables = tables_of(MODELS[name], requests, SEED, K)
@@ -114,8 +114,8 @@ TRACE = Trace(((1, 3, 2, 1, 6, 2, 2, 1, 4), (2, 2, 5, 1, 1, 3)))
 
 @pytest.mark.parametrize("model", [*MODELS.values(), TRACE], ids=[*MODELS, "trace"])
 def test_the_same_luck_gives_nested_acceptance(model: AcceptanceModel) -> None:
-    """At one output position, K drafts accept what K' > K would, cut at K: the token's luck knows nothing
-    of K.
+    """At one output position, K drafts accept what K' > K would, cut at K:
+    the token's luck knows nothing of K.
     """
     tables = tables_of(model, 60, SEED, K)
     seen = set()
@@ -152,8 +152,8 @@ def test_a_replayed_trace_has_the_survival_it_states(k: int) -> None:
 
 
 def test_a_closed_loop_shows_the_harmonic_mean_over_requests() -> None:
-    """Tokens ÷ rounds of equal, long outputs: the harmonic mean of the requests' own E, not the
-    population's E.
+    """Tokens ÷ rounds of equal, long outputs: the harmonic mean
+    of the requests' own E, not the population's E.
     """
     model = Hierarchical.from_alpha(0.65, 0.0, request_sd=1.5)
     requests, output = 400, 400

@@ -1,5 +1,5 @@
-"""Waits, sojourns and numbers in the system against queueing theory; tolerances from independent
-replications.
+"""Waits, sojourns and numbers in the system against queueing theory;
+tolerances from independent replications.
 
 With one seat and steps of constant length an engine is a queue with one server: M/D/1 when every request asks
 one token, M/G/1 with geometric lengths, which are exponential but for the grain of a token.
@@ -116,8 +116,8 @@ def test_arrivals_see_the_time_average_of_the_number_in_the_system(load: float) 
 
 @pytest.mark.parametrize("preset", ["vllm-0.10", "vllm-0.33", "sglang-0.5"])
 def test_littles_law_on_real_prices(preset: str) -> None:
-    """A speculative arm with batches, prompts and real steps: what arrivals find against rate × sojourn of
-    the same run."""
+    """A speculative arm with batches, prompts and real steps:
+    what arrivals find against rate × sojourn of the same run."""
     scenario = small_scenario(
         {
             "engine.preset": preset,

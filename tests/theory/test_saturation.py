@@ -14,8 +14,8 @@ MEAN_TOKENS = 100
 
 
 def queue(load: float, requests: int, seed: int, servers: int = 1, timeout_s: float = np.inf) -> RunRecord:
-    """Poisson arrivals at `load` × capacity; a server gives a request 1 s on average, by its lognormal
-    length (cv 1).
+    """Poisson arrivals at `load` × capacity; a server gives a request 1 s
+    on average, by its lognormal length (cv 1).
     """
     rng = np.random.default_rng(seed)
     arrival = np.cumsum(rng.exponential(1 / (load * servers), requests))
@@ -81,8 +81,8 @@ def test_clients_that_give_up_in_the_queue_are_a_rate_not_served() -> None:
 
 
 def test_more_requests_at_once_than_seats_is_above_capacity_however_short_the_run() -> None:
-    """50 requests within 0.1 s, each served for 1 s: 500 at once, where 256 can be; all were let in at
-    once.
+    """50 requests within 0.1 s, each served for 1 s: 500 at once,
+    where 256 can be; all were let in at once.
     """
     arrival_ms = [2.0 * index for index in range(50)]
     record = record_of_requests(arrival_ms, arrival_ms, [[(1000.0, 1)]] * 50)

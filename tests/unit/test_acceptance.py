@@ -97,8 +97,8 @@ def test_population_between_requests_is_the_integral(request_sd: float) -> None:
 
 @pytest.mark.parametrize(("drift_sd", "rho"), [(0.5, 0.9), (2.0, 0.5), (3.0, 0.97)])
 def test_population_along_a_request_is_the_integral(drift_sd: float, rho: float) -> None:
-    """S_2 and S_3 over the joint normal of v_1, v_2, v_3, by a plain sum over a fine grid of AR(1)
-    transitions.
+    """S_2 and S_3 over the joint normal of v_1, v_2, v_3,
+    by a plain sum over a fine grid of AR(1) transitions.
     """
     model = Hierarchical.from_alpha(0.7, 0.2, drift_sd=drift_sd, drift_correlation=rho)
     step = min(0.05, 0.25 * math.sqrt(1 - rho * rho))
@@ -195,8 +195,8 @@ def test_a_mean_acceptance_length_is_inverted_exactly(
 
 
 def test_published_mean_lengths_give_one_alpha_each() -> None:
-    """EAGLE-3 for 8B, K = 2..7 (vllm-project/vllm#20780): geometric alphas are not the same, so the chain
-    is no geometric one.
+    """EAGLE-3 for 8B, K = 2..7 (vllm-project/vllm#20780):
+    geometric alphas are not the same, so the chain is no geometric one.
     """
     alphas = []
     for k, length in zip(range(2, 8), (2.36, 2.79, 3.08, 3.32, 3.46, 3.54), strict=True):

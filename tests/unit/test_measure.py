@@ -168,8 +168,8 @@ def test_an_empty_run_has_no_figures_and_no_error() -> None:
 
 
 def test_rate_served_above_capacity_is_that_of_the_full_engine() -> None:
-    """400 requests come at once for 4 clients' worth of seats, 5 rounds of 10 ms each: 4 / 0.06
-    requests/s all along.
+    """400 requests come at once for 4 clients' worth of seats,
+    5 rounds of 10 ms each: 4 / 0.06 requests/s all along.
     """
     record = closed_loop_record(4, 100, rounds=5, step_ms=10, tokens=2)
     at_once = replace(record, arrival_ns=np.arange(400) * 1000)

@@ -20,8 +20,8 @@ DRAFT_LENGTH = 3
 
 
 def closed_loop(overhead: float, target: float = 1.0, luck_sd: float = 0.0) -> tuple[Evaluate, list[float]]:
-    """Throughput ratio E(α) / ((1 + o) · scale), with luck by replication; and the list of every x that
-    was asked for.
+    """Throughput ratio E(α) / ((1 + o) · scale), with luck by replication;
+    and the list of every x that was asked for.
     """
     asked: list[float] = []
     luck = np.random.default_rng(7).normal(0, luck_sd, size=100)
@@ -100,8 +100,8 @@ def test_target_that_needs_no_acceptance_is_zero_and_its_band_says_how_far_that_
 
 
 def test_a_metric_that_acceptance_does_not_move_has_no_root() -> None:
-    """Below the target everywhere but on a spike of noise, which the search hits: no slope holds around
-    it.
+    """Below the target everywhere but on a spike of noise,
+    which the search hits: no slope holds around it.
     """
 
     def evaluate(alpha: float, replication: int, scale: float) -> Run:

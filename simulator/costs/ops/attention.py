@@ -46,8 +46,8 @@ class DecodeAttention:
     def time_us(
         self, batch: ArrayLike, context: ArrayLike, kv_heads: float, head_dim: float, rows: float = 1
     ) -> Floats:
-        """µs for `batch` sequences of `context` tokens each; `rows` = g·q query rows per KV head.
-        Broadcasts.
+        """µs for `batch` sequences of `context` tokens each;
+        `rows` = g·q query rows per KV head. Broadcasts.
         """
         b, c = np.asarray(batch, dtype=np.float64), np.asarray(context, dtype=np.float64)
         at = self._nearest(head_dim)
@@ -92,8 +92,8 @@ class LatentAttention:
 
 @dataclass(frozen=True)
 class StreamedCache:
-    """Attention without a table: start + bytes ÷ (BW·e), against arithmetic. Windows, states, indexers,
-    compressed.
+    """Attention without a table: start + bytes ÷ (BW·e), against arithmetic.
+    Windows, states, indexers, compressed.
     """
 
     bandwidth_bytes_per_s: float

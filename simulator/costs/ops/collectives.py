@@ -15,8 +15,8 @@ from simulator.costs.ops.numeric import Floats, loglog
 class AllReduce:
     """Measured µs by message bytes: `tables[gpus]` = (bytes (j,), µs (j,)) ascending; log-log.
 
-    A group between two measured sizes takes the next larger one. Eager launches start `eager_start_us`
-    later.
+    A group between two measured sizes takes the next larger one.
+    Eager launches start `eager_start_us` later.
     """
 
     tables: Mapping[int, tuple[Floats, Floats]]

@@ -13,14 +13,14 @@ TILE_TOKENS = 16
 """Tokens of one expert that a tile computes at once (the smallest tile of the fused kernels)."""
 
 _FEATURE_SCALE = np.array([0.7, 1.0, 1.0, 0.5, 0.3])
-"""How much an octave of hidden, intermediate, experts, routing density and expert parallelism separates
-shapes.
+"""How much an octave of hidden, intermediate, experts,
+routing density and expert parallelism separates shapes.
 """
 
 
 def experts_read(count: float, per_token: float, tokens: ArrayLike, skew: float) -> Floats:
-    """Distinct experts that `tokens` tokens touch: X·(1 − (1 − k/X)^(T^s)); s = 1 for independent uniform
-    routing.
+    """Distinct experts that `tokens` tokens touch: X·(1 − (1 − k/X)^(T^s));
+    s = 1 for independent uniform routing.
 
     arXiv 2505.19645; the exponent for skewed routing is fitted. At most X; k at one token.
     """
@@ -107,8 +107,8 @@ class MixtureOfExperts:
         matrices: int = 3,
         union: bool = True,
     ) -> Floats:
-        """µs of one layer's routed experts on one rank. `intermediate` per rank, `experts` of the whole
-        layer.
+        """µs of one layer's routed experts on one rank.
+        `intermediate` per rank, `experts` of the whole layer.
         """
         args = (hidden, intermediate, per_token, experts, expert_parallel, matrices, union)
         values = self.form.time_us(self.knots, *args)

@@ -1,5 +1,5 @@
-"""Linear layers: y (m, n) = x (m, k) · W (n, k)ᵀ, with the activation quantisation where the format has
-one.
+"""Linear layers: y (m, n) = x (m, k) · W (n, k)ᵀ,
+with the activation quantisation where the format has one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TILE_TOKENS = 64
 
 @dataclass(frozen=True)
 class GemmForm:
-    """The smooth form, in µs: t0 + smoothmax_p(bytes / (BW·eb), FLOPs of whole tiles / (F·ec)) + tk·k +
-    quantise.
+    """The smooth form, in µs: t0 + tk·k + quantise
+    + smoothmax_p(bytes / (BW·eb), FLOPs of whole tiles / (F·ec)).
 
     bytes = n·k·weight + m·k·activation + 2·m·n. `weight_bytes` per parameter with its scales; `flops_per_s`
     is the peak of the arithmetic type. Quantising activations reads 2 and writes 1 byte per element of x.

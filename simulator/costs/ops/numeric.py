@@ -1,5 +1,5 @@
-"""The few numeric forms that all operators share: smooth maximum, log-log tables, neighbours in shape
-space.
+"""The few numeric forms that all operators share: smooth maximum,
+log-log tables, neighbours in shape space.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _NEAR = 0.3
 
 
 def smooth_max(x: ArrayLike, y: ArrayLike, p: float) -> Floats:
-    """(x^p + y^p)^(1/p) for x, y >= 0: p = 1 adds, p to infinity takes the maximum. Scaled, so no
-    overflow.
+    """(x^p + y^p)^(1/p) for x, y >= 0: p = 1 adds,
+    p to infinity takes the maximum. Scaled, so no overflow.
     """
     a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     high, low = np.maximum(a, b), np.minimum(a, b)

@@ -1,5 +1,5 @@
-"""Decoders given block by block: Nemotron-H (each block a mixer or an MLP) and searched architectures
-(NAS)."""
+"""Decoders given block by block: Nemotron-H (each block a mixer or an MLP)
+and searched architectures (NAS)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
 def read_pattern(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
-    """Nemotron-H: `hybrid_override_pattern` (a letter per block) or `layers_block_type` (a word per
-    block)."""
+    """Nemotron-H: `hybrid_override_pattern` (a letter per block)
+    or `layers_block_type` (a word per block)."""
     blocks = _blocks(config, "hybrid_override_pattern", "layers_block_type")
     ahead_blocks = _blocks(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
     used = set(blocks) | set(ahead_blocks)
@@ -83,8 +83,8 @@ def _blocks(config: Fields, letters: str, words: str) -> list[str]:
 
 
 def read_nas(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
-    """`block_configs`: attention and MLP of every layer on their own, either of them left out or a single
-    matrix."""
+    """`block_configs`: attention and MLP of every layer on their own,
+    either of them left out or a single matrix."""
     heads = config.count("num_attention_heads", high=MOST_HEADS)
     head_dim = config.count("head_dim", default=max(hidden // heads, 1))
     bias = config.flag("attention_bias")

@@ -1,5 +1,5 @@
-"""Decoders whose every layer is a token mixer and an MLP: which layer has which, and the modules that
-predict ahead."""
+"""Decoders whose every layer is a token mixer and an MLP:
+which layer has which, and the modules that predict ahead."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Checked access to the fields of a `config.json`: what is wrong is collected, so that one read reports all
-of it."""
+"""Checked access to the fields of a `config.json`: what is wrong is collected,
+so that one read reports all of it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Path = tuple[str | int, ...]
 
 @dataclass
 class Fields:
-    """One JSON object of a config. Readers take the first name present (configs spell one thing in several
-    ways).
+    """One JSON object of a config. Readers take the first name present
+    (configs spell one thing in several ways).
 
     A field that is missing or wrong is recorded in `problems` and a harmless stand-in is returned, so that
     reading goes on; call `finish` before using what was read. `path` is the place of this object in the file.
@@ -140,8 +140,8 @@ class Fields:
         self.disagreements.append(self._problem(name, value, message, allowed, None))
 
     def finish(self, file: str | None, locate: Callable[[Path], tuple[int | None, int | None]]) -> None:
-        """Raise InputError with every problem met so far, if any; `locate` gives line and column of a
-        place."""
+        """Raise InputError with every problem met so far, if any;
+        `locate` gives line and column of a place."""
         found: dict[str, Problem] = {}
         for path, problem in self.problems or self.disagreements:
             line, column = locate(path)

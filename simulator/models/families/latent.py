@@ -1,5 +1,5 @@
-"""Token mixers that keep less than a key and a value per head: MLA, sparse attention over it, compressed
-attention.
+"""Token mixers that keep less than a key and a value per head:
+MLA, sparse attention over it, compressed attention.
 
 Sources of the shapes as in `mixers.py`.
 """

@@ -130,8 +130,8 @@ def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
 
 
 def read_pattern_mlps(config: Fields, hidden: int) -> MlpPlan:
-    """The MLP plan of a decoder whose layers are either a mixer or an MLP (Nemotron-H): no order is kept
-    here."""
+    """The MLP plan of a decoder whose layers are either a mixer or an MLP
+    (Nemotron-H): no order is kept here."""
     matrices = _matrices(config)
     dense = config.optional_count("intermediate_size") or 0
     count = config.optional_count(*_EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0

@@ -1,5 +1,5 @@
-"""Which number format each matrix of a checkpoint has, from `quantization_config` (or modelopt's own
-file)."""
+"""Which number format each matrix of a checkpoint has,
+from `quantization_config` (or modelopt's own file)."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Quantisation:
     cache: dict[str, Format] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, module: str, *, routed: bool = False) -> Format:
-        """The format of one module, named as in the checkpoint without any wrapper around the language
-        model."""
+        """The format of one module, named as in the checkpoint
+        without any wrapper around the language model."""
         if module not in self.cache:
             self.cache[module] = self._find(module, routed)
         return self.cache[module]
@@ -186,8 +186,8 @@ def read_quantisation(config: Fields) -> Quantisation:
 
 
 def _kept(stated: Fields) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
-    """Modules left in bf16: whole names or parts of them, and patterns (`re:` expressions, shell
-    wildcards)."""
+    """Modules left in bf16: whole names or parts of them,
+    and patterns (`re:` expressions, shell wildcards)."""
     names: set[str] = set()
     patterns = []
     for key in ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules"):

@@ -22,13 +22,13 @@ class Trace:
 
     `arrival_ns` (n,) counts from the first arrival; -1 where a turn follows its predecessor instead.
     `prompt_tokens`, `output_tokens` (n,); an output of -1 is not given by the file.
-    `session` (n,) is dense, -1 none; `successor` (n,) is the next turn, issued `successor_delay_ns` after
-    this one ends, -1 none.
-    `prefix_ids[prefix_start[r]:prefix_start[r + 1]]` are the dense ids of the leading full blocks of request
-    r, `prefix_block_tokens` each (0: the file says nothing about content), equal exactly when all tokens up
-    to the block's end are equal.
-    `timed` says whether the file has times, `dropped` counts rows left out, by reason, and `notes` say what a
-    reader of results must know.
+    `session` (n,) is dense, -1 none; `successor` (n,) is the next turn,
+    issued `successor_delay_ns` after this one ends, -1 none.
+    `prefix_ids[prefix_start[r]:prefix_start[r + 1]]` are the dense ids of the leading full blocks
+    of request r, `prefix_block_tokens` each (0: the file says nothing about content),
+    equal exactly when all tokens up to the block's end are equal.
+    `timed` says whether the file has times, `dropped` counts rows left out, by reason, and `notes` say
+    what a reader of results must know.
     """
 
     format: str
@@ -55,9 +55,9 @@ class Trace:
 def encode_prefixes(prefixes: Iterable[Iterable[Hashable]]) -> tuple[IntArray, IntArray]:
     """Dense ids of blocks, where a block is known by its own content and all content before it.
 
-    Returns `start` (n + 1,) and `ids` (start[n],) for `n` prefixes; two prefixes share an id exactly when
-    they agree up to that block's end, so that looking ids up one by one is the same as matching from the
-    front.
+    Returns `start` (n + 1,) and `ids` (start[n],) for `n` prefixes; two prefixes share an id exactly
+    when they agree up to that block's end, so that looking ids up one by one
+    is the same as matching from the front.
     """
     known: dict[tuple[int, Hashable], int] = {}
     start, ids = [0], []
