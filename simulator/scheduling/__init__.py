@@ -7,14 +7,10 @@ then the pipeline runs. `engine.scheduler` of a scenario names the rule, else th
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 
-from simulator.errors import InputError, unknown_name
+from simulator.registry import Registry
 from simulator.step.state import State
 
 BoundaryHook = Callable[[State, int], None]
@@ -33,42 +29,6 @@ class Rule:
     at_step_boundary: BoundaryHook | None = None
 
 
-_REGISTERED: dict[str, Rule] = {}
+_RULES: Registry[Rule] = Registry("scheduler rule", "engine.scheduler", __name__, __path__)
 
-
-def register(rule: Rule) -> Rule:
-    """Make a rule known by its name. Raises ValueError when the name is taken by another."""
-    if _REGISTERED.setdefault(rule.name, rule) != rule:
-        raise ValueError(f"a scheduler rule named {rule.name!r} is registered already")
-    return rule
-
-
-@contextmanager
-def registered(rule: Rule) -> Iterator[Rule]:
-    """Make a rule known for a while: for trying one out."""
-    rules()
-    register(rule)
-    try:
-        yield rule
-    finally:
-        del _REGISTERED[rule.name]
-
-
-@cache
-def _load() -> None:
-    for module in pkgutil.iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
-
-
-def rules() -> Mapping[str, Rule]:
-    """Return all rules by name."""
-    _load()
-    return dict(sorted(_REGISTERED.items()))
-
-
-def scheduler_rule(name: str) -> Rule:
-    """Return the rule of that name; InputError lists the known ones."""
-    known = rules()
-    if name not in known:
-        raise InputError(unknown_name("scheduler rule", name, known, field="engine.scheduler"))
-    return known[name]
+register, registered, rules, scheduler_rule = _RULES.register, _RULES.registered, _RULES.all, _RULES.find
