@@ -178,7 +178,7 @@ def smallest_tensor_parallel(scenario: Scenario) -> int | None:
     target, _ = models_of(scenario, None)
     arms: list[Arm | None] = [None, *scenario.speculation]
     for ranks in range(1, LARGEST_TENSOR_PARALLEL + 1):
-        if can_cut(target, ranks) and all(arm_memory(scenario, arm, ranks).fits for arm in arms):
+        if target.divides_over(ranks) and all(arm_memory(scenario, arm, ranks).fits for arm in arms):
             return ranks
     return None
 
@@ -200,17 +200,6 @@ def require_fit(scenario: Scenario) -> None:
         raise InputError(
             Problem(field="hardware.tensor_parallel", value=ranks, message=text, allowed=allowed)
         )
-
-
-def can_cut(model: Model, ranks: int) -> bool:
-    """Whether heads divide over `ranks` GPUs as engines demand: whole heads, KV heads whole or copied."""
-    attentions = [layer.attention for layer in model.layers if layer.attention is not None]
-    return all(
-        attention.heads % ranks == 0
-        and (attention.replicated or attention.kv_heads % ranks == 0 or ranks % attention.kv_heads == 0)
-        for attention in attentions
-        if attention.heads and attention.kv_heads
-    )
 
 
 def request_tokens(scenario: Scenario) -> tuple[float, int]:

@@ -231,6 +231,14 @@ class Model:
             if layer.attention is not None:
                 yield layer.count, layer.attention
 
+    def divides_over(self, ranks: int) -> bool:
+        """Whether heads divide over `ranks` GPUs as engines demand: whole heads, KV heads whole or copied."""
+        return all(
+            a.heads % ranks == 0 and (a.replicated or a.kv_heads % ranks == 0 or ranks % a.kv_heads == 0)
+            for _, a in self._attentions()
+            if a.heads and a.kv_heads
+        )
+
     def kv_bytes_per_token(self, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
         """Bytes on one rank by which each further token
         of context grows the cache (windows and states: nothing)."""

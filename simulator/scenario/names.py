@@ -107,12 +107,10 @@ def _arm(
 
 def _cut(document: Document, target: Model) -> Iterator[Problem]:
     """A tensor parallelism that engines refuse for this model."""
-    from simulator.memory import can_cut
-
     path: Where = ("hardware", "tensor_parallel")
     ranks = value_at(path, document.data)
-    if isinstance(ranks, int) and 1 <= ranks <= MOST_GPUS and not can_cut(target, ranks):
-        valid = ", ".join(str(n) for n in range(1, 9) if can_cut(target, n))
+    if isinstance(ranks, int) and 1 <= ranks <= MOST_GPUS and not target.divides_over(ranks):
+        valid = ", ".join(str(n) for n in range(1, 9) if target.divides_over(n))
         yield document.problem(
             path, ranks, f"does not divide the heads of {target.name}", f"for example {valid}"
         )

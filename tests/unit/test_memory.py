@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.errors import InputError
-from simulator.memory import arm_memory, can_cut, memory, require_fit, smallest_tensor_parallel
+from simulator.memory import arm_memory, memory, require_fit, smallest_tensor_parallel
 from simulator.models.catalogue import load_model
 from simulator.scenario import Scenario, scenario_from_flags
 
@@ -90,9 +90,9 @@ def test_nothing_up_to_eight_gpus_may_fit() -> None:
 
 def test_models_are_cut_only_where_heads_divide() -> None:
     llama = load_model("llama-3.3-70b-instruct")
-    assert [ranks for ranks in range(1, 9) if can_cut(llama, ranks)] == [1, 2, 4, 8]
+    assert [ranks for ranks in range(1, 9) if llama.divides_over(ranks)] == [1, 2, 4, 8]
     small = load_model("smollm2-135m-instruct")
-    assert [ranks for ranks in range(1, 9) if can_cut(small, ranks)] == [1, 3]
+    assert [ranks for ranks in range(1, 9) if small.divides_over(ranks)] == [1, 3]
     assert smallest_tensor_parallel(scenario("smollm2-135m-instruct", 1)) == 1
 
 
