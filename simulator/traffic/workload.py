@@ -16,7 +16,6 @@ from simulator.traffic.lengths import LengthLuck, draw_lengths
 from simulator.traffic.recorded import load_trace
 from simulator.traffic.sessions import SESSION_BLOCK_TOKENS, build_sessions
 from simulator.traffic.streams import stream
-from simulator.traffic.summary import describe, ideal_hit_rate
 from simulator.traffic.traces import NOT_GIVEN
 from simulator.units import seconds_to_ns
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from simulator.scenario.arrivals import ArrivalsTrace
     from simulator.scenario.lengths import Lengths
     from simulator.scenario.workload import Sessions, Workload
-
-__all__ = ["Requests", "class_names", "describe", "generate", "ideal_hit_rate", "workload_notes"]
 
 IntArray = NDArray[np.int64]
 
@@ -35,7 +32,7 @@ class Requests(NamedTuple):
 
     `arrival_ns` (n,): -1 where it is not known before another request ends (closed loop, later turns of a
     session). `prompt_tokens`, `output_tokens` (n,); a later turn's prompt holds all that was said before.
-    `traffic_class` (n,) int32: index into `class_names(workload)`. `successor` (n,): the next turn of the
+    `traffic_class` (n,) int32: index into `workload.traffic_classes`. `successor` (n,): the next turn of the
     same session, issued `successor_delay_ns` after this one ends; -1 none. `cancel_after_tokens` (n,):
     output token at which the client cancels; 0 never. `prefix_ids[prefix_start[r]:prefix_start[r + 1]]`:
     dense ids of the leading full blocks of request r, `prefix_block_tokens` each (0: no prefix
@@ -54,11 +51,6 @@ class Requests(NamedTuple):
     prefix_ids: IntArray
     prefix_block_tokens: int
     session: IntArray
-
-
-def class_names(workload: Workload) -> tuple[str, ...]:
-    """Names of the traffic classes in the order of `Requests.traffic_class`."""
-    return tuple(entry.name for entry in workload.traffic_classes)
 
 
 def generate(workload: Workload, seed: int, base_dir: Path | str = ".") -> Requests:

@@ -17,10 +17,11 @@ from simulator.results.record import RunRecord
 from simulator.results.saturation import saturation
 from simulator.simulation import simulate
 from simulator.step.state import DONE, State
-from simulator.traffic.workload import Requests, ideal_hit_rate
+from simulator.traffic.workload import Requests
 from tests.balance import check_balance
 from tests.runs import drafting_arm, plain_arm, small_scenario, traffic
 from tests.shared_data import SHARED, needs_shared
+from tests.traffic_figures import ideal_hit_rate
 
 pytestmark = needs_shared
 

@@ -9,7 +9,8 @@ from scipy import stats
 from simulator.errors import InputError
 from simulator.scenario.workload import Workload
 from simulator.traffic.arrivals import draw_arrivals, rescale
-from simulator.traffic.workload import describe, generate
+from simulator.traffic.workload import generate
+from tests.traffic_figures import describe
 
 N = 40_000
 ALPHA = 1e-4

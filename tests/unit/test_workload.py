@@ -8,7 +8,8 @@ import pytest
 
 from simulator.errors import InputError
 from simulator.scenario.workload import Workload
-from simulator.traffic.workload import class_names, describe, generate, workload_notes
+from simulator.traffic.workload import generate, workload_notes
+from tests.traffic_figures import describe
 
 FIXED = {"kind": "fixed", "tokens": 20}
 
@@ -126,7 +127,7 @@ def test_a_missing_file_of_lengths_names_the_field(tmp_path):
 
 def test_without_classes_there_is_one():
     mixed = workload()
-    assert len(class_names(mixed)) == 1
+    assert len(mixed.traffic_classes) == 1
     assert (generate(mixed, 1).traffic_class == 0).all()
 
 
@@ -135,8 +136,8 @@ def test_classes_take_their_shares_and_their_own_lengths():
     chat = {"name": "chat", "share": 0.5, "output_tokens": {"kind": "uniform", "low": 5, "high": 6}}
     mixed = workload(requests=50_000, classes=[code, chat], prompt_tokens=FIXED, output_tokens=FIXED)
     requests = generate(mixed, seed=2)
-    assert class_names(mixed)[:2] == ("code", "chat")
-    assert len(class_names(mixed)) == 3
+    assert [entry.name for entry in mixed.traffic_classes[:2]] == ["code", "chat"]
+    assert len(mixed.traffic_classes) == 3
     shares = np.bincount(requests.traffic_class) / 50_000
     assert np.abs(shares - [0.3, 0.5, 0.2]).max() < 4 * np.sqrt(0.25 / 50_000)
     is_code, is_chat = requests.traffic_class == 0, requests.traffic_class == 1
@@ -149,7 +150,7 @@ def test_classes_take_their_shares_and_their_own_lengths():
 def test_classes_that_take_everything_leave_no_other():
     halves = [{"name": name, "share": 0.5} for name in ("a", "b")]
     mixed = workload(classes=halves)
-    assert class_names(mixed) == ("a", "b")
+    assert [entry.name for entry in mixed.traffic_classes] == ["a", "b"]
     assert set(generate(mixed, 1).traffic_class.tolist()) == {0, 1}
 
 

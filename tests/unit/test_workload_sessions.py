@@ -5,7 +5,8 @@ import json
 import numpy as np
 
 from simulator.scenario.workload import Workload
-from simulator.traffic.workload import describe, generate, ideal_hit_rate
+from simulator.traffic.workload import generate
+from tests.traffic_figures import describe, ideal_hit_rate
 
 GAP_NS = 2_500_000_000
 

@@ -9,8 +9,9 @@ import pytest
 
 from simulator.errors import InputError
 from simulator.scenario.workload import Workload
-from simulator.traffic.workload import describe, generate, ideal_hit_rate, workload_notes
+from simulator.traffic.workload import generate, workload_notes
 from tests.shared_data import SHARED, needs_shared
+from tests.traffic_figures import describe, ideal_hit_rate
 
 TRACES = SHARED / "data" / "traces"
 MOONCAKE = "mooncake_conversation.jsonl"

@@ -5,15 +5,12 @@ and how much of its prompts could come from a cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.traffic.workload import Requests
 from simulator.units import NS_PER_S
-
-if TYPE_CHECKING:
-    from simulator.traffic.workload import Requests
 
 _PERCENTILES = (50, 90, 95, 99)
 
