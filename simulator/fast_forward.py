@@ -12,7 +12,7 @@ from simulator.step.apply import apply
 from simulator.step.compose import compose
 from simulator.step.price import price
 from simulator.step.queues import next_arrival_ns
-from simulator.step.state import NEVER, NO_STEP
+from simulator.step.state import NO_STEP
 from simulator.step.views import plan_at
 
 
@@ -26,9 +26,8 @@ def fast_forward(engine: NDArray[np.void], horizon_ns: int) -> None:
         if not e.ready:
             now_ns = e.now_ns
             if compose(e, e.slot, now_ns, NO_STEP, 0) == 0:
-                if not plan_at(
-                    e, e.slot
-                ).preempted:  # a lone request that outgrew the memory is admitted anew at once
+                # a lone request that outgrew the memory is admitted anew at once
+                if not plan_at(e, e.slot).preempted:
                     e.now_ns = next_arrival_ns(e)
                 continue
             e.now_ns = now_ns + plan_at(e, e.slot).hidden_ns
@@ -48,7 +47,3 @@ def fast_forward(engine: NDArray[np.void], horizon_ns: int) -> None:
             e.slot = 1 - slot
             e.ready = 1
             e.now_ns = max(end_ns, start_ns + plan_at(e, 1 - slot).hidden_ns)
-
-
-FINISHED_NS = NEVER
-"""`now_ns` of an engine for which nothing is left to do."""

@@ -52,11 +52,6 @@ class Gpu:
         if "bf16" not in self.peak_flops_per_s:
             raise ValueError(f"peak_flops_per_s of {self.name} lacks bf16")
 
-    @property
-    def ridge_flops_per_byte(self) -> float:
-        """bf16 FLOPs a second over bytes a second: below it a kernel is bound by memory."""
-        return self.peak_flops_per_s["bf16"] / self.hbm_bandwidth_bytes_per_s
-
     def link_bytes_per_s(self, gpus: int) -> float:
         """Both directions of the link that joins `gpus` GPUs: NVLink when it reaches that far, else PCIe."""
         nvlink = gpus <= self.nvlink_gpus

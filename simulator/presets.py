@@ -46,10 +46,6 @@ class HostCost:
         """Host seconds that always lengthen the step."""
         return self.step_s + self.per_sequence_s * sequences + self.draft_pass_s * draft_passes
 
-    def hidden_s(self, sequences: float) -> float:
-        """Host seconds that overlap with the GPU."""
-        return self.hidden_step_s + self.hidden_per_sequence_s * sequences
-
 
 @dataclass(frozen=True)
 class Preset:

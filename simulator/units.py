@@ -24,11 +24,6 @@ def seconds_to_ns(duration_s: float) -> int:
     return round(duration_s * NS_PER_S)
 
 
-def ns_to_seconds(duration_ns: int) -> float:
-    """Integer nanoseconds as seconds."""
-    return duration_ns / NS_PER_S
-
-
 def format_bytes(size_bytes: float) -> str:
     """`18.6 GiB`: three significant digits and a binary unit."""
     return _scaled(size_bytes, ((1 << 40, "TiB"), (GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")))

@@ -18,7 +18,7 @@ FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-seri
 
 PLAIN_COLOUR = "#8b9097"
 ARM_COLOURS = ("#14598f", "#8a4fa3", "#11776b", "#a8602a", "#5b6b1f", "#a33a5a")
-PAYS_COLOUR, LOSES_COLOUR = "#14598f", "#b0472a"
+LOSES_COLOUR = "#b0472a"
 ORANGE = "#d9812e"
 
 PARTS: Mapping[str, str] = {

@@ -158,11 +158,6 @@ class Positional(AcceptanceModel):
         """c_1."""
         return self.rates[0]
 
-    @property
-    def known_positions(self) -> int:
-        """Positions that were given; c_j beyond is assumed."""
-        return len(self.rates)
-
     def conditional(self, max_draft_length: int) -> Floats:
         """As given, the last one repeated."""
         check_draft_length(max_draft_length)

@@ -98,9 +98,8 @@ def test_each_position_survives_as_often_as_the_formula_says(name: str) -> None:
     rounds = record.accepted_at.sum()
     at_least = np.cumsum(record.accepted_at.sum(axis=0)[::-1])[::-1][1:] / rounds
     survival = model.survival(draft_length)
-    error = np.sqrt(
-        survival * (1 - survival) / rounds
-    )  # luck belongs to positions, so rounds are independent
+    # luck belongs to positions, so rounds are independent
+    error = np.sqrt(survival * (1 - survival) / rounds)
     assert np.abs((at_least - survival) / error).max() < SIGMAS
 
 

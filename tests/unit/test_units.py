@@ -11,7 +11,6 @@ from simulator.units import (
     format_number,
     format_rate,
     format_seconds,
-    ns_to_seconds,
     seconds_to_ns,
 )
 
@@ -20,7 +19,6 @@ def test_seconds_become_integer_nanoseconds() -> None:
     assert seconds_to_ns(1.5) == 1_500_000_000
     assert seconds_to_ns(2.4e-9) == 2
     assert isinstance(seconds_to_ns(0.1), int)
-    assert ns_to_seconds(seconds_to_ns(12.25)) == 12.25
     assert NS_PER_S == 10**9
 
 

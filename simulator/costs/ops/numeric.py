@@ -47,12 +47,6 @@ def neighbour_weights(points: Floats, at: Floats) -> Floats:
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
-def linear_tail(x: ArrayLike, last: float) -> tuple[Floats, Floats]:
-    """(x clipped to `last`, x / last where beyond and 1 elsewhere)."""
-    at = np.asarray(x, dtype=np.float64)
-    return np.minimum(at, last), np.maximum(at / last, 1.0)
-
-
 def grid_lookup(values: Floats, axes: tuple[Floats, ...], at: tuple[Floats, ...]) -> Floats:
     """Multilinear interpolation of `values` (n1, …, nd) at broadcast points; clipped to the axes.
 

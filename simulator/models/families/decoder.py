@@ -88,9 +88,8 @@ def _norm_parameters(config: Fields, hidden: int) -> int:
         return (8 * hidden + experts) if config.flag("enable_moe_block") else 4 * hidden
     if model_type.startswith(("gemma2", "gemma3")):
         return 4 * hidden
-    return (
-        6 if config.has("attn_res_block_size") else 2
-    ) * hidden  # Kimi-K3: two norms and two mixing vectors more
+    vectors = 6 if config.has("attn_res_block_size") else 2  # Kimi-K3: two norms, two mixing vectors more
+    return vectors * hidden
 
 
 def _mixers(config: Fields, hidden: int, layers: int) -> Callable[[int, Modules], Mixer]:
@@ -123,9 +122,8 @@ def _gqa_mixers(config: Fields, hidden: int, layers: int) -> dict[str, Callable[
         "sliding_window", "sliding_window_size", "attention_chunk_size", high=MOST_TOKENS
     )
     full, sliding = base, base
-    if config.has(
-        "global_head_dim", "num_global_key_value_heads"
-    ):  # Gemma 4 widens the heads of its full layers
+    if config.has("global_head_dim", "num_global_key_value_heads"):
+        # Gemma 4 widens the heads of its full layers
         wide = config.count("global_head_dim", default=base.head_dim)
         few = config.count("num_global_key_value_heads", default=base.kv_heads, high=MOST_HEADS)
         full = replace(
