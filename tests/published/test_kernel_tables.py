@@ -13,6 +13,7 @@ import pytest
 from calibration import heldout
 from calibration.silicon import attention_points, build_profile, expert_points, gemm_points, latent_points
 from calibration.tables import open_tables
+from simulator.costs.profiles import load_profile
 from simulator.gpu import gpu
 from tests.shared_data import SHARED, needs_shared
 
@@ -29,7 +30,7 @@ MARKS = {
     "experts/bf16": 14.0,
     "allreduce": 8.0,
 }
-NEEDS_THE_PACKAGE = {"experts/int4", "experts/mxfp4", "prefill", "streamed"}
+NEEDS_THE_PACKAGE = {"experts/fp8", "experts/int4", "experts/mxfp4", "prefill", "streamed"}
 """Parts whose tables are not in the filtered copies beside this repository."""
 
 
@@ -93,6 +94,29 @@ def test_experts_of_unseen_models_are_predicted_too():
     residual = heldout.experts_error(points, "fp8_block", gpu("h100-sxm"), by_model=True)
     assert residual["split"] == "5 folds by model, seed 0"
     assert residual["mape_percent"] < MARKS["experts/fp8_block"]
+
+
+@pytest.mark.parametrize("system", ["h100-sxm", "h200-sxm"])
+def test_experts_of_fewer_bytes_are_never_priced_like_an_untuned_kernel(system):
+    """The fp8 rows of vLLM 0.24.0 are one: slower than bf16 with half the bytes. They are not what ships."""
+    from calibration.silicon import VLLM, _expert_rows, tuned
+
+    rows = open_tables(SILICON, system).read("moe", *VLLM)
+    wide, trap = _expert_rows(rows, "bfloat16"), _expert_rows(rows, "fp8")
+    slower = [trap[key] / wide[key] for key in trap if key in wide and 4 <= key[-1] <= 64]
+    assert len(slower) > 500
+    assert np.percentile(slower, 5) > 1.3
+    known = trap.keys() & wide.keys()
+    assert len(known & tuned(trap, wide).keys()) < 0.1 * len(known)
+
+    profile = load_profile(system)
+    tokens = np.array([1, 4, 16, 64, 256])
+    for h, i, k, e in ((4096, 14336, 2, 8), (2048, 768, 8, 128), (4096, 1536, 8, 128), (4096, 2048, 8, 256)):
+        times = {w: profile.experts(w).time_us(tokens, h, i, k, e) for w in ("bf16", "fp8", "fp8_block")}
+        bound_us = 3 * h * i * k / profile.gpu.hbm_bandwidth_bytes_per_s * 1e6
+        assert (times["fp8"][1:] < 0.75 * times["bf16"][1:]).all()
+        assert times["fp8"][1:] == pytest.approx(times["fp8_block"][1:], rel=0.2)
+        assert times["fp8"][0] > bound_us
 
 
 def test_a_table_without_interpolation_between_shapes_would_be_worse():

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from calibration.heldout import held_out
-from calibration.silicon import build_profile, dumps, main
+from calibration.silicon import build_profile, dumps, expert_points, main
 from calibration.smoothing import hats, isotonic, significant, thin
 from calibration.tables import medians, open_tables
 from simulator.costs.profiles import parse_profile
@@ -19,6 +19,8 @@ pyarrow = pytest.importorskip("pyarrow", reason="pyarrow reads the tables: extra
 
 SHAPES = [(n, k) for n in (512, 2048, 8192) for k in (1024, 4096, 8192)]
 M = (1, 16, 64, 128, 129, 256, 512, 1024, 4096)
+UNTUNED_SHAPE = ("fp8", 4096, 1536, 2)
+"""Experts timed with a kernel that nobody tuned."""
 
 
 def _rows():
@@ -76,9 +78,9 @@ def _rows():
     ]
     moe = [
         base(
-            "vllm",
-            "0.24.0",
-            30 + t + 3 * h * i / tp / 1e6 * min(t * 8, 128),
+            framework,
+            version,
+            (30 + t + 3 * h * i / tp / 1e6 * min(t * 8, 128)) * slower,
             dtype=dtype,
             tokens=t,
             hidden=h,
@@ -89,9 +91,13 @@ def _rows():
             moe_ep=1,
             distribution="power_law_1.01",
         )
-        for dtype, t, h, i, tp in itertools.product(
-            ("bfloat16", "fp8", "fp8_block"), (1, 16, 256, 4096), (2048, 4096), (768, 1536), (1, 2)
+        for framework, version, dtype in (
+            ("vllm", "0.24.0", "bfloat16"),
+            ("vllm", "0.24.0", "fp8_block"),
+            ("trtllm", "1.3.0rc20", "fp8"),
         )
+        for t, h, i, tp in itertools.product((1, 16, 256, 4096), (2048, 4096), (768, 1536), (1, 2))
+        for slower in (3 if (dtype, h, i, tp) == UNTUNED_SHAPE else 1,)
     ]
     comm = [
         {
@@ -198,6 +204,12 @@ def test_the_same_tables_give_the_same_bytes_and_a_loadable_profile(flat):
     assert profile.statuses["prefill"] == "assumed"
     assert profile.provenance["date"] == "2026-01"
     assert profile.gemm("bf16").time_us(2048, 4096, 1) == pytest.approx(4 + 2048 * 4096 * 2 / 3e6, rel=0.02)
+
+
+def test_experts_of_an_untuned_kernel_are_left_out(flat):
+    tables = open_tables(flat, "h100-sxm")
+    shapes = {weights: {key[:6] for key in expert_points(tables, weights)} for weights in ("bf16", "fp8")}
+    assert shapes["bf16"] - shapes["fp8"] == {(4096, 1536, 8, 128, 2, 1)}
 
 
 def test_both_layouts_give_the_same_parts(flat, packaged):
