@@ -151,6 +151,6 @@ def _count(e: Engine, slot: int) -> None:
     t.draft_ns += p.draft_ns
     t.attention_ns += p.attention_ns
     t.communication_ns += p.communication_ns
-    t.batch_time += p.decodes * duration_ns
+    t.decoding_ns += p.decodes * duration_ns
     t.query_tokens += p.tokens
     t.padded_tokens += p.padded_tokens

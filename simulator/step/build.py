@@ -90,8 +90,9 @@ class EngineSettings:
 
 
 def graph_tables(settings: EngineSettings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return padded tokens by tokens 0…cap: for uniform steps and for any other step; -1 where no graph is
-    there, so that the step runs eagerly.
+    """Return padded tokens by tokens 0…cap, for uniform steps and for any other step.
+
+    -1 where no graph is there, so that the step runs eagerly.
 
     Uniform steps use the graph sizes rounded up to a multiple of K + 1 (vLLM V1 `_set_cudagraph_sizes`).
     """
@@ -126,8 +127,10 @@ def gap_bin_starts_ns() -> NDArray[np.int64]:
 def cannot_run(
     settings: EngineSettings, prompt_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return which requests (n,) need more KV blocks than there are, more context than the model has, or more
-    tokens in one step than fit when prompts may not be cut.
+    """Return which requests (n,) can never run.
+
+    They need more KV blocks than there are, more context than the model has, or more tokens in one step
+    than fit when prompts may not be cut.
     """
     whole = prompt_tokens + output_tokens
     too_large = whole + settings.lookahead_tokens > settings.total_blocks * settings.block_tokens
@@ -135,6 +138,73 @@ def cannot_run(
     if not settings.chunked_prefill:
         too_large |= whole + settings.slots_per_request > settings.max_num_batched_tokens
     return too_large
+
+
+def _engine_record(
+    settings: EngineSettings, acceptance: AcceptanceTables, requests: Requests, seed: int
+) -> NDArray[np.void]:
+    """Return the engine's own record (1,) ENGINE: its settings, and all memory free."""
+    engine = np.zeros(1, ENGINE)
+    for setting in fields(settings):
+        if setting.name in ENGINE.names:  # type: ignore[operator]
+            engine[setting.name] = getattr(settings, setting.name)
+    engine["max_draft_length"] = settings.max_draft_length
+    engine["prefix_block_tokens"] = requests.prefix_block_tokens
+    engine["flight_step"] = NO_STEP
+    engine["free_blocks"] = settings.total_blocks
+    engine["seed"] = seed
+    engine["bins"], engine["positions"] = acceptance.conditional.shape[1:]
+    engine["acceptance_kind"] = acceptance.kind
+    for name in ("effect_low", "effect_bins_per_unit", "drift_sd", "drift_correlation"):
+        engine[name] = getattr(acceptance, name)
+    return engine
+
+
+def _request_records(
+    settings: EngineSettings,
+    acceptance: AcceptanceTables,
+    requests: Requests,
+    seed: int,
+    measured: tuple[int, int],
+) -> NDArray[np.void]:
+    """Return the requests (n,) REQUEST, none of which has come; a client's cancel is a stop like another."""
+    n = len(requests.prompt_tokens)
+    records = np.zeros(n, REQUEST)
+    cancels = (requests.cancel_after_tokens > 0) & (requests.cancel_after_tokens < requests.output_tokens)
+    records["prompt"] = requests.prompt_tokens
+    records["output"] = np.where(cancels, requests.cancel_after_tokens, requests.output_tokens)
+    records["cancelled"] = cancels
+    records["cannot_run"] = cannot_run(settings, records["prompt"], records["output"])
+    records["traffic_class"] = requests.traffic_class
+    records["measured"][slice(*measured)] = 1
+    records["matched"] = acceptance.matched_before
+    records["luck"] = luck_keys(seed, n, STREAM_SURVIVAL)
+    records["status"] = UNBORN
+    records["last_step"] = records["preempted_step"] = NO_STEP - 1
+    for name in ("admitted_ns", "first_ns", "last_ns", "ended_ns"):
+        records[name] = -1
+    records["arrival_ns"] = requests.arrival_ns
+    return records
+
+
+def _queues(settings: EngineSettings, requests: Requests) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the requests with a known arrival, by (arrival, number), and those that wait for a client.
+
+    Both are empty where the clients are outside.
+    """
+    if settings.external_clients:
+        return np.zeros(0, np.int32), np.zeros(0, np.int32)
+    known = np.flatnonzero(requests.arrival_ns >= 0)
+    scheduled = known[np.argsort(requests.arrival_ns[known], kind="stable")]
+    waits_for_client = requests.arrival_ns < 0
+    waits_for_client[requests.successor[requests.successor >= 0]] = False
+    return scheduled.astype(np.int32), np.flatnonzero(waits_for_client).astype(np.int32)
+
+
+def _draft_length_by_batch(settings: EngineSettings) -> NDArray[np.int64]:
+    """Return K by the number of requests of a step, 0…seats."""
+    lengths = np.array(settings.draft_length_by_batch, dtype=np.int64)
+    return lengths[np.minimum(np.arange(settings.max_num_seqs + 1), len(lengths) - 1)]
 
 
 def new_state(
@@ -155,75 +225,36 @@ def new_state(
     n = len(requests.prompt_tokens)
     seats = settings.max_num_seqs
     classes = acceptance.conditional.shape[0]
-    draft_length = np.array(settings.draft_length_by_batch, dtype=np.int64)
-    draft_length = draft_length[np.minimum(np.arange(seats + 1), len(draft_length) - 1)]
+    per_class = (classes, settings.max_draft_length + 1)
     full_graph, any_graph = graph_tables(settings)
-
-    engine = np.zeros(1, ENGINE)
-    for setting in fields(settings):
-        if setting.name in ENGINE.names:  # type: ignore[operator]
-            engine[setting.name] = getattr(settings, setting.name)
-    engine["max_draft_length"] = settings.max_draft_length
+    engine = _engine_record(settings, acceptance, requests, seed)
     engine["graph_cap"] = len(full_graph) - 1
-    engine["prefix_block_tokens"] = requests.prefix_block_tokens
-    engine["flight_step"] = NO_STEP
-    engine["free_blocks"] = settings.total_blocks
-    engine["seed"] = seed
-    engine["bins"], engine["positions"] = acceptance.conditional.shape[1:]
-    engine["acceptance_kind"] = acceptance.kind
-    for name in ("effect_low", "effect_bins_per_unit", "drift_sd", "drift_correlation"):
-        engine[name] = getattr(acceptance, name)
-
-    records = np.zeros(n, REQUEST)
-    cancels = (requests.cancel_after_tokens > 0) & (requests.cancel_after_tokens < requests.output_tokens)
-    records["prompt"] = requests.prompt_tokens
-    records["output"] = np.where(cancels, requests.cancel_after_tokens, requests.output_tokens)
-    records["cancelled"] = cancels
-    records["traffic_class"] = requests.traffic_class
-    records["status"] = UNBORN
-    records["last_step"] = records["preempted_step"] = NO_STEP - 1
-    records["luck"] = luck_keys(seed, n, STREAM_SURVIVAL)
-    for name in ("admitted_ns", "first_ns", "last_ns", "ended_ns"):
-        records[name] = -1
-    records["arrival_ns"] = requests.arrival_ns
-    first, end = measured if measured is not None else (0, n)
-    records["measured"][first:end] = 1
-
-    records["matched"] = acceptance.matched_before
-    records["cannot_run"] = cannot_run(settings, records["prompt"], records["output"])
-
-    known = np.flatnonzero(requests.arrival_ns >= 0)
-    scheduled = known[np.argsort(requests.arrival_ns[known], kind="stable")].astype(np.int32)
-    waits_for_client = requests.arrival_ns < 0
-    waits_for_client[requests.successor[requests.successor >= 0]] = False
-    issue_order = np.flatnonzero(waits_for_client).astype(np.int32)
+    scheduled, issue_order = _queues(settings, requests)
     hashes = int(requests.prefix_ids.max()) + 1 if len(requests.prefix_ids) else 0
     anchor = np.zeros(hashes + 1, np.int32)
     anchor[hashes] = hashes
-    nothing = np.zeros(0, np.int32)
     batch = prices.batch_knots
     batch_cell = _cells(batch, np.arange(seats + 1))
     context_cell = _cells(prices.context_knots, np.arange(0, int(prices.context_knots[-1]) + 64, 64))
     engine["query_knots"], batch_knots, context_knots = prices.attention.shape
     engine["context_knots"], engine["attention_plane"] = context_knots, batch_knots * context_knots
     engine["context_cells"] = len(context_cell)
-    per_class = (classes, settings.max_draft_length + 1)
     state = State(
         engine=engine,
         totals=np.zeros(1, TOTALS),
-        requests=records,
+        requests=_request_records(settings, acceptance, requests, seed, measured or (0, n)),
         plans=np.zeros(2, PLAN),
         entries=np.zeros((2, seats), ENTRY),
         running=np.zeros(seats, np.int32),
         waiting=np.zeros(n + 1, np.int32),
-        scheduled=nothing if settings.external_clients else scheduled,
+        scheduled=scheduled,
         followups=np.zeros(n, np.int32),
-        issue_order=nothing if settings.external_clients else issue_order,
+        issue_order=issue_order,
         arrived=np.zeros(n, np.int32),
         ended=np.zeros(n if settings.external_clients else 0, np.int32),
         successor=requests.successor,
         successor_delay_ns=requests.successor_delay_ns,
-        draft_length_by_batch=draft_length,
+        draft_length_by_batch=_draft_length_by_batch(settings),
         full_graph=full_graph,
         any_graph=any_graph,
         batch_cell=batch_cell,

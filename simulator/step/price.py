@@ -79,6 +79,29 @@ def _padded(e: Engine, tokens: int) -> int:
 
 
 @compiled(inline=True)
+def _graph(e: Engine, tokens: int, uniform: bool) -> tuple[int, int]:
+    """Return the CUDA-graph mode of a target pass of `tokens`, and to how many tokens it is padded."""
+    if not e.graph_padding:
+        return (FULL if uniform else PIECEWISE), tokens
+    if tokens <= e.graph_cap:
+        if uniform and item(full_graph_of(e), tokens) >= 0:
+            return FULL, item(full_graph_of(e), tokens)
+        if item(any_graph_of(e), tokens) >= 0:
+            return PIECEWISE, item(any_graph_of(e), tokens)
+    return EAGER, tokens
+
+
+@compiled(inline=True)
+def _pass_ns(e: Engine, rows: int, logit_rows: int) -> float:
+    """Return the price of one drafter pass on `rows` rows, attention and launch aside."""
+    return (
+        item(draft_tokens_of(e), _padded(e, rows))
+        + item(draft_experts_of(e), rows)
+        + item(draft_head_of(e), logit_rows)
+    )
+
+
+@compiled(inline=True)
 def _price_drafts(
     e: Engine,
     slot: int,
@@ -104,24 +127,14 @@ def _price_drafts(
         rows = tokens + requests
     elif e.first_pass_rows == ROWS_REQUESTS:
         rows = requests
-    total = (
-        item(draft_tokens_of(e), _padded(e, rows))
-        + item(draft_experts_of(e), rows)
-        + item(draft_head_of(e), requests)
-    )
-    total += pairs * item(scalars_of(e), PRICE_DRAFT_PREFILL_PAIR_NS) + chunks * item(
-        scalars_of(e), PRICE_DRAFT_PREFILL_CHUNK_NS
-    )
+    prefill = pairs * item(scalars_of(e), PRICE_DRAFT_PREFILL_PAIR_NS)
+    prefill += chunks * item(scalars_of(e), PRICE_DRAFT_PREFILL_CHUNK_NS)
+    total = _pass_ns(e, rows, requests) + prefill
     if p.decodes > 0:
         total += _attention_ns(e, draft_attention_of(e), decodes, query_tokens)
     passes = 1
     if p.drafts and not e.one_pass and p.draft_length > 1 and requests > 0:
-        later = (
-            item(draft_tokens_of(e), _padded(e, requests))
-            + item(draft_experts_of(e), requests)
-            + item(draft_head_of(e), requests)
-        )
-        later += _attention_ns(e, draft_attention_of(e), everybody, 1)
+        later = _pass_ns(e, requests, requests) + _attention_ns(e, draft_attention_of(e), everybody, 1)
         total += later * (p.draft_length - 1)
         passes = p.draft_length
     gpu_ns = (total + passes * item(scalars_of(e), PRICE_DRAFT_LAUNCH_NS)) * scale
@@ -171,22 +184,9 @@ def price(e: Engine, slot: int) -> None:
         p.graph_mode = FULL
         return
 
-    mode = EAGER
-    padded = tokens
-    uniform = p.uniform and chunks == 0
-    if not e.graph_padding:
-        mode = FULL if uniform else PIECEWISE
-    elif tokens <= e.graph_cap:
-        if uniform and item(full_graph_of(e), tokens) >= 0:
-            mode = FULL
-            padded = item(full_graph_of(e), tokens)
-        elif item(any_graph_of(e), tokens) >= 0:
-            mode = PIECEWISE
-            padded = item(any_graph_of(e), tokens)
-
-    attention = pairs * item(scalars_of(e), PRICE_PREFILL_PAIR_NS) + chunks * item(
-        scalars_of(e), PRICE_PREFILL_CHUNK_NS
-    )
+    mode, padded = _graph(e, tokens, p.uniform and chunks == 0)
+    attention = pairs * item(scalars_of(e), PRICE_PREFILL_PAIR_NS)
+    attention += chunks * item(scalars_of(e), PRICE_PREFILL_CHUNK_NS)
     attention += window_pairs * item(scalars_of(e), PRICE_PREFILL_WINDOW_PAIR_NS)
     context = 0.0
     query_tokens = 1

@@ -6,7 +6,7 @@ and one stage at a time under SimPy. Times are integer nanoseconds of the simula
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +117,7 @@ TOTALS = np.dtype(
         (name, "i8")
         for name in (
             "decode_steps mixed_steps prefill_steps full_steps piecewise_steps eager_steps "
-            "host_ns hidden_ns verify_ns accept_ns draft_ns attention_ns communication_ns batch_time "
+            "host_ns hidden_ns verify_ns accept_ns draft_ns attention_ns communication_ns decoding_ns "
             "query_tokens padded_tokens ghost_rows rejected_rows trimmed_tokens cut_drafts preemptions "
             "peak_blocks emitted_tokens match_lookups matches prefix_hit_tokens prompt_tokens"
         ).split()
@@ -125,31 +125,105 @@ TOTALS = np.dtype(
     align=True,
 )
 
-_INT32_ARRAYS = (
-    "running waiting scheduled followups issue_order arrived ended hash_holders hash_older hash_newer"
-).split()
-_INT64_ARRAYS = (
-    "successor successor_delay_ns draft_length_by_batch full_graph any_graph batch_cell context_cell "
-    "context_knots "
-    "class_drafts trace_lengths trace_start itl_histogram itl_token_histogram accepted_at drafted_at "
-    "prefix_start prefix_ids"
-).split()
-_FLOAT64_ARRAYS = (
-    "target_tokens target_experts target_head target_comm sample attention draft_tokens draft_experts "
-    "draft_head draft_attention "
-    "batch_part context_scale scalars conditional request_effect normal_quantiles match_probability"
-).split()
+
+class State(NamedTuple):
+    """One engine and its requests. n requests, S seats, K drafts, H prefix hashes."""
+
+    engine: NDArray[np.void]
+    """(1,) ENGINE"""
+    totals: NDArray[np.void]
+    """(1,) TOTALS"""
+    requests: NDArray[np.void]
+    """(n,) REQUEST, in issue order."""
+    plans: NDArray[np.void]
+    """(2,) PLAN: the running step and the next."""
+    entries: NDArray[np.void]
+    """(2, S) ENTRY"""
+    running: NDArray[np.int32]
+    """(S,) requests by admission."""
+    waiting: NDArray[np.int32]
+    """(n + 1,) ring of waiting requests."""
+    scheduled: NDArray[np.int32]
+    """Requests with known arrivals, by (arrival, number)."""
+    followups: NDArray[np.int32]
+    """(n,) requests whose arrival became known, by (arrival, number)."""
+    issue_order: NDArray[np.int32]
+    """Requests of a closed loop that wait for a free client."""
+    arrived: NDArray[np.int32]
+    """(n,) requests by arrival, for give-ups."""
+    ended: NDArray[np.int32]
+    """(n,) requests that ended since the pipeline last looked."""
+    successor: NDArray[np.int64]
+    """(n,) next turn of the session or -1."""
+    successor_delay_ns: NDArray[np.int64]
+    draft_length_by_batch: NDArray[np.int64]
+    """(S + 1,) K after a step with that many requests."""
+    full_graph: NDArray[np.int64]
+    """(cap + 1,) padded tokens of a uniform step of N tokens; -1 where none is large enough."""
+    any_graph: NDArray[np.int64]
+    """(cap + 1,) padded tokens of any other step."""
+    batch_cell: NDArray[np.int64]
+    """(S + 1,) knot interval of a batch."""
+    context_cell: NDArray[np.int64]
+    """knot interval of a mean context, by context // 64."""
+    batch_part: NDArray[np.float64]
+    """(S + 1,) where in its knot interval a batch lies, 0…1."""
+    context_scale: NDArray[np.float64]
+    """1 ÷ width of each context interval."""
+    context_knots: NDArray[np.int64]
+    """This and the following are fields of `prices.Prices`."""
+    target_tokens: NDArray[np.float64]
+    target_experts: NDArray[np.float64]
+    target_head: NDArray[np.float64]
+    target_comm: NDArray[np.float64]
+    sample: NDArray[np.float64]
+    attention: NDArray[np.float64]
+    draft_tokens: NDArray[np.float64]
+    draft_experts: NDArray[np.float64]
+    draft_head: NDArray[np.float64]
+    draft_attention: NDArray[np.float64]
+    scalars: NDArray[np.float64]
+    conditional: NDArray[np.float64]
+    """(classes, bins, K) threshold c_j of the draft at position j."""
+    request_effect: NDArray[np.float64]
+    """(n,) or (1,): a request's own shift of acceptance, logit scale."""
+    normal_quantiles: NDArray[np.float64]
+    class_drafts: NDArray[np.int64]
+    match_probability: NDArray[np.float64]
+    """(classes, 2): after a miss, after a match."""
+    trace_lengths: NDArray[np.int64]
+    trace_start: NDArray[np.int64]
+    itl_histogram: NDArray[np.int64]
+    """(classes, bins) gaps between emissions of measured requests."""
+    itl_token_histogram: NDArray[np.int64]
+    """(classes, bins) gap ÷ tokens, one count per token."""
+    accepted_at: NDArray[np.int64]
+    """(classes, K + 1) measured rounds by accepted drafts."""
+    drafted_at: NDArray[np.int64]
+    """(classes, K + 1) measured rounds by drafts."""
+    prefix_start: NDArray[np.int64]
+    prefix_ids: NDArray[np.int64]
+    hash_holders: NDArray[np.int32]
+    """(H,) requests that hold a hash block; -1 when it is not in memory."""
+    hash_older: NDArray[np.int32]
+    """(H + 1,) chain of blocks kept for their contents, least recently used first; H is the ring's anchor."""
+    hash_newer: NDArray[np.int32]
+
+
+def _element(hint: Any) -> np.dtype[Any]:
+    """Return the dtype of the elements of an `NDArray[...]`."""
+    (element,) = get_args(get_args(hint)[1])
+    return np.dtype(element)
+
+
+_RECORDS = {"totals": TOTALS, "requests": REQUEST, "plans": PLAN, "entries": ENTRY}
 
 ARRAYS: dict[str, np.dtype[Any]] = {
-    "totals": TOTALS,
-    "requests": REQUEST,
-    "plans": PLAN,
-    "entries": ENTRY,
-    **dict.fromkeys(_INT32_ARRAYS, np.dtype("i4")),
-    **dict.fromkeys(_INT64_ARRAYS, np.dtype("i8")),
-    **dict.fromkeys(_FLOAT64_ARRAYS, np.dtype("f8")),
+    name: _RECORDS.get(name, _element(hint))
+    for name, hint in get_type_hints(State).items()
+    if name != "engine"
 }
-"""The arrays of an engine by name; all are seen flat by the compiled code."""
+"""The arrays of an engine by name → dtype of their elements; the compiled code sees all of them flat."""
 
 ENGINE = np.dtype(
     [
@@ -239,87 +313,3 @@ ENGINE = np.dtype(
     ],
     align=True,
 )
-
-
-class State(NamedTuple):
-    """One engine and its requests. n requests, S seats, K drafts, H prefix hashes."""
-
-    engine: NDArray[np.void]
-    """(1,) ENGINE"""
-    totals: NDArray[np.void]
-    """(1,) TOTALS"""
-    requests: NDArray[np.void]
-    """(n,) REQUEST, in issue order."""
-    plans: NDArray[np.void]
-    """(2,) PLAN: the running step and the next."""
-    entries: NDArray[np.void]
-    """(2, S) ENTRY"""
-    running: NDArray[np.int32]
-    """(S,) requests by admission."""
-    waiting: NDArray[np.int32]
-    """(n + 1,) ring of waiting requests."""
-    scheduled: NDArray[np.int32]
-    """Requests with known arrivals, by (arrival, number)."""
-    followups: NDArray[np.int32]
-    """(n,) requests whose arrival became known, by (arrival, number)."""
-    issue_order: NDArray[np.int32]
-    """Requests of a closed loop that wait for a free client."""
-    arrived: NDArray[np.int32]
-    """(n,) requests by arrival, for give-ups."""
-    ended: NDArray[np.int32]
-    """(n,) requests that ended since the pipeline last looked."""
-    successor: NDArray[np.int64]
-    """(n,) next turn of the session or -1."""
-    successor_delay_ns: NDArray[np.int64]
-    draft_length_by_batch: NDArray[np.int64]
-    """(S + 1,) K after a step with that many requests."""
-    full_graph: NDArray[np.int64]
-    """(cap + 1,) padded tokens of a uniform step of N tokens; -1 where none is large enough."""
-    any_graph: NDArray[np.int64]
-    """(cap + 1,) padded tokens of any other step."""
-    batch_cell: NDArray[np.int64]
-    """(S + 1,) knot interval of a batch."""
-    context_cell: NDArray[np.int64]
-    """knot interval of a mean context, by context // 64."""
-    batch_part: NDArray[np.float64]
-    """(S + 1,) where in its knot interval a batch lies, 0…1."""
-    context_scale: NDArray[np.float64]
-    """1 ÷ width of each context interval."""
-    context_knots: NDArray[np.int64]
-    """This and the following are fields of `prices.Prices`."""
-    target_tokens: NDArray[np.float64]
-    target_experts: NDArray[np.float64]
-    target_head: NDArray[np.float64]
-    target_comm: NDArray[np.float64]
-    sample: NDArray[np.float64]
-    attention: NDArray[np.float64]
-    draft_tokens: NDArray[np.float64]
-    draft_experts: NDArray[np.float64]
-    draft_head: NDArray[np.float64]
-    draft_attention: NDArray[np.float64]
-    scalars: NDArray[np.float64]
-    conditional: NDArray[np.float64]
-    """(classes, bins, K) threshold c_j of the draft at position j."""
-    request_effect: NDArray[np.float64]
-    """(n,) or (1,): a request's own shift of acceptance, logit scale."""
-    normal_quantiles: NDArray[np.float64]
-    class_drafts: NDArray[np.int64]
-    match_probability: NDArray[np.float64]
-    """(classes, 2): after a miss, after a match."""
-    trace_lengths: NDArray[np.int64]
-    trace_start: NDArray[np.int64]
-    itl_histogram: NDArray[np.int64]
-    """(classes, bins) gaps between emissions of measured requests."""
-    itl_token_histogram: NDArray[np.int64]
-    """(classes, bins) gap ÷ tokens, one count per token."""
-    accepted_at: NDArray[np.int64]
-    """(classes, K + 1) measured rounds by accepted drafts."""
-    drafted_at: NDArray[np.int64]
-    """(classes, K + 1) measured rounds by drafts."""
-    prefix_start: NDArray[np.int64]
-    prefix_ids: NDArray[np.int64]
-    hash_holders: NDArray[np.int32]
-    """(H,) requests that hold a hash block; -1 when it is not in memory."""
-    hash_older: NDArray[np.int32]
-    """(H + 1,) chain of blocks kept for their contents, least recently used first; H is the ring's anchor."""
-    hash_newer: NDArray[np.int32]

@@ -25,7 +25,11 @@ MUTANTS = {
         "min(gain, q.output - q.emitted) if e.stop_trim else gain",
         "gain",
     ),
-    "eager one token early": ("step/price.py", "elif tokens <= e.graph_cap:", "elif tokens < e.graph_cap:"),
+    "eager one token early": (
+        "step/price.py",
+        "    if tokens <= e.graph_cap:",
+        "    if tokens < e.graph_cap:",
+    ),
     "tokens leave after the drafts": (
         "fast_forward.py",
         "emission_ns if e.emits_before_drafting else end_ns",
