@@ -53,8 +53,8 @@ class Match(NamedTuple):
 class AcceptanceModel(ABC):
     """How many of K drafts survive a round. Positions j count from 1; arrays hold position j at index j - 1.
 
-    S_j = P(the first j drafts all survive), c_j = S_j / S_{j-1} (`model_spec` §1). A subclass is a frozen
-    dataclass; it is registered in `simulator/acceptance/registry.py`.
+    S_j = P(the first j drafts all survive), c_j = S_j / S_{j-1}. A subclass is a frozen dataclass;
+    it is registered in `simulator/acceptance/registry.py`.
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""Acceptance models without memory: fixed, geometric, positional, decay (`model_spec` §4)."""
+"""Acceptance models without memory: fixed, geometric, positional, decay (docs/acceptance.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Gated acceptance: lookup drafters (n-gram, suffix) find a match or nothing;
-a match then runs long (`model_spec` §4).
+a match then runs long (docs/acceptance.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hierarchical acceptance: requests differ, and each drifts along its output (`model_spec` §4).
+"""Hierarchical acceptance: requests differ, and each drifts along its output (docs/acceptance.md).
 
 logit(c_j) = mu + u_r + v_i - delta (j - 1), u_r ~ N(0, request_sd²) fixed per request, v_i AR(1) along
 *output positions* i with standard deviation drift_sd and correlation drift_correlation from one token to

@@ -1,5 +1,5 @@
-"""Replay of measured acceptance: emission lengths by output position
-(`model_spec` §4), and the files that hold them.
+"""Replay of measured acceptance: emission lengths by output position,
+and the files that hold them (docs/acceptance.md).
 
 A trace has one sequence per measured request. Entry i (from 1) is the number of tokens a round emits,
 accepted drafts + 1, when it starts at output position i, that is with i - 1 tokens emitted before it; it

@@ -2,8 +2,8 @@
 
 Decided by what the fields say, not by a list of model names, so that a new model of a known kind needs
 nothing here. Vision and audio parts are left out: the language model is what decodes. To add an
-architecture: its mixer to `model_configs/mixers.py` or `recurrent.py`, and where it stands among the layers
-to `model_configs/decoder.py`.
+architecture: its mixer to `families/mixers.py` or `families/recurrent.py`, and where it stands among
+the layers to `families/decoder.py`.
 """
 
 from __future__ import annotations

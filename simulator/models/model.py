@@ -2,7 +2,7 @@
 
 Everything is derived from these frozen records by property; nothing is stored twice. Bytes are bytes on one
 rank of a tensor-parallel group wherever a `tensor_parallel` argument appears. `matrices.py` has the matrices,
-`model_config.py` makes a `Model` from a Hugging Face `config.json`, `catalogue.py` finds one by name.
+`config.py` makes a `Model` from a Hugging Face `config.json`, `catalogue.py` finds one by name.
 """
 
 from __future__ import annotations

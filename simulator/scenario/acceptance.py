@@ -1,4 +1,4 @@
-"""The `acceptance` forms of the scenario file: how many drafts survive (`model_spec` §4 names them).
+"""The `acceptance` forms of the scenario file: how many drafts survive (docs/acceptance.md).
 
 `alpha` is the conditional acceptance at position 1 with zero random effects. A mean acceptance length at a
 known draft length says the same in the words of an engine's log; it is inverted exactly when it is used.

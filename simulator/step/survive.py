@@ -44,7 +44,7 @@ def look_up(e: Engine, r: int) -> bool:
 @compiled()
 def _drift_after(e: Engine, r: int, position: int, before: float) -> float:
     """Return the drift at output `position`, given the one at `position - 1`:
-    AR(1) along the output (model_spec §4).
+    AR(1) along the output (docs/acceptance.md).
     """
     u = uniform(luck_key(e.seed, r, STREAM_DRIFT), position)
     z = normal_quantiles_of(e)[int(u * len(normal_quantiles_of(e)))]

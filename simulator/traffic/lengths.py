@@ -1,5 +1,5 @@
 """How long prompts and outputs are: one draw per request from the distributions
-of `scenario.md`, in whole tokens.
+of docs/scenario.md, in whole tokens.
 
 Each request has one uniform and one normal number of its own, whatever class it belongs to and however
 many requests there are; a distribution turns them into a length. So request r keeps its luck when a share,

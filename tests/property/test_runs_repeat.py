@@ -70,7 +70,7 @@ def test_no_drafts_and_no_drafter_is_plain_decoding_event_for_event(preset: str)
 
 
 def test_a_drafter_that_is_never_asked_still_reads_every_token() -> None:
-    """K = 0 by schedule pays pass 1, which keeps the drafter's KV current (`model_spec` §2.3)."""
+    """K = 0 by schedule pays pass 1, which keeps the drafter's KV current."""
     changes = {**BUSY, "speculation.eagle3.draft_length": 0}
     record, plain = run(drafting_arm(small_scenario(changes)), 4), run(plain_arm(small_scenario(changes)), 4)
     assert record.drafted_tokens.sum() == 0

@@ -86,7 +86,7 @@ def test_the_batch_emits_at_the_harmonic_mean(record: RunRecord) -> None:
 
 
 def test_mean_time_per_token_is_the_step_over_the_harmonic_mean_of_the_population(record: RunRecord) -> None:
-    """mean TPOT = Ts · mean(1 / E_i) >= Ts / mean(E) (`model_spec` §7); the error holds the draw of E_i."""
+    """mean TPOT = Ts · mean(1 / E_i) >= Ts / mean(E) (`harmonic_mean`); the error holds the draw of E_i."""
     tokens, weights = MODEL.mean_acceptance_lengths_by_request(DRAFT_LENGTH)
     tpot = mean((record.last_ns - record.first_ns) / (record.emitted_tokens - 1) / STEP_NS)
     assert tpot.score(1 / theory.harmonic_mean(tokens, weights)) < SIGMAS

@@ -1,4 +1,4 @@
-"""The identities of `model_spec` §6 on runs of real scenarios: exact, whatever the engine and the method."""
+"""Identities on runs of real scenarios: exact, whatever the engine and the method."""
 
 from __future__ import annotations
 

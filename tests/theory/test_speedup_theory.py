@@ -1,7 +1,7 @@
 """Simulated tokens per verify and speedup against the formulas, with the run's own standard errors.
 
 Steps cost a constant here, so that G = E / (1 + o) holds without any approximation of its own
-(`model_spec` §7); what real prices add is tested in `test_negative_controls.py`.
+(`simulator/theory.py`); what real prices add is tested in `test_negative_controls.py`.
 A wrong claim must fail the same check.
 """
 

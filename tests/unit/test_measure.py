@@ -47,7 +47,7 @@ def test_both_itl_definitions_differ_as_soon_as_emissions_hold_several_tokens() 
 
 
 def test_mean_itl_is_tpot_times_tokens_per_emission() -> None:
-    """The published relation 27.17 = 9.57 × 2.84 (model_spec §6), here on equal requests."""
+    """The published relation 27.17 = 9.57 × 2.84 ms (vllm-project/vllm#25872), here on equal requests."""
     found = measure(closed_loop_record(4, 10, rounds=25, step_ms=27.0, luck=[3, 3, 2]))
     equal = measure(closed_loop_record(4, 10, rounds=25, step_ms=27.0, tokens=3))
     assert equal["itl_s.mean"] == pytest.approx(equal["tpot_s.mean"] * equal["tokens_per_round"])

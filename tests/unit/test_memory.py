@@ -28,7 +28,7 @@ def scenario(model: str, tensor_parallel: int, *overrides: str, weights: str | N
 def test_llama_70b_and_what_its_drafters_cost(
     tensor_parallel: int, kv_tokens: int, head: float, small: float
 ) -> None:
-    """bf16 with a reserve of 4 GB (`model_spec` §5; the last printed digit decides the tolerance)."""
+    """bf16 with a reserve of 4 GB (worked out by hand from the shapes; the last digit is the tolerance)."""
     report = memory(scenario("llama-3.3-70b-instruct", tensor_parallel, TWO_DRAFTERS))
     held = {arm.arm: arm.kv_tokens for arm in report.arms}
     assert held["plain"] == pytest.approx(kv_tokens, abs=500)
