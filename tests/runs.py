@@ -16,6 +16,7 @@ from simulator import cluster
 from simulator.acceptance import AcceptanceModel, compile_acceptance
 from simulator.arms import CompiledArm, measured_requests
 from simulator.costs.prices import Prices
+from simulator.pipeline import Stage
 from simulator.results.record import RunRecord
 from simulator.scenario import Scenario, scenario_from_data
 from simulator.step.build import EngineSettings, new_state
@@ -46,6 +47,15 @@ BASE: dict[str, Any] = {
 }
 """Llama-3.1-8B on one H100 with an EAGLE-3 head; 8 clients."""
 
+BUSY: dict[str, Any] = {
+    "workload.requests": 60,
+    "workload.arrivals": {"kind": "poisson", "rate_per_s": 40.0},
+    "workload.prompt_tokens": {"kind": "lognormal", "median": 200, "p95": 900},
+    "workload.output_tokens": {"kind": "lognormal", "median": 40, "p95": 150},
+    "workload.ends": "eos",
+}
+"""Changes to `BASE`: requests of all lengths that come at a rate."""
+
 
 def small_scenario(changes: dict[str, Any] | None = None, base: dict[str, Any] | None = None) -> Scenario:
     """`BASE` (or another) with changes by dotted path, as `--set` takes them."""
@@ -71,6 +81,12 @@ def traffic(scenario: Scenario, seed: int = 0) -> Requests:
 def run(arm: CompiledArm, seed: int = 0, **options: Any) -> RunRecord:
     """One run of an arm on its scenario's traffic."""
     return arm.run(traffic(arm.scenario, seed), seed, **options)
+
+
+def watched(arm: CompiledArm, seed: int = 0) -> tuple[RunRecord, list[Stage]]:
+    """One run under the pipeline, with the stages of all its steps."""
+    stages: list[Stage] = []
+    return run(arm, seed, timeline=stages), stages
 
 
 def without_host(settings: EngineSettings, **changes: Any) -> EngineSettings:

@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
-from simulator.pipeline import Stage
-from simulator.results.record import RunRecord
-from tests.runs import differences, drafting_arm, fingerprint, plain_arm, run, small_scenario
+from tests.runs import BUSY, differences, drafting_arm, fingerprint, plain_arm, run, small_scenario, watched
 
-BUSY: dict[str, Any] = {
-    "workload.requests": 60,
-    "workload.arrivals": {"kind": "poisson", "rate_per_s": 40.0},
-    "workload.prompt_tokens": {"kind": "lognormal", "median": 200, "p95": 900},
-    "workload.output_tokens": {"kind": "lognormal", "median": 40, "p95": 150},
-    "workload.ends": "eos",
+MIXED: dict[str, Any] = {
+    **BUSY,
     "workload.cancel_fraction": 0.1,
     "workload.sessions": {"turns": 2, "gap_s": 0.05, "shared_prefix_tokens": 64},
     "speculation.eagle3.acceptance": {
@@ -33,45 +27,38 @@ LOOKUP = {"name": "a", "method": "ngram", "acceptance": GATED}
 
 
 def test_the_same_seed_gives_the_same_record_and_another_does_not() -> None:
-    arm = drafting_arm(small_scenario(BUSY))
+    arm = drafting_arm(small_scenario(MIXED))
     first = run(arm, 5)
     assert differences(first, run(arm, 5)) == []
-    assert differences(first, run(drafting_arm(small_scenario(BUSY)), 5)) == []
+    assert differences(first, run(drafting_arm(small_scenario(MIXED)), 5)) == []
     assert "emitted_tokens" in differences(first, run(arm, 6))
 
 
 def test_the_same_seed_gives_the_same_record_in_another_process() -> None:
-    here = [fingerprint(BUSY, seed) for seed in (1, 2)]
+    here = [fingerprint(MIXED, seed) for seed in (1, 2)]
     assert here[0] != here[1]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        assert list(pool.map(fingerprint, [BUSY, BUSY], [1, 2])) == here
-
-
-def watched(changes: dict[str, Any], speculative: bool) -> tuple[RunRecord, list[Stage]]:
-    scenario = small_scenario(changes)
-    stages: list[Stage] = []
-    arm = drafting_arm(scenario) if speculative else plain_arm(scenario)
-    return run(arm, 4, timeline=stages), stages
+        assert list(pool.map(fingerprint, [MIXED, MIXED], [1, 2])) == here
 
 
 @pytest.mark.parametrize("preset", ["vllm-0.10", "vllm-0.33", "sglang-0.5", "trtllm-1"])
 def test_no_drafts_and_no_drafter_is_plain_decoding_event_for_event(preset: str) -> None:
-    changes = {**BUSY, "engine.preset": preset, "speculation": [{**LOOKUP, "draft_length": 0}]}
+    changes = {**MIXED, "engine.preset": preset, "speculation": [{**LOOKUP, "draft_length": 0}]}
     del changes["speculation.eagle3.acceptance"]
-    plain, plain_stages = watched(changes, speculative=False)
-    record, stages = watched(changes, speculative=True)
+    plain, plain_stages = watched(plain_arm(small_scenario(changes)), 4)
+    record, stages = watched(drafting_arm(small_scenario(changes)), 4)
     assert stages == plain_stages
     assert len(stages) > 500
     assert differences(plain, record) == []
     # The same in the compiled loop, and with one draft it is another run.
     assert differences(run(plain_arm(small_scenario(changes)), 4), record) == []
     changes["speculation"] = [{**LOOKUP, "draft_length": 1}]
-    assert "last_ns" in differences(plain, watched(changes, speculative=True)[0])
+    assert "last_ns" in differences(plain, run(drafting_arm(small_scenario(changes)), 4))
 
 
 def test_a_drafter_that_is_never_asked_still_reads_every_token() -> None:
     """K = 0 by schedule pays pass 1, which keeps the drafter's KV current."""
-    changes = {**BUSY, "speculation.eagle3.draft_length": 0}
+    changes = {**MIXED, "speculation.eagle3.draft_length": 0}
     record, plain = run(drafting_arm(small_scenario(changes)), 4), run(plain_arm(small_scenario(changes)), 4)
     assert record.drafted_tokens.sum() == 0
     assert record.totals["draft_ns"] > 0
@@ -82,9 +69,9 @@ def test_a_drafter_that_is_never_asked_still_reads_every_token() -> None:
 
 @pytest.mark.parametrize("router", ["round-robin", "least-loaded", "session", "prefix"])
 def test_one_replica_behind_a_router_is_no_router(router: str) -> None:
-    alone = run(drafting_arm(small_scenario(BUSY)), 4)
+    alone = run(drafting_arm(small_scenario(MIXED)), 4)
     assert alone.driver == "fast_forward"
-    routed = {**BUSY, "hardware.router": router, "run.backend": "pipeline"}
+    routed = {**MIXED, "hardware.router": router, "run.backend": "pipeline"}
     record = run(drafting_arm(small_scenario(routed)), 4)
     assert record.driver == "pipeline"
     assert differences(alone, record) == []

@@ -12,26 +12,18 @@ import pytest
 
 from simulator.pipeline import Stage
 from simulator.results.record import RunRecord
-from tests.runs import drafting_arm, run, small_scenario
+from tests.runs import BUSY, drafting_arm, small_scenario, watched
 
 PRESETS = ("vllm-0.10", "vllm-0.33", "sglang-0.5", "trtllm-1")
-BUSY: dict[str, Any] = {
-    "workload.requests": 60,
-    "workload.arrivals": {"kind": "poisson", "rate_per_s": 40.0},
-    "workload.prompt_tokens": {"kind": "lognormal", "median": 200, "p95": 900},
-    "workload.output_tokens": {"kind": "lognormal", "median": 40, "p95": 150},
-    "workload.ends": "eos",
-}
 
 
-def watched(**changes: Any) -> tuple[RunRecord, list[Stage]]:
-    stages: list[Stage] = []
-    return run(drafting_arm(small_scenario({**BUSY, **changes})), timeline=stages), stages
+def busy(changes: dict[str, Any]) -> tuple[RunRecord, list[Stage]]:
+    return watched(drafting_arm(small_scenario({**BUSY, **changes})))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_stages_are_the_books(preset: str) -> None:
-    record, stages = watched(**{"engine.preset": preset})
+    record, stages = busy({"engine.preset": preset})
     totals: dict[str, int] = defaultdict(int)
     for stage in stages:
         totals[stage.name] += stage.end_ns - stage.start_ns
@@ -46,7 +38,7 @@ def test_the_stages_are_the_books(preset: str) -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_gpu_does_one_stage_at_a_time_and_in_order(preset: str, replicas: int) -> None:
-    _, stages = watched(**{"engine.preset": preset, "hardware.replicas": replicas})
+    _, stages = busy({"engine.preset": preset, "hardware.replicas": replicas})
     assert {stage.replica for stage in stages} == set(range(replicas))
     for replica in range(replicas):
         own = [stage for stage in stages if stage.replica == replica]
@@ -64,7 +56,7 @@ def test_a_gpu_does_one_stage_at_a_time_and_in_order(preset: str, replicas: int)
 
 def test_an_asynchronous_host_works_while_the_gpu_does_and_a_synchronous_one_does_not() -> None:
     def overlapping(preset: str) -> int:
-        _, stages = watched(**{"engine.preset": preset})
+        _, stages = busy({"engine.preset": preset})
         host = [s for s in stages if s.name == "host"]
         gpu = [s for s in stages if s.name != "host"]
         return sum(min(h.end_ns, g.end_ns) > max(h.start_ns, g.start_ns) for h in host for g in gpu)
