@@ -131,7 +131,7 @@ class SimulatedBench:
             scales_decodes_only=True,
         )
         figures = self._figures(record)
-        if self.open_loop and saturation([record], self.traffic.seats).saturated:
+        if self._saturated(record):
             figures |= {path: math.nan for path in figures if path.split(".")[0] in LATENCIES}
         return figures
 
@@ -187,8 +187,13 @@ class SimulatedBench:
             return model.with_alpha(alpha)
         return model.shifted(logit(alpha) - logit(base.alpha))
 
+    def _saturated(self, record: RunRecord) -> bool:
+        return self.open_loop and saturation([record], self.traffic.seats).saturated
+
     def _figures(self, record: RunRecord) -> dict[str, float]:
-        return measure(record, (), dict(self.traffic.limits), self.traffic.replicas)
+        """Figures of a run; above capacity the rates are those of the full engine, as in `simulate`."""
+        limits = dict(self.traffic.limits)
+        return measure(record, (), limits, self.traffic.replicas, self._saturated(record))
 
 
 def _shortened(scenario: Scenario) -> Scenario:

@@ -13,6 +13,7 @@ from simulator.breakeven.answer import BreakEvenRow
 from simulator.breakeven.breakeven import breakeven
 from simulator.results.estimate import Estimate
 from simulator.scenario import Mechanisms, load_scenario
+from simulator.simulation import simulate
 from simulator.theory import alpha_from_tokens_per_verify
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
@@ -101,3 +102,20 @@ def test_short_outputs_raise_it_above_the_geometric_one_by_more_than_the_interva
     assert root.ci95[0] > answer.geometric_alpha
     long = row("stop_trim")
     assert root.value - answer.geometric_alpha > root_of(long).value - (long.geometric_alpha or 1)
+
+
+def test_above_capacity_the_break_even_is_where_simulated_throughputs_are_equal() -> None:
+    """Rates are those of the full engine: over the arrivals alone, both arms would mostly read prompts."""
+    crowd = [
+        "workload.arrivals={kind: poisson, rate_per_s: 60}",
+        "workload.requests=2000",
+        "engine.max_num_seqs=128",
+        "run.replications=3",
+    ]
+    answer = breakeven(load_scenario(EXAMPLE, crowd), metrics=["throughput"]).rows[0]
+    root = root_of(answer)
+    at_root = load_scenario(EXAMPLE, [*crowd, f"speculation.eagle3-k3.acceptance.alpha={root.value}"])
+    speedup = simulate(at_root).comparison["eagle3-k3"].ratios["throughput_speedup"]
+    assert speedup is not None
+    assert speedup.ci95 is not None
+    assert speedup.ci95[0] <= 1 <= speedup.ci95[1]
