@@ -81,7 +81,7 @@ def _reason(arm: str, outcome: str, said: str) -> tuple[str, bool]:
     """The reason alone, of the verdict's sentence, and whether the verdict is about TPOT."""
     why = said.removeprefix(f"{arm}: ").removeprefix(f"{outcome}: ")
     offered = why.startswith("TPOT ")
-    if why.startswith(("TPOT × ", "throughput × ")):
+    if why.startswith(("TPOT speedup × ", "throughput × ")):
         why = why.partition(": ")[2] or why
     return why, offered
 

@@ -14,6 +14,7 @@ import numpy as np
 from simulator.acceptance import AcceptanceModel, acceptance_model, compile_acceptance
 from simulator.cluster import Drive, drive
 from simulator.costs.prices import Prices
+from simulator.errors import InputError, Problem
 from simulator.memory import ArmMemory, arm_memory
 from simulator.results.record import RunRecord
 from simulator.scenario import PLAIN, Arm, GoodputPolicy, Scenario
@@ -62,6 +63,9 @@ class CompiledArm:
         """Return the arm, with `draft_length` in place of its own where one is given. Raises InputError."""
         if arm is not None and draft_length is not None:
             arm = arm.model_copy(update={"draft_length": draft_length})
+        if arm is not None and arm.tree is not None:
+            field = f"speculation.{arm.name}.tree"
+            raise InputError(Problem(field=field, message="is not simulated yet", allowed="null: a chain"))
         how = method(arm.method) if arm is not None else None
         setup = setup_of(scenario, arm)
         memory = arm_memory(scenario, arm)

@@ -39,6 +39,9 @@ def make_traffic(scenario: Scenario, replication: int) -> Requests:
     return generate(scenario.workload, replication_seed(scenario.run.seed, replication), scenario.base_dir)
 
 
+_WITHOUT_MISSES = ("geometric", "decay", "hierarchical")
+"""Acceptance models that a lookup cannot miss with."""
+
 traffic_of = lru_cache(maxsize=8)(make_traffic)
 """`make_traffic`, remembered: for searches that run the same requests many times."""
 
@@ -169,12 +172,18 @@ def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list
     """Write the stages of all arms as one Chrome trace, arm after arm."""
     from simulator.results.timeline import write_chrome_trace
 
+    replicas = scenario.hardware.replicas
     rows = [
-        stage._replace(replica=stage.replica + index * scenario.hardware.replicas)
+        stage._replace(replica=stage.replica + index * replicas)
         for index, stages in enumerate(timelines.values())
         for stage in stages
     ]
-    write_chrome_trace(path, rows, scenario.title)
+    names = {
+        index * replicas + replica: arm if replicas == 1 else f"{arm}, replica {replica}"
+        for index, arm in enumerate(timelines)
+        for replica in range(replicas)
+    }
+    write_chrome_trace(path, rows, scenario.title, names)
 
 
 def _provenance(scenario: Scenario, plain: _ArmRuns) -> Provenance:
@@ -208,6 +217,12 @@ def _notes(scenario: Scenario, arms: Sequence[_ArmRuns]) -> tuple[str, ...]:
             )
         if one.beyond_drafter:
             notes.append(f"{one.arm.name}: {one.beyond_drafter}")
+        entry = one.arm.arm
+        if entry is not None and entry.method == "ngram" and entry.acceptance.model in _WITHOUT_MISSES:
+            notes.append(
+                f"{one.arm.name}: {entry.acceptance.model} acceptance supposes that every n-gram lookup "
+                "finds a match; {model: gated, …} says how often one does"
+            )
     parts = setup.profile.statuses
     for status in ("inherited", "assumed"):
         names = sorted(name for name, of_part in parts.items() if of_part == status)

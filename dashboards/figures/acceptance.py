@@ -45,7 +45,7 @@ def finding(table: Table) -> list[str]:
     for arm in table.distinct("arm"):
         length, tokens = table.facts["mean_acceptance_length"][arm], table.facts["tokens_per_round"][arm]
         if length is not None and tokens is not None:
-            said.append(f"{arm} accepts {length:.2f} tokens per verify, and {tokens:.2f} reach the client.")
+            said.append(f"{arm} yields {length:.2f} tokens per verify, and {tokens:.2f} reach the client.")
     return said
 
 

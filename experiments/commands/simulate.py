@@ -59,7 +59,9 @@ _RATIOS = (
 
 _DEFAULTS_THAT_MATTER = ("target.kv_cache", "workload.prompt_tokens", "workload.output_tokens")
 """Defaults that move the answer and that nothing else in the output names."""
-_SAID_BY_THE_TABLE = ("no drafts, so no acceptance", "the scenario sets no SLO")
+_NOT_IN_THE_TABLE = tuple(f"too few samples for {name} " for name in ("p50", "p90", "p95", "p999"))
+_LEFT_OUT = ("no drafts, so no acceptance", "the scenario sets no SLO", *_NOT_IN_THE_TABLE)
+"""Notes on what the table says itself, or does not show."""
 
 
 @click.command()
@@ -142,7 +144,7 @@ def _traffic(scenario: Scenario) -> str:
     arrivals, workload = scenario.workload.arrivals, scenario.workload
     match arrivals.kind:
         case "closed":
-            load = f"{arrivals.concurrency} clients"
+            load = f"{arrivals.concurrency:,} client{'' if arrivals.concurrency == 1 else 's'}"
         case "burst":
             load = "all requests at once"
         case "poisson" | "gamma":
@@ -176,13 +178,13 @@ def _basis(provenance: Mapping[str, Any], scenario: Scenario) -> list[str]:
 
 
 def notes_for_people(document: Mapping[str, Any]) -> list[str]:
-    """The notes, those that several arms share once, without those that a `–` in the table says."""
+    """The notes, those that several arms share once, without those the table makes needless."""
     arms = list(document["arms"])
     shared: dict[str, list[str]] = {}
     for text in document["notes"]:
         arm = next((name for name in arms if text.startswith(f"{name}: ")), "")
         said = text.removeprefix(f"{arm}: ")
-        if not said.startswith(_SAID_BY_THE_TABLE):
+        if not said.startswith(_LEFT_OUT):
             shared.setdefault(said, []).append(arm)
     return [text if "" in names else f"{', '.join(names)}: {text}" for text, names in shared.items()]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STEP_BAND = 0.10
 """P95 of the cost model's relative error, on step time and on the ratio
-of two step times (cost model §1, item 7).
+of two step times (docs/results.md).
 """
 
 _ACCEPTANCE = ("mean_acceptance_length", "draft_acceptance_rate", *POSITIONAL)
@@ -234,7 +234,7 @@ def _verdict(
             LOSES, f"{name}: {LOSES}: plain decoding serves the rate, and it does not: {after.reason}"
         )
     offered = plain.traffic.open_loop and not before.saturated
-    metric, ratio = ("TPOT", "tpot_mean_speedup") if offered else ("throughput", "throughput_speedup")
+    metric, ratio = ("TPOT speedup", "tpot_mean_speedup") if offered else ("throughput", "throughput_speedup")
     before_after = [
         {path: sum(values) / len(values) for path, values in arm.samples.items()}
         for arm in (plain, speculative)

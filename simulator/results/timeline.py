@@ -6,7 +6,7 @@ Format: "Trace Event Format" of the Chromium project, complete events ("X"), tim
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,8 +50,12 @@ class TimedStage(Protocol):
         """Query tokens in the step."""
 
 
-def chrome_trace(rows: Iterable[TimedStage], title: str = "decodesim") -> dict[str, Any]:
-    """The trace document; stages of zero length are left out.
+def chrome_trace(
+    rows: Iterable[TimedStage], title: str = "decodesim", names: Mapping[int, str] | None = None
+) -> dict[str, Any]:
+    """The trace document; stages of zero length are left out. `names` says what a replica's number stands
+    for, where it is not simply a replica.
+
     Raises ValueError for a stage that is not one of `STAGES`.
     """
     events: list[dict[str, Any]] = []
@@ -73,12 +77,13 @@ def chrome_trace(rows: Iterable[TimedStage], title: str = "decodesim") -> dict[s
                     "args": {"step": row.step, "requests": row.requests, "tokens": row.tokens},
                 }
             )
-    names: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
     for replica in sorted(replicas):
-        names.append(_name("process_name", replica, 0, f"{title}: replica {replica}"))
+        called = (names or {}).get(replica, f"replica {replica}")
+        labels.append(_name("process_name", replica, 0, f"{title}: {called}"))
         for row_index, stage in enumerate(STAGES):
-            names.append(_name("thread_name", replica, row_index, stage))
-            names.append(
+            labels.append(_name("thread_name", replica, row_index, stage))
+            labels.append(
                 {
                     "name": "thread_sort_index",
                     "ph": "M",
@@ -87,18 +92,23 @@ def chrome_trace(rows: Iterable[TimedStage], title: str = "decodesim") -> dict[s
                     "args": {"sort_index": row_index},
                 }
             )
-    return {"displayTimeUnit": "ms", "traceEvents": names + events}
+    return {"displayTimeUnit": "ms", "traceEvents": labels + events}
 
 
 def _name(kind: str, replica: int, row_index: int, text: str) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": replica, "tid": row_index, "args": {"name": text}}
 
 
-def write_chrome_trace(path: str | Path, rows: Iterable[TimedStage], title: str = "decodesim") -> Path:
+def write_chrome_trace(
+    path: str | Path,
+    rows: Iterable[TimedStage],
+    title: str = "decodesim",
+    names: Mapping[int, str] | None = None,
+) -> Path:
     """Write the trace, one event a line: the same rows give the same bytes.
     Raises InputError where the file cannot be written.
     """
-    document = chrome_trace(rows, title)
+    document = chrome_trace(rows, title, names)
     events = document["traceEvents"]
     lines = ",\n".join(json.dumps(event, separators=(",", ":"), ensure_ascii=False) for event in events)
     path = Path(path)

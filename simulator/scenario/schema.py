@@ -213,7 +213,9 @@ class Scenario(Section):
     @property
     def title(self) -> str:
         """The name, or else what it is about."""
-        return self.name or f"{self.target.model} on {self.hardware.tensor_parallel} × {self.hardware.gpu}"
+        hardware = self.hardware
+        replicas = f"{hardware.replicas} replicas of " if hardware.replicas > 1 else ""
+        return self.name or f"{self.target.model} on {replicas}{hardware.tensor_parallel} × {hardware.gpu}"
 
     def arm(self, name: str) -> Arm:
         """The speculative arm of that name; KeyError when there is none."""

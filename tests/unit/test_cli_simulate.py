@@ -81,6 +81,16 @@ def test_simulate_writes_results_and_a_trace(tmp_path: Path) -> None:
     assert "ui.perfetto.dev" in result.stderr
 
 
+def test_what_is_not_simulated_yet_is_refused_and_misfits_are_said() -> None:
+    tree = ["--set", "speculation.eagle3-k3.tree={depth: 3, top_k: 2, nodes: 8}"]
+    refused = CliRunner().invoke(decodesim, ["simulate", str(EXAMPLE), *SMALL, *tree])
+    assert refused.exit_code == 2
+    assert "speculation.eagle3-k3.tree: is not simulated yet" in refused.output
+    lookup = ["--set", "speculation=[{method: ngram, acceptance: {model: geometric, alpha: 0.5}}]"]
+    text = run("simulate", EXAMPLE, *SMALL, *lookup).stdout
+    assert "supposes that every n-gram lookup finds a match" in text
+
+
 def test_what_breakeven_refuses() -> None:
     assert loads_of("1,8", None) == [{"concurrency": 1}, {"concurrency": 8}]
     assert loads_of(None, "0.5") == [{"rate_per_s": 0.5}]

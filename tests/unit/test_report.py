@@ -204,7 +204,7 @@ def headline_of(ratio: Estimate, outcome: str, metric: str = "throughput") -> tu
         (
             Estimate(1.5, (1.4, 1.6), (1.2, 1.8)),
             "pays",
-            "TPOT",
+            "TPOT speedup",
             f"{ARM} pays: at the same traffic answers stream 50% faster (20% to 80% with the model's error).",
         ),
     ],

@@ -45,6 +45,12 @@ def test_every_stage_has_its_row_and_times_are_microseconds() -> None:
     assert names == {(replica, stage) for replica in (0, 1) for stage in STAGES}
 
 
+def test_processes_can_be_named_after_their_arm() -> None:
+    events = chrome_trace(ROWS, "a case", {0: "plain", 1: "eagle3-k3"})["traceEvents"]
+    named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert named == ["a case: plain", "a case: eagle3-k3"]
+
+
 def test_the_file_is_json_and_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     first = write_chrome_trace(tmp_path / "a.json", ROWS).read_bytes()
     assert first == write_chrome_trace(tmp_path / "b.json", iter(ROWS)).read_bytes()
