@@ -46,9 +46,11 @@ def _print_arms(report: MemoryReport) -> None:
         ["device", *(format_bytes(arm.device_bytes) for arm in arms)],
         ["KV per token", *(format_bytes(arm.kv_bytes_per_token) for arm in arms)],
         ["KV tokens held", *(f"{arm.kv_tokens:,}" for arm in arms)],
-        ["  against plain", "", *(_against(arm.kv_tokens, plain.kv_tokens) for arm in arms[1:])],
         ["requests at once", *(f"{arm.max_concurrency:,}" for arm in arms)],
     ]
+    if len(arms) > 1:
+        against = ["  against plain", "", *(_against(arm.kv_tokens, plain.kv_tokens) for arm in arms[1:])]
+        rows.insert(-1, against)
     print_table(["", *(arm.arm for arm in arms)], rows)
 
 

@@ -140,6 +140,8 @@ def writes_file(function: Function) -> Function:
     def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
+        except BrokenPipeError:  # whoever read our output has seen enough
+            raise
         except OSError as error:
             name = str(error.filename) if error.filename else None
             reason = (error.strerror or str(error)).lower()

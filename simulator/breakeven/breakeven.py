@@ -3,7 +3,7 @@ by load, draft length, target and metric.
 
 The closed forms take the overhead o = T_speculative / T_plain − 1 of uniform steps at the plain arm's mean
 batch and context: *linear* is the acceptance rate at this draft length, an identity; *geometric* the i.i.d.
-acceptance α with E(α) = target · (1 + o) (`model_spec` §7). *Simulated* is the α at which the simulated
+acceptance α with E(α) = target · (1 + o) (`theory.py`). *Simulated* is the α at which the simulated
 ratio reaches the target on common luck, with everything the closed forms leave out. Compare α with α only:
 an acceptance rate is another figure. For acceptance models with more than α the family is a common logit
 shift of the scenario's conditionals.
@@ -134,17 +134,26 @@ def break_even_of(
                 for metric in metrics:
                     rows.append(case.row(metric, target))
                     if progress is not None:
-                        progress(len(rows), total, f"{label}, draft length {draft_length}, {metric}")
+                        what = f"{_in_words(bench.load)}, draft length {draft_length}, {metric}"
+                        progress(len(rows), total, what)
         best_here = _best_draft_lengths(bench)
         if best_here is not None:
             best[label], ratios[label] = best_here
     notes = [
-        f"{load_label(row.load)}, draft length {row.draft_length}, {row.metric}, target "
+        f"{_in_words(row.load)}, draft length {row.draft_length}, {row.metric}, target "
         f"{row.target_speedup:g}×: {row.note}"
         for row in rows
         if row.note
     ]
     return BreakEven(tuple(rows), best, ratios, tuple(notes))
+
+
+def _in_words(load: Mapping[str, float]) -> str:
+    """`1 client`, `64 clients`, `4 requests/s`."""
+    (kind, amount), *_ = load.items()
+    if kind == "concurrency":
+        return f"{amount:g} client{'' if amount == 1 else 's'}"
+    return f"{amount:g} requests/s" if kind == "rate_per_s" else f"{kind} {amount:g}"
 
 
 def load_label(load: Mapping[str, float]) -> str:

@@ -110,7 +110,7 @@ def test_unreachable_target_says_so_and_has_no_alpha() -> None:
     assert row.note is not None
     answer = break_even_of([FormulaBench(64)], [1], [2.0, 3.0], ["throughput"], replications=3, band=0.1)
     assert [note.partition(":")[0] for note in answer.notes] == [
-        f"64, draft length 1, throughput, target {target}×" for target in (2, 3)
+        f"64 clients, draft length 1, throughput, target {target}×" for target in (2, 3)
     ]
 
 
@@ -156,9 +156,7 @@ def test_a_draft_length_that_varies_has_a_simulated_root_and_no_closed_form() ->
 def test_best_draft_length_and_the_cost_ratio_it_rests_on() -> None:
     answer = break_even_of([FormulaBench(32)], [3], [1.0], ["throughput"], replications=2, band=0.1)
     assert answer.cost_ratio == {"32": pytest.approx(0.15)}
-    assert answer.best_draft_length == {"32": {"0.5": 2, "0.7": 3, "0.9": 8}}, (
-        "the table of model_spec §7 at c = 0.15"
-    )
+    assert answer.best_draft_length == {"32": {"0.5": 2, "0.7": 3, "0.9": 8}}
 
 
 def test_json_has_the_keys_of_the_contract_and_progress_is_told() -> None:
