@@ -12,7 +12,6 @@ from simulator.scenario.arrivals import Arrivals
 from simulator.scenario.base import (
     Fault,
     NonNegativeFloat,
-    PositiveFloat,
     Probability,
     Raw,
     Section,
@@ -76,7 +75,7 @@ class Workload(Section):
     ends: Literal["eos", "max_tokens"] = Field(
         default="eos", description="eos: the stop is not foreseen (ghost rows); max_tokens: it is"
     )
-    timeout_s: PositiveFloat | None = Field(
+    timeout_s: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
         default=None, description="a client gives up after this long and its KV is freed; null: never"
     )
     cancel_fraction: Probability = Field(

@@ -1,4 +1,4 @@
-"""When requests come: arrival times in integer nanoseconds for the arrival processes of `scenario.md`.
+"""When requests come: arrival times in integer nanoseconds for the arrival processes of docs/scenario.md.
 
 A rate counts requests. With sessions of several turns only the first turn
 of each has an arrival time (later ones follow their predecessor), so sessions start at rate ÷ turns
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 UNKNOWN_NS = -1
 """Arrival of a request that is issued when another one ends."""
 
-_LATEST_S = 9e9
+LATEST_S = 9e9
+"""The clock counts integer ns in 64 bits, which end after 9.2e9 s; the rest is left to service."""
+
 _SMALLEST_CV = 1e-9
 
 
@@ -59,12 +61,16 @@ def draw_arrivals(arrivals: DrawnArrivals, seed: int, n: int, turns: int = 1) ->
             times_s = rescale(unit_s * turns, arrivals.rates_per_s)
         else:
             times_s = unit_s * turns / arrivals.rate_per_s
-    if n and times_s[-1] > _LATEST_S:
-        message = f"the last of {n} arrivals comes after {times_s[-1]:.3g} s"
-        raise InputError(
-            Problem(field="workload.arrivals", message=message, allowed=f"must be within {_LATEST_S:.0e} s")
-        )
+    if n:
+        check_clock(float(times_s[-1]), f"the last of {n} arrivals comes", "workload.arrivals")
     return np.rint(times_s * NS_PER_S).astype(np.int64)
+
+
+def check_clock(latest_s: float, what: str, field: str) -> None:
+    """Raises InputError when `what` happens later than the clock runs."""
+    if not latest_s <= LATEST_S:
+        message = f"{what} after {latest_s:.3g} s"
+        raise InputError(Problem(field=field, message=message, allowed=f"must be within {LATEST_S:.0e} s"))
 
 
 def rescale(unit_s: NDArray[np.float64], rates_per_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:

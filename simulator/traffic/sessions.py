@@ -13,10 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.errors import InputError, Problem
+
 IntArray = NDArray[np.int64]
 
 SESSION_BLOCK_TOKENS = 16
 """Tokens per prefix id of synthetic sessions: the serving engines' block."""
+
+
+_MOST_BLOCKS = 200_000_000
+"""Blocks of all prompts together: more ids than that hold no machine's memory (8 bytes each, and copies)."""
 
 
 class SessionTurns(NamedTuple):
@@ -38,6 +44,8 @@ def build_sessions(
     own_tokens: IntArray, said_tokens: IntArray, turns: int, shared_prefix_tokens: int
 ) -> SessionTurns:
     """Turn `n` requests into sessions of `turns` each (the last one may be cut short).
+
+    Raises InputError when their prompts are too long to be held.
 
     `own_tokens` (n,) is what the user adds in each turn,
     `said_tokens` (n,) what the model answers, up to where a client cancels.
@@ -71,6 +79,10 @@ def _prefix_ids(blocks: IntArray, session: IntArray, shared_blocks: int) -> tupl
     n = len(blocks)
     start = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(blocks, out=start[1:])
+    if start[-1] > _MOST_BLOCKS:
+        message = f"the prompts of all turns hold {start[-1]:,} blocks of {SESSION_BLOCK_TOKENS} tokens"
+        allowed = f"at most {_MOST_BLOCKS:,}: fewer turns, requests or tokens"
+        raise InputError(Problem(field="workload.sessions", message=message, allowed=allowed))
     last = np.append(session[1:] != session[:-1], True)
     own = np.maximum(blocks[last] - shared_blocks, 0)  # by session: a last turn is its longest
     offset = np.cumsum(own) - own  # blocks of the sessions before

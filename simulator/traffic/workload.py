@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.errors import InputError
-from simulator.traffic.arrivals import draw_arrivals
+from simulator.traffic.arrivals import check_clock, draw_arrivals
 from simulator.traffic.lengths import LengthLuck, draw_lengths
 from simulator.traffic.recorded import load_trace
 from simulator.traffic.sessions import SESSION_BLOCK_TOKENS, build_sessions
 from simulator.traffic.streams import stream
 from simulator.traffic.traces import NOT_GIVEN
-from simulator.units import seconds_to_ns
+from simulator.units import NS_PER_S, seconds_to_ns
 
 if TYPE_CHECKING:
     from simulator.scenario.arrivals import ArrivalsTrace
@@ -74,6 +74,7 @@ def generate(workload: Workload, seed: int, base_dir: Path | str = ".") -> Reque
     cancel_after_tokens = _cancellations(workload.cancel_fraction, seed, output_tokens)
     arrival_ns = np.full(n, -1, dtype=np.int64)
     arrival_ns[::turns] = draw_arrivals(workload.arrivals, seed, talks, turns)
+    _check_pauses(workload, talks, int(arrival_ns.max()) / NS_PER_S)
     single = Requests(
         arrival_ns=arrival_ns,
         prompt_tokens=own_tokens,
@@ -104,6 +105,19 @@ def workload_notes(workload: Workload, base_dir: Path | str = ".") -> tuple[str,
     if workload.sessions is not None:
         notes.append("workload.sessions has no effect: sessions come from the trace")
     return tuple(notes)
+
+
+def _check_pauses(workload: Workload, talks: int, last_arrival_s: float) -> None:
+    """Raises InputError when think times and pauses between turns push arrivals beyond the clock's end."""
+    arrivals, sessions = workload.arrivals, workload.sessions
+    pauses_s = (sessions.turns - 1) * sessions.gap_s if sessions else 0.0
+    field = "workload.sessions.gap_s"
+    if arrivals.kind == "closed":
+        # One after another; whoever is free goes on, so that no client has more than one above the mean.
+        each_s, rounds = pauses_s + arrivals.think_time_s, talks / arrivals.concurrency + 1
+        field = "workload.arrivals.think_time_s" if arrivals.think_time_s > pauses_s else field
+        pauses_s = each_s * rounds
+    check_clock(last_arrival_s + pauses_s, "with its pauses the last request comes", field)
 
 
 def _in_sessions(requests: Requests, sessions: Sessions) -> Requests:
@@ -138,6 +152,9 @@ def _recorded(workload: Workload, arrivals: ArrivalsTrace, seed: int, base_dir: 
     if (output_tokens == NOT_GIVEN).any():
         drawn = _lengths(workload, "output_tokens", seed, traffic_class, base_dir)
         output_tokens = np.where(output_tokens == NOT_GIVEN, drawn, output_tokens)
+    pauses_ns = np.bincount(trace.session + 1, weights=trace.successor_delay_ns).max()
+    last_s = float(trace.arrival_ns.max() + pauses_ns) / NS_PER_S / arrivals.rate_scale
+    check_clock(last_s, "at this rate the last request comes", "workload.arrivals.rate_scale")
     scaled = np.rint(trace.arrival_ns / arrivals.rate_scale).astype(np.int64)
     return Requests(
         arrival_ns=np.where(trace.arrival_ns >= 0, scaled, -1),

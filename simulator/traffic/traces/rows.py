@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from simulator.errors import InputError, Problem
+from simulator.traffic.arrivals import LATEST_S
 from simulator.traffic.traces.fields import RowError
 from simulator.traffic.traces.files import Row
 from simulator.traffic.traces.trace import IntArray, Trace, encode_prefixes
+from simulator.units import NS_PER_S
 
 _MOST_PROBLEMS = 20
 """Broken rows that are listed; reading stops there."""
@@ -134,7 +136,15 @@ class Rows:
                     field="timestamp", message="missing", allowed="other rows have a time, so must this"
                 )
                 self.broken(self.line[row], missing)
-            times[row] = 0 if at is None else at - first
+            since = 0 if at is None else at - first
+            if since > LATEST_S * NS_PER_S:
+                message = f"comes {since / NS_PER_S:.3g} s after the first"
+                allowed = f"must be within {LATEST_S:.0e} s"
+                self.broken(self.line[row], Problem(field="timestamp", message=message, allowed=allowed))
+                if self.full:
+                    break
+                continue
+            times[row] = since
         return times, bool(given)
 
     def _links(self) -> tuple[IntArray, IntArray]:
