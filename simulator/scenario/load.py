@@ -212,6 +212,9 @@ def _path_in(data: object, details: ErrorDetails) -> Where:
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:
-    """Each problem once, in the order of the file; those outside it last."""
-    by_text = {str(problem): problem for problem in problems}
-    return sorted(by_text.values(), key=lambda p: (p.line is None, p.line or 0, p.column or 0))
+    """Each problem once, in the order of the file; those outside it last.
+
+    The same thing is found in the file as it stands and in its checked form, where 0 may be 0.0.
+    """
+    once = {(p.file, p.line, p.column, p.field, p.message, p.allowed): p for p in reversed(problems)}
+    return sorted(reversed(once.values()), key=lambda p: (p.line is None, p.line or 0, p.column or 0))

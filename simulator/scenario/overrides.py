@@ -47,6 +47,8 @@ def _set(document: Document, left: str, value: Any, label: str) -> None:
             here[key] = value
             break
         found = value_at((key,), here)
+        if isinstance(here, dict) and key not in here:
+            document.keys[path] = Place(label)
         inside = _begun(annotation, here, key) if found is None else found
         if not isinstance(inside, dict | list):
             message = f"holds no {left!r}: it is no section"

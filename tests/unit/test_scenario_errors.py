@@ -323,3 +323,10 @@ def test_json_is_a_scenario_file_too(tmp_path: Path) -> None:
         InputError, match=r"s\.json:\d+:\d+: workload\.arrivals\.concurrency: has the wrong type"
     ):
         load_scenario(file)
+
+
+def test_what_is_wrong_twice_is_said_once() -> None:
+    arrivals = "{kind: profile, rates_per_s: [[0, 0]]}"
+    (problem,) = problems_of(MINIMAL, f"workload.arrivals={arrivals}")
+    assert problem.message == "stays for ever, so that the last requests never come"
+    assert problem.value == 0

@@ -181,3 +181,11 @@ def test_the_example_is_the_example_of_the_contract() -> None:
     assert from_flags.hardware == from_file.hardware
     assert from_flags.speculation[0].draft == from_file.speculation[0].draft
     assert from_flags.workload == from_file.workload
+
+
+@pytest.mark.parametrize("override", ["nowhere.at.all=1", "..=1", "run.x.y=1"])
+def test_a_new_key_is_the_override_s_fault_not_the_file_s(override: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_scenario(MINIMAL, "s.yaml", overrides=[override])
+    (problem,) = caught.value.problems
+    assert problem.file == f"--set {override.partition('=')[0]}"
