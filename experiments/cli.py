@@ -5,6 +5,8 @@ Bad input ends with exit code 2 and one line per problem on stderr, never with a
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -63,6 +65,9 @@ class LazyGroup(click.Group):
             for problem in error.problems:
                 click.echo(str(problem), err=True)
             ctx.exit(BAD_INPUT)
+        except MemoryError:
+            click.echo("not enough memory: fewer requests or tokens need less", err=True)
+            ctx.exit(BAD_INPUT)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
@@ -78,4 +83,7 @@ def decodesim() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The installed script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no ± shows a question mark
     decodesim.main(args=None if arguments is None else list(arguments), prog_name="decodesim")

@@ -162,3 +162,25 @@ def test_not_fitting_is_an_answer_of_memory_and_bad_input_of_simulate() -> None:
     (line,) = bad("simulate", "--model", "llama-3.3-70b-instruct", "--tp", "1")
     assert "leave nothing for KV" in line
     assert "the smallest tensor parallelism that fits is 2" in line
+
+
+def test_what_no_memory_holds_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("simulator.memory.memory", exhausted)
+    assert bad("memory", EXAMPLE) == ["not enough memory: fewer requests or tokens need less"]
+
+
+def test_a_terminal_without_our_signs_gets_question_marks() -> None:
+    code = (
+        "from contextlib import suppress\nfrom experiments.cli import main\n"
+        "from experiments.commands.output import print_table\n"
+        "with suppress(SystemExit): main(['--version'])\n"
+        "print_table(['± 95 %'], [['→']])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, env={"PYTHONIOENCODING": "ascii"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"? 95 %" in done.stdout
