@@ -207,7 +207,9 @@ def _settings(
     longest = arm.max_draft_length if arm is not None else 0
     asynchronous = preset.asynchronous and not (how is not None and how.host_sync(preset.asynchronous))
     passes = how is not None and how.drafter is not None
-    limits = [setup.drafter_max_context_tokens, arm.max_context_tokens if arm is not None else None]
+    limit = arm.max_context_tokens if arm is not None else None
+    if limit is None:  # what a scenario says goes before what the drafter was trained for
+        limit = setup.drafter_max_context_tokens
     host = preset.host
     return EngineSettings(
         max_num_seqs=preset.max_num_seqs,
@@ -230,7 +232,7 @@ def _settings(
         one_pass=how is not None and not how.serial_passes,
         first_pass_rows=how.first_pass_rows if how is not None else 0,
         loses_last_match=how is not None and how.loses_last_match,
-        drafter_max_context=min([limit for limit in limits if limit is not None], default=NEVER),
+        drafter_max_context=NEVER if limit is None else limit,
         host_step_ns=host.step_s * NS_PER_S,
         host_per_sequence_ns=host.per_sequence_s * NS_PER_S,
         draft_pass_ns=host.draft_pass_s * NS_PER_S,

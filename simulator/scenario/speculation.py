@@ -105,14 +105,16 @@ class Arm(Section):
         description="drafts per round (K), or rows [low, high, K] by requests in the step, or a policy",
     )
     draft_sampling: Literal["greedy", "sampled"] = Field(
-        default="greedy", description="how the drafter picks its tokens"
+        default="greedy",
+        description="how the drafter picks its tokens; chooses the rows of an acceptance file",
     )
     draft_tensor_parallel: PositiveInt | None = Field(
         default=None, description="GPUs of the drafter: 1 or as the target; null: as it"
     )
     tree: Tree | None = Field(default=None, description="a tree of drafts; null: a chain")
     max_context_tokens: PositiveInt | None = Field(
-        default=None, description="the drafter's limit: longer requests do not draft; null: none but its own"
+        default=None,
+        description="the drafter's limit: longer requests do not draft; null: what it was trained for",
     )
     acceptance: Acceptance = Field(
         default=AcceptanceGeometric(alpha=0.7), description="how many drafts survive"

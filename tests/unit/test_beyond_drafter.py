@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from simulator.arms import CompiledArm
 from simulator.breakeven.breakeven import breakeven
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
+from simulator.step.state import NEVER
 from tests.runs import small_scenario
 
 NOTE = "of the requests outgrow the drafter's 150 tokens, and go on without drafts"
@@ -53,3 +55,10 @@ def test_requests_of_a_class_that_never_drafts_do_not_count() -> None:
 def test_the_break_even_says_it_too() -> None:
     assert breakeven(scenario(140)).notes[0] == f"100.0% {NOTE}"
     assert not any(NOTE in note for note in breakeven(scenario(100)).notes)
+
+
+def test_a_limit_in_the_scenario_goes_before_the_drafters_own() -> None:
+    for limit in (None, 100, 1_000_000):
+        one = small_scenario({"speculation.eagle3.max_context_tokens": limit})
+        arm = CompiledArm.compile(one, one.speculation[0])
+        assert arm.settings.drafter_max_context == (limit or arm.setup.drafter_max_context_tokens or NEVER)
