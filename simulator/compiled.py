@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def cache_folder() -> Path:
     """Return the folder for machine code of exactly this source, numba, Python and processor.
 
-    numba creates it when it first writes there.
+    It lies below `NUMBA_CACHE_DIR` where that is set, else in the user's cache.
     """
     import numba
 
@@ -31,21 +32,31 @@ def cache_folder() -> Path:
         digest.update(source.name.encode())
         digest.update(source.read_bytes())
     digest.update(f"{numba.__version__} {sys.version} {platform.machine()}".encode())
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "decodesim" / digest.hexdigest()[:20]
+    root = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    return Path(root or Path.home() / ".cache") / "decodesim" / digest.hexdigest()[:20]
 
 
-_PREPARED = False
+@cache
+def kept_in() -> Path | None:
+    """Return the folder, made on demand, in which numba keeps machine code; None where it cannot be written.
+
+    numba would then fall back to folders beside the source, which no digest guards against old code.
+    """
+    import numba
+
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
+    return folder if os.access(folder, os.W_OK) else None
 
 
-def _prepare() -> None:
-    global _PREPARED
-    if not _PREPARED:
-        import numba
-
-        if "NUMBA_CACHE_DIR" not in os.environ:
-            numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
-        _PREPARED = True
+def is_compiled() -> bool:
+    """Whether an earlier run has left its machine code."""
+    folder = kept_in()
+    return folder is not None and any(folder.rglob("*.nbi"))
 
 
 def compiled(*, inline: bool = False, entry: bool = False) -> Callable[[F], F]:
@@ -54,11 +65,10 @@ def compiled(*, inline: bool = False, entry: bool = False) -> Callable[[F], F]:
     Integer wrap-around of the 64-bit hash is intended. `inline` pastes the function into its compiled
     callers; `entry` marks one that Python calls: its machine code, callees included, is kept on disk.
     """
-    _prepare()
     import numba
 
     options: dict[str, Any] = {"error_model": "numpy", "boundscheck": False}
-    options |= {"forceinline": inline, "cache": entry}
+    options |= {"forceinline": inline, "cache": entry and kept_in() is not None}
 
     def wrap(function: F) -> F:
         made: F = numba.njit(**options)(function)

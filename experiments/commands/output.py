@@ -103,10 +103,11 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 def say_when_compiling() -> None:
     """Says why the first run after an install takes longer, when this is that run."""
-    from simulator.compiled import cache_folder
+    from simulator.compiled import is_compiled, kept_in
 
-    if not cache_folder().exists():
-        note("compiling the simulation, once after an install: up to 20 s")
+    if not is_compiled():
+        when = "once after an install" if kept_in() else "each time, as no cache folder can be written"
+        note(f"compiling the simulation, {when}: up to 20 s")
 
 
 def in_unit(estimate: Mapping[str, Any] | None, scale: float = 1.0) -> str:
