@@ -89,5 +89,7 @@ def _flatten(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Es
             yield path, None
         elif isinstance(value, Mapping) and "value" in value:
             yield path, estimate_from_json(value)
+        elif isinstance(value, str):
+            raise TypeError(f"{path} is text")
         elif isinstance(value, Mapping):
             yield from _flatten(value, f"{path}.")

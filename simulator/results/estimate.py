@@ -91,6 +91,8 @@ def estimate_from_json(document: Mapping[str, Any]) -> Estimate:
     """The estimate that `Estimate.to_json` wrote. Raises InputError when it is not one."""
     try:
         ci95, band = document["ci95"], document["band"]
+        if not all(math.isfinite(number) for number in (document["value"], *(ci95 or ()), *(band or ()))):
+            raise ValueError("not finite")
         return Estimate(
             float(document["value"]),
             None if ci95 is None else (float(ci95[0]), float(ci95[1])),

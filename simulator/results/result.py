@@ -8,16 +8,19 @@ arm with every request of every replication. The same seed gives the same bytes 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from simulator.results.arm_summary import ArmSummary, summary_from_json
 from simulator.errors import InputError, Problem
+from simulator.results.arm_summary import ArmSummary, summary_from_json
 from simulator.results.summary import Comparison, comparison_from_json
+from simulator.results.verdict import LOSES, PAYS, UNDECIDED
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -77,15 +80,28 @@ class Result:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, records in self.records.items():
-                with open(folder / _requests_file(name), "wb") as stream:
+                with _replaced(folder / _requests_file(name)) as stream:
                     np.savez_compressed(stream, **_to_arrays(records))
             path = folder / RESULT_FILE
-            path.write_text(dump_json(self.to_json()), encoding="utf-8")
+            with _replaced(path) as stream:
+                stream.write(dump_json(self.to_json()).encode())
         except OSError as error:
             raise InputError(
                 Problem(file=str(folder), message=f"cannot be written: {error.strerror}")
             ) from error
         return path
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[IO[bytes]]:
+    """A file that appears under its name when it is whole: a run that is interrupted leaves the old one."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as stream:
+            yield stream
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def dump_json(document: Any) -> str:
@@ -144,13 +160,45 @@ def _read(file: Path) -> Result:
             **{key: value for key, value in document["provenance"].items() if key in known}
         )
         notes, scenario = tuple(document["notes"]), document["scenario"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(Problem(file=str(file), message=f"is damaged: {error!r}")) from error
-    except InputError as error:
-        raise error.at(file=str(file)) from error
+        damage = _damage(arms, comparison, provenance, notes, scenario)
+        if damage:
+            raise TypeError(damage)
+    except KeyError as error:
+        message = f"is damaged: {error} is missing"
+        raise InputError(Problem(file=str(file), message=message)) from error
+    except (TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise error.at(file=str(file)) from error
+        raise InputError(Problem(file=str(file), message=f"is damaged: {error}")) from error
     beside = {name: file.parent / _requests_file(name) for name in arms}
     records = {name: _from_arrays(place) for name, place in beside.items() if place.exists()}
     return Result(scenario, provenance, arms, comparison, notes, records)
+
+
+def _damage(
+    arms: Mapping[str, ArmSummary],
+    comparison: Mapping[str, Comparison],
+    provenance: Provenance,
+    notes: tuple[object, ...],
+    scenario: object,
+) -> str | None:
+    """What no result has, so that pages need not expect it."""
+    from simulator.scenario import PLAIN
+
+    if PLAIN not in arms:
+        return f"the arm {PLAIN} is missing"
+    strangers = [name for name in comparison if name not in arms]
+    if strangers:
+        return f"{strangers[0]} is compared, but is no arm"
+    for name, entry in comparison.items():
+        if entry.verdict.outcome not in (PAYS, LOSES, UNDECIDED):
+            return f"{name}: unknown verdict {entry.verdict.outcome!r}"
+    texts = [notes, [entry.verdict.sentence for entry in comparison.values()]]
+    if not all(isinstance(text, str) for group in texts for text in group):
+        return "a note or a reason is no text"
+    if not isinstance(scenario, dict) or not isinstance(provenance.defaults_used, dict):
+        return "scenario or defaults_used is no mapping"
+    return None
 
 
 def _requests_file(arm: str) -> str:
@@ -189,5 +237,5 @@ def _from_arrays(file: Path) -> tuple[RunRecord, ...]:
                 }
                 records.append(RunRecord(**values))
         return tuple(records)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise InputError(Problem(file=str(file), message=f"is damaged: {error}")) from error

@@ -254,3 +254,58 @@ def test_no_nan_can_be_written() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         dump_json({"value": float("nan")})
     assert json.loads(dump_json({"α": 1})) == {"α": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("arms", "plain"), None, "the arm plain is missing"),
+        (("arms",), None, "'arms' is missing"),
+        (("arms", "plain"), 5, "no attribute"),
+        (("arms", "plain", "throughput_tokens_per_s"), "x", "throughput_tokens_per_s is text"),
+        (("arms", "plain", "throughput_tokens_per_s", "value"), float("nan"), "not an estimate"),
+        (("arms", "eagle3-k3"), None, "eagle3-k3 is compared, but is no arm"),
+        (("comparison", "eagle3-k3", "verdict"), "banana", "unknown verdict 'banana'"),
+        (("comparison", "eagle3-k3", "reason"), 5, "no text"),
+        (("provenance", "defaults_used"), 5, "no mapping"),
+        (("scenario",), 5, "no mapping"),
+        (("notes",), [5], "no text"),
+    ],
+)
+def test_what_a_result_cannot_be_without(
+    path: tuple[str, ...], value: Any, said: str, tmp_path: Path
+) -> None:
+    """`None` takes the key away."""
+    document = result().to_json()
+    holder: Any = document
+    for key in path[:-1]:
+        holder = holder[key]
+    if value is None:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    (tmp_path / "result.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(InputError, match=said) as caught:
+        read_results(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path}/result.json: ")
+
+
+def test_an_empty_file_of_requests_is_damaged(tmp_path: Path) -> None:
+    result().write(tmp_path)
+    (tmp_path / "requests-plain.npz").write_bytes(b"")
+    with pytest.raises(InputError, match=r"requests-plain\.npz: is damaged"):
+        read_results(tmp_path)
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result().write(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def broken(stream: Any, **_: Any) -> None:
+        stream.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez_compressed", broken)
+    with pytest.raises(KeyboardInterrupt):
+        result().write(tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
