@@ -10,6 +10,7 @@ import click
 
 from experiments.commands.options import (
     flags_of,
+    is_yaml,
     json_option,
     numbers,
     read_scenario,
@@ -67,7 +68,7 @@ def command(
     concurrency, lengths = given["concurrency"], given["draft_length"]
     loads = loads_of(concurrency, rate)
     draft_lengths = (
-        None if lengths is None or "[" in lengths else numbers("--draft-length", lengths, whole=True)
+        None if lengths is None or is_yaml(lengths) else numbers("--draft-length", lengths, whole=True)
     )
     targets = numbers("--target-speedup", target_speedup) or [1.0]
     flags = flags_of(given)

@@ -94,7 +94,7 @@ def _first_of_lists(given: Mapping[str, Any]) -> dict[str, Any]:
     first: dict[str, Any] = {}
     if isinstance(given.get("concurrency"), str):
         first["concurrency"] = numbers("--concurrency", given["concurrency"], whole=True)[0]
-    if isinstance(given.get("draft_length"), str) and "[" not in given["draft_length"]:
+    if isinstance(given.get("draft_length"), str) and not is_yaml(given["draft_length"]):
         first["draft_length"] = numbers("--draft-length", given["draft_length"], whole=True)[0]
     return first
 
@@ -110,7 +110,7 @@ def _no_flag_beside_a_file(name: str, value: Any) -> Problem:
 
 
 def numbers(flag: str, text: str | None, *, whole: bool = False) -> list[Any]:
-    """The numbers of `1,2.5,8`; none when the option was not given. Raises InputError."""
+    """The numbers of `1,2.5,8`, each once; none when the option was not given. Raises InputError."""
     found: list[Any] = []
     for part in (text or "").split(",") if text is not None else ():
         try:
@@ -125,7 +125,12 @@ def numbers(flag: str, text: str | None, *, whole: bool = False) -> list[Any]:
                     allowed=f"{what} with commas",
                 )
             ) from None
-    return found
+    return list(dict.fromkeys(found))
+
+
+def is_yaml(text: str) -> bool:
+    """Whether a flag holds a table or a policy, as a scenario file would, in place of a number."""
+    return text.lstrip().startswith(("[", "{"))
 
 
 def words(text: str | None) -> list[str]:

@@ -122,6 +122,8 @@ def break_even_of(
 ) -> BreakEven:
     """Every combination of load, draft length, target and metric; what can be asked is checked first."""
     check_questions(draft_lengths, target_speedups, metrics)
+    draft_lengths, metrics = list(dict.fromkeys(draft_lengths)), list(dict.fromkeys(metrics))
+    target_speedups = list(dict.fromkeys(target_speedups))
     total = len(benches) * len(draft_lengths) * len(target_speedups) * len(metrics)
     rows: list[BreakEvenRow] = []
     best: dict[str, dict[str, int]] = {}
@@ -226,6 +228,8 @@ class _Case:
 
     def _refused(self, metric: str) -> tuple[str, str] | None:
         """Verdict and note where the plain arm already makes the question void."""
+        if not all(self.plain(i)["throughput_tokens_per_s"] > 0 for i in range(self.replications)):
+            return UNDECIDED, "plain decoding answers nobody: every request is too long, or gives up first"
         saturated = self.bench.plain_is_saturated(self.replications)
         if saturated and metric != "throughput":
             return SATURATED, "plain decoding cannot serve this rate"
@@ -295,6 +299,8 @@ def _best_draft_lengths(bench: Bench) -> tuple[dict[str, int], float] | None:
     """
     try:
         batch = bench.plain(0)["mean_batch"]
+        if not math.isfinite(batch):
+            return None  # nobody is served
         cycles = [bench.step_s(draft_length, batch) for draft_length in range(_LONGEST_DRAFT + 1)]
     except DoesNotFitError:
         return None

@@ -3,14 +3,16 @@
 import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from simulator.breakeven.answer import BreakEvenRow
 from simulator.breakeven.bench import DoesNotFitError
-from simulator.breakeven.breakeven import break_even_of
+from simulator.breakeven.breakeven import break_even_of, breakeven
 from simulator.errors import InputError
 from simulator.theory import required_acceptance_linear, required_alpha_geometric, tokens_per_verify
+from tests.runs import small_scenario
 
 
 class FormulaBench:
@@ -201,3 +203,20 @@ def test_all_that_cannot_be_asked_is_said_at_once() -> None:
         "target_speedup",
     ]
     assert "did you mean 'throughput'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"workload.prompt_tokens.tokens": 200_000}, {"workload.timeout_s": 1e-9}]
+)
+def test_a_load_that_nobody_is_served_at_is_undecided(changes: dict[str, Any]) -> None:
+    answer = breakeven(
+        small_scenario({"workload.requests": 5, **changes}), metrics=["throughput", "tpot_p99"]
+    )
+    assert {row.verdict for row in answer.rows} == {"undecided"}
+    assert all("plain decoding answers nobody" in note for note in answer.notes[-2:])
+    assert json.loads(json.dumps(answer.to_json(), allow_nan=False))["rows"][0]["geometric_alpha"] is None
+
+
+def test_each_question_is_answered_once() -> None:
+    answer = break_even_of([FormulaBench(4)], [3, 3], [1.0, 1.0], ["throughput", "throughput"], 1, 0.1)
+    assert len(answer.rows) == 1

@@ -184,3 +184,9 @@ def test_a_terminal_without_our_signs_gets_question_marks() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert b"? 95 %" in done.stdout
+
+
+def test_draft_length_may_be_a_policy_or_a_table() -> None:
+    flags = ("--model", "llama-3.1-8b-instruct", "--method", "eagle3", "--draft-length")
+    for given, written in (("{policy: goodput, max: 5}",) * 2, ("[[1, null, 2]]",) * 2):
+        assert f"draft_length: {written}" in run("init", *flags, given).stdout
