@@ -49,9 +49,15 @@ def luck_key(seed: int, request: int, stream: int) -> np.uint64:
 
 
 @compiled(inline=True)
+def luck_bits(key: np.uint64, position: int) -> np.int64:
+    """Return the 53 random bits of the token at 1-based output `position` under `key`."""
+    return np.int64(mix64(key + np.uint64(position) * _GOLDEN) >> _S11)
+
+
+@compiled(inline=True)
 def uniform(key: np.uint64, position: int) -> float:
-    """Return the uniform in [0, 1) of the token at 1-based output `position` under `key` (53 random bits)."""
-    return float(mix64(key + np.uint64(position) * _GOLDEN) >> _S11) * _TO_UNIT
+    """Return the uniform in [0, 1) of the token at 1-based output `position` under `key`."""
+    return luck_bits(key, position) * _TO_UNIT
 
 
 @compiled(entry=True)

@@ -262,7 +262,7 @@ def new_state(
         batch_part=(np.arange(seats + 1) - batch[batch_cell]) / (batch[batch_cell + 1] - batch[batch_cell]),
         context_scale=1.0 / np.diff(prices.context_knots),
         **{name: table for name, table in prices._asdict().items() if name != "batch_knots"},
-        conditional=acceptance.conditional,
+        survival_bits=np.ceil(acceptance.conditional * 2.0**53).astype(np.int64),
         request_effect=acceptance.request_effect,
         normal_quantiles=acceptance.normal_quantiles,
         class_drafts=acceptance.drafts.astype(np.int64),

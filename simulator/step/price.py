@@ -127,9 +127,10 @@ def _price_drafts(
         rows = tokens + requests
     elif e.first_pass_rows == ROWS_REQUESTS:
         rows = requests
-    prefill = pairs * item(scalars_of(e), PRICE_DRAFT_PREFILL_PAIR_NS)
-    prefill += chunks * item(scalars_of(e), PRICE_DRAFT_PREFILL_CHUNK_NS)
-    total = _pass_ns(e, rows, requests) + prefill
+    total = _pass_ns(e, rows, requests)
+    if chunks > 0:
+        total += pairs * item(scalars_of(e), PRICE_DRAFT_PREFILL_PAIR_NS)
+        total += chunks * item(scalars_of(e), PRICE_DRAFT_PREFILL_CHUNK_NS)
     if p.decodes > 0:
         total += _attention_ns(e, draft_attention_of(e), decodes, query_tokens)
     passes = 1
@@ -151,7 +152,6 @@ def price(e: Engine, slot: int) -> None:
     window_pairs = 0.0
     after = 0
     chunks = 0
-    window = item(scalars_of(e), PRICE_WINDOW_TOKENS)
     for index in range(p.entries):
         entry = entry_at(e, slot, index)
         q = request_at(e, entry.request)
@@ -161,7 +161,7 @@ def price(e: Engine, slot: int) -> None:
         else:
             seen = entry.start + entry.tokens / 2
             pairs += entry.tokens * seen
-            window_pairs += entry.tokens * min(seen, window)
+            window_pairs += entry.tokens * min(seen, item(scalars_of(e), PRICE_WINDOW_TOKENS))
             after += entry.start + entry.tokens
             chunks += 1
     tokens = p.tokens
@@ -185,9 +185,11 @@ def price(e: Engine, slot: int) -> None:
         return
 
     mode, padded = _graph(e, tokens, p.uniform and chunks == 0)
-    attention = pairs * item(scalars_of(e), PRICE_PREFILL_PAIR_NS)
-    attention += chunks * item(scalars_of(e), PRICE_PREFILL_CHUNK_NS)
-    attention += window_pairs * item(scalars_of(e), PRICE_PREFILL_WINDOW_PAIR_NS)
+    attention = 0.0
+    if chunks > 0:
+        attention = pairs * item(scalars_of(e), PRICE_PREFILL_PAIR_NS)
+        attention += chunks * item(scalars_of(e), PRICE_PREFILL_CHUNK_NS)
+        attention += window_pairs * item(scalars_of(e), PRICE_PREFILL_WINDOW_PAIR_NS)
     context = 0.0
     query_tokens = 1
     decodes = (0, 0.0, 0.0)

@@ -183,8 +183,10 @@ class State(NamedTuple):
     draft_head: NDArray[np.float64]
     draft_attention: NDArray[np.float64]
     scalars: NDArray[np.float64]
-    conditional: NDArray[np.float64]
-    """(classes, bins, K) threshold c_j of the draft at position j."""
+    survival_bits: NDArray[np.int64]
+    """(classes, bins, K) the draft at position j survives when its 53 random bits are below ceil(c_j · 2^53),
+    which is u < c_j.
+    """
     request_effect: NDArray[np.float64]
     """(n,) or (1,): a request's own shift of acceptance, logit scale."""
     normal_quantiles: NDArray[np.float64]
@@ -302,7 +304,7 @@ ENGINE = np.dtype(
         ("attention_plane", "i8"),  # batch knots × context knots
         ("context_cells", "i8"),
         ("bins", "i8"),
-        ("positions", "i8"),  # columns of `conditional`
+        ("positions", "i8"),  # columns of `survival_bits`
         ("effect_low", "f8"),
         ("effect_bins_per_unit", "f8"),
         ("drift_sd", "f8"),

@@ -6,15 +6,15 @@ import math
 
 from simulator.acceptance.base import GATED, TRACE
 from simulator.compiled import compiled
-from simulator.draws import STREAM_DRIFT, STREAM_MATCH, luck_key, uniform
+from simulator.draws import STREAM_DRIFT, STREAM_MATCH, luck_bits, luck_key, uniform
 from simulator.step.views import (
     Engine,
-    conditional_of,
     item,
     match_probability_of,
     normal_quantiles_of,
     request_at,
     request_effect_of,
+    survival_bits_of,
     totals_of,
     trace_lengths_of,
     trace_start_of,
@@ -91,13 +91,13 @@ def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
     if e.bins > 1:
         effect = request_effect_of(e)[r]
         row = _bin(e, effect)
-    thresholds = conditional_of(e)
+    thresholds = survival_bits_of(e)
     first = (q.traffic_class * e.bins + row) * e.positions
     if e.drift_sd == 0.0:
         accepted = 0
         alive = 1
         for j in range(drafts):  # without a jump at the first rejection, which no processor can foresee
-            alive &= uniform(q.luck, q.emitted + 1 + j) < item(thresholds, first + j)
+            alive &= luck_bits(q.luck, q.emitted + 1 + j) < item(thresholds, first + j)
             accepted += alive
         return accepted
     drift = q.drift
@@ -105,6 +105,6 @@ def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
         position = q.emitted + 1 + j
         drift = _drift_after(e, r, position, drift)
         row = _bin(e, effect + drift)
-        if uniform(q.luck, position) >= thresholds[(q.traffic_class * e.bins + row) * e.positions + j]:
+        if luck_bits(q.luck, position) >= thresholds[(q.traffic_class * e.bins + row) * e.positions + j]:
             return j
     return drafts

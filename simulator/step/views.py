@@ -67,7 +67,7 @@ draft_head_of = _view("draft_head")
 draft_attention_of = _view("draft_attention")
 scalars_of = _view("scalars")
 
-conditional_of = _view("conditional")
+survival_bits_of = _view("survival_bits")
 request_effect_of = _view("request_effect")
 normal_quantiles_of = _view("normal_quantiles")
 class_drafts_of = _view("class_drafts")
