@@ -138,7 +138,9 @@ def load_preset(name: str) -> tuple[Preset, str | None]:
     if version is None:
         nearest = max(same, key=lambda preset: _version(preset.version))
         return nearest, f"preset {name!r} names no version: the newest known, {nearest.name}, is taken"
-    nearest = min(same, key=lambda preset: (_distance(_version(preset.version), version), preset.name))
+    oldest, newest = (which(_version(preset.version) for preset in same) for which in (min, max))
+    asked = min(max(version, oldest), newest)
+    nearest = min(same, key=lambda preset: (_distance(_version(preset.version), asked), preset.name))
     if nearest.version == ".".join(map(str, version[: len(_version(nearest.version))])):
         return nearest, None
     return nearest, f"no preset for {name!r}: the nearest known, {nearest.name}, is taken"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
@@ -66,8 +67,7 @@ def simulate(
     runs = [_ArmRuns(arm, Traffic.of(scenario), keep_requests) for arm in arms]
     study = _Study(scenario, runs, progress, timelines if trace_out is not None else None)
     study.replicate(scenario.run.replications)
-    if scenario.run.precision is not None:
-        study.reach(scenario.run.precision)
+    missed = None if scenario.run.precision is None else study.reach(scenario.run.precision)
     measurements = [one.measurement() for one in runs]
     if trace_out is not None:
         _write_trace(trace_out, scenario, timelines)
@@ -79,7 +79,7 @@ def simulate(
             one.arm.name: compare(one.arm.name, measurements[0], measured)
             for one, measured in zip(runs[1:], measurements[1:], strict=True)
         },
-        notes=_notes(scenario, runs),
+        notes=(*_notes(scenario, runs), *([missed] if missed else ())),
         records={one.arm.name: tuple(one.records) for one in runs} if keep_requests else {},
     )
 
@@ -152,15 +152,26 @@ class _Study:
                 self._tell(f"{one.arm.name}, band of the cost model")
         self.have += 1
 
-    def reach(self, precision: float) -> None:
-        """Add replications until the 95 % interval of every throughput is within ± `precision` of it."""
-        while self.have < MOST_REPLICATIONS:
-            throughputs = [
-                mean_estimate(one.measurement().samples["throughput_tokens_per_s"]) for one in self.arms
-            ]
-            if all(one is not None and one.relative_half_width <= precision for one in throughputs):
-                return
+    def reach(self, precision: float) -> str | None:
+        """Add replications until the 95 % interval of every throughput is within ± `precision` of it.
+
+        Returns what is missing where the replications end before that.
+        """
+        while (widest := self._widest()) > precision and self.have < MOST_REPLICATIONS:
             self.replicate(self.have + 2)
+        if widest <= precision:
+            return None
+        reached = f"± {widest:.2g}" if math.isfinite(widest) else "no interval"
+        return (
+            f"the precision asked for, {precision:g}, is not reached: {reached} at {self.have} replications"
+        )
+
+    def _widest(self) -> float:
+        """The largest relative half-width of a throughput's interval; infinite where one has none."""
+        throughputs = (
+            mean_estimate(one.measurement().samples["throughput_tokens_per_s"]) for one in self.arms
+        )
+        return max(math.inf if one is None else one.relative_half_width for one in throughputs)
 
     def _tell(self, what: str) -> None:
         self.done += 1
@@ -203,6 +214,18 @@ def _provenance(scenario: Scenario, plain: _ArmRuns) -> Provenance:
     )
 
 
+def _never_served(one: _ArmRuns) -> str:
+    """How many requests are left out, and what they exceed."""
+    settings = one.arm.settings
+    limits = [f"the model's context ({settings.max_context_tokens:,} tokens)"]
+    if one.arm.scenario.run.mechanisms.kv_limit:
+        limits.append(f"the KV memory ({settings.total_blocks * settings.block_tokens:,})")
+    if not settings.chunked_prefill:
+        limits.append(f"a step that prompts may not be cut for ({settings.max_num_batched_tokens:,})")
+    count = one.rejected / len(one.runs)
+    return f"{count:g} requests a run are left out, as they are longer than {' or '.join(limits)}"
+
+
 def _notes(scenario: Scenario, arms: Sequence[_ArmRuns]) -> tuple[str, ...]:
     """What a reader must know before trusting the figures."""
     notes = [*workload_notes(scenario.workload, scenario.base_dir)]
@@ -211,10 +234,7 @@ def _notes(scenario: Scenario, arms: Sequence[_ArmRuns]) -> tuple[str, ...]:
         notes.append(setup.preset_note)
     for one in arms:
         if one.rejected:
-            notes.append(
-                f"{one.arm.name}: {one.rejected / len(one.runs):g} requests a run can never be served "
-                "(longer than the model's context or the KV memory) and are left out"
-            )
+            notes.append(f"{one.arm.name}: {_never_served(one)}")
         if one.beyond_drafter:
             notes.append(f"{one.arm.name}: {one.beyond_drafter}")
         entry = one.arm.arm
@@ -223,6 +243,12 @@ def _notes(scenario: Scenario, arms: Sequence[_ArmRuns]) -> tuple[str, ...]:
                 f"{one.arm.name}: {entry.acceptance.model} acceptance supposes that every n-gram lookup "
                 "finds a match; {model: gated, …} says how often one does"
             )
+    ranks, measured = scenario.hardware.tensor_parallel, max(setup.profile.allreduce().tables, default=0)
+    if ranks > measured > 0:
+        notes.append(
+            f"all-reduces of {ranks} GPUs are priced as those of {measured}, the most that the profile knows: "
+            "between nodes they take longer"
+        )
     parts = setup.profile.statuses
     for status in ("inherited", "assumed"):
         names = sorted(name for name, of_part in parts.items() if of_part == status)

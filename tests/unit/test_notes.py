@@ -1,0 +1,44 @@
+"""What a result says about itself when it cannot give what was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator.simulation import simulate
+from tests.runs import small_scenario
+
+
+def notes_of(changes: dict[str, Any]) -> list[str]:
+    few = {"workload.requests": 10, "run.replications": 2}
+    return list(simulate(small_scenario({**few, **changes})).notes)
+
+
+LONG = "10 requests a run are left out, as they are longer than the model's context (131,072 tokens)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"workload.prompt_tokens.tokens": 200_000}, f"plain: {LONG} or the KV memory ("),
+        ({"workload.prompt_tokens.tokens": 200_000, "run.mechanisms.kv_limit": False}, f"plain: {LONG}"),
+        (
+            {"workload.prompt_tokens.tokens": 3_000, "engine.chunked_prefill": False},
+            "or a step that prompts may not be cut for (2,048)",
+        ),
+        ({"hardware.tensor_parallel": 16}, "all-reduces of 16 GPUs are priced as those of 8, the most"),
+        ({"run.precision": 1e-9}, "the precision asked for, 1e-09, is not reached: ± 0.0"),
+        (
+            {"run.precision": 0.1, "workload.prompt_tokens.tokens": 200_000},
+            "the precision asked for, 0.1, is not reached: no interval at 100 replications",
+        ),
+    ],
+)
+def test_the_note(changes: dict[str, Any], said: str) -> None:
+    assert any(said in note for note in notes_of(changes)), notes_of(changes)
+
+
+def test_nothing_is_said_without_reason() -> None:
+    notes = notes_of({"hardware.tensor_parallel": 8, "run.precision": 0.5})
+    assert not any("left out" in note or "all-reduces" in note or "precision" in note for note in notes)
