@@ -2,10 +2,12 @@
 
 import json
 from importlib import resources
+from typing import Any
 
 import numpy as np
 import pytest
 
+from simulator.costs.profile_file import AXES
 from simulator.costs.profiles import load_profile, parse_profile, profile_names
 from simulator.errors import InputError
 from simulator.gpu import GPUS, gpu
@@ -107,37 +109,105 @@ def test_a_profile_may_describe_a_gpu_of_its_own(tmp_path):
         parse_profile(json.dumps({**data, "gpu": {**own, "sms": 0}}), "mine.json")
 
 
+def _small() -> dict[str, Any]:
+    """The shipped profile with the first rows of every table: a quick one to break."""
+    data = json.loads(text_of())
+    for part in data["parts"]:
+        table, axes = part["table"], AXES.get(part["name"].partition("/")[0], ())
+        if axes:
+            cut = tuple(slice(2) if axis != "knots" else slice(None) for axis in axes)
+            table["us"] = np.array(table["us"])[cut].tolist()
+            part["table"] |= {axis: table[axis][one] for axis, one in zip(axes, cut, strict=True)}
+    return data
+
+
+SMALL: dict[str, Any] = _small()
+
+
 def _changed(**changes: object) -> str:
-    return json.dumps({**json.loads(text_of()), **changes})
+    return json.dumps({**SMALL, **changes})
 
 
 def _with_part(part_name: str, /, **changes: object) -> str:
-    data = json.loads(text_of())
-    data["parts"] = [{**part, **changes} if part["name"] == part_name else part for part in data["parts"]]
-    return json.dumps(data)
+    parts = [{**part, **changes} if part["name"] == part_name else part for part in SMALL["parts"]]
+    return _changed(parts=parts)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "not JSON"),
-        ("[]", "schema"),
-        (_changed(schema="decodesim/profile-2"), r"schema.*profile-1.*profile-2"),
+        ("[]", "a JSON object is expected"),
+        (_changed(schema="decodesim/profile-2"), r":1:12: schema: .*profile-2.*profile-1"),
         (_changed(gpu="h900"), "unknown GPU"),
         (_changed(gpu=7), "gpu must be a name or an object"),
         (_changed(parts=[]), "lacks gemm/bf16"),
-        (_with_part("gemm/bf16", status="guessed"), "status must be one of measured, inherited, assumed"),
-        (_with_part("gemm/bf16", coefficients={}), "'start_us' is missing"),
-        (_with_part("gemm/bf16", coefficients={"start_us": -1}), "start_us must be a finite number"),
+        (_with_part("gemm/bf16", status="guessed"), r"\.status: .*one of measured, inherited, assumed"),
+        (_with_part("gemm/bf16", coefficients={}), r"coefficients\.start_us: is missing"),
+        (
+            _with_part("gemm/bf16", coefficients={"start_us": -1}),
+            r"start_us: is not usable \(got -1\), a finite number",
+        ),
         (_with_part("gemm/bf16", table={"knots": [1], "shapes": [[1, 1]], "us": [[-1]]}), "positive"),
         (_with_part("attention/bf16", table={}), "is missing"),
         (_with_part("gemm/fp8", name="gemm/fp5"), "unknown weight format"),
+        (_with_part("gemm/fp8", name="gemm/bf16"), "stands twice"),
+        (
+            _with_part("sampler", coefficients={"start_us": 1, "memory_efficiency": 0, "passes": 1}),
+            "no finite",
+        ),
+        (_with_part("elementwise", coefficients={}), r"memory_efficiency: is missing"),
+        (
+            _with_part("mla/bf16", table={"rows": [2, 1], "batches": [1], "contexts": [1]}),
+            r"table\.rows: does not",
+        ),
+        (
+            _with_part("mla/bf16", table={"rows": [1], "batches": [1], "contexts": [1], "us": [[1]]}),
+            r"table\.us: has another shape than its axes \(got '1 × 1'\), 1 × 1 × 1",
+        ),
+        (_with_part("allreduce", table={"x": 5}), r"allreduce|table\.x: is not usable"),
+        (_changed(inherits="h900", parts=[]), "inherits: unknown profile"),
+        (_changed(provenance=5), "provenance: is missing or not usable"),
+        (_changed(parts=[5]), r"parts\[0\]: is no part"),
+        (json.dumps({"schema": "decodesim/profile-1"}), "gpu: is missing"),
     ],
 )
 def test_a_broken_profile_is_an_input_error(text, said):
     with pytest.raises(InputError, match=said) as caught:
         parse_profile(text, "mine.json")
     assert "mine.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [part["name"] for part in SMALL["parts"]])
+def test_a_profile_without_one_part_is_whole_or_says_what_it_lacks(name):
+    """Formats fall back to bf16; nothing else may be missing, and nothing ends in a KeyError later."""
+    parts = [part for part in SMALL["parts"] if part["name"] != name]
+    fewer = _changed(parts=parts)
+    if name.partition("/")[2] in ("", "bf16"):
+        with pytest.raises(InputError, match=f"parts: lacks {name}, these parts, or inherits"):
+            parse_profile(fewer, "mine.json")
+        fewer = _changed(parts=parts, inherits="h100-sxm")
+    assert np.isfinite(parse_profile(fewer, "mine.json").experts("int4").time_us(64, 4096, 1536, 8, 128))
+
+
+def test_all_that_is_wrong_with_a_profile_is_said_at_once():
+    data = json.loads(_with_part("gemm/bf16", status="guessed", coefficients={"start_us": "x"}))
+    data |= {"name": 5, "gpu": "h900"}
+    with pytest.raises(InputError) as caught:
+        parse_profile(json.dumps(data, indent=1), "mine.json")
+    fields = [(problem.field, problem.line is not None) for problem in caught.value.problems]
+    assert fields == [("name", True), ("gpu", True), ("parts[0].status", True)]
+
+
+@pytest.mark.parametrize("value", [-1, 0, "x", None, float("inf"), float("nan"), {}, []])
+@pytest.mark.parametrize("field", ["memory_bytes", "hbm_bandwidth_bytes_per_s", "sms", "peak_flops_per_s"])
+def test_a_gpu_with_an_impossible_figure(field, value):
+    h100 = gpu("h100-sxm")
+    names = "name title memory_bytes hbm_bandwidth_bytes_per_s l2_bytes sms nvlink_bandwidth_bytes_per_s"
+    own = {name: getattr(h100, name) for name in (*names.split(), "interconnect")}
+    own |= {"peak_flops_per_s": {"bf16": 9e14}, field: {"bf16": value} if field.startswith("peak") else value}
+    with pytest.raises(InputError, match=r"mine\.json:1:\d+: gpu"):
+        parse_profile(_changed(gpu=own), "mine.json")
 
 
 def test_an_unknown_name_lists_the_known_ones(tmp_path):

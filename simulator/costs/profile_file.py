@@ -1,0 +1,224 @@
+"""The file of a profile, read and checked: everything that is wrong with it at once, each with its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from simulator.costs.inherit import parse_gpu
+from simulator.costs.ops.numeric import Floats
+from simulator.costs.profile_parts import Part, Profile
+from simulator.errors import InputError, Problem
+from simulator.gpu import Gpu
+from simulator.models.matrices import WEIGHT_FORMATS
+
+SCHEMA = "decodesim/profile-1"
+STATUSES = ("measured", "inherited", "assumed")
+REQUIRED = (
+    *("gemm/bf16", "attention/bf16", "mla/bf16", "experts/bf16"),
+    *("allreduce", "prefill", "streamed", "elementwise", "sampler"),
+)
+"""Parts that a file must bring, or name a profile to inherit from."""
+
+AXES: Mapping[str, tuple[str, ...]] = {
+    "gemm": ("shapes", "knots"),
+    "experts": ("shapes", "knots"),
+    "attention": ("head_dims", "kv_heads", "batches", "contexts"),
+    "mla": ("rows", "batches", "contexts"),
+}
+"""Family → the axes of its table of times, in order."""
+
+Path = tuple[str | int, ...]
+
+
+@dataclass
+class Faults:
+    """What is wrong so far, each with its path in the file."""
+
+    found: list[tuple[Path, Problem]] = field(default_factory=list)
+
+    def add(self, path: Path, value: object, message: str, allowed: str | None = None) -> None:
+        """Note a problem at `path`."""
+        name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
+        shown = value if value is None or isinstance(value, str | int | float) else type(value).__name__
+        self.found.append((path, Problem(field=name or None, value=shown, message=message, allowed=allowed)))
+
+    def finish(self, text: str, file: str) -> None:
+        """Raise InputError with all that was found, if anything was."""
+        from simulator.models.config import locator
+
+        if self.found:
+            locate = locator(text, file)
+            raise InputError(
+                [problem.at(file, *locate(path), field=problem.field) for path, problem in self.found]
+            )
+
+
+def read_gpu(raw: Mapping[str, Any], faults: Faults) -> Gpu | None:
+    """The GPU that the file names or describes."""
+    described: Any = raw.get("gpu") if isinstance(raw.get("gpu"), dict) else {}
+    peaks: Any = described.get("peak_flops_per_s")
+    figures: dict[Path, object] = {
+        ("gpu", key): value for key, value in described.items() if isinstance(value, float)
+    }
+    if isinstance(peaks, dict):
+        figures |= {("gpu", "peak_flops_per_s", key): value for key, value in peaks.items()}
+    for path, value in figures.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            faults.add(path, value, "is not usable", "a finite number above 0")
+    try:
+        return parse_gpu(raw["gpu"])
+    except InputError as error:
+        faults.found += [(("gpu",), problem.at(field="gpu")) for problem in error.problems]
+    except KeyError as error:
+        missing: Path = ("gpu",) if error.args == ("gpu",) else ("gpu", str(error.args[0]))
+        faults.add(missing, None, "is missing", "the name of a GPU, or an object with its figures")
+    except (TypeError, ValueError) as error:
+        faults.add(
+            ("gpu",), None, f"is not usable: {error}", "the name of a GPU, or an object with its figures"
+        )
+    return None
+
+
+def read_parts(raw: object, faults: Faults) -> dict[str, tuple[int, Part]]:
+    """Name → (number in the file, part) of the parts that can be read."""
+    if not isinstance(raw, list):
+        faults.add(("parts",), raw, "is missing" if raw is None else "is not usable", "a list of parts")
+        return {}
+    parts: dict[str, tuple[int, Part]] = {}
+    for index, entry in enumerate(raw):
+        part = _read_part(entry, ("parts", index), faults)
+        if part is not None and part.name in parts:
+            faults.add(("parts", index, "name"), part.name, "stands twice", "each part once")
+        elif part is not None:
+            parts[part.name] = index, part
+    return parts
+
+
+def _read_part(raw: object, path: Path, faults: Faults) -> Part | None:
+    if not isinstance(raw, dict):
+        faults.add(path, raw, "is no part", "an object with name, status, coefficients and table")
+        return None
+    before = len(faults.found)
+    name, status = raw.get("name"), raw.get("status")
+    family, _, variant = name.partition("/") if isinstance(name, str) else ("", "", "")
+    if not isinstance(name, str):
+        faults.add((*path, "name"), name, "is no text", f"for example {REQUIRED[0]}")
+    elif family in ("gemm", "experts") and variant not in WEIGHT_FORMATS:
+        faults.add((*path, "name"), name, "unknown weight format", f"known: {', '.join(WEIGHT_FORMATS)}")
+    if status not in STATUSES:
+        faults.add((*path, "status"), status, "is not known", f"one of {', '.join(STATUSES)}")
+    for key in ("coefficients", "table", "residual"):
+        if not isinstance(raw.get(key, {}), dict):
+            faults.add((*path, key), raw[key], "is not usable", "an object")
+    if len(faults.found) > before:
+        return None
+    for key, value in raw.get("coefficients", {}).items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or value < 0:
+            faults.add((*path, "coefficients", key), value, "is not usable", "a finite number, 0 or more")
+    _check_table(family, raw.get("table", {}), (*path, "table"), faults)
+    if len(faults.found) > before:
+        return None
+    frozen = {key: MappingProxyType(dict(raw.get(key, {}))) for key in ("coefficients", "table", "residual")}
+    return Part(str(name), str(status), str(raw.get("source", "")), **frozen, note=str(raw.get("note", "")))
+
+
+def _check_table(family: str, table: Mapping[str, Any], path: Path, faults: Faults) -> None:
+    """Axes that rise, and times that are positive and as many as the axes say."""
+    if family == "allreduce":
+        for gpus, rows in table.items():
+            if not gpus.isdecimal() or not isinstance(rows, dict):
+                faults.add((*path, gpus), rows, "is not usable", "GPUs: {bytes: […], us: […]}")
+                continue
+            _check_times(rows, ("bytes",), ("us",), (*path, gpus), faults)
+    elif family in AXES:
+        times = [key for key in ("us", "log_ratio") if key in table] or ["us"]
+        _check_times(table, AXES[family], times, path, faults)
+
+
+def _check_times(
+    table: Mapping[str, Any], axes: tuple[str, ...], times: Any, path: Path, faults: Faults
+) -> None:
+    shape: list[int] = []
+    for key in axes:
+        axis = _numbers(table.get(key), (*path, key), faults)
+        if axis is None:
+            continue
+        if not len(axis) or (axis <= 0).any():
+            faults.add(
+                (*path, key), None, "holds no numbers or some that are not positive", "positive numbers"
+            )
+        elif key != "shapes" and (axis.ndim != 1 or (np.diff(axis) <= 0).any()):
+            faults.add((*path, key), None, "does not rise", "a list in rising order, each number once")
+        shape.append(len(axis))
+    for key in times:
+        values = _numbers(table.get(key), (*path, key), faults)
+        if values is None or len(shape) < len(axes):
+            continue
+        if values.shape != tuple(shape):
+            said = " × ".join(map(str, values.shape))
+            faults.add((*path, key), said, "has another shape than its axes", " × ".join(map(str, shape)))
+        elif key == "us" and (values <= 0).any():
+            faults.add((*path, key), float(values.min()), "is not a time", "finite and positive numbers")
+
+
+def _numbers(raw: object, path: Path, faults: Faults) -> Floats | None:
+    """The numbers of a table as an array; None when they are not."""
+    if raw is None:
+        faults.add(path, None, "is missing", "a list of numbers")
+        return None
+    try:
+        values = np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        faults.add(path, raw, "is not usable", "numbers, rows of equal length")
+        return None
+    if values.ndim == 0 or not np.isfinite(values).all():
+        faults.add(path, None, "is not finite, or no list", "finite numbers")
+        return None
+    return values
+
+
+def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> None:
+    """Build every operator once, so that what is missing or gives no time is said here.
+
+    `at`: number in the file of the parts that stand there.
+    """
+    builders: dict[str, Callable[[str], Floats]] = {
+        "gemm": lambda v: profile.gemm(v).time_us(1024, 1024, [1, 8]),
+        "attention": lambda v: profile.attention(v).time_us([1, 2], 100, 1, 128),
+        "mla": lambda v: profile.latent(v).time_us([1, 2], 100, 16),
+        "experts": lambda v: profile.experts(v).time_us([1, 2], 1024, 512, 2, 8),
+        "prefill": lambda _: np.asarray(profile.prefill().pair_us(1.0)),
+        "streamed": lambda _: profile.streamed().time_us(1.0, 1.0),
+        "allreduce": lambda _: profile.allreduce().time_us([256, 1e6], 2),
+        "elementwise": lambda _: _us_per_byte(profile, "elementwise"),
+        "sampler": lambda _: _us_per_byte(profile, "sampler", "start_us", "passes"),
+    }
+    for name, index in at.items():
+        family, _, variant = name.partition("/")
+        if family not in builders:
+            continue
+        path: Path = ("parts", index)
+        try:
+            with np.errstate(all="ignore"):
+                time_us = builders[family](variant)
+        except KeyError as error:
+            faults.add((*path, "coefficients", str(error.args[0])), None, "is missing", "a number, 0 or more")
+        except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
+            faults.add(path, name, f"makes no operator: {error}")
+        else:
+            if not np.isfinite(time_us).all():
+                faults.add(path, name, "gives no finite time", "coefficients above 0 where they divide")
+
+
+def _us_per_byte(profile: Profile, name: str, *more: str) -> Floats:
+    """What streaming costs under a part that has no operator of its own; `more` must be there."""
+    part = profile.parts[name]
+    rate = profile.bandwidth() * np.array([part.number("memory_efficiency")])
+    return np.asarray(sum(part.number(key) for key in more) + 1 / rate)
