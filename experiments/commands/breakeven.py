@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from experiments.commands.options import (
     flags_of,
     is_yaml,
     json_option,
+    lines_of,
     numbers,
     read_scenario,
     scenario_options,
@@ -76,7 +78,8 @@ def command(
         flags |= {"concurrency": None, "draft_length": None}
     read = read_scenario(scenario, overrides, flags)
     say_when_compiling()
-    with progress_bar("break-even") as progress:
+    own = lines_of(read) if loads is None else nullcontext()  # a load from a flag stands on no line
+    with own, progress_bar("break-even") as progress:
         answer = breakeven(
             read,
             loads=loads,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.commands.options import flags_of, json_option, read_scenario, scenario_options
+from experiments.commands.options import flags_of, json_option, lines_of, read_scenario, scenario_options
 from experiments.commands.output import print_json, print_list, print_table, print_text
 from simulator.units import format_bytes
 
@@ -23,7 +23,8 @@ def command(scenario: Path | None, overrides: tuple[str, ...], as_json: bool, **
     from simulator.memory import memory
 
     read = read_scenario(scenario, overrides, flags_of(given))
-    report = memory(read)
+    with lines_of(read):
+        report = memory(read)
     if as_json:
         print_json(report.to_json())
         return

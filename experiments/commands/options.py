@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,6 +88,15 @@ def read_scenario(scenario: Path | None, overrides: Sequence[str], flags: Mappin
     if given:
         raise InputError([_no_flag_beside_a_file(name, value) for name, value in given.items()])
     return load_scenario(scenario, overrides)
+
+
+@contextmanager
+def lines_of(scenario: Scenario) -> Iterator[None]:
+    """What is found wrong later with fields of the scenario is said at their line."""
+    try:
+        yield
+    except InputError as error:
+        raise scenario.located(error) from error
 
 
 def _first_of_lists(given: Mapping[str, Any]) -> dict[str, Any]:

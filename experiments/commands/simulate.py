@@ -11,6 +11,7 @@ import click
 from experiments.commands.options import (
     flags_of,
     json_option,
+    lines_of,
     read_scenario,
     scenario_options,
     writes_file,
@@ -85,7 +86,7 @@ def command(
 
     read = read_scenario(scenario, overrides, flags_of(given))
     say_when_compiling()
-    with progress_bar("simulating") as progress:
+    with lines_of(read), progress_bar("simulating") as progress:
         result = simulate(read, progress, trace_out, keep_requests=out is not None)
     if out is not None:
         note(f"wrote {result.write(out)}")

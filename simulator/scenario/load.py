@@ -93,7 +93,8 @@ def _scenario(document: Document, base_dir: Path, overrides: Sequence[str]) -> S
     else:
         if not problems:
             taken = {document.name(path): value for path, value in document.taken.items()}
-            return scenario.at(base_dir, taken)
+            places = {document.name(path): place for path, place in document.values.items()}
+            return scenario.at(base_dir, taken, places)
     raise InputError(_in_order(problems))
 
 

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
+from simulator.errors import InputError
 from simulator.scenario.base import Fault, Raw, Section, as_number, names_of, repeated
+from simulator.scenario.document import Place
 from simulator.scenario.speculation import Arm
 from simulator.scenario.workload import Workload
 
@@ -171,6 +173,7 @@ class Scenario(Section):
 
     _base_dir: Path = PrivateAttr(default=Path("."))
     _taken: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _places: dict[str, Place] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
@@ -203,12 +206,32 @@ class Scenario(Section):
         """Dotted path → value of what was filled in from a catalogue while the file was read."""
         return self._taken
 
-    def at(self, base_dir: Path, taken: Mapping[str, Any] | None = None) -> Self:
-        """This scenario with relative file names relative to `base_dir`."""
+    def at(
+        self,
+        base_dir: Path,
+        taken: Mapping[str, Any] | None = None,
+        places: Mapping[str, Place] | None = None,
+    ) -> Self:
+        """This scenario with relative file names relative to `base_dir`.
+
+        `places`: where each dotted path stands in its file.
+        """
         copy = self.model_copy()
         copy._base_dir = base_dir
         copy._taken = dict(self._taken if taken is None else taken)
+        copy._places = dict(self._places if places is None else places)
         return copy
+
+    def located(self, error: InputError) -> InputError:
+        """An error found after reading, each problem at the line of its field, or of what would hold it."""
+        found = []
+        for problem in error.problems:
+            field = problem.field or ""
+            while field and field not in self._places:
+                field = field.rpartition(".")[0]
+            place = self._places.get(field) if problem.file is None else None
+            found.append(problem if place is None else problem.at(*place))
+        return InputError(found)
 
     @property
     def title(self) -> str:

@@ -16,6 +16,7 @@ from experiments.commands.simulate import notes_for_people
 from simulator.errors import InputError
 from simulator.results.result import read_results
 from simulator.scenario import load_scenario
+from tests.scenario_texts import WITH_ARM
 from tests.shared_data import ROOT
 
 EXAMPLE = ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
@@ -203,3 +204,34 @@ def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str
         progress(1, 2, "half")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
+
+
+def bad(*arguments: str | Path) -> list[str]:
+    """The lines on stderr of an answer to bad input, less the one that says that code is compiled."""
+    result = CliRunner().invoke(decodesim, [str(argument) for argument in arguments])
+    assert result.exit_code == 2, result.output
+    return [line for line in result.stderr.splitlines() if not line.startswith("compiling")]
+
+
+@pytest.mark.parametrize("command", ["simulate", "breakeven"])
+def test_what_is_found_after_reading_is_said_at_its_line(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "s.yaml"
+    text = "\n".join([*WITH_ARM.splitlines()[:-4], "  requests: 30", ""])
+    assert "concurrency: 64" in text
+    rare = text.replace("kind: closed, concurrency: 64", "kind: poisson, rate_per_s: 1.0e-9")
+    file.write_text(rare, "utf-8")
+    line = next(number for number, row in enumerate(rare.splitlines(), 1) if "arrivals" in row)
+    (said,) = bad(command, file)
+    assert said.startswith(f"{file}:{line}:13: workload.arrivals: the last of 30 arrivals comes after")
+    (said,) = bad(command, file, "--set", "workload.arrivals.rate_per_s=2e-9")
+    assert said.startswith(f"{file}:{line}:13: workload.arrivals: the last")
+    if command == "breakeven":
+        (said,) = bad(command, file, "--rate", "1e-9")
+        assert said.startswith("workload.arrivals: the last")
+
+
+def test_a_misfit_is_said_at_the_line_of_the_gpus(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(WITH_ARM, "utf-8")
+    (said,) = bad("simulate", file, "--set", "engine.gpu_memory_utilization=0.01")
+    assert said.startswith(f"{file}:5:20: hardware.tensor_parallel: plain: ")
