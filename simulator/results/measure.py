@@ -4,10 +4,10 @@ The figures come as a flat mapping from dotted path (`ttft_s.p99`, `classes.code
 where the run cannot tell; `result.py` turns replications of them into estimates.
 
 *Warm-up.* Per-request figures, gaps and acceptance are those of the requests `first_measured ≤ r <
-end_measured`. Rates (throughput, requests, goodput, mean batch) are those of the window from the arrival of
-request `first_measured` to the last arrival, so that neither filling nor draining counts: in a closed loop
-all clients are busy in between. Where arrivals span no time (a burst) or too few requests, the window is the
-whole run.
+end_measured`. Rates (throughput, requests, goodput, mean batch) and parts of a step are those of the window
+from the arrival of request `first_measured` to the last arrival, so that neither filling nor draining counts:
+in a closed loop all clients are busy in between. Where arrivals span no time (a burst) or too few requests,
+the window is the whole run.
 """
 
 from __future__ import annotations
@@ -221,20 +221,25 @@ def _emitted_within(record: RunRecord, window: Window, chosen: Mask) -> float:
 
 
 def _measure_engine(record: RunRecord, window: Window, replicas: int) -> dict[str, float]:
-    """Figures of the engine: batch, memory and what an average step is made of."""
-    totals = record.totals
-    steps = float(totals["steps"])
+    """Figures of the engine: batch, memory and what an average step of the window is made of."""
+    totals, books = record.totals, record.totals
+    window_ns = (window.end_ns - window.start_ns) * replicas
+    if window.first >= 0 and record.window_totals.get("steps"):
+        books, busy_of_ns = record.window_totals, window_ns
+    else:
+        busy_of_ns = record.makespan_ns * replicas
+    steps = float(books["steps"])
     decoding = known(record.first_ns)
     resident_ns = _overlap_ns(window, record.first_ns[decoding], record.last_ns[decoding]).sum()
-    busy = min(1.0, share(float(totals["busy_ns"]), float(record.makespan_ns * replicas)))
+    busy = min(1.0, share(float(books["busy_ns"]), float(busy_of_ns)))
     found = {
-        "mean_batch": share(float(resident_ns), (window.end_ns - window.start_ns) * replicas * busy),
+        "mean_batch": share(float(resident_ns), window_ns * busy),
         "kv_peak_fraction": share(float(totals["peak_blocks"]), float(totals["total_blocks"])),
-        "steps": steps,
-        "step_s.mean": share(totals["busy_ns"] / NS_PER_S, steps),
+        "steps": float(totals["steps"]),
+        "step_s.mean": share(books["busy_ns"] / NS_PER_S, steps),
     }
     for name, total in _STAGES:
-        found[f"step_s.{name}"] = share(totals[total] / NS_PER_S, steps)
+        found[f"step_s.{name}"] = share(books[total] / NS_PER_S, steps)
     rows = {
         "rejected": totals["rejected_rows"],
         "padding": totals["padded_tokens"] - totals["query_tokens"],

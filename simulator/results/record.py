@@ -5,7 +5,7 @@ of the engine, before anything is averaged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,8 @@ class RunRecord:
     """fast_forward | pipeline"""
     driver_reason: str | None
     """Why the slow driver ran."""
+    window_totals: dict[str, int] = field(default_factory=dict)
+    """Steps and stages of `totals` between the arrivals of request `first_measured` and of the last one."""
 
 
 def record_of(
@@ -78,8 +80,14 @@ def record_of(
     state = states[0]
     requests = state.requests
     totals: dict[str, int] = {name: int(state.totals[0][name]) for name in TOTALS.names or ()}
-    totals["steps"] = totals["decode_steps"] + totals["mixed_steps"] + totals["prefill_steps"]
-    totals["busy_ns"] = sum(totals[f"{stage}_ns"] for stage in ("host", "verify", "accept", "draft"))
+    window_totals = {
+        name: int(state.totals[2][name]) - int(state.totals[1][name])
+        for name in totals
+        if name.endswith(("_steps", "_ns"))
+    }
+    for books in (totals, window_totals):
+        books["steps"] = books["decode_steps"] + books["mixed_steps"] + books["prefill_steps"]
+        books["busy_ns"] = sum(books[f"{stage}_ns"] for stage in ("host", "verify", "accept", "draft"))
     totals["total_blocks"] = int(state.engine[0]["total_blocks"])
 
     def column(name: str) -> NDArray[Any]:
@@ -113,4 +121,5 @@ def record_of(
         end_measured=measured[1],
         driver=driver,
         driver_reason=driver_reason,
+        window_totals=window_totals,
     )

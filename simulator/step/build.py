@@ -229,6 +229,7 @@ def new_state(
     full_graph, any_graph = graph_tables(settings)
     engine = _engine_record(settings, acceptance, requests, seed)
     engine["graph_cap"] = len(full_graph) - 1
+    engine["first_measured"] = measured[0] if measured else 0
     scheduled, issue_order = _queues(settings, requests)
     hashes = int(requests.prefix_ids.max()) + 1 if len(requests.prefix_ids) else 0
     anchor = np.zeros(hashes + 1, np.int32)
@@ -241,7 +242,7 @@ def new_state(
     engine["context_cells"] = len(context_cell)
     state = State(
         engine=engine,
-        totals=np.zeros(1, TOTALS),
+        totals=np.zeros(3, TOTALS),
         requests=_request_records(settings, acceptance, requests, seed, measured or (0, n)),
         plans=np.zeros(2, PLAN),
         entries=np.zeros((2, seats), ENTRY),

@@ -148,6 +148,9 @@ def _arrive(e: Engine) -> None:
     q.in_system_at_arrival = e.in_system
     e.in_system += 1
     totals_of(e)[0].prompt_tokens += q.prompt
+    if r == e.first_measured:
+        _copy_books(e, 1)
+    _copy_books(e, 2)
     if not q.cannot_run:
         q.status = WAITING
         push_waiting_tail(e, r)
@@ -156,6 +159,21 @@ def _arrive(e: Engine) -> None:
     else:
         q.status = UNBORN
         end_request(e, r, REJECTED, q.arrival_ns)
+
+
+@compiled()
+def _copy_books(e: Engine, to: int) -> None:
+    """Keep what steps and stages add up to now: an edge of the window of the rates."""
+    now, then = totals_of(e)[0], totals_of(e)[to]
+    then.decode_steps = now.decode_steps
+    then.mixed_steps = now.mixed_steps
+    then.prefill_steps = now.prefill_steps
+    then.host_ns = now.host_ns
+    then.verify_ns = now.verify_ns
+    then.accept_ns = now.accept_ns
+    then.draft_ns = now.draft_ns
+    then.attention_ns = now.attention_ns
+    then.communication_ns = now.communication_ns
 
 
 @compiled(inline=True)

@@ -132,7 +132,9 @@ class State(NamedTuple):
     engine: NDArray[np.void]
     """(1,) ENGINE"""
     totals: NDArray[np.void]
-    """(1,) TOTALS"""
+    """(3,) TOTALS: so far; and, steps and stages alone, when request `first_measured` came and when the
+    newest one did.
+    """
     requests: NDArray[np.void]
     """(n,) REQUEST, in issue order."""
     plans: NDArray[np.void]
@@ -241,6 +243,7 @@ ENGINE = np.dtype(
         ("stop_is_foreseen", "i8"),
         ("external_clients", "i8"),  # follow-up requests are issued outside
         ("think_time_ns", "i8"),
+        ("first_measured", "i8"),  # the request that opens the window of the rates
         ("timeout_ns", "i8"),
         # the speculation method
         ("max_draft_length", "i8"),

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from simulator.arms import CompiledArm
-from simulator.results.measure import measure
+from simulator.results.measure import measure, window_of
 from simulator.results.metrics import tpot_s
 from simulator.results.record import RunRecord
 from simulator.step.state import DONE
+from simulator.units import NS_PER_S
 from tests.runs import drafting_arm, final_state, plain_arm, run, small_scenario, traffic
 
 LENGTHS: dict[str, Any] = {
@@ -187,3 +188,34 @@ def test_steps_are_counted_once_by_kind_and_by_graph(method: str, preset: str) -
     assert totals["padded_tokens"] >= totals["query_tokens"]
     assert totals["peak_blocks"] <= totals["total_blocks"]
     assert (totals["mixed_steps"] == 0) == (preset == "sglang-0.5")
+
+
+@everywhere
+def test_an_average_step_is_one_of_the_window_not_of_the_drain(method: str, preset: str) -> None:
+    """A closed loop is busy all the time: the steps of the window fill it, but for one step at either end."""
+    record = record_of(method, preset)
+    found, window = measure(record), window_of(record)
+    longest_ns = int(record.worst_gap_ns.max())
+    assert window.first == record.first_measured > 0
+    assert abs(record.window_totals["busy_ns"] - (window.end_ns - window.start_ns)) <= 2 * longest_ns
+    assert found["step_s.mean"] == pytest.approx(
+        record.window_totals["busy_ns"] / record.window_totals["steps"] / NS_PER_S
+    )
+    parts = sum(found[f"step_s.{part}"] for part in ("draft", "verify", "sampling", "host"))
+    assert found["step_s.mean"] == pytest.approx(parts)
+    whole = record.totals["busy_ns"] / record.totals["steps"] / NS_PER_S
+    assert found["step_s.mean"] > 1.01 * whole
+    assert found["steps"] == record.totals["steps"]
+
+
+@everywhere
+def test_throughput_is_batch_times_tokens_of_a_round_over_the_step(method: str, preset: str) -> None:
+    """Steps that only prefill decode nothing, and one token of each request comes from its prompt.
+
+    Within 5 %: long steps hold fewer decodes.
+    """
+    record = record_of(method, preset)
+    found, books = measure(record), record.window_totals
+    rounds_per_s = found["mean_batch"] / found["step_s.mean"] * (1 - books["prefill_steps"] / books["steps"])
+    expected = rounds_per_s * found["tokens_per_round"] + found["request_rate_per_s"]
+    assert found["throughput_tokens_per_s"] == pytest.approx(expected, rel=0.05)
