@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 UNKNOWN_NS = -1
 """Arrival of a request that is issued when another one ends."""
 
-LATEST_S = 9e9
-"""The clock counts integer ns in 64 bits, which end after 9.2e9 s; the rest is left to service."""
+LATEST_S = 4e9
+"""The clock counts integer ns, and 2**62 of them, 4.6e9 s, mean never; the rest is left to service."""
 
 _SMALLEST_CV = 1e-9
 
