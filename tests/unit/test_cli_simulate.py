@@ -24,9 +24,14 @@ CHANGES = ("workload.requests=120", "workload.arrivals.concurrency=8", "run.repl
 SMALL = tuple(part for change in CHANGES for part in ("--set", change))
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines break as on a wide terminal, whatever the tests run in."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+
 def run(*arguments: str | Path) -> Result:
-    wide = {"COLUMNS": "120"}  # whatever terminal the tests run in
-    result = CliRunner(env=wide).invoke(decodesim, [str(argument) for argument in arguments])
+    result = CliRunner().invoke(decodesim, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     return result
 
@@ -235,3 +240,16 @@ def test_a_misfit_is_said_at_the_line_of_the_gpus(tmp_path: Path) -> None:
     file.write_text(WITH_ARM, "utf-8")
     (said,) = bad("simulate", file, "--set", "engine.gpu_memory_utilization=0.01")
     assert said.startswith(f"{file}:5:20: hardware.tensor_parallel: plain: ")
+
+
+def test_where_nothing_can_be_written_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("simulator.simulation.simulate", never)
+    file = tmp_path / "file"
+    file.touch()
+    (said,) = bad("simulate", EXAMPLE, "--out", file / "results")
+    assert said.startswith(f"{file}/results: cannot be written")
+    (said,) = bad("simulate", EXAMPLE, "--trace-out", tmp_path / "none" / "trace.json")
+    assert said == f"{tmp_path}/none/trace.json: cannot be written: its folder is not there"
