@@ -246,8 +246,8 @@ def _notes(scenario: Scenario, arms: Sequence[_ArmRuns]) -> tuple[str, ...]:
     ranks, measured = scenario.hardware.tensor_parallel, max(setup.profile.allreduce().tables, default=0)
     if ranks > measured > 0:
         notes.append(
-            f"all-reduces of {ranks} GPUs are priced as those of {measured}, the most that the profile knows: "
-            "between nodes they take longer"
+            f"all-reduces of {ranks} GPUs are priced as those of {measured}, the most that the profile "
+            "knows: between nodes they take longer"
         )
     parts = setup.profile.statuses
     for status in ("inherited", "assumed"):
