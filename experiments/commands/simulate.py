@@ -27,6 +27,7 @@ from experiments.commands.output import (
     progress_bar,
     say_when_compiling,
 )
+from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -85,6 +86,10 @@ def command(
     from simulator.simulation import simulate
 
     read = read_scenario(scenario, overrides, flags_of(given))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # said now, not after a long run
+    if trace_out is not None and not trace_out.parent.is_dir():
+        raise InputError(Problem(file=str(trace_out), message="cannot be written: its folder is not there"))
     say_when_compiling()
     with lines_of(read), progress_bar("simulating") as progress:
         result = simulate(read, progress, trace_out, keep_requests=out is not None)
