@@ -271,7 +271,7 @@ def _allreduce(tables: Tables, target: Gpu) -> Part:
 def _prefill(tables: Tables, target: Gpu) -> Part:
     rows = tables.read("prefill", *VLLM)
     if rows is None:
-        return _assumed("prefill", {"start_us": 20.0, "compute_efficiency": 0.6})
+        return _assumed("prefill", {"start_us": 13.0, "compute_efficiency": 0.7, "memory_efficiency": 0.4})
     kept = (
         (rows["kv_dtype"].astype(str) == "bfloat16") & (rows["window_size"] == 0) & (rows["head_dim"] == 128)
     )

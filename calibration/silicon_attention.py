@@ -107,28 +107,43 @@ def fit_latent(points: Points, kv_cache: str, source: str) -> Part:
 
 
 def fit_prefill(points: Points, gpu: Gpu, source: str) -> Part:
-    """Prefill attention from points (batch, prompt, heads, kv_heads,
-    head_dim) → µs, one prompt, 256 tokens on.
+    """Prefill attention from points (batch, prompt, heads, kv_heads, head_dim) → µs.
+
+    Of all batches, so that the start of the kernel is told from what every prompt adds.
     """
     keys = np.array(
-        [key for key in points if key[0] == 1 and key[1] >= 256 and key[2] >= 8], dtype=np.float64
+        [key for key in points if key[0] * key[1] <= 32768 and key[1] >= 64 and key[2] >= 8], dtype=np.float64
     )
     target = np.log([points[tuple(int(x) for x in key)] for key in keys])
-    flops = 4.0 * keys[:, 2] * keys[:, 4] * keys[:, 1] * (keys[:, 1] + 1) / 2
+    batch, prompt, heads, kv_heads, head_dim = keys.T
+    compute = 2.0 * batch * heads * head_dim * prompt * (prompt + 1) / gpu.peak_flops_per_s["bf16"] * 1e6
+    moved = 4.0 * batch * prompt * (heads + kv_heads) * head_dim / gpu.hbm_bandwidth_bytes_per_s * 1e6
 
     def error(x: Floats) -> Floats:
-        return np.asarray(np.log(x[0] + flops / (gpu.peak_flops_per_s["bf16"] * x[1]) * 1e6) - target)
+        return np.asarray(np.log(x[0] + compute / x[1] + moved / x[2]) - target)
 
-    start, efficiency = least_squares_fit(error, [20.0, 0.5], [1.0, 0.1], [100.0, 1.0])
-    mape = 100.0 * float(np.abs(np.exp(error(np.array([start, efficiency]))) - 1.0).mean())
+    start, arithmetic, memory = least_squares_fit(
+        error, [15.0, 0.6, 0.5], [1.0, 0.1, 0.05], [100.0, 1.0, 1.0]
+    )
+    residuals = np.exp(error(np.array([start, arithmetic, memory]))) - 1.0
     return Part(
         name="prefill",
         status="measured",
         source=source,
-        coefficients={"start_us": start, "compute_efficiency": efficiency},
+        coefficients={
+            "start_us": start,
+            "compute_efficiency": arithmetic,
+            "memory_efficiency": memory,
+        },
         table={},
-        residual={"split": "none: two coefficients", "mape_percent": round(mape, 1), "n": len(keys)},
-        note="causal; per chunk and layer; 4·heads·head_dim FLOPs a (query, key) pair",
+        residual={
+            "split": "none: three coefficients",
+            "mape_percent": round(100.0 * float(np.abs(residuals).mean()), 1),
+            "bias_percent": round(100.0 * float(residuals.mean()), 1),
+            "n": len(keys),
+        },
+        note="causal; per layer: the start once for all chunks of a step, 4·heads·head_dim FLOPs a "
+        "(query, key) pair, 4·(heads + kv_heads)·head_dim bytes a token",
     )
 
 

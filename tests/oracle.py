@@ -182,14 +182,18 @@ class Oracle:
         mode, padded = self.graph(tokens, queries, bool(chunks))
         verify = p["target_tokens"][padded] + p["target_experts"][tokens] + p["target_head"][logits]
         verify += self.attention("attention", *decoding) + p[f"launch_{mode}_ns"]
-        verify += sum(n * mean * p["prefill_pair_ns"] + p["prefill_chunk_ns"] for n, mean in pairs)
+        verify += sum(n * mean * p["prefill_pair_ns"] + n * p["prefill_token_ns"] for n, mean in pairs)
+        verify += p["prefill_start_ns"] if pairs else 0.0
         verify += sum(n * min(mean, p["window_tokens"]) * p["prefill_window_pair_ns"] for n, mean in pairs)
         draft, launch = 0.0, p["draft_launch_ns"] + engine["host"]["draft_pass_ns"]
         passes = plan["K"] if plan["drafts"] else int(engine["drafter_has_kv"] and plan["may_draft"])
         if engine["serial_passes"] and passes > 0:
             first = {"tokens": tokens, "tokens+requests": tokens + rows, "requests": rows}
             draft += self.draft_pass(first[engine["first_pass_rows"]], rows, *decoding) + launch
-            draft += sum(n * m * p["draft_prefill_pair_ns"] + p["draft_prefill_chunk_ns"] for n, m in pairs)
+            draft += sum(
+                n * m * p["draft_prefill_pair_ns"] + n * p["draft_prefill_token_ns"] for n, m in pairs
+            )
+            draft += p["draft_prefill_start_ns"] if pairs else 0.0
             after = context + sum(e["start"] + e["n"] for e in chunks)
             draft += (passes - 1) * (self.draft_pass(rows, rows, rows, after, 1) + launch)
         exposed, hidden = self.host(plan)

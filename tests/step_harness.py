@@ -31,8 +31,9 @@ Record = dict[str, Any]
 ROWS = {"tokens": ROWS_TOKENS, "tokens+requests": ROWS_TOKENS_AND_REQUESTS, "requests": ROWS_REQUESTS}
 STATUS = {DONE: "done", CANCELLED: "cancelled", TIMED_OUT: "timed_out", REJECTED: "rejected"}
 SCALARS = (
-    "prefill_pair_ns prefill_window_pair_ns window_tokens prefill_chunk_ns draft_prefill_pair_ns "
-    "draft_prefill_chunk_ns launch_full_ns launch_piecewise_ns launch_eager_ns draft_launch_ns"
+    "prefill_pair_ns prefill_window_pair_ns window_tokens prefill_start_ns draft_prefill_pair_ns "
+    "draft_prefill_start_ns launch_full_ns launch_piecewise_ns launch_eager_ns draft_launch_ns "
+    "prefill_token_ns draft_prefill_token_ns"
 ).split()
 REQUEST_FIELDS = {
     "admitted_ns": "admitted_ns",

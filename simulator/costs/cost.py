@@ -252,8 +252,10 @@ def _explain_prefill(p: NetworkPricing, chunks: Sequence[tuple[int, int]], windo
         layers.count * pair_flops(layers) * (windowed if window_of(layers) else pairs)
         for layers in p.network.attentions
     )
-    start_us = len(chunks) * p.prefill_chunk_us()
-    cost = PassCost(compute_s=compute_us * _US, launch_s=start_us * _US, flops=flops)
+    memory_us = sum(tokens for tokens, _ in chunks) * p.prefill_token_us()
+    cost = PassCost(
+        compute_s=compute_us * _US, memory_s=memory_us * _US, launch_s=p.prefill_start_us() * _US, flops=flops
+    )
     return [("attention (prefill)", cost)]
 
 

@@ -24,10 +24,10 @@ PRICE_PREFILL_WINDOW_PAIR_NS = 1
 """ns per (query, key) pair inside the sliding window, all windowed layers; 0 without windowed layers."""
 PRICE_WINDOW_TOKENS = 2
 """The dominant window in tokens; 0 when the target has no windowed layer."""
-PRICE_PREFILL_CHUNK_NS = 3
-"""Floor in ns per prefill chunk of the target (kernel starts of the attention of all layers)."""
+PRICE_PREFILL_START_NS = 3
+"""ns once in a pass of the target with prefill chunks (kernel starts of the attention of all layers)."""
 PRICE_DRAFT_PREFILL_PAIR_NS = 4
-PRICE_DRAFT_PREFILL_CHUNK_NS = 5
+PRICE_DRAFT_PREFILL_START_NS = 5
 PRICE_LAUNCH_FULL_NS = 6
 """Extra ns of a target pass replayed as one full CUDA graph."""
 PRICE_LAUNCH_PIECEWISE_NS = 7
@@ -36,7 +36,10 @@ PRICE_LAUNCH_EAGER_NS = 8
 """Extra ns of a target pass launched kernel by kernel."""
 PRICE_DRAFT_LAUNCH_NS = 9
 """Extra ns on the GPU side of one drafter pass (its launch is host time: `HostCost.draft_pass_s`)."""
-PRICE_COUNT = 10
+PRICE_PREFILL_TOKEN_NS = 10
+"""ns per token of prefill chunks in the attention of the target: what it moves besides its pairs."""
+PRICE_DRAFT_PREFILL_TOKEN_NS = 11
+PRICE_COUNT = 12
 
 
 class Prices(NamedTuple):
@@ -146,13 +149,15 @@ def _scalars(cost: CostModel) -> NDArray[np.float64]:
     out = np.zeros(PRICE_COUNT)
     out[PRICE_PREFILL_PAIR_NS] = target.prefill_pair_us(False) + target.index_pair_us()
     out[PRICE_PREFILL_WINDOW_PAIR_NS] = target.prefill_pair_us(True)
-    out[PRICE_PREFILL_CHUNK_NS] = target.prefill_chunk_us()
+    out[PRICE_PREFILL_START_NS] = target.prefill_start_us()
+    out[PRICE_PREFILL_TOKEN_NS] = target.prefill_token_us()
     out[PRICE_LAUNCH_FULL_NS] = target.launch_us("full")
     out[PRICE_LAUNCH_PIECEWISE_NS] = target.launch_us("piecewise")
     out[PRICE_LAUNCH_EAGER_NS] = target.launch_us("eager")
     if draft is not None:
         out[PRICE_DRAFT_PREFILL_PAIR_NS] = draft.prefill_pair_us(False) + draft.prefill_pair_us(True)
-        out[PRICE_DRAFT_PREFILL_CHUNK_NS] = draft.prefill_chunk_us()
+        out[PRICE_DRAFT_PREFILL_START_NS] = draft.prefill_start_us()
+        out[PRICE_DRAFT_PREFILL_TOKEN_NS] = draft.prefill_token_us()
         out[PRICE_DRAFT_LAUNCH_NS] = cost.draft_launch_us
     out *= 1000.0
     out[PRICE_WINDOW_TOKENS] = target.window_tokens

@@ -141,9 +141,16 @@ class NetworkPricing:
             if layers.attention.topk_tokens is not None
         )
 
-    def prefill_chunk_us(self) -> float:
-        """Floor of one prefill chunk: the start of the attention kernel of every layer."""
+    def prefill_start_us(self) -> float:
+        """Once a step with prefill, whatever the chunks: the start of the attention kernel of every layer."""
         return self._prefill.start_us * sum(layers.count for layers in self.network.attentions)
+
+    def prefill_token_us(self) -> float:
+        """µs per token of prefill chunks: what attention moves of it in all layers."""
+        return sum(
+            layers.count * self._prefill.token_us(prefill_token_bytes(layers))
+            for layers in self.network.attentions
+        )
 
     @property
     def window_tokens(self) -> int:
@@ -217,6 +224,14 @@ def window_of(layers: AttentionLayers) -> int:
     if a.kind == "compressed":
         return (a.window_tokens or 0) + (a.topk_tokens or 0)
     return a.topk_tokens or 0
+
+
+def prefill_token_bytes(layers: AttentionLayers) -> float:
+    """bf16 bytes of one token's query, key, value and output, heads of one rank; 0 without pairs."""
+    a = layers.attention
+    if a.kind in ("linear", "mamba2"):
+        return 0.0
+    return 2.0 * (layers.heads + layers.kv_heads) * (a.head_dim + a.v_head_dim)
 
 
 def pair_flops(layers: AttentionLayers) -> float:

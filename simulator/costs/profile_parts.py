@@ -175,8 +175,13 @@ class Profile:
 
     def prefill(self) -> PrefillAttention:
         part = self.parts["prefill"]
-        efficiency = part.number("compute_efficiency")
-        return PrefillAttention(self.flops_per_s("bf16"), part.number("start_us"), efficiency)
+        return PrefillAttention(
+            flops_per_s=self.flops_per_s("bf16"),
+            bandwidth_bytes_per_s=self.bandwidth(),
+            start_us=part.number("start_us"),
+            compute_efficiency=part.number("compute_efficiency"),
+            memory_efficiency=float(part.coefficients.get("memory_efficiency", 0.0)),
+        )
 
     def streamed(self) -> StreamedCache:
         part = self.parts["streamed"]

@@ -12,11 +12,13 @@ from typing import Any
 from simulator.compiled import compiled
 from simulator.costs.prices import (
     PRICE_DRAFT_LAUNCH_NS,
-    PRICE_DRAFT_PREFILL_CHUNK_NS,
     PRICE_DRAFT_PREFILL_PAIR_NS,
+    PRICE_DRAFT_PREFILL_START_NS,
+    PRICE_DRAFT_PREFILL_TOKEN_NS,
     PRICE_LAUNCH_FULL_NS,
-    PRICE_PREFILL_CHUNK_NS,
     PRICE_PREFILL_PAIR_NS,
+    PRICE_PREFILL_START_NS,
+    PRICE_PREFILL_TOKEN_NS,
     PRICE_PREFILL_WINDOW_PAIR_NS,
     PRICE_WINDOW_TOKENS,
 )
@@ -130,7 +132,8 @@ def _price_drafts(
     total = _pass_ns(e, rows, requests)
     if chunks > 0:
         total += pairs * item(scalars_of(e), PRICE_DRAFT_PREFILL_PAIR_NS)
-        total += chunks * item(scalars_of(e), PRICE_DRAFT_PREFILL_CHUNK_NS)
+        total += (p.tokens - p.decode_tokens) * item(scalars_of(e), PRICE_DRAFT_PREFILL_TOKEN_NS)
+        total += item(scalars_of(e), PRICE_DRAFT_PREFILL_START_NS)
     if p.decodes > 0:
         total += _attention_ns(e, draft_attention_of(e), decodes, query_tokens)
     passes = 1
@@ -188,7 +191,8 @@ def price(e: Engine, slot: int) -> None:
     attention = 0.0
     if chunks > 0:
         attention = pairs * item(scalars_of(e), PRICE_PREFILL_PAIR_NS)
-        attention += chunks * item(scalars_of(e), PRICE_PREFILL_CHUNK_NS)
+        attention += (p.tokens - p.decode_tokens) * item(scalars_of(e), PRICE_PREFILL_TOKEN_NS)
+        attention += item(scalars_of(e), PRICE_PREFILL_START_NS)
         attention += window_pairs * item(scalars_of(e), PRICE_PREFILL_WINDOW_PAIR_NS)
     context = 0.0
     query_tokens = 1

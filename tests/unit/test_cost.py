@@ -10,13 +10,15 @@ from simulator.costs.pass_cost import TERMS, PassCost
 from simulator.costs.prices import (
     PRICE_COUNT,
     PRICE_DRAFT_LAUNCH_NS,
-    PRICE_DRAFT_PREFILL_CHUNK_NS,
     PRICE_DRAFT_PREFILL_PAIR_NS,
+    PRICE_DRAFT_PREFILL_START_NS,
+    PRICE_DRAFT_PREFILL_TOKEN_NS,
     PRICE_LAUNCH_EAGER_NS,
     PRICE_LAUNCH_FULL_NS,
     PRICE_LAUNCH_PIECEWISE_NS,
-    PRICE_PREFILL_CHUNK_NS,
     PRICE_PREFILL_PAIR_NS,
+    PRICE_PREFILL_START_NS,
+    PRICE_PREFILL_TOKEN_NS,
     PRICE_PREFILL_WINDOW_PAIR_NS,
     PRICE_WINDOW_TOKENS,
     compile_prices,
@@ -115,7 +117,8 @@ def test_compiled_tables_price_prefill_as_its_explanation_does(case):
     tokens = 812
     pairs = sum(n * (start + n / 2) for n, start in chunks)
     windowed = sum(n * min(start + n / 2, prices.scalars[PRICE_WINDOW_TOKENS]) for n, start in chunks)
-    attention = pairs * prices.scalars[PRICE_PREFILL_PAIR_NS] + 2 * prices.scalars[PRICE_PREFILL_CHUNK_NS]
+    attention = pairs * prices.scalars[PRICE_PREFILL_PAIR_NS] + prices.scalars[PRICE_PREFILL_START_NS]
+    attention += tokens * prices.scalars[PRICE_PREFILL_TOKEN_NS]
     attention += windowed * prices.scalars[PRICE_PREFILL_WINDOW_PAIR_NS]
     compiled = (
         attention + prices.target_tokens[tokens] + prices.target_experts[tokens] + prices.target_head[2]
@@ -124,10 +127,21 @@ def test_compiled_tables_price_prefill_as_its_explanation_does(case):
     assert compiled == pytest.approx(explained.gpu_s * 1e9, rel=1e-12)
     if cost.drafter is not None:
         drafted = pairs * prices.scalars[PRICE_DRAFT_PREFILL_PAIR_NS]
-        drafted += 2 * prices.scalars[PRICE_DRAFT_PREFILL_CHUNK_NS] + prices.draft_tokens[tokens]
+        drafted += prices.scalars[PRICE_DRAFT_PREFILL_START_NS] + prices.draft_tokens[tokens]
+        drafted += tokens * prices.scalars[PRICE_DRAFT_PREFILL_TOKEN_NS]
         drafted += prices.draft_experts[tokens] + prices.scalars[PRICE_DRAFT_LAUNCH_NS]
         one = cost.draft_pass(tokens, prefill_chunks=chunks)
         assert drafted == pytest.approx(one.gpu_s * 1e9, rel=1e-12)
+
+
+def test_prompts_of_one_step_share_the_start_of_attention():
+    """FlashAttention takes them in one kernel: a second prompt adds what it computes and moves."""
+    cost = cost_model("dense")
+    one = dict(cost.explain_pass(512, prefill_chunks=((512, 0),)))["attention (prefill)"]
+    two = dict(cost.explain_pass(512, prefill_chunks=((256, 0), (256, 0))))["attention (prefill)"]
+    assert two.launch_s == one.launch_s > 0
+    assert two.memory_s == one.memory_s > 0
+    assert two.compute_s == pytest.approx(one.compute_s / 2)
 
 
 def test_between_knots_the_compiled_attention_stays_close():

@@ -10,10 +10,12 @@ from click.testing import CliRunner
 
 from calibration.heldout import held_out
 from calibration.silicon import build_profile, dumps, expert_points, main
+from calibration.silicon_attention import fit_prefill
 from calibration.smoothing import hats, isotonic, significant, thin
 from calibration.tables import medians, open_tables
-from simulator.costs.profiles import parse_profile
+from simulator.costs.profiles import load_profile, parse_profile
 from simulator.errors import InputError
+from simulator.gpu import gpu
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow reads the tables: extra parquet")
 
@@ -245,6 +247,27 @@ def test_an_empty_folder_says_what_it_should_hold(tmp_path):
 def test_isotonic_pools_violators_by_weight():
     assert isotonic([1, 3, 2, 4], [1, 1, 1, 1]).tolist() == [1, 2.5, 2.5, 4]
     assert isotonic([3, 0], [1, 3]).tolist() == [0.75, 0.75]
+
+
+def test_prefill_attention_starts_once_however_many_prompts():
+    """Prompts that share a kernel share its start: the fit tells it from what each of them adds."""
+    h100 = gpu("h100-sxm")
+    points = {}
+    for batch, prompt, heads in itertools.product((1, 4, 16, 64), (128, 512, 2048), (8, 32)):
+        flops = 2.0 * batch * heads * 128 * prompt * (prompt + 1)
+        moved = 4.0 * batch * prompt * (heads + 2) * 128
+        us = 12.0 + 1e6 * (flops / (0.7 * 989e12) + moved / (0.4 * h100.hbm_bandwidth_bytes_per_s))
+        points[batch, prompt, heads, 2, 128] = us
+    part = fit_prefill(points, h100, "made here")
+    assert part.number("start_us") == pytest.approx(12.0, rel=0.01)
+    assert part.number("compute_efficiency") == pytest.approx(
+        0.7 * 989e12 / h100.peak_flops_per_s["bf16"], rel=0.01
+    )
+    assert part.number("memory_efficiency") == pytest.approx(0.4, rel=0.01)
+    assert part.residual["mape_percent"] < 1
+    shipped = load_profile("h100-sxm").parts["prefill"]
+    assert shipped.residual["mape_percent"] < 10
+    assert shipped.residual["n"] > 2000
 
 
 def test_thin_tables_reproduce_a_power_law():

@@ -17,7 +17,13 @@ NO_ATTENTION = [[[0.0, 0.0], [0.0, 0.0]]]
 HOST = ("step_ns", "per_sequence_ns", "draft_pass_ns", "hidden_step_ns", "hidden_per_sequence_ns")
 MECHANISMS = ("prefill", "graph_padding", "stop_trim", "ghost_rows", "host_overlap", "context_growth")
 PAIRS = ("prefill_pair_ns", "prefill_window_pair_ns", "draft_prefill_pair_ns")
-CHUNKS = ("window_tokens", "prefill_chunk_ns", "draft_prefill_chunk_ns")
+CHUNKS = (
+    "window_tokens",
+    "prefill_start_ns",
+    "draft_prefill_start_ns",
+    "prefill_token_ns",
+    "draft_prefill_token_ns",
+)
 
 
 def prices(**changes: Any) -> Record:
@@ -126,25 +132,26 @@ def test_the_first_rejection_ends_a_round() -> None:
 
 
 def test_chunked_prefill_mixes_with_a_decode() -> None:
-    # Budget 8; a chunk costs 3 more, a pair 1. t = 0: A's 4 prompt tokens and 4 of B's 10; N = 8, one logit
-    # row (A): 1080 + 1 + 2 * (4 * 2 + 3) = 1103. Then A decodes beside B's last 6 tokens: N = 7, two logit
-    # rows, 1070 + 2 + 6 * (4 + 6 / 2) + 3 = 1117 -> 2220. Then both decode: 1020 + 2 -> 3242.
-    costs = prices(prefill_pair_ns=1.0, prefill_chunk_ns=3.0)
+    # Budget 8; prefill costs 3 a step, half a tick a token, 1 a pair. t = 0: A's 4 prompt tokens and 4 of B's
+    # 10; N = 8, one logit row (A): 1080 + 1 + 2 * 4 * 2 + 8 / 2 + 3 = 1104. Then A decodes beside B's last 6
+    # tokens: N = 7, two logit rows, 1070 + 2 + 6 * (4 + 6 / 2) + 6 / 2 + 3 = 1120 -> 2224. Then both decode:
+    # 1020 + 2 -> 3246.
+    costs = prices(prefill_pair_ns=1.0, prefill_start_ns=3.0, prefill_token_ns=0.5)
     requests = [request(4, 3), request(10, 2)]
     (a, b), counters = simulate(engine(max_num_batched_tokens=8), requests, prices_=costs)
-    check(a, admitted_ns=0, first_ns=1103, last_ns=3242, worst_gap_ns=1117, emitted_tokens=3, decode_rounds=2)
-    check(b, admitted_ns=0, first_ns=2220, last_ns=3242, worst_gap_ns=1022, emitted_tokens=2, decode_rounds=1)
+    check(a, admitted_ns=0, first_ns=1104, last_ns=3246, worst_gap_ns=1120, emitted_tokens=3, decode_rounds=2)
+    check(b, admitted_ns=0, first_ns=2224, last_ns=3246, worst_gap_ns=1022, emitted_tokens=2, decode_rounds=1)
     check(counters, steps=3, mixed_steps=1, full_steps=1, piecewise_steps=2)
 
 
 def test_prefill_apart_makes_a_decode_wait() -> None:
-    # As above, but while B has prompt left nobody decodes: 1103; B's 6 alone, N = 6: 1060 + 1 + 45 -> 2209;
-    # then A and B decode: 1022 -> 3231 (B done); A alone 1011 -> 4242.
-    costs = prices(prefill_pair_ns=1.0, prefill_chunk_ns=3.0)
+    # As above, but while B has prompt left nobody decodes: 1104; B's 6 alone, N = 6: 1060 + 1 + 42 + 3 + 3 ->
+    # 2213; then A and B decode: 1022 -> 3235 (B done); A alone 1011 -> 4246.
+    costs = prices(prefill_pair_ns=1.0, prefill_start_ns=3.0, prefill_token_ns=0.5)
     apart = engine(max_num_batched_tokens=8, mixes_prefill=False)
     (a, b), counters = simulate(apart, [request(4, 3), request(10, 2)], prices_=costs)
-    check(a, first_ns=1103, last_ns=4242, worst_gap_ns=3231 - 1103)
-    check(b, first_ns=2209, last_ns=3231)
+    check(a, first_ns=1104, last_ns=4246, worst_gap_ns=3235 - 1104)
+    check(b, first_ns=2213, last_ns=3235)
     check(counters, steps=4, mixed_steps=0)
 
 

@@ -112,12 +112,24 @@ class StreamedCache:
 
 @dataclass(frozen=True)
 class PrefillAttention:
-    """Attention of prefill chunks: start per chunk and layer + FLOPs of the (query, key) pairs ÷ (F·e)."""
+    """Attention of prefill chunks, one layer.
+
+    One kernel takes all chunks of a step, so its start is paid once; then FLOPs of the (query, key) pairs ÷
+    (F·ec) + bytes of queries, keys, values and outputs ÷ (BW·em).
+    """
 
     flops_per_s: float
+    bandwidth_bytes_per_s: float
     start_us: float
     compute_efficiency: float
+    memory_efficiency: float  # 0: tokens cost nothing beyond their pairs
 
     def pair_us(self, pair_flops: float) -> float:
         """µs of one (query, key) pair of one layer that costs `pair_flops`."""
         return pair_flops / (self.flops_per_s * self.compute_efficiency) * 1e6
+
+    def token_us(self, token_bytes: float) -> float:
+        """µs of one token of one layer that moves `token_bytes`."""
+        if self.memory_efficiency == 0:
+            return 0.0
+        return token_bytes / (self.bandwidth_bytes_per_s * self.memory_efficiency) * 1e6
