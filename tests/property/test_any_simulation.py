@@ -113,7 +113,7 @@ SCENARIOS = form(
             None,
             {"turns": 1, "gap_s": 0},
             {"turns": 3, "gap_s": 0.01, "shared_prefix_tokens": 33},
-            {"turns": 1000, "gap_s": 1e6, "shared_prefix_tokens": 10**7},
+            {"turns": 1000, "gap_s": 1e6, "shared_prefix_tokens": 10**5},
         ),
         classes=CLASSES,
     ),
@@ -163,8 +163,6 @@ def check_figure(scenario: Scenario, path: str, value: float) -> None:
         assert value <= 1 + 1e-12, path
     if leaf == "mean_acceptance_length":
         assert 1 <= value <= scenario.speculation[0].max_draft_length + 1, path
-    if leaf == "mean_batch":
-        assert value <= (scenario.engine.max_num_seqs or 0) + 1e-9, path
 
 
 def check_books(scenario: Scenario, record: RunRecord) -> None:
