@@ -21,7 +21,7 @@ from simulator.scenario import PLAIN, Arm, GoodputPolicy, Scenario
 from simulator.scheduling import Rule, scheduler_rule
 from simulator.setup import Setup, setup_of
 from simulator.speculation import Method, method
-from simulator.step.build import EngineSettings
+from simulator.step.build import UNLIMITED_BLOCKS, EngineSettings
 from simulator.step.state import NEVER
 from simulator.traffic.workload import Requests, generate
 from simulator.uniform import UniformStep
@@ -29,9 +29,6 @@ from simulator.units import NS_PER_S, seconds_to_ns
 
 if TYPE_CHECKING:
     from simulator.pipeline import Stage
-
-_WITHOUT_LIMIT = 10**12
-"""KV blocks when the mechanism `kv_limit` is off."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +212,7 @@ def _settings(
         max_num_seqs=preset.max_num_seqs,
         max_num_batched_tokens=preset.max_num_batched_tokens,
         block_tokens=preset.block_tokens,
-        total_blocks=memory.kv_blocks if mechanisms.kv_limit else _WITHOUT_LIMIT,
+        total_blocks=memory.kv_blocks if mechanisms.kv_limit else UNLIMITED_BLOCKS,
         max_context_tokens=setup.max_context_tokens,
         draft_length_by_batch=_draft_lengths(arm, preset.max_num_seqs),
         asynchronous=asynchronous,

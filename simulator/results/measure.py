@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from simulator.results import metrics
 from simulator.results.metrics import NAN, STATISTICS, Floats, Ints, share
+from simulator.step.build import UNLIMITED_BLOCKS
 from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT
 from simulator.units import NS_PER_S
 
@@ -234,7 +235,9 @@ def _measure_engine(record: RunRecord, window: Window, replicas: int) -> dict[st
     busy = min(1.0, share(float(books["busy_ns"]), float(busy_of_ns)))
     found = {
         "mean_batch": share(float(resident_ns), window_ns * busy),
-        "kv_peak_fraction": share(float(totals["peak_blocks"]), float(totals["total_blocks"])),
+        "kv_peak_fraction": share(float(totals["peak_blocks"]), float(totals["total_blocks"]))
+        if totals["total_blocks"] < UNLIMITED_BLOCKS
+        else NAN,
         "steps": float(totals["steps"]),
         "step_s.mean": share(books["busy_ns"] / NS_PER_S, steps),
     }

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from simulator.traffic.workload import Requests
 
 
+UNLIMITED_BLOCKS = 10**12
+"""`total_blocks` of an engine whose KV memory is not limited."""
+
 SHARED = ("totals", "requests", "itl_histogram", "itl_token_histogram", "accepted_at", "drafted_at")
 """Arrays that replicas behind one router share."""
 

@@ -42,3 +42,8 @@ def test_the_note(changes: dict[str, Any], said: str) -> None:
 def test_nothing_is_said_without_reason() -> None:
     notes = notes_of({"hardware.tensor_parallel": 8, "run.precision": 0.5})
     assert not any("left out" in note or "all-reduces" in note or "precision" in note for note in notes)
+
+
+def test_a_memory_without_limit_has_no_peak_fraction() -> None:
+    summary = simulate(small_scenario({"run.mechanisms.kv_limit": False})).arms["plain"]
+    assert summary["kv_peak_fraction"] is None
