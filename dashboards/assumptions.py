@@ -218,7 +218,7 @@ def traffic(subject: Subject) -> str:
     from simulator.scenario import engine_preset
 
     hardware, count = scenario.hardware, subject.result.provenance.replications
-    preset, _ = engine_preset(scenario.engine)
+    preset, _ = engine_preset(scenario)
     gpu = GPUS[hardware.gpu].title if hardware.gpu in GPUS else hardware.gpu
     replicas = f"{hardware.replicas} replicas of " if hardware.replicas > 1 else ""
     parts = [

@@ -76,7 +76,7 @@ def concurrencies(scenario: Scenario, arm: Arm) -> tuple[int, ...]:
     from simulator.memory import arm_memory
     from simulator.scenario import engine_preset
 
-    preset, _ = engine_preset(scenario.engine)
+    preset, _ = engine_preset(scenario)
     room = min(preset.max_num_seqs, arm_memory(scenario, arm).max_concurrency) * scenario.hardware.replicas
     arrivals = scenario.workload.arrivals
     own = {arrivals.concurrency} if arrivals.kind == "closed" else set()

@@ -154,7 +154,7 @@ def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None 
     ranks = tensor_parallel or scenario.hardware.tensor_parallel
     groups = gcd(scenario.hardware.expert_parallel, ranks)
     target, drafter = models_of(scenario, arm)
-    preset, _ = engine_preset(scenario.engine)
+    preset, _ = engine_preset(scenario)
     draft_ranks = ranks
     if arm is not None and arm.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
         draft_ranks = 1

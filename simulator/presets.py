@@ -1,23 +1,23 @@
 """Serving-engine presets: what one engine version does by default and what its host work costs.
 
-One JSON file per engine and version in `data/engines/`; adding a version is adding a file.
+One JSON file per engine and version in `data/engines/`; adding a version is adding a file, and a file of
+one's own is read in the same way (`preset_file.py`).
 Host costs are the free parameters of a preset: GPU kernels are priced by the profile, and what
 is left over is here, with its sources.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from simulator.errors import InputError, unknown_name
+from simulator.errors import InputError, Problem, unknown_name
 
 SCHEMA = "decodesim/engine-1"
 
@@ -38,9 +38,9 @@ class HostCost:
     hidden_per_sequence_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for field, value in vars(self).items():
+        for name, value in vars(self).items():
             if not 0 <= value < 1:
-                raise ValueError(f"host.{field} must lie in 0..1 s, not {value}")
+                raise ValueError(f"host.{name} must lie in 0..1 s, not {value}")
 
     def exposed_s(self, sequences: float, draft_passes: float = 0) -> float:
         """Host seconds that always lengthen the step."""
@@ -84,7 +84,7 @@ class Preset:
     one_graph_drafting: bool
     small_kernel_s_per_layer: float
     launch_kernel_s: float
-    sources: Mapping[str, str]
+    sources: Mapping[str, str] = field(compare=False)
 
     def graph_grid(self, query_tokens: int = 1, max_num_seqs: int | None = None) -> tuple[int, ...]:
         """Token counts with a CUDA graph, ascending, when a decode has `query_tokens` (K + 1) tokens.
@@ -116,25 +116,31 @@ class Preset:
 
 @cache
 def presets() -> Mapping[str, Preset]:
-    """All presets by name, in the order of their names."""
+    """All shipped presets by name, in the order of their names."""
+    from simulator.preset_file import read_preset
+
     folder = resources.files("simulator").joinpath("data", "engines")
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
-    loaded = (parse_preset(json.loads(folder.joinpath(name).read_text("utf-8")), name) for name in files)
+    loaded = (read_preset(folder.joinpath(name).read_text("utf-8"), name) for name in files)
     return MappingProxyType({preset.name: preset for preset in loaded})
 
 
-def load_preset(name: str) -> tuple[Preset, str | None]:
+def load_preset(name: str, base_dir: Path | None = None) -> tuple[Preset, str | None]:
     """The preset of that name, else the nearest version of the same engine with a note that says so.
 
-    Accepts `vllm-0.33`, `vllm-0.33.1`, `vllm` (newest). Raises InputError for an engine that is not known.
+    Accepts `vllm-0.33`, `vllm-0.33.1`, `vllm` (newest), and the path of a preset's JSON file, relative to
+    `base_dir`. Raises InputError for an engine that is not known and for a file that cannot be used.
     """
+    if name.lower().endswith(".json"):
+        return _from_file(name, base_dir), None
     known = presets()
     if name in known:
         return known[name], None
     engine, version = _split(name)
     same = [preset for preset in known.values() if _engine_key(preset.engine) == engine]
     if not same:
-        raise InputError(unknown_name("serving-engine preset", name, known, field="engine.preset"))
+        also = "the path of a preset's JSON file"
+        raise InputError(unknown_name("serving-engine preset", name, known, field="engine.preset", also=also))
     if version is None:
         nearest = max(same, key=lambda preset: _version(preset.version))
         return nearest, f"preset {name!r} names no version: the newest known, {nearest.name}, is taken"
@@ -146,32 +152,18 @@ def load_preset(name: str) -> tuple[Preset, str | None]:
     return nearest, f"no preset for {name!r}: the nearest known, {nearest.name}, is taken"
 
 
-def parse_preset(data: Mapping[str, Any], file: str) -> Preset:
-    """A preset from the JSON of one file. Raises InputError that names the file and the field."""
-    fields = dict(data)
-    schema = fields.pop("schema", None)
-    if schema != SCHEMA:
-        raise InputError(f"{file}: schema must be {SCHEMA!r}, not {schema!r}")
+def _from_file(path: str, base_dir: Path | None) -> Preset:
+    """The preset in a file of the user's."""
+    from simulator.preset_file import read_preset
+
     try:
-        host = HostCost(**fields.pop("host"))
-        sizes = fields.pop("graph_sizes")
-        return Preset(
-            host=host,
-            graph_sizes=sizes if isinstance(sizes, str) else _expand(sizes),
-            draft_graph_sizes=_expand(fields.pop("draft_graph_sizes", [])),
-            sources=MappingProxyType(fields.pop("sources")),
-            **fields,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{file}: not a serving-engine preset: {error}") from error
-
-
-def _expand(sizes: list[int | list[int]]) -> tuple[int, ...]:
-    """Numbers, and [first, last, step] ranges with both ends, as one ascending tuple."""
-    out: set[int] = set()
-    for entry in sizes:
-        out.update([entry] if isinstance(entry, int) else range(entry[0], entry[1] + 1, entry[2]))
-    return tuple(sorted(out))
+        text = (Path(base_dir or ".") / path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        message = f"the preset cannot be read: {why}"
+        problem = Problem(field="engine.preset", value=path, message=message, allowed="a JSON file")
+        raise InputError(problem) from error
+    return read_preset(text, path)
 
 
 def _engine_key(engine: str) -> str:

@@ -58,20 +58,20 @@ class _Question:
     `scenario` and `arm` only carry the fields to the readers.
     """
 
-    key: tuple[str | int | None, ...]
+    key: tuple[object, ...]
     scenario: Scenario
     arm: Arm | None
 
     @staticmethod
     def of(scenario: Scenario, arm: Arm | None) -> _Question:
         hardware = scenario.hardware
-        drafting: tuple[str | int | None, ...] = ()
+        drafting: tuple[object, ...] = ()
         if arm is not None:
             longest = max(arm.max_draft_length, LONGEST_DRAFT)
             drafting = (arm.method, arm.draft, scenario.draft_tensor_parallel(arm), longest)
         key = (
             scenario.target.model_dump_json(),
-            scenario.engine.model_dump_json(),
+            engine_preset(scenario),
             hardware.gpu,
             hardware.tensor_parallel,
             hardware.expert_parallel,
@@ -92,7 +92,7 @@ class _Question:
 def _setup(question: _Question) -> Setup:
     scenario, arm = question.scenario, question.arm
     target, drafter = models_of(scenario, arm)
-    preset, note = engine_preset(scenario.engine)
+    preset, note = engine_preset(scenario)
     profile = load_profile(scenario.hardware.gpu, scenario.base_dir)
     ranks = scenario.hardware.tensor_parallel
     cost = CostModel(

@@ -33,7 +33,7 @@ class Traffic:
         """The traffic of a scenario."""
         from simulator.scenario import engine_preset
 
-        preset, _ = engine_preset(scenario.engine)
+        preset, _ = engine_preset(scenario)
         return Traffic(
             open_loop=scenario.workload.arrivals.kind not in ("closed", "burst"),
             class_names=tuple(entry.name for entry in scenario.workload.traffic_classes),

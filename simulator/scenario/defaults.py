@@ -7,19 +7,20 @@ from typing import Any
 
 from simulator.presets import Preset, load_preset
 from simulator.scenario.base import Section
-from simulator.scenario.schema import Engine, Scenario
+from simulator.scenario.schema import Scenario
 
 _FROM_PRESET = ("scheduler", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
 _HOST = ("step_s", "per_sequence_s", "draft_pass_s")
 
 
-def engine_preset(engine: Engine) -> tuple[Preset, str | None]:
+def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
     """The serving-engine preset with the fields that the scenario gives in place of its own, and a note.
 
     The note says which preset was taken when the one asked for is not known exactly. Raises InputError for an
-    engine that is not known at all.
+    engine that is not known at all, and for a preset's file that cannot be used.
     """
-    preset, note = load_preset(engine.preset)
+    engine = scenario.engine
+    preset, note = load_preset(engine.preset, scenario.base_dir)
     given = {name: getattr(engine, name) for name in _FROM_PRESET if getattr(engine, name) is not None}
     host = {name: getattr(engine.host, name) for name in _HOST if getattr(engine.host, name) is not None}
     return replace(preset, **given, host=replace(preset.host, **host)), note
@@ -31,7 +32,7 @@ def defaults_used(scenario: Scenario) -> dict[str, Any]:
     Where null stands for somebody else's value (the preset's, the target's), that value is given.
     """
     used = _defaults_of(scenario, "") | dict(scenario.taken)
-    preset, _ = engine_preset(scenario.engine)
+    preset, _ = engine_preset(scenario)
     for name in _FROM_PRESET:
         if getattr(scenario.engine, name) is None:
             used[f"engine.{name}"] = getattr(preset, name)

@@ -35,7 +35,7 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
             case ("engine", "preset"):
                 from simulator.presets import load_preset
 
-                yield from _tried(document, path, load_preset, value)[1]
+                yield from _tried(document, path, load_preset, value, base_dir)[1]
             case ("engine", "scheduler"):
                 from simulator.scheduling import rules
 

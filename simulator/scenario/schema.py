@@ -71,7 +71,8 @@ class Engine(Section):
     """The serving engine; null fields are the preset's."""
 
     preset: Annotated[str, Field(min_length=1)] = Field(
-        default="vllm-0.33", description="serving engine and version; the nearest known is taken, and said"
+        default="vllm-0.33",
+        description="serving engine and version (the nearest known is taken, and said), or a preset's file",
     )
     scheduler: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="rule that fills a step: mixed | prefill-apart | one registered by name"

@@ -19,7 +19,7 @@ _ONE_LINE = (GoodputPolicy, HostOverrides, Mechanisms, Sessions, Slo, Tree)
 _COMMENT_COLUMN = 40
 _LONGEST_BESIDE = 70
 """Characters of a value that a comment may stand beside; a longer one has it above."""
-_FILE_KEYS = ("model", "gpu", "draft", "file")
+_FILE_KEYS = ("model", "gpu", "draft", "preset", "file")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+×-]+)*")
 _NO_TEXT = re.compile(r"(?i)(?:null|true|false|yes|no|on|off|y|n|inf|nan)$")
 

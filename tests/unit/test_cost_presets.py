@@ -1,12 +1,15 @@
 """Serving-engine presets and GPUs: known facts, nearest versions, graph grids."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from simulator.arms import CompiledArm
 from simulator.errors import InputError
 from simulator.gpu import GPUS, gpu
-from simulator.presets import HostCost, Preset, load_preset, parse_preset, presets
+from simulator.presets import HostCost, Preset, load_preset, presets
+from simulator.scenario import parse_scenario
 
 NAMES = ("sglang-0.5", "trtllm-1", "vllm-0.10", "vllm-0.33")
 
@@ -87,17 +90,66 @@ def test_impossible_host_costs_are_refused(value):
         HostCost(value, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [{"schema": "decodesim/engine-9"}, {"host": {"step_s": -1}}, {"surprise": 1}, {"graph_sizes": 7}],
-)
-def test_a_broken_preset_file_names_itself(broken):
-    from importlib import resources
+def engine_file(folder, text):
+    """A preset's file `mine.json` in `folder`."""
+    (folder / "mine.json").write_text(text if isinstance(text, str) else json.dumps(text, indent=2), "utf-8")
+    return folder
 
-    file = resources.files("simulator").joinpath("data", "engines", "vllm-0.33.json")
-    data = json.loads(file.read_text("utf-8"))
-    with pytest.raises(InputError, match=r"mine\.json"):
-        parse_preset({**data, **broken}, "mine.json")
+
+OWN = {"schema": "decodesim/engine-1", "name": "mine", "inherits": "sglang-0.5"}
+
+
+def test_a_file_that_inherits_says_only_what_differs(tmp_path):
+    text = {**OWN, "max_num_seqs": 48, "graph_sizes": [1, [2, 6, 2]], "host": {"step_s": 0.002}}
+    mine, note = load_preset("mine.json", engine_file(tmp_path, text))
+    base = load_preset("sglang-0.5")[0]
+    assert (mine.name, mine.engine, mine.max_num_seqs, note) == ("mine", "SGLang", 48, None)
+    assert mine.graph_sizes == (1, 2, 4, 6)
+    assert mine.host == replace(base.host, step_s=0.002)
+
+
+def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(tmp_path):
+    scenario = parse_scenario(
+        "{target: {model: llama-3.1-8b-instruct}, hardware: {gpu: h100-sxm}, engine: {preset: mine.json},"
+        " workload: {arrivals: {kind: closed, concurrency: 4}}}",
+        base_dir=engine_file(tmp_path, OWN),
+    )
+    assert [name for name, _ in presets().items() if name == "mine"] == []
+
+    def step_s() -> float:
+        return CompiledArm.compile(scenario, None).step_times(4, 100)["total"]
+
+    before = step_s()
+    engine_file(tmp_path, {**OWN, "host": {"step_s": 0.0023}})
+    assert step_s() - before == pytest.approx(0.0023 - load_preset("sglang-0.5")[0].host.step_s, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[1]", r"mine\.json:1.*list"),
+        ("{", r"mine\.json:1:2: is not JSON"),
+        ({**OWN, "schema": "x"}, r"mine\.json:2:\d+: schema: .*engine-1"),
+        ({**OWN, "inherits": "sglang"}, r"mine\.json:4:\d+: inherits: unknown preset.*sglang-0\.5"),
+        ({**OWN, "surprise": 1}, r"mine\.json:5:\d+: surprise: unknown field"),
+        ({**OWN, "max_num_seqs": 0}, r"max_num_seqs: is not usable \(got 0\)"),
+        ({**OWN, "host": {"step_s": -1}}, r"mine\.json:6:\d+: host\.step_s: is not usable"),
+        ({**OWN, "host": {"step_ms": 1}}, r"host\.step_ms: unknown host time, did you mean 'step_s'"),
+        ({**OWN, "graph_sizes": 7}, r"graph_sizes: is not usable.*\[first, last, step\]"),
+        ({**OWN, "graph_unit": "rows"}, r"graph_unit: is unknown \(got 'rows'\), known: tokens, requests"),
+        ({**OWN, "scheduler": "mixd"}, r"scheduler: unknown scheduler rule, did you mean 'mixed'"),
+        ({"schema": "decodesim/engine-1"}, r"mine\.json.*host: is missing(?s:.*)max_num_seqs: is missing"),
+    ],
+)
+def test_a_broken_preset_file_says_what_is_wrong_where(tmp_path, text, said):
+    with pytest.raises(InputError, match=said):
+        load_preset("mine.json", engine_file(tmp_path, text))
+
+
+def test_a_scenario_says_which_preset_file_is_missing(tmp_path):
+    text = "{target: {model: llama-3.1-8b-instruct}, hardware: {gpu: h100-sxm}, engine: {preset: no.json}}"
+    with pytest.raises(InputError, match=r"engine\.preset: the preset cannot be read.*no\.json"):
+        parse_scenario(text, base_dir=tmp_path)
 
 
 def test_gpus_have_a_source_for_every_figure():

@@ -55,15 +55,15 @@ def test_defaults_are_those_of_the_contract() -> None:
 
 
 def test_null_engine_fields_become_the_presets() -> None:
-    preset, note = engine_preset(parse_scenario(MINIMAL).engine)
+    preset, note = engine_preset(parse_scenario(MINIMAL))
     assert (preset.max_num_seqs, preset.max_num_batched_tokens, note) == (1024, 8192, None)
     assert preset.scheduler == "mixed"
     apart = parse_scenario(MINIMAL, overrides=["engine.preset=sglang-0.5"])
-    assert engine_preset(apart.engine)[0].scheduler == "prefill-apart"
+    assert engine_preset(apart)[0].scheduler == "prefill-apart"
     given = parse_scenario(MINIMAL, overrides=["engine.max_num_seqs=256", "engine.host.step_s=0.002"])
-    preset, _ = engine_preset(given.engine)
+    preset, _ = engine_preset(given)
     assert (preset.max_num_seqs, preset.host.step_s) == (256, 0.002)
-    assert preset.host.per_sequence_s == engine_preset(parse_scenario(MINIMAL).engine)[0].host.per_sequence_s
+    assert preset.host.per_sequence_s == engine_preset(parse_scenario(MINIMAL))[0].host.per_sequence_s
 
 
 def test_the_defaults_used_are_listed_by_path() -> None:
