@@ -1,0 +1,146 @@
+"""One cell of a study: what is simulated, under which key it is stored, and what came out.
+
+A cell is plain data, so that it reaches any worker; `run_cell` turns it into a result on its own, from the
+text of its scenario alone, so that neither order nor place can change a figure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulator.breakeven.bench import DoesNotFitError
+from simulator.errors import InputError
+
+if TYPE_CHECKING:
+    from simulator.results.summary import Comparison
+    from simulator.scenario import Scenario
+
+DONE, FAILED, DOES_NOT_FIT = "done", "failed", "does-not-fit"
+SIMULATE, BREAK_EVEN = "simulate", "breakeven"
+SEED = "seed"
+"""The setting that every cell has besides its axes: `run.seed` of its scenario."""
+
+Metric = Mapping[str, Any] | float | str
+"""An estimate as JSON (`{"value", "ci95", "band"}`), a bare figure, or a word (a verdict)."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of a study's grid.
+
+    `settings`: dotted path of each axis → its value here (a number, text, or for structured axes plain data),
+    and `seed`. `scenario`: the whole scenario as JSON with sorted keys, file names absolute. `measures` of
+    SIMULATE, BREAK_EVEN; `keep`: the metrics that are kept, empty for the usual ones.
+    """
+
+    settings: Mapping[str, Any]
+    scenario: str
+    measures: tuple[str, ...] = (SIMULATE,)
+    keep: tuple[str, ...] = ()
+    files: str = ""
+    """Digest of the files that the scenario names: other content is another cell."""
+
+    @property
+    def key(self) -> str:
+        """What the cell is stored under: a hash of all that its result follows from."""
+        asked = [self.scenario, self.measures, self.keep, self.files, code_version()]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What came of a cell. `metrics`: `ARM.PATH` → estimate, figure or word; figures that are not there are
+    left out. `error` says why a cell is not DONE; `seconds_s` is the time it took.
+    """
+
+    key: str
+    status: str
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    error: str | None = None
+    seconds_s: float = 0.0
+
+
+@cache
+def code_version() -> str:
+    """The version with a digest of the simulator's source and data: equal text, equal figures."""
+    import simulator
+
+    folder = Path(simulator.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted((*folder.rglob("*.py"), *folder.rglob("data/**/*.json"))):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(path.read_bytes())
+    return f"{version('decodesim')}+{digest.hexdigest()[:12]}"
+
+
+def run_cell(cell: Cell) -> CellResult:
+    """Simulate a cell. What is wrong with its scenario makes it FAILED, with the problems in one line."""
+    begun = time.perf_counter()
+    metrics: Mapping[str, Metric] = {}
+    try:
+        status, metrics, error = _measured(cell)
+    except InputError as problem:
+        status, error = FAILED, str(problem).replace("\n", "; ")
+    return CellResult(cell.key, status, metrics, error, time.perf_counter() - begun)
+
+
+def scenario_of(cell: Cell) -> Scenario:
+    """The scenario of a cell. Raises InputError."""
+    from simulator.scenario import scenario_from_data
+
+    return scenario_from_data(json.loads(cell.scenario))
+
+
+def _measured(cell: Cell) -> tuple[str, Mapping[str, Metric], str | None]:
+    from simulator.breakeven.breakeven import breakeven
+    from simulator.memory import memory
+    from simulator.simulation import simulate
+
+    scenario = scenario_of(cell)
+    fits = memory(scenario)
+    if scenario.run.mechanisms.kv_limit and not fits.fits:
+        return DOES_NOT_FIT, {}, "; ".join(fits.notes[:-1])
+    found: dict[str, Metric] = {}
+    if SIMULATE in cell.measures:
+        result = simulate(scenario, keep_requests=False)
+        for name, summary in result.arms.items():
+            found |= {f"{name}.{path}": e.to_json() for path, e in summary.estimates.items() if e is not None}
+            found[f"{name}.saturated"] = float(summary.saturated)
+        for name, comparison in result.comparison.items():
+            found |= {f"{name}.{path}": value for path, value in _compared(comparison).items()}
+    if BREAK_EVEN in cell.measures:
+        for arm in scenario.speculation:
+            try:
+                row = breakeven(scenario, arm=arm.name, metrics=("throughput",)).rows[0]
+            except DoesNotFitError as error:
+                return DOES_NOT_FIT, found, str(error)
+            for path, estimate in (
+                ("break_even_alpha", row.simulated_alpha),
+                ("break_even_acceptance_length", row.mean_acceptance_length),
+            ):
+                if estimate is not None:
+                    found[f"{arm.name}.{path}"] = estimate.to_json()
+            for path, figure in (
+                ("overhead", row.overhead),
+                ("geometric_alpha", row.geometric_alpha),
+                ("linear_acceptance_rate", row.linear_acceptance_rate),
+            ):
+                if figure is not None:
+                    found[f"{arm.name}.{path}"] = figure
+            found[f"{arm.name}.break_even_verdict"] = row.verdict
+    return DONE, found, None
+
+
+def _compared(comparison: Comparison) -> dict[str, Metric]:
+    ratios: dict[str, Metric] = {
+        name: ratio.to_json() for name, ratio in comparison.ratios.items() if ratio is not None
+    }
+    return {**ratios, "verdict": comparison.verdict.outcome, "reason": comparison.verdict.sentence}
