@@ -1,0 +1,66 @@
+"""What a published point becomes: scenarios to simulate, and the figures to compare them with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from calibration.validation.cases import Case
+
+if TYPE_CHECKING:
+    from simulator.scenario import Scenario
+
+AcceptanceFrom = Literal["given", "joined", "prior", "none"]
+"""Where a trial's acceptance is from: its own point, another point of its source, other sources, nowhere."""
+
+SPEC = "spec"
+"""Name of the one speculative arm of `Trial.spec`."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published figure in SI units.
+
+    `quantity` is one of `decodesim validate`: speedup, throughput (output tokens/s of everything together),
+    tpot_mean, tpot_p99, itl_mean, itl_p99, ttft_mean, ttft_p99, e2e_mean, e2e_p99, acceptance_length,
+    cost_share (0…1), step_ratio. `part` names the share of a cost_share: draft, verify, sampling or host.
+    """
+
+    quantity: str
+    arm: Literal["plain", "spec", "both"]
+    value: float
+    part: str | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One published point, ready to be simulated.
+
+    `plain` and `spec` are usually one scenario, two where a source compared two set-ups; `spec` has exactly
+    one arm, named "spec". An arm that cannot be simulated is None and has its reason in `skipped`, one of a
+    few short constants that are counted. `batch` is the load as a number of requests, where it is one.
+    """
+
+    case: Case
+    point: int
+    gpu: str
+    engine: str
+    method: str | None
+    batch: float | None
+    load: str
+    plain: Scenario | None
+    spec: Scenario | None
+    published: tuple[Published, ...]
+    acceptance_from: AcceptanceFrom = "none"
+    acceptance_note: str = ""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    choices: tuple[str, ...] = ()
+    dataset: str | None = None
+    """Which of several data sets of the point it is about."""
+    draft_length: int | None = None
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it asks for step times alone: nothing needs to be run."""
+        return any(one.quantity in ("cost_share", "step_ratio") for one in self.published)
