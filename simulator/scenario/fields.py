@@ -32,9 +32,9 @@ def walk(
             yield from walk(raw[key], inner, (*path, key))  # type: ignore[index]
 
 
-def annotation_at(path: Where, raw: object) -> Any:
-    """The type that belongs at `path` of the scenario `raw`, or None when the schema has nothing there."""
-    annotation: Any = Scenario
+def annotation_at(path: Where, raw: object, root: type[Section] = Scenario) -> Any:
+    """The type that belongs at `path` of `raw`, a `root`; None when the schema has nothing there."""
+    annotation: Any = root
     for key in path:
         annotation = child(annotation, raw, key)
         if annotation is None:

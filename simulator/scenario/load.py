@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -51,7 +51,7 @@ def parse_scenario(
     text: str, file: str | None = None, base_dir: Path = Path("."), overrides: Sequence[str] = ()
 ) -> Scenario:
     """The scenario in a text; relative file names in it are relative to `base_dir`."""
-    return _scenario(parse_yaml(text, file), base_dir, overrides)
+    return scenario_from_document(parse_yaml(text, file), base_dir, overrides)
 
 
 def scenario_from_data(
@@ -66,40 +66,50 @@ def scenario_from_data(
     Errors name the origin of the value (a flag) where there is one, else `file`.
     """
     places = {path: Place(origin) for path, origin in (origins or {}).items()}
-    return _scenario(Document(deepcopy(dict(data)), file, places), base_dir, overrides)
+    return scenario_from_document(Document(deepcopy(dict(data)), file, places), base_dir, overrides)
 
 
-def _scenario(document: Document, base_dir: Path, overrides: Sequence[str]) -> Scenario:
-    if not isinstance(document.data, dict):
-        raise InputError(
-            document.problem(
-                (), document.data, "is no mapping", f"must be a mapping with {_keys_of_scenario()}"
-            )
-        )
+def scenario_from_document(
+    document: Document, base_dir: Path = Path("."), overrides: Sequence[str] = ()
+) -> Scenario:
+    """The scenario that a document holds; its data is filled in and changed on the way.
+
+    Raises InputError with all problems.
+    """
+    require_mapping(document, Scenario)
     for override in overrides:
         apply_override(document, override)
     _name_arms(document)
     fill_drafts(document)
     inline_acceptance_files(document, base_dir)
-    problems = [*document.problems, *_shape_problems(document), *name_problems(document, base_dir)]
+    scenario, problems = checked(document, Scenario)
+    problems += name_problems(document, base_dir)
+    if scenario is None or problems:
+        raise InputError(in_order(problems))
+    taken = {document.name(path): value for path, value in document.taken.items()}
+    places = {document.name(path): place for path, place in document.values.items()}
+    return scenario.at(base_dir, taken, places)
+
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def require_mapping(document: Document, root: type[Section]) -> None:
+    """Raises InputError for a document that is no mapping, and so has no keys to be wrong."""
+    if not isinstance(document.data, dict):
+        allowed = f"must be a mapping with {', '.join(root.model_fields)}"
+        raise InputError(document.problem((), document.data, "is no mapping", allowed))
+
+
+def checked(document: Document, root: type[AnySection]) -> tuple[AnySection | None, list[Problem]]:
+    """A document's data as the section `root`, None where a value is wrong, and all problems of its shape."""
+    problems = [*document.problems, *_shape_problems(document, root)]
     try:
-        scenario = Scenario.model_validate_json(to_json(document.data))
+        return root.model_validate_json(to_json(document.data)), problems
     except ValidationError as error:
-        problems += [
-            problem
-            for details in error.errors(include_url=False)
-            for problem in _explained(document, details)
-        ]
-    else:
-        if not problems:
-            taken = {document.name(path): value for path, value in document.taken.items()}
-            places = {document.name(path): place for path, place in document.values.items()}
-            return scenario.at(base_dir, taken, places)
-    raise InputError(_in_order(problems))
-
-
-def _keys_of_scenario() -> str:
-    return ", ".join(Scenario.model_fields)
+        for details in error.errors(include_url=False):
+            problems += _explained(document, root, details)
+        return None, problems
 
 
 def _name_arms(document: Document) -> None:
@@ -112,9 +122,9 @@ def _name_arms(document: Document) -> None:
             document.taken[("speculation", index, "name")] = arm["name"]
 
 
-def _shape_problems(document: Document) -> Iterator[Problem]:
+def _shape_problems(document: Document, root: type[Section]) -> Iterator[Problem]:
     """Unknown keys, and what each section says about its fields together."""
-    for path, section, raw in fields.walk(document.data):
+    for path, section, raw in fields.walk(document.data, root):
         for key in raw:
             if key not in section.model_fields:
                 guess = did_you_mean(key, section.model_fields)
@@ -130,7 +140,7 @@ def _of_fault(document: Document, path: Where, fault: Fault) -> Problem:
     return document.problem((*path, *fault.path), value, fault.message, fault.allowed)
 
 
-def _explained(document: Document, details: ErrorDetails) -> Iterator[Problem]:
+def _explained(document: Document, root: type[Section], details: ErrorDetails) -> Iterator[Problem]:
     """pydantic's error in our words, at the place in the file."""
     kind, path = details["type"], _path_in(document.data, details)
     if kind == "extra_forbidden":
@@ -139,10 +149,10 @@ def _explained(document: Document, details: ErrorDetails) -> Iterator[Problem]:
         for fault in details["ctx"]["found"]:
             yield _of_fault(document, path, fault)
     elif kind.startswith("union_tag"):
-        yield from _explained_tag(document, path)
+        yield from _explained_tag(document, root, path)
     else:
         value = None if kind == "missing" else fields.value_at(path, document.data)
-        allowed = f"must be {fields.describe(fields.annotation_at(path, document.data))}"
+        allowed = f"must be {fields.describe(fields.annotation_at(path, document.data, root))}"
         shown = (
             value
             if not isinstance(value, dict | list)
@@ -153,10 +163,10 @@ def _explained(document: Document, details: ErrorDetails) -> Iterator[Problem]:
         yield document.problem(path, shown, _message(kind, value, details["msg"]), allowed)
 
 
-def _explained_tag(document: Document, path: Where) -> Iterator[Problem]:
+def _explained_tag(document: Document, root: type[Section], path: Where) -> Iterator[Problem]:
     """A section of several kinds that names none of them."""
     value = fields.value_at(path, document.data)
-    annotation = fields.annotation_at(path, document.data)
+    annotation = fields.annotation_at(path, document.data, root)
     kinds = [
         choice.tags()
         for choice in fields.options(annotation)
@@ -212,7 +222,7 @@ def _path_in(data: object, details: ErrorDetails) -> Where:
     return path
 
 
-def _in_order(problems: Sequence[Problem]) -> list[Problem]:
+def in_order(problems: Sequence[Problem]) -> list[Problem]:
     """Each problem once, in the order of the file; those outside it last.
 
     The same thing is found in the file as it stands and in its checked form, where 0 may be 0.0.

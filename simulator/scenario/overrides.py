@@ -31,35 +31,40 @@ def apply_override(document: Document, override: str) -> None:
         return
     document.problems.extend(Problem(file=label, message=problem.message) for problem in value.problems)
     if isinstance(document.data, dict):
-        _set(document, path_text, value.data, label)
+        set_field(document, path_text, value.data, Place(label))
 
 
-def _set(document: Document, left: str, value: Any, label: str) -> None:
-    """Follows the path `left` through the data and puts the value at its end."""
+def set_field(document: Document, left: str, value: Any, place: Place) -> Where | None:
+    """Follows the dotted path `left` through a scenario's data, puts the value at its end, and says where.
+
+    What is found wrong with the value later is said at `place`. None: the path leads nowhere, which joins the
+    document's problems.
+    """
     here, annotation, path = document.data, Scenario, ()  # type: Any, Any, Where
     while True:
         key, left = _next_key(here, left)
         if key is None:
-            document.problems.append(_no_entry(document, here, left, path, label))
-            return
+            document.problems.append(_no_entry(document, here, left, path, place))
+            return None
         path = (*path, key)
         if not left:
             here[key] = value
             break
         found = value_at((key,), here)
         if isinstance(here, dict) and key not in here:
-            document.keys[path] = Place(label)
+            document.keys[path] = place
         inside = _begun(annotation, here, key) if found is None else found
         if not isinstance(inside, dict | list):
             message = f"holds no {left!r}: it is no section"
-            problem = Problem(file=label, field=document.name(path), value=found, message=message)
+            problem = Problem(*place, document.name(path), value=found, message=message)
             document.problems.append(problem)
-            return
+            return None
         here[key] = inside
         here, annotation = inside, child(annotation, here, key)
     for known in [known for known in document.values if known[: len(path)] == path]:
         del document.values[known]
-    document.values[path] = document.keys[path] = Place(label)
+    document.values[path] = document.keys[path] = place
+    return path
 
 
 def _next_key(here: dict[str, Any] | list[Any], left: str) -> tuple[str | int | None, str]:
@@ -84,12 +89,12 @@ def _next_key(here: dict[str, Any] | list[Any], left: str) -> tuple[str | int | 
     return otherwise, left if otherwise is None else left[len(first) + 1 :]
 
 
-def _no_entry(document: Document, here: list[Any], left: str, path: Where, label: str) -> Problem:
+def _no_entry(document: Document, here: list[Any], left: str, path: Where, place: Place) -> Problem:
     text, names = left.partition(".")[0], names_of(here)
     guess = did_you_mean(text, names)
     message = f"has no entry {text!r}" + (f", did you mean {guess!r}?" if guess else "")
     known = ", ".join(names) or (f"0 to {len(here) - 1}" if here else "none, the list is empty")
-    return Problem(file=label, field=document.name(path), message=message, allowed=f"known: {known}")
+    return Problem(*place, document.name(path), message=message, allowed=f"known: {known}")
 
 
 def _begun(annotation: Any, here: Any, key: str | int) -> dict[str, Any] | list[Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +36,26 @@ def scenario_yaml(scenario: Scenario) -> str:
 def relocated(scenario: Scenario, folder: Path) -> Scenario:
     """The same scenario for a file in `folder`: relative file names lead to the same files from there."""
 
+    data = with_files(
+        scenario.model_dump(mode="json"), scenario.base_dir, lambda file: os.path.relpath(file, folder)
+    )
+    return Scenario.model_validate_json(json.dumps(data)).at(folder, scenario.taken)
+
+
+def with_files(data: Any, base_dir: Path, renamed: Callable[[Path], str]) -> Any:
+    """A scenario's data with every relative file name in it replaced; names of no file stay as they are."""
+
     def moved(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
             return {name: moved(inner, name) for name, inner in value.items()}
         if isinstance(value, list):
             return [moved(inner) for inner in value]
         if key in _FILE_KEYS and isinstance(value, str) and not Path(value).is_absolute():
-            file = scenario.base_dir / value
-            return os.path.relpath(file, folder) if file.exists() else value
+            file = base_dir / value
+            return renamed(file) if file.exists() else value
         return value
 
-    data = moved(scenario.model_dump(mode="json"))
-    return Scenario.model_validate_json(json.dumps(data)).at(folder, scenario.taken)
+    return moved(data)
 
 
 def _section(section: Section, indent: int) -> Iterator[str]:
