@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simulator.errors import InputError, Problem
 from simulator.models.catalogue import load_drafter, load_model
@@ -20,6 +20,9 @@ from simulator.models.model import Model
 from simulator.scenario import PLAIN, Arm, Scenario, engine_preset
 from simulator.speculation import method
 from simulator.units import GB, format_bytes
+
+if TYPE_CHECKING:
+    from simulator.scenario.workload import Workload
 
 RESERVE_BYTES = 4 * GB
 """Activations, CUDA graphs, communication buffers of one GPU: assumed; engines measure it at their start."""
@@ -204,14 +207,14 @@ def require_fit(scenario: Scenario) -> None:
 
 def request_tokens(scenario: Scenario) -> tuple[float, int]:
     """Mean and largest prompt + output of the workload's requests, in tokens."""
-    return _request_tokens(scenario, scenario.base_dir)
+    return _request_tokens(scenario.workload, scenario.run.seed, scenario.base_dir)
 
 
 @lru_cache(maxsize=64)
-def _request_tokens(scenario: Scenario, base_dir: Path) -> tuple[float, int]:
+def _request_tokens(workload: Workload, seed: int, base_dir: Path) -> tuple[float, int]:
     from simulator.traffic.workload import generate
 
-    requests = generate(scenario.workload, scenario.run.seed, base_dir)
+    requests = generate(workload, seed, base_dir)
     tokens = requests.prompt_tokens + requests.output_tokens
     return float(tokens.mean()), int(tokens.max())
 

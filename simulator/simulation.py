@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from simulator.arms import CompiledArm
 from simulator.memory import require_fit
-from simulator.results.estimate import mean_estimate
-from simulator.results.record import STATUS_REJECTED, RunRecord
+from simulator.replications import (
+    ArmRuns,
+    Progress,
+    Replications,
+    make_traffic,
+    replication_seed,
+    traffic_of,
+)
 from simulator.results.result import Provenance, Result
-from simulator.results.summary import STEP_BAND, ArmMeasurement, Measured, Traffic, compare
+from simulator.results.summary import Traffic, compare
 from simulator.scenario import Scenario, defaults_used
-from simulator.traffic.workload import Requests, generate, workload_notes
+from simulator.traffic.workload import workload_notes
 
 if TYPE_CHECKING:
     from simulator.pipeline import Stage
 
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each run."""
-
-MOST_REPLICATIONS = 100
-"""Where adding replications for a precision ends."""
-
-
-def replication_seed(seed: int, replication: int) -> int:
-    """Return the seed of one replication of a scenario seed, 63 bits."""
-    return int(np.random.SeedSequence([seed, replication]).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def make_traffic(scenario: Scenario, replication: int) -> Requests:
-    """Return the requests of one replication; all arms meet the same."""
-    return generate(scenario.workload, replication_seed(scenario.run.seed, replication), scenario.base_dir)
-
+__all__ = ["make_traffic", "replication_seed", "simulate", "traffic_of"]
 
 _WITHOUT_MISSES = ("geometric", "decay", "hierarchical")
 """Acceptance models that a lookup cannot miss with."""
-
-traffic_of = lru_cache(maxsize=8)(make_traffic)
-"""`make_traffic`, remembered: for searches that run the same requests many times."""
 
 
 def simulate(
@@ -64,11 +48,10 @@ def simulate(
         require_fit(scenario)
     arms = [CompiledArm.compile(scenario, arm) for arm in (None, *scenario.speculation)]
     timelines: dict[str, list[Stage]] = {arm.name: [] for arm in arms}
-    runs = [_ArmRuns(arm, Traffic.of(scenario), keep_requests) for arm in arms]
-    study = _Study(scenario, runs, progress, timelines if trace_out is not None else None)
-    study.replicate(scenario.run.replications)
-    missed = None if scenario.run.precision is None else study.reach(scenario.run.precision)
-    measurements = [one.measurement() for one in runs]
+    runs = [ArmRuns(arm, Traffic.of(scenario), keep_requests) for arm in arms]
+    study = Replications(scenario, runs, progress, timelines=timelines if trace_out is not None else None)
+    missed = study.run()
+    measurements = study.measurements()
     if trace_out is not None:
         _write_trace(trace_out, scenario, timelines)
     return Result(
@@ -82,101 +65,6 @@ def simulate(
         notes=(*_notes(scenario, runs), *([missed] if missed else ())),
         records={one.arm.name: tuple(one.records) for one in runs} if keep_requests else {},
     )
-
-
-class _ArmRuns:
-    """The runs of one arm, measured as they are made."""
-
-    def __init__(self, arm: CompiledArm, traffic: Traffic, keep_requests: bool) -> None:
-        self.arm, self.traffic, self.keep_requests = arm, traffic, keep_requests
-        self.runs: list[Measured] = []
-        self.ends: list[tuple[Measured, ...]] = []
-        self.records: list[RunRecord] = []
-        self.rejected = 0
-        self.beyond_drafter: str | None = None
-        self.driver: tuple[str, str | None] = ("", None)
-
-    def run(self, requests: Requests, seed: int, timeline: list[Stage] | None) -> None:
-        """Run one replication."""
-        record = self.arm.run(requests, seed, timeline=timeline)
-        if not self.runs:
-            self.beyond_drafter = self.arm.beyond_drafter(requests)
-        self.runs.append(Measured.of(record, self.traffic))
-        self.rejected += int((record.status == STATUS_REJECTED).sum())
-        self.driver = record.driver, record.driver_reason
-        if self.keep_requests:
-            self.records.append(record)
-
-    def run_ends(self, requests: Requests, seed: int) -> None:
-        """Run a replication again at both ends of the cost model's band: whole steps, then decodes only."""
-        for decodes_only in (False, True) if self.arm.arm is not None else (False,):
-            for end in (-STEP_BAND, STEP_BAND):
-                scaled = self.arm.run(requests, seed, step_scale=1 + end, scales_decodes_only=decodes_only)
-                self.ends.append((Measured.of(scaled, self.traffic),))
-                del scaled
-
-    def measurement(self) -> ArmMeasurement:
-        """Return what the runs so far say."""
-        return ArmMeasurement(self.traffic, tuple(self.runs), *self.ends)
-
-
-class _Study:
-    """All arms, replication by replication, on common luck."""
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        arms: Sequence[_ArmRuns],
-        progress: Progress | None,
-        timelines: dict[str, list[Stage]] | None,
-    ) -> None:
-        self.scenario, self.arms, self.progress, self.timelines = scenario, arms, progress, timelines
-        self.have, self.done, self.total = 0, 0, len(arms)
-
-    def replicate(self, replications: int) -> None:
-        """Run until every arm has so many replications."""
-        self.total += (replications - self.have) * len(self.arms)
-        while self.have < replications:
-            self._replicate_once()
-
-    def _replicate_once(self) -> None:
-        requests = make_traffic(self.scenario, self.have)
-        seed = replication_seed(self.scenario.run.seed, self.have)
-        for one in self.arms:
-            watched = self.timelines is not None and self.have == 0
-            one.run(requests, seed, self.timelines[one.arm.name] if watched and self.timelines else None)
-            self._tell(f"{one.arm.name}, replication {self.have + 1}")
-        if self.have == 0:
-            for one in self.arms:
-                one.run_ends(requests, seed)
-                self._tell(f"{one.arm.name}, band of the cost model")
-        self.have += 1
-
-    def reach(self, precision: float) -> str | None:
-        """Add replications until the 95 % interval of every throughput is within ± `precision` of it.
-
-        Returns what is missing where the replications end before that.
-        """
-        while (widest := self._widest()) > precision and self.have < MOST_REPLICATIONS:
-            self.replicate(self.have + 2)
-        if widest <= precision:
-            return None
-        reached = f"± {widest:.2g}" if math.isfinite(widest) else "no interval"
-        return (
-            f"the precision asked for, {precision:g}, is not reached: {reached} at {self.have} replications"
-        )
-
-    def _widest(self) -> float:
-        """The largest relative half-width of a throughput's interval; infinite where one has none."""
-        throughputs = (
-            mean_estimate(one.measurement().samples["throughput_tokens_per_s"]) for one in self.arms
-        )
-        return max(math.inf if one is None else one.relative_half_width for one in throughputs)
-
-    def _tell(self, what: str) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(self.done, self.total, what)
 
 
 def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list[Stage]]) -> None:
@@ -197,7 +85,7 @@ def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list
     write_chrome_trace(path, rows, scenario.title, names)
 
 
-def _provenance(scenario: Scenario, plain: _ArmRuns) -> Provenance:
+def _provenance(scenario: Scenario, plain: ArmRuns) -> Provenance:
     setup = plain.arm.setup
     driver, reason = plain.driver
     return Provenance(
@@ -214,7 +102,7 @@ def _provenance(scenario: Scenario, plain: _ArmRuns) -> Provenance:
     )
 
 
-def _never_served(one: _ArmRuns) -> str:
+def _never_served(one: ArmRuns) -> str:
     """How many requests are left out, and what they exceed."""
     settings = one.arm.settings
     limits = [f"the model's context ({settings.max_context_tokens:,} tokens)"]
@@ -226,7 +114,7 @@ def _never_served(one: _ArmRuns) -> str:
     return f"{count:g} requests a run are left out, as they are longer than {' or '.join(limits)}"
 
 
-def _notes(scenario: Scenario, arms: Sequence[_ArmRuns]) -> tuple[str, ...]:
+def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
     """What a reader must know before trusting the figures."""
     notes = [*workload_notes(scenario.workload, scenario.base_dir)]
     setup = arms[0].arm.setup

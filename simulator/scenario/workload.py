@@ -101,6 +101,9 @@ class Workload(Section):
         if total > 1 + _SHARE_TOLERANCE and all(share is None or 0 <= share <= 1 for share in shares):
             yield Fault(("classes",), None, f"the shares sum to {total:g}", "a sum of at most 1")
 
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())  # classes hold mappings, which have no hash
+
     @property
     def traffic_classes(self) -> tuple[TrafficClass, ...]:
         """`classes`, and the class `other` for the share they leave; at least one."""
