@@ -14,7 +14,9 @@ class BreakEvenRow:
     """The acceptance needed for one (load, draft length, target, metric).
     None: there is no such acceptance, and `verdict` says why.
 
-    `simulated_alpha` is 0 where the target is reached without one accepted draft.
+    `simulated_alpha` is 0 where the target is reached without one accepted draft. `plain_mean_batch` is
+    what the closed forms rest on. `speedup_at`: acceptance → how many times as good the metric is as that of
+    plain decoding, for the acceptances that were asked about.
     """
 
     load: Mapping[str, float]
@@ -29,6 +31,8 @@ class BreakEvenRow:
     simulated_alpha: Estimate | None = None
     mean_acceptance_length: Estimate | None = None
     note: str | None = None
+    plain_mean_batch: float | None = None
+    speedup_at: Mapping[str, Estimate | None] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `rows`."""
@@ -43,6 +47,8 @@ class BreakEvenRow:
             "geometric_alpha": self.geometric_alpha,
             "simulated_alpha": self.simulated_alpha and self.simulated_alpha.to_json(),
             "mean_acceptance_length": self.mean_acceptance_length and self.mean_acceptance_length.to_json(),
+            "plain_mean_batch": self.plain_mean_batch,
+            "speedup_at": {alpha: found and found.to_json() for alpha, found in self.speedup_at.items()},
             "scenario_alpha": self.scenario_alpha,
             "verdict": self.verdict,
             "note": self.note,

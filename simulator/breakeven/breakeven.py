@@ -14,45 +14,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simulator.breakeven.answer import BreakEven, BreakEvenRow
 from simulator.breakeven.bench import Bench, DoesNotFitError, Load
-from simulator.breakeven.root_search import ALWAYS, Root, RootSearch, Run
-from simulator.breakeven.root_search import UNREACHABLE as NO_ROOT
+from simulator.breakeven.case import METRICS, Case
 from simulator.errors import InputError, Problem, unknown_name
-from simulator.results.verdict import DOES_NOT_FIT, SATURATED, UNDECIDED, UNREACHABLE, judge_acceptance
-from simulator.theory import (
-    best_draft_length_of,
-    required_acceptance_linear,
-    required_alpha_geometric,
-    tokens_per_verify,
-)
+from simulator.theory import best_draft_length_of, tokens_per_verify
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
-
-METRICS = {
-    "throughput": ("throughput_tokens_per_s", 1),
-    "goodput": ("goodput_requests_per_s", 1),
-    "tpot_mean": ("tpot_s.mean", -1),
-    "tpot_p99": ("tpot_s.p99", -1),
-    "itl_mean": ("itl_s.mean", -1),
-    "itl_p99": ("itl_s.p99", -1),
-    "ttft_p99": ("ttft_s.p99", -1),
-    "e2e_mean": ("e2e_s.mean", -1),
-}
-"""Metric → (figure, +1 where more is better and −1 where less is)."""
 
 SHOWN_ALPHAS = (0.5, 0.7, 0.9)
 """Acceptances for which the best draft length is listed."""
 _LONGEST_DRAFT = 16
 _SLOPE_DRAFTS = 8
 """The marginal cost of a draft token is the mean over draft lengths 1 to this."""
-TOLERANCE = 0.01
-"""Half-width in α that the search aims at."""
-
 _FEWEST_REPLICATIONS = 3
 """A break-even without an interval has no verdict, so a single replication is not enough."""
 
@@ -68,12 +45,14 @@ def breakeven(
     metrics: Sequence[str] | None = None,
     progress: Progress | None = None,
     arm: str | None = None,
+    alphas: Sequence[float] = (),
 ) -> BreakEven:
     """The break-even of a scenario's speculative arm (the first one, or `arm` by name).
 
     `loads` (`{"concurrency": 64}` or `{"rate_per_s": 2.5}`) and `draft_lengths` default to the scenario's
     own; `metrics` to throughput, at offered rates mean TPOT too, since there both arms may serve all.
     An arm whose draft length varies with the batch keeps that, and its rows have no closed forms.
+    Rows also give the speedup at each of `alphas`.
     Raises InputError for what cannot be asked or does not exist.
     """
     from simulator.breakeven.simulated_bench import SimulatedBench
@@ -91,7 +70,7 @@ def breakeven(
         raise InputError(unknown_name("arm", arm, names, field="arm"))
     chosen = scenario.arm(names[0] if arm is None else arm)
     lengths = (chosen.max_draft_length,) if draft_lengths is None else tuple(draft_lengths)
-    check_questions(lengths, target_speedups, metrics or ())
+    check_questions(lengths, target_speedups, metrics or (), alphas)
     own = draft_lengths is None
     benches = [SimulatedBench(scenario, chosen, load, own) for load in ([None] if loads is None else loads)]
     if metrics is None:
@@ -99,7 +78,9 @@ def breakeven(
             ("throughput", "tpot_mean") if all(bench.open_loop for bench in benches) else ("throughput",)
         )
     replications = max(scenario.run.replications, _FEWEST_REPLICATIONS)
-    answer = break_even_of(benches, lengths, target_speedups, metrics, replications, STEP_BAND, progress)
+    answer = break_even_of(
+        benches, lengths, target_speedups, metrics, replications, STEP_BAND, progress, alphas
+    )
     provenance = {
         "arm": chosen.name,
         "seed": scenario.run.seed,
@@ -119,9 +100,10 @@ def break_even_of(
     replications: int,
     band: float,
     progress: Progress | None = None,
+    alphas: Sequence[float] = (),
 ) -> BreakEven:
     """Every combination of load, draft length, target and metric; what can be asked is checked first."""
-    check_questions(draft_lengths, target_speedups, metrics)
+    check_questions(draft_lengths, target_speedups, metrics, alphas)
     draft_lengths, metrics = list(dict.fromkeys(draft_lengths)), list(dict.fromkeys(metrics))
     target_speedups = list(dict.fromkeys(target_speedups))
     total = len(benches) * len(draft_lengths) * len(target_speedups) * len(metrics)
@@ -131,10 +113,10 @@ def break_even_of(
     for bench in benches:
         label = load_label(bench.load)
         for draft_length in draft_lengths:
-            case = _Case(bench, draft_length, replications, band)
+            case = Case(bench, draft_length, replications, band)
             for target in target_speedups:
                 for metric in metrics:
-                    rows.append(case.row(metric, target))
+                    rows.append(case.row(metric, target, alphas))
                     if progress is not None:
                         what = f"{_in_words(bench.load)}, draft length {draft_length}, {metric}"
                         progress(len(rows), total, what)
@@ -163,8 +145,15 @@ def load_label(load: Mapping[str, float]) -> str:
     return f"{next(iter(load.values())):g}"
 
 
-def check_questions(draft_lengths: Sequence[int], targets: Sequence[float], metrics: Sequence[str]) -> None:
-    """Raise InputError, all at once, for draft lengths, targets and metrics that nobody can answer."""
+def check_questions(
+    draft_lengths: Sequence[int],
+    targets: Sequence[float],
+    metrics: Sequence[str],
+    alphas: Sequence[float] = (),
+) -> None:
+    """Raise InputError, all at once, for draft lengths, targets, metrics and acceptances that nobody can
+    answer.
+    """
     problems = [
         unknown_name("metric", metric, METRICS, field="metric") for metric in metrics if metric not in METRICS
     ]
@@ -183,114 +172,13 @@ def check_questions(draft_lengths: Sequence[int], targets: Sequence[float], metr
         for x in targets
         if not 0 < x < math.inf
     ]
+    problems += [
+        Problem(field="alpha", value=x, message="is no acceptance", allowed="a number from 0 to 1")
+        for x in alphas
+        if not 0 <= x <= 1
+    ]
     if problems:
         raise InputError(problems)
-
-
-class _Case:
-    """One load and draft length: its runs are made once and serve every target and metric."""
-
-    def __init__(self, bench: Bench, draft_length: int, replications: int, band: float) -> None:
-        self.bench, self.draft_length = bench, draft_length
-        self.replications, self.band = replications, band
-        self.plain = lru_cache(maxsize=None)(bench.plain)
-        self.runs = lru_cache(maxsize=None)(
-            lambda alpha, replication, scale: bench.speculative(draft_length, alpha, replication, scale)
-        )
-
-    def row(self, metric: str, target: float) -> BreakEvenRow:
-        """The answer to one question."""
-        known: dict[str, Any] = {
-            "load": self.bench.load,
-            "draft_length": self.draft_length,
-            "target_speedup": target,
-            "metric": metric,
-            "scenario_alpha": self.bench.scenario_alpha,
-        }
-        try:
-            refused = self._refused(metric)
-            if refused is not None:
-                return BreakEvenRow(**known, verdict=refused[0], note=refused[1])
-            known |= self._closed_forms(target)
-            root = self._search(metric, target, known["geometric_alpha"])
-        except DoesNotFitError as error:
-            return BreakEvenRow(**known, verdict=DOES_NOT_FIT, note=str(error))
-        verdict, note = self._judged(root)
-        if note is None and self.bench.draft_length_varies:
-            note = "the draft length varies with the batch, so there are no closed forms"
-        return BreakEvenRow(
-            **known,
-            verdict=verdict,
-            simulated_alpha=root.value,
-            mean_acceptance_length=root.companion,
-            note=note,
-        )
-
-    def _refused(self, metric: str) -> tuple[str, str] | None:
-        """Verdict and note where the plain arm already makes the question void."""
-        if not all(self.plain(i)["throughput_tokens_per_s"] > 0 for i in range(self.replications)):
-            return UNDECIDED, "plain decoding answers nobody: every request is too long, or gives up first"
-        saturated = self.bench.plain_is_saturated(self.replications)
-        if saturated and metric != "throughput":
-            return SATURATED, "plain decoding cannot serve this rate"
-        if metric == "throughput" and self.bench.open_loop and not saturated:
-            return UNDECIDED, (
-                "plain decoding serves the offered rate, and nothing can serve more; "
-                "ask for tpot_mean or goodput"
-            )
-        path, _ = METRICS[metric]
-        if not all(math.isfinite(self.plain(i)[path]) for i in range(self.replications)):
-            return UNDECIDED, (
-                "the scenario sets no SLO" if metric == "goodput" else "too few requests for this percentile"
-            )
-        return None
-
-    def _judged(self, root: Root) -> tuple[str, str | None]:
-        alpha = self.bench.scenario_alpha
-        if root.outcome == NO_ROOT:
-            return UNREACHABLE, "even with every draft accepted the target is missed"
-        note = "the target is reached without one accepted draft" if root.outcome == ALWAYS else root.note
-        if root.value is None or alpha is None:
-            return UNDECIDED, note
-        return judge_acceptance(alpha, root.value), note
-
-    def _closed_forms(self, target: float) -> dict[str, float | None]:
-        if self.bench.draft_length_varies:
-            return dict.fromkeys(("overhead", "linear_acceptance_rate", "geometric_alpha"))
-        batch = sum(self.plain(i)["mean_batch"] for i in range(self.replications)) / self.replications
-        overhead = self.bench.step_s(self.draft_length, batch) / self.bench.step_s(0, batch) - 1
-        return {
-            "overhead": overhead,
-            "linear_acceptance_rate": required_acceptance_linear(overhead, self.draft_length, target),
-            "geometric_alpha": required_alpha_geometric(overhead, self.draft_length, target),
-        }
-
-    def _search(self, metric: str, target: float, geometric_alpha: float | None) -> Root:
-        path, sign = METRICS[metric]
-
-        def evaluate(alpha: float, replication: int, scale: float) -> Run:
-            figures = self.runs(alpha, replication, scale)
-            ratio = log_ratio(figures[path], self.plain(replication)[path])
-            return Run(sign * ratio - math.log(target), figures["mean_acceptance_length"])
-
-        search = RootSearch(
-            evaluate,
-            self.replications,
-            self.band,
-            tolerance=TOLERANCE,
-            most_replications=2 * self.replications,
-        )
-        unknown = 0.5 if self.bench.draft_length_varies else 0.95
-        return search.find(unknown if geometric_alpha is None else geometric_alpha)
-
-
-def log_ratio(numerator: float, denominator: float) -> float:
-    """ln of a ratio of figures that may be zero; NaN where neither exists."""
-    if not (numerator >= 0 and denominator >= 0) or numerator == denominator == 0:
-        return math.nan
-    return (
-        math.inf if denominator == 0 else -math.inf if numerator == 0 else math.log(numerator / denominator)
-    )
 
 
 def _best_draft_lengths(bench: Bench) -> tuple[dict[str, int], float] | None:

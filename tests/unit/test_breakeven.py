@@ -220,3 +220,29 @@ def test_a_load_that_nobody_is_served_at_is_undecided(changes: dict[str, Any]) -
 def test_each_question_is_answered_once() -> None:
     answer = break_even_of([FormulaBench(4)], [3, 3], [1.0, 1.0], ["throughput", "throughput"], 1, 0.1)
     assert len(answer.rows) == 1
+
+
+def test_speedups_at_given_acceptances_are_those_of_the_formula_with_the_band_of_the_step_times() -> None:
+    asked = (0.0, 0.5, 0.9)
+    for metric in ("throughput", "tpot_mean"):
+        answer = break_even_of(
+            [FormulaBench(64)], [3], [1.0], [metric], replications=3, band=0.1, alphas=asked
+        )
+        (row,) = answer.rows
+        assert row.plain_mean_batch == 64
+        assert list(row.speedup_at) == ["0", "0.5", "0.9"]
+        for alpha, found in zip(asked, row.speedup_at.values(), strict=True):
+            exact = tokens_per_verify(alpha, 3) / 1.6
+            assert found is not None
+            assert found.band is not None
+            assert found.value == pytest.approx(exact)
+            assert found.band == pytest.approx((exact / 1.1, exact / 0.9))
+        document = json.loads(json.dumps(answer.to_json(), allow_nan=False))["rows"][0]
+        assert set(document["speedup_at"]["0.5"]) == {"value", "ci95", "band"}
+
+
+def test_rows_without_an_answer_have_no_speedups_and_an_acceptance_that_is_none_is_refused() -> None:
+    (row,) = break_even_of([FormulaBench(64)], [3], [1.0], ["goodput"], 2, 0.1, alphas=(0.5,)).rows
+    assert row.speedup_at == {}
+    with pytest.raises(InputError, match=r"1.5.*number from 0 to 1"):
+        break_even_of([], [3], [1.0], ["throughput"], 2, 0.1, alphas=(1.5,))

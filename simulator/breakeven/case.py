@@ -1,0 +1,157 @@
+"""One load and draft length of a break-even question: the closed forms, the root, and the speedup at given α.
+
+Runs are remembered: one serves every target, metric and acceptance that asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from simulator.breakeven.answer import BreakEvenRow
+from simulator.breakeven.bench import Bench, DoesNotFitError
+from simulator.breakeven.root_search import ALWAYS, Root, RootSearch, Run
+from simulator.breakeven.root_search import UNREACHABLE as NO_ROOT
+from simulator.results.estimate import Estimate, paired_ratio
+from simulator.results.verdict import DOES_NOT_FIT, SATURATED, UNDECIDED, UNREACHABLE, judge_acceptance
+from simulator.theory import required_acceptance_linear, required_alpha_geometric
+
+METRICS = {
+    "throughput": ("throughput_tokens_per_s", 1),
+    "goodput": ("goodput_requests_per_s", 1),
+    "tpot_mean": ("tpot_s.mean", -1),
+    "tpot_p99": ("tpot_s.p99", -1),
+    "itl_mean": ("itl_s.mean", -1),
+    "itl_p99": ("itl_s.p99", -1),
+    "ttft_p99": ("ttft_s.p99", -1),
+    "e2e_mean": ("e2e_s.mean", -1),
+}
+"""Metric → (figure, +1 where more is better and −1 where less is)."""
+
+TOLERANCE = 0.01
+"""Half-width in α that the search aims at."""
+
+
+class Case:
+    """One load and draft length: its runs are made once and serve every target and metric."""
+
+    def __init__(self, bench: Bench, draft_length: int, replications: int, band: float) -> None:
+        self.bench, self.draft_length = bench, draft_length
+        self.replications, self.band = replications, band
+        self.plain = lru_cache(maxsize=None)(bench.plain)
+        self.runs = lru_cache(maxsize=None)(
+            lambda alpha, replication, scale: bench.speculative(draft_length, alpha, replication, scale)
+        )
+
+    def row(self, metric: str, target: float, alphas: Sequence[float] = ()) -> BreakEvenRow:
+        """The answer to one question, with the speedup at each of `alphas`."""
+        known: dict[str, Any] = {
+            "load": self.bench.load,
+            "draft_length": self.draft_length,
+            "target_speedup": target,
+            "metric": metric,
+            "scenario_alpha": self.bench.scenario_alpha,
+        }
+        try:
+            refused = self._refused(metric)
+            if refused is not None:
+                return BreakEvenRow(**known, verdict=refused[0], note=refused[1])
+            known |= self._closed_forms(target)
+            known["speedup_at"] = {f"{alpha:g}": self._speedup(metric, alpha) for alpha in alphas}
+            root = self._search(metric, target, known.get("geometric_alpha"))
+        except DoesNotFitError as error:
+            return BreakEvenRow(**known, verdict=DOES_NOT_FIT, note=str(error))
+        verdict, note = self._judged(root)
+        if note is None and self.bench.draft_length_varies:
+            note = "the draft length varies with the batch, so there are no closed forms"
+        return BreakEvenRow(
+            **known,
+            verdict=verdict,
+            simulated_alpha=root.value,
+            mean_acceptance_length=root.companion,
+            note=note,
+        )
+
+    def _refused(self, metric: str) -> tuple[str, str] | None:
+        """Verdict and note where the plain arm already makes the question void."""
+        if not all(self.plain(i)["throughput_tokens_per_s"] > 0 for i in range(self.replications)):
+            return UNDECIDED, "plain decoding answers nobody: every request is too long, or gives up first"
+        saturated = self.bench.plain_is_saturated(self.replications)
+        if saturated and metric != "throughput":
+            return SATURATED, "plain decoding cannot serve this rate"
+        if metric == "throughput" and self.bench.open_loop and not saturated:
+            return UNDECIDED, (
+                "plain decoding serves the offered rate, and nothing can serve more; "
+                "ask for tpot_mean or goodput"
+            )
+        path, _ = METRICS[metric]
+        if not all(math.isfinite(self.plain(i)[path]) for i in range(self.replications)):
+            return UNDECIDED, (
+                "the scenario sets no SLO" if metric == "goodput" else "too few requests for this percentile"
+            )
+        return None
+
+    def _judged(self, root: Root) -> tuple[str, str | None]:
+        alpha = self.bench.scenario_alpha
+        if root.outcome == NO_ROOT:
+            return UNREACHABLE, "even with every draft accepted the target is missed"
+        note = "the target is reached without one accepted draft" if root.outcome == ALWAYS else root.note
+        if root.value is None or alpha is None:
+            return UNDECIDED, note
+        return judge_acceptance(alpha, root.value), note
+
+    def _closed_forms(self, target: float) -> dict[str, float | None]:
+        batch = sum(self.plain(i)["mean_batch"] for i in range(self.replications)) / self.replications
+        if self.bench.draft_length_varies:
+            return {"plain_mean_batch": batch}
+        overhead = self.bench.step_s(self.draft_length, batch) / self.bench.step_s(0, batch) - 1
+        return {
+            "plain_mean_batch": batch,
+            "overhead": overhead,
+            "linear_acceptance_rate": required_acceptance_linear(overhead, self.draft_length, target),
+            "geometric_alpha": required_alpha_geometric(overhead, self.draft_length, target),
+        }
+
+    def _speedup(self, metric: str, alpha: float) -> Estimate | None:
+        """How many times as good the metric is as that of plain decoding, on common luck; None where either
+        has none. The band is what the first replication says at both ends of the step times' error.
+        """
+        path, sign = METRICS[metric]
+        plain = [self.plain(i)[path] for i in range(self.replications)]
+        runs = [self.runs(alpha, i, 1.0)[path] for i in range(self.replications)]
+        found = paired_ratio(runs, plain) if sign > 0 else paired_ratio(plain, runs)
+        if found is None:
+            return None
+        ends = [self.runs(alpha, 0, scale)[path] for scale in (1 - self.band, 1 + self.band)]
+        ratios = [found.value * math.exp(sign * log_ratio(end, runs[0])) for end in ends]
+        known = [ratio for ratio in ratios if math.isfinite(ratio)]
+        return found.with_model_range(min(known), max(known)) if len(known) == len(ends) else found
+
+    def _search(self, metric: str, target: float, geometric_alpha: float | None) -> Root:
+        path, sign = METRICS[metric]
+
+        def evaluate(alpha: float, replication: int, scale: float) -> Run:
+            figures = self.runs(alpha, replication, scale)
+            ratio = log_ratio(figures[path], self.plain(replication)[path])
+            return Run(sign * ratio - math.log(target), figures["mean_acceptance_length"])
+
+        search = RootSearch(
+            evaluate,
+            self.replications,
+            self.band,
+            tolerance=TOLERANCE,
+            most_replications=2 * self.replications,
+        )
+        unknown = 0.5 if self.bench.draft_length_varies else 0.95
+        return search.find(unknown if geometric_alpha is None else geometric_alpha)
+
+
+def log_ratio(numerator: float, denominator: float) -> float:
+    """ln of a ratio of figures that may be zero; NaN where neither exists."""
+    if not (numerator >= 0 and denominator >= 0) or numerator == denominator == 0:
+        return math.nan
+    return (
+        math.inf if denominator == 0 else -math.inf if numerator == 0 else math.log(numerator / denominator)
+    )
