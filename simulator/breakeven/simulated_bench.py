@@ -71,10 +71,25 @@ def load_of(scenario: Scenario) -> Load:
     return {"rate_scale": arrivals.rate_scale if arrivals.kind == "trace" else 1.0}
 
 
-class SimulatedBench:
-    """A `Bench` that runs the simulator. The family of acceptance is the arm's `with_alpha`; classes with
-    acceptance of their own move by the same logit shift.
+def acceptance_at(arm: CompiledArm, alpha: float) -> tuple[AcceptanceModel | None, ...]:
+    """The arm's acceptance, one model per traffic class, moved within its family to `alpha`.
+
+    Classes with acceptance of their own move by the same logit shift. Raises InputError where the arm's model
+    has no α to move.
     """
+    assert arm.arm is not None
+    base = acceptance_model(arm.arm.acceptance, arm.settings.max_draft_length, arm.scenario.base_dir)
+
+    def moved(model: AcceptanceModel) -> AcceptanceModel:
+        if model == base or base.alpha in (0.0, 1.0):
+            return model.with_alpha(alpha)
+        return model.shifted(logit(alpha) - logit(base.alpha))
+
+    return tuple(model and moved(model) for model in arm.acceptance)
+
+
+class SimulatedBench:
+    """A `Bench` that runs the simulator. The family of acceptance is that of `acceptance_at`."""
 
     def __init__(
         self, scenario: Scenario, arm: Arm, load: Load | None = None, own_draft_length: bool = False
@@ -121,12 +136,11 @@ class SimulatedBench:
     ) -> Mapping[str, float]:
         """Figures of the speculative arm; latencies are NaN where it cannot serve the load."""
         arm = self._own_arm if self.draft_length_varies else self._arm_with(draft_length)
-        models = [model and self._moved(model, alpha, arm) for model in arm.acceptance]
         seed = replication_seed(self.scenario.run.seed, replication)
         record = arm.run(
             traffic_of(self.scenario, replication),
             seed,
-            acceptance=models,
+            acceptance=acceptance_at(arm, alpha),
             step_scale=step_scale,
             scales_decodes_only=True,
         )
@@ -179,13 +193,6 @@ class SimulatedBench:
             fix = fix_of(smallest_tensor_parallel(self.scenario))
             raise DoesNotFitError(f"{arm.memory.shortage}; {fix}")
         return arm
-
-    def _moved(self, model: AcceptanceModel, alpha: float, arm: CompiledArm) -> AcceptanceModel:
-        assert arm.arm is not None
-        base = acceptance_model(arm.arm.acceptance, arm.settings.max_draft_length, self.scenario.base_dir)
-        if model == base or base.alpha in (0.0, 1.0):
-            return model.with_alpha(alpha)
-        return model.shifted(logit(alpha) - logit(base.alpha))
 
     def _saturated(self, record: RunRecord) -> bool:
         return self.open_loop and saturation([record], self.traffic.seats).saturated
