@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from simulator.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.maps import SpeedupMap
+    from experiments.maps.speedup import SpeedupMap
     from simulator.results.result import Result
     from simulator.scenario import Scenario
 
@@ -68,7 +68,7 @@ def study_of(
 
 
 def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
-    from experiments.maps import alphas_with, concurrencies, speedup_map, with_enough_requests
+    from experiments.maps.speedup import alphas_with, concurrencies, speedup_map, with_enough_requests
     from simulator.breakeven.breakeven import breakeven
 
     chosen = scenario.speculation[:MOST_ARMS]
@@ -118,7 +118,11 @@ def _key(result: Result) -> str:
     from simulator.results.result import dump_json
 
     digest = hashlib.sha256(dump_json(result.to_json()).encode())
-    for package, pattern in (("simulator", "*"), ("experiments", "maps.py"), ("dashboards", "study.py")):
+    for package, pattern in (
+        ("simulator", "*"),
+        ("experiments.maps", "speedup.py"),
+        ("dashboards", "study.py"),
+    ):
         root = Path(str(resources.files(package)))
         for file in sorted(root.rglob(pattern)):
             if file.suffix in (".py", ".json"):
@@ -128,7 +132,7 @@ def _key(result: Result) -> str:
 
 def _read(file: Path, key: str) -> Study | None:
     """The study in a file; None when there is none for this key, or it is damaged."""
-    from experiments.maps import speedup_map_from_json
+    from experiments.maps.speedup import speedup_map_from_json
 
     try:
         document = json.loads(file.read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from dashboards.subject import Subject, subject_of
-from experiments.maps import SpeedupMap
+from experiments.maps.speedup import SpeedupMap
 from simulator.results.estimate import Estimate
 from simulator.results.result import Provenance, Result
 from simulator.results.summary import ArmSummary, Comparison

@@ -24,7 +24,7 @@ from dashboards.figures.look import (
 )
 from dashboards.subject import Subject
 from dashboards.table import Column, Table, empty
-from experiments.maps import SpeedupMap
+from experiments.maps.speedup import SpeedupMap
 from simulator.results.measure import measure
 from simulator.results.metrics import histogram_statistics
 from tests.subjects import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.maps import (
+from experiments.maps.speedup import (
     ALPHAS,
     CONCURRENCIES,
     alphas_with,
