@@ -1,0 +1,189 @@
+"""Reading a store: its columns, its cells as rows or as arrays, filtered by SQL. It may grow meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from experiments.columns import SETTING, TEXT, Column, ordered
+from experiments.conditions import condition_sql, quoted, short_names
+from experiments.store_file import bad_store, explained, network_file_system, refuse_strangers
+from simulator.errors import InputError, Problem, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_ROWS = 2000
+"""Rows fetched together."""
+
+_READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION))
+"""All that SQLite is let do for a condition: nothing is written, attached or set."""
+
+
+class StoreReader:
+    """An open store, read only; a context manager.
+
+    Each call sees the cells that are there when it begins. Raises InputError for what is no store.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            message = "is a folder" if self.path.is_dir() else "is not there"
+            raise bad_store(self.path, message, "a store that `decodesim sweep` wrote")
+        with explained(self.path):
+            self._connection = _opened(self.path)
+            refuse_strangers(self.path, self._connection)
+            self._connection.set_authorizer(_only_reading)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+    @property
+    def about(self) -> Mapping[str, str]:
+        """`study`: the study's document as JSON; `version`: that of the code which computed the cells."""
+        with explained(self.path):
+            return dict(self._connection.execute("SELECT name, value FROM about"))
+
+    def study(self) -> Any:
+        """The document of the study."""
+        return json.loads(self.about["study"])
+
+    def columns(self) -> tuple[Column, ...]:
+        """The columns there are now, in an order that does not depend on the order of the cells."""
+        with explained(self.path):
+            found = self._connection.execute("SELECT name, role, kind, unit, meaning FROM columns")
+            return ordered(Column(*row) for row in found.fetchall())
+
+    def counts(self, where: str | None = None) -> dict[str, int]:
+        """Status → number of cells."""
+        sql = "SELECT status, count(*) FROM cells {where} GROUP BY status ORDER BY status"
+        return dict(self._selected(sql, where))
+
+    def reasons(self, where: str | None = None) -> list[tuple[str, str, int]]:
+        """(status, error, number of cells) of the cells that have no figures, most frequent first."""
+        sql = (
+            "SELECT status, error, count(*) FROM cells {where} AND status != 'done' "
+            "GROUP BY status, error ORDER BY count(*) DESC, status, error"
+        )
+        return list(self._selected(sql, where))
+
+    def rows(
+        self, where: str | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The cells: column → value, None where there is none, of the columns asked for or of all.
+
+        `where`: an SQL expression over the columns. In order of the settings. Raises InputError.
+        """
+        names = [column.name for column in self.chosen(columns)]
+        for values in self.values(where, names):
+            yield dict(zip(names, values, strict=True))
+
+    def values(self, where: str | None, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """`rows` as bare tuples, in the order of the columns."""
+        names = [quoted(column.name) for column in self.chosen(columns)]
+        settings = [quoted(column.name) for column in self.columns() if column.role == SETTING]
+        order = ", ".join([*settings, "key"])
+        return self._selected(f"SELECT {', '.join(names)} FROM cells {{where}} ORDER BY {order}", where)
+
+    def arrays(
+        self, where: str | None = None, columns: Sequence[str] | None = None
+    ) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.object_]]:
+        """Column → its values (cells,): float64 with NaN for what is missing, text as objects."""
+        import numpy as np
+
+        chosen = self.chosen(columns)
+        rows = list(self.values(where, [column.name for column in chosen]))
+        found = list(zip(*rows, strict=True)) if rows else [() for _ in chosen]
+        return {
+            column.name: np.array(values, dtype=object if column.kind == TEXT else np.float64)
+            for column, values in zip(chosen, found, strict=True)
+        }
+
+    def chosen(self, names: Sequence[str] | None) -> tuple[Column, ...]:
+        """The columns called so, by full names or by last parts that one alone has; None: all.
+
+        Raises InputError for what is no column.
+        """
+        known = {column.name: column for column in self.columns()}
+        if names is None:
+            return tuple(known.values())
+        short = short_names(known)
+        missing = [name for name in names if name not in known and name not in short]
+        if missing:
+            shown = [column.name for column in known.values() if not column.is_interval]
+            raise InputError([unknown_name("column", name, shown) for name in missing])
+        return tuple(known[short.get(name, name)] for name in names)
+
+    def scenario(self, key: str) -> str:
+        """The whole scenario of the cell whose key starts so, as JSON. Raises InputError unless it is one."""
+        with explained(self.path):
+            found = self._connection.execute(
+                "SELECT scenario FROM scenarios WHERE key >= ? AND key < ? LIMIT 2", (key, key + "g")
+            ).fetchall()
+        if len(found) != 1:
+            message = "names several cells" if found else "names no cell"
+            raise InputError(Problem(file=str(self.path), field="key", value=key, message=message))
+        return unpacked(found[0][0], self.about["dictionary"])
+
+    def _selected(self, sql: str, where: str | None) -> Iterator[tuple[Any, ...]]:
+        """What a statement with a place for `{where}` finds. Raises InputError, at once where it can."""
+        condition = "TRUE"
+        if where is not None:
+            condition = condition_sql(where, [column.name for column in self.columns()])
+        statement = sql.replace("{where}", f"WHERE ({condition}\n)")
+        return self._fetched(statement, where)
+
+    def _fetched(self, statement: str, where: str | None) -> Iterator[tuple[Any, ...]]:
+        with explained(self.path):
+            try:
+                found = self._connection.execute(statement)
+                while rows := found.fetchmany(_ROWS):
+                    yield from rows
+            except sqlite3.DatabaseError as error:
+                if where is None:
+                    raise
+                raise InputError(Problem(value=where, message=f"is no condition: {error}")) from error
+
+
+def packed(scenario: str, dictionary: str) -> bytes:
+    """A scenario, compressed against one that is much like it."""
+    packer = zlib.compressobj(level=6, zdict=dictionary.encode())
+    return packer.compress(scenario.encode()) + packer.flush()
+
+
+def unpacked(data: bytes, dictionary: str) -> str:
+    """The scenario that `packed` packed."""
+    return zlib.decompressobj(zdict=dictionary.encode()).decompress(data).decode()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A connection that only reads. Where nothing can be written, SQLite must be told that nobody writes."""
+    log = path.with_name(path.name + "-wal")
+    away = network_file_system(path)
+    if away and log.exists():
+        message = f"lies on a network file system ({away}), and its last run did not end"
+        raise bad_store(path, message, "copy it to a local disk, with its -wal file beside it")
+    fixed = (away or not os.access(path.parent, os.W_OK)) and not log.exists()
+    uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _only_reading(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
