@@ -52,10 +52,25 @@ def with_files(data: Any, base_dir: Path, renamed: Callable[[Path], str]) -> Any
             return [moved(inner) for inner in value]
         if key in _FILE_KEYS and isinstance(value, str) and not Path(value).is_absolute():
             file = base_dir / value
-            return renamed(file) if file.exists() else value
+            try:
+                return renamed(file) if file.exists() else value
+            except (OSError, ValueError):  # too long for a name, or with a NUL: found wrong elsewhere
+                return value
         return value
 
     return moved(data)
+
+
+def named_files(data: Any, key: str = "") -> Iterator[str]:
+    """The absolute file names in a scenario's data."""
+    if isinstance(data, dict):
+        for name, inner in data.items():
+            yield from named_files(inner, name)
+    elif isinstance(data, list):
+        for inner in data:
+            yield from named_files(inner)
+    elif key in _FILE_KEYS and isinstance(data, str) and data.startswith(os.sep):
+        yield data
 
 
 def _section(section: Section, indent: int) -> Iterator[str]:
