@@ -39,7 +39,7 @@ def as_column(value: Any) -> Value:
     """A value of an axis as a column holds it: structured ones as compact JSON, true and false as 1 and 0."""
     if isinstance(value, dict | list):
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return int(value) if isinstance(value, bool) else value  # type: ignore[no-any-return]
+    return int(value) if isinstance(value, bool) else value
 
 
 def condition_sql(condition: str, columns: Sequence[str]) -> str:

@@ -1,0 +1,153 @@
+"""The axes of a study: which field varies, over which values, and where in the scenario's data it stands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from simulator.errors import Problem, did_you_mean
+from simulator.scenario.base import Where
+from simulator.scenario.document import Document, Place
+from simulator.scenario.fields import annotation_at, options
+
+MOST_VALUES = 10_000
+"""Values an axis may have."""
+
+_DIGITS = 12
+"""Significant digits of a computed value: 0.3 and not 0.30000000000000004."""
+
+_RANGE_KEYS = ("from", "to", "steps", "scale")
+_RANGE = "a list of values, or {from, to, steps, scale: linear | log}"
+
+
+class Span(NamedTuple):
+    """A range of numbers, both ends included."""
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+    def at(self, share: float) -> float:
+        """The number that lies `share` (0 to 1) of the way from one end to the other.
+
+        Whole numbers on a linear scale are all as likely for even shares, those at the ends too.
+        """
+        low, high = self.low, self.high
+        if self.log:
+            value = low * (high / low) ** share
+        else:
+            beyond = math.copysign(0.5, high - low) if self.whole else 0.0
+            value = (low - beyond) * (1 - share) + (high + beyond) * share
+        value = min(max(value, min(low, high)), max(low, high))
+        return round(value) if self.whole else float(f"{value:.{_DIGITS}g}")
+
+    def spread(self, steps: int) -> Iterator[float]:
+        """So many numbers, evenly on the scale; a single step is the first end."""
+        return (self.at(step / max(steps - 1, 1)) for step in range(steps))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One field that varies. `where` leads to it in the scenario's data.
+
+    `values` in the order of the study, plain data; of a sampled range its two ends. `places` (one per value)
+    say where each stands in the study file. `span` is the range that samples are drawn from.
+    """
+
+    path: str
+    where: Where
+    values: tuple[Any, ...]
+    places: tuple[Place, ...]
+    span: Span | None = None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the values are numbers, so that some lie between others."""
+        return all(isinstance(value, int | float) and not isinstance(value, bool) for value in self.values)
+
+    def at(self, share: float) -> Any:
+        """The value `share` (from 0, below 1) of the way along the axis: of a list all are as likely."""
+        return self.values[int(share * len(self.values))] if self.span is None else self.span.at(share)
+
+
+def axis_values(
+    document: Document, path: str, where: Where, base: object, sampled: bool
+) -> tuple[tuple[Any, ...], Span | None]:
+    """The values of the axis `path` of a study's document, and its range when samples are drawn from it.
+
+    `base`: the scenario's data, which says whether the field holds whole numbers. What is wrong joins the
+    document's problems; then there are no values.
+    """
+    given = document.data["axes"][path]
+    at: Where = ("axes", path)
+    if isinstance(given, list):
+        if not given:
+            document.problems.append(document.problem(at, None, "has no values", _RANGE))
+        if len(given) > MOST_VALUES:
+            document.problems.append(_too_many(document, at, len(given)))
+            return (), None
+        return tuple(given), None
+    problems = list(_range_problems(document, at, given, sampled))
+    document.problems += problems
+    if problems:
+        return (), None
+    kinds = options(annotation_at(where, base))
+    whole = int in kinds and float not in kinds
+    span = Span(given["from"], given["to"], given.get("scale", "linear") == "log", whole)
+    if sampled:
+        return (span.at(0), span.at(1)), span
+    return tuple(dict.fromkeys(span.spread(given["steps"]))), None
+
+
+def _range_problems(
+    document: Document, at: Where, given: Mapping[str, Any], sampled: bool
+) -> Iterator[Problem]:
+    for key in given:
+        if key not in _RANGE_KEYS:
+            guess = did_you_mean(key, _RANGE_KEYS)
+            message = "is no key here" + (f", did you mean {guess}?" if guess else "")
+            yield document.problem((*at, key), None, message, f"keys: {', '.join(_RANGE_KEYS)}", of_key=True)
+    needed = ("from", "to") if sampled else ("from", "to", "steps")
+    for key in needed:
+        if key not in given:
+            yield document.problem((*at, key), None, "is missing", _RANGE)
+    scale = given.get("scale", "linear")
+    if scale not in ("linear", "log"):
+        yield document.problem((*at, "scale"), scale, "is not known", "linear or log")
+    for key in ("from", "to"):
+        value = given.get(key, 1)
+        if not _is_number(value):
+            yield document.problem((*at, key), value, "has the wrong type", "must be a number")
+        elif scale == "log" and value <= 0:
+            yield document.problem((*at, key), value, "has no logarithm", "above 0 on a log scale")
+    steps = given.get("steps", 2)
+    if sampled and "steps" in given:
+        allowed = "leave it out: sample says how many there are"
+        yield document.problem((*at, "steps"), steps, "has no meaning for samples", allowed)
+    elif not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= MOST_VALUES:
+        allowed = f"a whole number, 1 to {MOST_VALUES:,}"
+        yield document.problem((*at, "steps"), steps, "is no number of values", allowed)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _too_many(document: Document, at: Where, count: int) -> Problem:
+    return document.problem(at, None, f"has {count:,} values", f"at most {MOST_VALUES:,}")
+
+
+def collisions(document: Document, axes: Sequence[Axis]) -> Iterator[Problem]:
+    """Axes that set the same field, or a section and a field inside it."""
+    for later, axis in enumerate(axes):
+        for earlier in axes[:later]:
+            shorter, longer = sorted((axis.where, earlier.where), key=len)
+            if longer[: len(shorter)] == shorter:
+                what = "sets the same field as" if len(shorter) == len(longer) else "collides with"
+                allowed = "one of the two: a section and a field inside it cannot both vary"
+                yield document.problem(
+                    ("axes", axis.path), None, f"{what} {earlier.path}", allowed, of_key=True
+                )

@@ -1,0 +1,147 @@
+"""Which metrics a cell has, and which of them a study keeps.
+
+A metric belongs to an arm: `plain.throughput_tokens_per_s`, `eagle3.verdict`. Comparisons and break-evens are
+those of a speculative arm against plain decoding. What each means and its unit: `columns.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from simulator.errors import Problem, did_you_mean
+
+VERDICT = "verdict"
+SATURATED = "saturated"
+SPEEDUP_AT = "speedup_at"
+"""`speedup_at.0.7`: the speedup if α were 0.7, asked for by keeping it."""
+
+_LATENCIES = ("ttft_s", "tpot_s", "itl_s", "itl_token_s", "worst_gap_s", "e2e_s", "queue_s")
+_STATISTICS = ("mean", "p50", "p90", "p95", "p99", "p999")
+_PARTS = ("mean", "draft", "verify", "attention", "communication", "sampling", "host")
+_WASTED = ("rejected", "padding", "ghost", "trimmed")
+
+OF_AN_ARM = (
+    "throughput_tokens_per_s",
+    "request_rate_per_s",
+    *(f"{name}.{statistic}" for name in _LATENCIES for statistic in _STATISTICS),
+    "mean_acceptance_length",
+    "draft_acceptance_rate",
+    "draft_coverage",
+    "tokens_per_round",
+    "mean_batch",
+    "preemptions",
+    "kv_peak_fraction",
+    "steps",
+    *(f"step_s.{part}" for part in _PARTS),
+    *(f"wasted_rows.{kind}" for kind in _WASTED),
+    "timed_out_fraction",
+    "rejected_fraction",
+    "slo_attainment",
+    "goodput_requests_per_s",
+    SATURATED,
+)
+"""Figures of any arm; `acceptance_rate_at.1`, … and those of a class, `classes.NAME.…`, besides."""
+
+AGAINST_PLAIN = (
+    "throughput_speedup",
+    "tpot_mean_speedup",
+    "tpot_p99_speedup",
+    "itl_mean_ratio",
+    "itl_p99_ratio",
+    "ttft_p99_ratio",
+    "e2e_mean_speedup",
+    "goodput_speedup",
+    VERDICT,
+    "reason",
+)
+"""What the measure `simulate` says of a speculative arm."""
+
+BREAK_EVENS = (
+    "break_even_alpha",
+    "break_even_acceptance_length",
+    "break_even_verdict",
+    "break_even_note",
+    "overhead",
+    "geometric_alpha",
+    "linear_acceptance_rate",
+    "scenario_alpha",
+)
+"""What the measure `breakeven` says of a speculative arm, `speedup_at.ALPHA` besides."""
+
+USUAL = (
+    "throughput_tokens_per_s",
+    "ttft_s.p99",
+    "tpot_s.mean",
+    "tpot_s.p99",
+    "itl_s.p99",
+    "mean_acceptance_length",
+    "mean_batch",
+    "step_s.mean",
+    SATURATED,
+    "throughput_speedup",
+    "tpot_mean_speedup",
+    VERDICT,
+    *BREAK_EVENS,
+)
+"""What is kept where a study does not say."""
+
+_KNOWN = frozenset((*OF_AN_ARM, *AGAINST_PLAIN, *BREAK_EVENS))
+_BY_NUMBER = re.compile(
+    rf"(?:acceptance_rate_at|conditional_acceptance)\.[1-9]\d*|{SPEEDUP_AT}\.(?:0?\.\d+|[01])"
+)
+
+
+def is_metric(name: str) -> bool:
+    """Whether a name without its arm is that of a metric."""
+    if name.startswith("classes."):
+        return _metric_after_a_name(name.removeprefix("classes.")) is not None
+    return name in _KNOWN or _BY_NUMBER.fullmatch(name) is not None
+
+
+def _metric_after_a_name(text: str) -> str | None:
+    """The metric behind the name of an arm or a class, which may hold dots itself."""
+    parts = text.split(".")
+    tails = (".".join(parts[start:]) for start in range(1, len(parts)))
+    return next((tail for tail in tails if is_metric(tail)), None)
+
+
+def keep_problem(wanted: str, arms: Collection[str]) -> Problem | None:
+    """What is wrong with an entry of `keep`; None for `ARM.METRIC` and for `METRIC`, that of all arms."""
+    if is_metric(wanted):
+        return None
+    metric = _metric_after_a_name(wanted)
+    if metric is None:
+        guess = did_you_mean(wanted, _KNOWN) or did_you_mean(wanted.rpartition(".")[2], _KNOWN)
+        message = "is no metric" + (f", did you mean {guess}?" if guess else "")
+        return Problem(
+            value=wanted, message=message, allowed=f"for example {', '.join(USUAL[:3])}, {VERDICT}"
+        )
+    arm = wanted.removesuffix(f".{metric}")
+    if arm in arms:
+        return None
+    guess = did_you_mean(arm, arms)
+    message = f"names no arm {arm!r}" + (f", did you mean {guess!r}?" if guess else "")
+    return Problem(value=wanted, message=message, allowed=f"arms: {', '.join(arms)}")
+
+
+class Keep:
+    """The metrics that a study keeps: its own list, or the usual ones."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = frozenset(tuple(names) or USUAL)
+
+    def holds(self, arm: str, metric: str) -> bool:
+        """Whether a metric of an arm is kept, for that arm or for all."""
+        return metric in self.names or f"{arm}.{metric}" in self.names
+
+    @property
+    def verdicts(self) -> bool:
+        """Whether some arm's verdict is kept."""
+        return any(name == VERDICT or name.endswith(f".{VERDICT}") for name in self.names)
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """The acceptances at which speedups are kept."""
+        found = (re.search(rf"(?:^|\.){SPEEDUP_AT}\.([\d.]+)$", name) for name in self.names)
+        return tuple(sorted({float(match[1]) for match in found if match}))

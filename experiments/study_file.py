@@ -1,0 +1,59 @@
+"""The study file as it is written: its keys, checked like those of a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from simulator.scenario.base import Fault, Raw, Section
+
+MOST_SAMPLES = 100_000
+
+Measure = Literal["simulate", "breakeven"]
+"""`cell.SIMULATE` and `cell.BREAK_EVEN`."""
+
+
+class Sample(Section):
+    """Points spread over the axes in place of their product."""
+
+    kind: Literal["sobol"] = Field(default="sobol", description="how points are spread")
+    n: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = Field(description="how many points")
+
+
+class StudyFile(Section):
+    """A study: one scenario, and what varies in it."""
+
+    name: Annotated[str, Field(max_length=500)] | None = Field(
+        default=None, description="what tables and pages call it"
+    )
+    scenario: str | dict[str, Any] = Field(description="a scenario file, or the scenario itself")
+    axes: dict[str, list[Any] | dict[str, Any]] = Field(
+        default_factory=dict, description="field → its values, a list or {from, to, steps, scale}"
+    )
+    zip: tuple[Annotated[tuple[str, ...], Field(min_length=2)], ...] = Field(
+        default=(), description="axes that go together, value by value"
+    )
+    sample: Sample | None = Field(default=None, description="samples in place of the whole grid")
+    seeds: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=1, description="how often the grid is run, each time with the next seed"
+    )
+    where: str | tuple[str, ...] = Field(default=(), description="conditions on the axes that all cells hold")
+    measure: Measure | Annotated[tuple[Measure, ...], Field(min_length=1)] = Field(
+        default="simulate", description="simulate: all arms as they are; breakeven: the acceptance needed"
+    )
+    keep: tuple[str, ...] = Field(default=(), description="metrics that are stored; left out: the usual ones")
+    refine: dict[str, Any] | None = Field(default=None, description="the contour that is refined")
+
+    @classmethod
+    def faults(cls, raw: Raw) -> Iterator[Fault]:
+        axes, groups = raw.get("axes"), raw.get("zip")
+        if raw.get("sample") is not None and not axes:
+            yield Fault(("sample",), None, "has no axes to spread points over", "one axis or more")
+        seen: set[str] = set()
+        for index, group in enumerate(groups if isinstance(groups, list | tuple) else ()):
+            for place, path in enumerate(group if isinstance(group, list | tuple) else ()):
+                if isinstance(path, str) and path in seen:
+                    yield Fault(("zip", index, place), path, "goes with two others", "each axis once")
+                seen.add(str(path))
