@@ -82,11 +82,12 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Case:
-    """One published configuration and its points. `source_id` and `file` say where it is from."""
+    """One published configuration and its points. `source_id`, `date` and `file` say where it is from."""
 
     case_id: str
     kind: str
     source_id: str
+    date: str | None
     file: str
     confidence: str | None
     hardware: Hardware
@@ -160,7 +161,9 @@ def _cases_of(text: str, file: str) -> list[Case]:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(Problem(file, error.lineno, error.colno, message=f"is no JSON: {error.msg}")) from None
+        raise InputError(
+            Problem(file, error.lineno, error.colno, message=f"is no JSON: {error.msg}")
+        ) from None
     except RecursionError:
         raise InputError(Problem(file, message="is nested too deeply")) from None
     if not isinstance(data, dict) or not isinstance(data.get("cases"), list):
@@ -169,10 +172,11 @@ def _cases_of(text: str, file: str) -> list[Case]:
     problems = [fault for index, raw in enumerate(data["cases"]) for fault in _faults(raw, index, file)]
     if problems:
         raise InputError(problems)
-    sources = [data.get("source"), *(data["sources"] if isinstance(data.get("sources"), list) else [])]
-    named = [str(source["id"]) for source in sources if isinstance(source, dict) and source.get("id")]
-    default = named[0] if named else Path(file).stem
-    return [_case(raw, default, file) for raw in data["cases"]]
+    listed = data["sources"] if isinstance(data.get("sources"), list) else []
+    sources = [source for source in (data.get("source"), *listed) if isinstance(source, dict)]
+    dates = {str(source["id"]): _text(source.get("date")) for source in sources if source.get("id")}
+    default = next(iter(dates), Path(file).stem)
+    return [_case(raw, default, dates, file) for raw in data["cases"]]
 
 
 _SECTIONS = ("hardware", "target", "draft", "framework", "workload")
@@ -194,18 +198,18 @@ def _faults(raw: object, index: int, file: str) -> list[Problem]:
         faults.append(Problem(file, field=f"{place}.points", value=points, message="is no list"))
     for at, point in enumerate(points if isinstance(points, list) else ()):
         if not isinstance(point, dict):
-            faults.append(
-                Problem(file, field=f"{place}.points[{at}]", value=point, message="is no object")
-            )
+            faults.append(Problem(file, field=f"{place}.points[{at}]", value=point, message="is no object"))
     return faults
 
 
-def _case(raw: Mapping[str, Any], source_id: str, file: str) -> Case:
+def _case(raw: Facts, source_id: str, dates: Mapping[str, str | None], file: str) -> Case:
     draft = _section(Draft, raw.get("draft"))
+    source_id = str(raw.get("source_id") or source_id)
     return Case(
         case_id=raw["case_id"],
         kind=str(raw.get("kind") or "unknown"),
-        source_id=str(raw.get("source_id") or source_id),
+        source_id=source_id,
+        date=dates.get(source_id),
         file=file,
         confidence=_text(raw.get("confidence")),
         hardware=_section(Hardware, raw.get("hardware")),

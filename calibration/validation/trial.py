@@ -59,8 +59,11 @@ class Trial:
     dataset: str | None = None
     """Which of several data sets of the point it is about."""
     draft_length: int | None = None
+    research: bool = False
+    """Ran on code of a paper, whose plain arm is slow: its speedups are no measure of a serving engine."""
 
     @property
     def uniform(self) -> bool:
         """Whether it asks for step times alone: nothing needs to be run."""
-        return any(one.quantity in ("cost_share", "step_ratio") for one in self.published)
+        steps = [one.quantity in ("cost_share", "step_ratio") for one in self.published]
+        return bool(steps) and all(steps)

@@ -1,0 +1,216 @@
+"""What sources say about acceptance, as facts: where, for whom, at which K. Nothing here reads a latency or a rate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from calibration.validation.cases import Case, Facts, number
+from calibration.validation.drafts import draft_length_of, is_tree, method_of, our_method
+from calibration.validation.engines import engine_of
+from calibration.validation.models import model_of
+from calibration.validation.names import datasets_of
+
+DATASET_KEYS = (
+    "gsm8k",
+    "humaneval",
+    "mt_bench",
+    "alpaca",
+    "sharegpt",
+    "cnn_dailymail",
+    "instructcoder",
+    "math500",
+)
+"""Keys of a point that hold the same facts for one data set each."""
+
+_LENGTH_KEYS = ("acceptance_length", "mean_acceptance_length", "tokens_per_step")
+_SURVIVAL_KEYS = ("survival_by_position", "position_survival_cumulative")
+_CONDITIONAL_KEYS = ("alpha_by_num_estimated_features",)
+_ROUNDS = (("num_accepted_tokens", "num_drafts"), ("accepted_tokens", "num_drafts"))
+MOST_POSITIONS = 128
+
+
+@dataclass(frozen=True)
+class AcceptanceFact:
+    """One statement. `length`: tokens per verify, bonus included; `survival`: share of rounds that got so far.
+
+    `drafted_rounds_only`: rounds of a lookup that found nothing are left out, as vLLM's counters do.
+    """
+
+    source_id: str
+    case_id: str
+    point: int
+    dataset: tuple[str, ...]
+    model: str
+    method: str
+    drafter: str | None
+    draft_length: int
+    tree: bool
+    length: float
+    survival: tuple[float, ...] = ()
+    drafted_rounds_only: bool = False
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one mapping says: a mean length, survival by position, or both."""
+
+    length: float | None
+    survival: tuple[float, ...] = ()
+
+
+def said_by(facts: Facts, draft_length: int) -> Said | None:
+    """The acceptance in a point or in an object of one data set; None when it says nothing usable."""
+    survival = next((found for key in _SURVIVAL_KEYS if (found := _survival(facts.get(key)))), ())
+    if not survival:
+        survival = next(
+            (_cumulated(found) for key in _CONDITIONAL_KEYS if (found := _shares(facts.get(key)))), ()
+        )
+    length = next((found for key in _LENGTH_KEYS if (found := number(facts.get(key))) is not None), None)
+    if length is None:
+        length = _counted(facts)
+    if length is None and (alpha := number(facts.get("alpha"))) is not None and 0 <= alpha <= 1:
+        length = sum(alpha**j for j in range(draft_length + 1))
+    if length is None and (rate := number(facts.get("draft_acceptance_rate"))) is not None and 0 <= rate <= 1:
+        length = 1 + rate * draft_length
+    if length is None and survival:
+        length = 1 + sum(survival[:draft_length])
+    if length is None or not 1 <= length <= MOST_POSITIONS:
+        return None
+    return Said(length, survival)
+
+
+def facts_of(case: Case) -> Iterator[AcceptanceFact]:
+    """Every acceptance that a case states, of each of its points and data sets."""
+    model = model_of(case.target, None, 1)
+    research = engine_of(case, "spec").research
+    for index, point in enumerate(case.points):
+        published = method_of(case, point)
+        if published is None or (published not in _SINGLE and our_method(published) is None):
+            continue
+        method = our_method(published) or published
+        draft_length, assumed = draft_length_of(case, point, method)
+        title = point.get("model") if isinstance(point.get("model"), str) else None
+        tree = is_tree(case, point, published, research)
+        for dataset, facts in _by_dataset(case, point):
+            said = said_by(facts, draft_length) or _in_words(case, draft_length)
+            if said is None or said.length is None or (assumed is not None and not said.survival):
+                continue
+            known = len(said.survival) if assumed is not None else draft_length
+            yield AcceptanceFact(
+                case.source_id,
+                case.case_id,
+                index,
+                dataset,
+                title or (model.title if not isinstance(model, str) else str(case.target.model)),
+                method,
+                _drafter_key(case),
+                known,
+                tree and not _chain_facts(facts),
+                said.length if assumed is None else 1 + sum(said.survival),
+                said.survival,
+                method == "ngram"
+                and "vllm" in f"{case.framework.name}".lower()
+                and case.confidence == "verbatim",
+            )
+
+
+_SINGLE = frozenset({"medusa", "lookahead"})
+
+
+def _chain_facts(facts: Facts) -> bool:
+    """Rates by position of a drafter whose tree was switched off to measure them."""
+    return any(key in facts for key in _CONDITIONAL_KEYS)
+
+
+def _by_dataset(case: Case, point: Facts) -> Iterator[tuple[tuple[str, ...], Facts]]:
+    """The point itself under its data set, and what it says of single ones."""
+    named = next(
+        (point[key] for key in ("dataset", "task", "domain") if isinstance(point.get(key), str)), None
+    )
+    yield dataset_key(case, named), point
+    for key in DATASET_KEYS:
+        inner = point.get(key)
+        if isinstance(inner, Mapping):
+            yield (key,), inner
+        elif case.kind == "acceptance" and number(inner) is not None:
+            yield (key,), {"acceptance_length": inner}
+
+
+def dataset_key(case: Case, named: str | None) -> tuple[str, ...]:
+    """The data sets of a point; a name that means none of the known ones stands for itself."""
+    words = named or case.workload.dataset
+    return datasets_of(words) or ((words.lower(),) if words else ())
+
+
+def _drafter_key(case: Case) -> str | None:
+    words = case.draft.model if case.draft is not None else None
+    return None if words is None else re.sub(r"[^a-z0-9]", "", words.lower().rsplit("/", 1)[-1])
+
+
+@lru_cache(maxsize=4096)
+def _words_acceptance(text: str) -> tuple[float | None, float | None, int | None]:
+    """Mean length, acceptance rate and its K in the words of a case."""
+    length = re.search(r"accept\w*(?: \(\w+\))? length (?:of |is |was |= ?|at )?(\d(?:\.\d+)?)\b", text)
+    rate = re.search(
+        r"acceptance(?: rate)? (?:of |is |was |= ?)?(\d+(?:\.\d+)?)(?: ?- ?(\d+(?:\.\d+)?))? ?%(?: at k ?= ?(\d+))?",
+        text,
+    )
+    middle = None
+    if rate is not None:
+        middle = (float(rate[1]) + float(rate[2] or rate[1])) / 200
+    return (float(length[1]) if length else None), middle, int(rate[3]) if rate and rate[3] else None
+
+
+def _in_words(case: Case, draft_length: int) -> Said | None:
+    """What the notes say of the case as a whole."""
+    if len({number(point.get("k")) for point in case.points}) > 1:
+        return None
+    length, rate, at = _words_acceptance(" · ".join(case.notes).lower())
+    if length is not None and 1 <= length <= draft_length + 1:
+        return Said(length)
+    if rate is not None and rate <= 1 and (at is None or at == draft_length):
+        return Said(1 + rate * draft_length)
+    return None
+
+
+def _counted(facts: Facts) -> float | None:
+    """1 + accepted ÷ rounds, from counters or from a histogram of step lengths."""
+    for accepted, rounds in _ROUNDS:
+        tokens, count = number(facts.get(accepted)), number(facts.get(rounds))
+        if tokens is not None and count and tokens >= 0:
+            return 1 + tokens / count
+    histogram = facts.get("step_len_hist")
+    if not isinstance(histogram, Mapping):
+        return None
+    steps = [(number(length), number(share)) for length, share in histogram.items()]
+    known = [(a, b) for a, b in steps if a is not None and b is not None and a >= 1 and b >= 0]
+    total = sum(share for _, share in known)
+    return sum(length * share for length, share in known) / total if total > 0 else None
+
+
+def _shares(values: object) -> tuple[float, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str) or not 1 <= len(values) <= MOST_POSITIONS:
+        return ()
+    found = tuple(number(value) for value in values)
+    return (
+        tuple(one for one in found if one is not None)
+        if all(one is not None and 0 <= one <= 1 for one in found)
+        else ()
+    )
+
+
+def _survival(values: object) -> tuple[float, ...]:
+    """A list of shares that never rises; nothing when it is no such list."""
+    found = _shares(values)
+    return found if all(b <= a for a, b in zip(found, found[1:], strict=False)) else ()
+
+
+def _cumulated(conditional: tuple[float, ...]) -> tuple[float, ...]:
+    product, found = 1.0, []
+    for share in conditional:
+        product *= share
+        found.append(product)
+    return tuple(found)

@@ -1,0 +1,151 @@
+"""What a point ran on and what was sent: everything of its scenarios but the drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calibration.validation.cases import Case, Facts
+from calibration.validation.engines import EngineChoice, engine_of
+from calibration.validation.lengths import LengthsChoice
+from calibration.validation.loads import Load, load_of
+from calibration.validation.models import ModelChoice, model_of
+from calibration.validation.names import Gpu, Side, gpu_of, kv_cache_of, side_of
+from calibration.validation.placement import SIZES, Placement, placement_of
+from simulator.errors import InputError
+from simulator.memory import arm_memory
+from simulator.scenario import Scenario, scenario_from_data
+
+DOES_NOT_FIT = "does not fit the memory"
+NOT_A_SCENARIO = "not a scenario"
+_FULLER = 0.96
+"""Share of memory that is tried where a source's own placement would not fit at the preset's."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One side of a point. `tensor_parallel` None in `placement`: found when the scenario is made."""
+
+    side: Side
+    case: Case
+    gpu: Gpu
+    model: ModelChoice
+    engine: EngineChoice
+    load: Load
+    lengths: LengthsChoice
+    placement: Placement
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Everything that was assumed."""
+        about_gpu = (self.gpu.note,) if self.gpu.note else ()
+        return tuple(
+            dict.fromkeys(
+                (
+                    *about_gpu,
+                    *self.model.notes,
+                    *self.engine.notes,
+                    *self.placement.notes,
+                    *self.load.notes,
+                    *self.lengths.notes,
+                )  # fmt: skip
+            )
+        )
+
+    def runs_as(self, other: Scene) -> bool:
+        """Whether both sides ran on the same: one scenario then serves them."""
+        mine, theirs = (
+            replace(one, side="plain", engine=replace(one.engine, notes=())) for one in (self, other)
+        )
+        return mine == theirs
+
+    def scenario(self, arm: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
+        """The scenario with this speculative arm, and what was assumed to make it fit; else why there is none."""
+        for tensor_parallel, utilisation, note in self._attempts():
+            data = self._data(tensor_parallel, utilisation, arm)
+            try:
+                found = scenario_from_data(data)
+                if all(arm_memory(found, one).fits for one in (None, *found.speculation)):
+                    return found, () if note is None else (note,)
+            except InputError as error:
+                return f"{NOT_A_SCENARIO}: {error.problems[0].message}"
+        return DOES_NOT_FIT
+
+    def _attempts(self) -> Iterator[tuple[int, float | None, str | None]]:
+        """Tensor parallelism and share of memory, in the order they are tried."""
+        stated = self.placement.tensor_parallel
+        fuller = f"does not fit at the preset's share of the memory: {_FULLER:g} taken"
+        if stated is not None:
+            yield stated, None, None
+            yield stated, _FULLER, fuller
+            return
+        sizes = [size for size in SIZES if self.model.model.divides_over(size)]
+        for size in sizes:
+            note = f"GPUs not stated: {size}, the fewest that fit, taken"
+            yield size, None, note
+            if size == 8:
+                yield size, _FULLER, f"{note}; {fuller}"
+
+    def _data(
+        self, tensor_parallel: int, utilisation: float | None, arm: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """The scenario as plain data."""
+        engine: dict[str, Any] = {"preset": self.engine.preset, **self.engine.settings}
+        if self.load.max_num_seqs is not None:
+            engine["max_num_seqs"] = self.load.max_num_seqs
+        if utilisation is not None:
+            engine["gpu_memory_utilization"] = utilisation
+        target: dict[str, Any] = {"model": self.model.name, "kv_cache": self._kv_cache()}
+        if self.model.weights is not None:
+            target["weights"] = self.model.weights
+        run: dict[str, Any] = {"replications": 1}
+        if self.engine.serial:
+            run["mechanisms"] = {"host_overlap": False, "ghost_rows": False}
+        placement = self.placement
+        return {
+            "target": target,
+            "hardware": {
+                "gpu": self.gpu.name,
+                "tensor_parallel": tensor_parallel,
+                "expert_parallel": placement.expert_parallel,
+                "replicas": placement.replicas,
+            },
+            "engine": engine,
+            "speculation": [] if arm is None else [dict(arm)],
+            "workload": {
+                "arrivals": dict(self.load.arrivals),
+                "requests": self.load.requests,
+                "prompt_tokens": self.lengths.prompt,
+                "output_tokens": self.lengths.output,
+                "ends": "max_tokens" if self.lengths.random else "eos",
+            },
+            "run": run,
+        }
+
+    def _kv_cache(self) -> str:
+        """What the source says, or its launch line."""
+        said = side_of(self.case.target.kv_precision, self.side)
+        launched = "--kv-cache-dtype fp8" in self.case.text or "--kv-cache-dtype=fp8" in self.case.text
+        return "fp8" if launched else kv_cache_of(said)
+
+
+def scene_of(case: Case, point: Facts, lengths: LengthsChoice, side: Side) -> Scene | str:
+    """One side of a point, or why it cannot be simulated."""
+    gpu = gpu_of(side_of(case.hardware.gpu, side))
+    if isinstance(gpu, str):
+        return gpu
+    said = point.get("precision") if isinstance(point.get("precision"), str) else case.target.weight_precision
+    target = case.target
+    if isinstance(point.get("model"), str):
+        target = type(target)(model=point["model"], arch=target.arch, kv_precision=target.kv_precision)
+    model = model_of(target, side_of(said, side), lengths.prompt_mean + lengths.output_mean)
+    if isinstance(model, str):
+        return model
+    placement = placement_of(case, point, model.model)
+    if isinstance(placement, str):
+        return placement
+    load = load_of(case, point, placement.ranks)
+    if isinstance(load, str):
+        return load
+    return Scene(side, case, gpu, model, engine_of(case, side), load, lengths, placement)
