@@ -30,7 +30,7 @@ SHOWN_ALPHAS = (0.5, 0.7, 0.9)
 _LONGEST_DRAFT = 16
 _SLOPE_DRAFTS = 8
 """The marginal cost of a draft token is the mean over draft lengths 1 to this."""
-_FEWEST_REPLICATIONS = 3
+FEWEST_REPLICATIONS = 3
 """A break-even without an interval has no verdict, so a single replication is not enough."""
 
 Progress = Callable[[int, int, str], None]
@@ -77,7 +77,7 @@ def breakeven(
         metrics = (
             ("throughput", "tpot_mean") if all(bench.open_loop for bench in benches) else ("throughput",)
         )
-    replications = max(scenario.run.replications, _FEWEST_REPLICATIONS)
+    replications = max(scenario.run.replications, FEWEST_REPLICATIONS)
     answer = break_even_of(
         benches, lengths, target_speedups, metrics, replications, STEP_BAND, progress, alphas
     )
