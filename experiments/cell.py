@@ -14,14 +14,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from simulator.breakeven.bench import DoesNotFitError
 from simulator.errors import InputError
-
-if TYPE_CHECKING:
-    from simulator.results.summary import Comparison
-    from simulator.scenario import Scenario
 
 DONE, FAILED, DOES_NOT_FIT = "done", "failed", "does-not-fit"
 SIMULATE, BREAK_EVEN = "simulate", "breakeven"
@@ -83,64 +78,12 @@ def code_version() -> str:
 
 def run_cell(cell: Cell) -> CellResult:
     """Simulate a cell. What is wrong with its scenario makes it FAILED, with the problems in one line."""
+    from experiments.measures import measured
+
     begun = time.perf_counter()
     metrics: Mapping[str, Metric] = {}
     try:
-        status, metrics, error = _measured(cell)
+        status, metrics, error = measured(cell)
     except InputError as problem:
         status, error = FAILED, str(problem).replace("\n", "; ")
     return CellResult(cell.key, status, metrics, error, time.perf_counter() - begun)
-
-
-def scenario_of(cell: Cell) -> Scenario:
-    """The scenario of a cell. Raises InputError."""
-    from simulator.scenario import scenario_from_data
-
-    return scenario_from_data(json.loads(cell.scenario))
-
-
-def _measured(cell: Cell) -> tuple[str, Mapping[str, Metric], str | None]:
-    from simulator.breakeven.breakeven import breakeven
-    from simulator.memory import memory
-    from simulator.simulation import simulate
-
-    scenario = scenario_of(cell)
-    fits = memory(scenario)
-    if scenario.run.mechanisms.kv_limit and not fits.fits:
-        return DOES_NOT_FIT, {}, "; ".join(fits.notes[:-1])
-    found: dict[str, Metric] = {}
-    if SIMULATE in cell.measures:
-        result = simulate(scenario, keep_requests=False)
-        for name, summary in result.arms.items():
-            found |= {f"{name}.{path}": e.to_json() for path, e in summary.estimates.items() if e is not None}
-            found[f"{name}.saturated"] = float(summary.saturated)
-        for name, comparison in result.comparison.items():
-            found |= {f"{name}.{path}": value for path, value in _compared(comparison).items()}
-    if BREAK_EVEN in cell.measures:
-        for arm in scenario.speculation:
-            try:
-                row = breakeven(scenario, arm=arm.name, metrics=("throughput",)).rows[0]
-            except DoesNotFitError as error:
-                return DOES_NOT_FIT, found, str(error)
-            for path, estimate in (
-                ("break_even_alpha", row.simulated_alpha),
-                ("break_even_acceptance_length", row.mean_acceptance_length),
-            ):
-                if estimate is not None:
-                    found[f"{arm.name}.{path}"] = estimate.to_json()
-            for path, figure in (
-                ("overhead", row.overhead),
-                ("geometric_alpha", row.geometric_alpha),
-                ("linear_acceptance_rate", row.linear_acceptance_rate),
-            ):
-                if figure is not None:
-                    found[f"{arm.name}.{path}"] = figure
-            found[f"{arm.name}.break_even_verdict"] = row.verdict
-    return DONE, found, None
-
-
-def _compared(comparison: Comparison) -> dict[str, Metric]:
-    ratios: dict[str, Metric] = {
-        name: ratio.to_json() for name, ratio in comparison.ratios.items() if ratio is not None
-    }
-    return {**ratios, "verdict": comparison.verdict.outcome, "reason": comparison.verdict.sentence}
