@@ -7,6 +7,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -109,12 +110,13 @@ class StoreReader:
         import numpy as np
 
         chosen = self.chosen(columns)
-        rows = list(self.values(where, [column.name for column in chosen]))
-        found = list(zip(*rows, strict=True)) if rows else [() for _ in chosen]
-        return {
-            column.name: np.array(values, dtype=object if column.kind == TEXT else np.float64)
-            for column, values in zip(chosen, found, strict=True)
-        }
+        kinds = [object if column.kind == TEXT else np.float64 for column in chosen]
+        rows = self.values(where, [column.name for column in chosen])
+        pieces = [[np.array((), kind)] for kind in kinds]
+        while piece := list(islice(rows, _ROWS)):
+            for parts, kind, values in zip(pieces, kinds, zip(*piece, strict=True), strict=True):
+                parts.append(np.array(values, kind))
+        return {column.name: np.concatenate(parts) for column, parts in zip(chosen, pieces, strict=True)}
 
     def chosen(self, names: Sequence[str] | None) -> tuple[Column, ...]:
         """The columns called so, by full names or by last parts that one alone has; None: all.
