@@ -1,138 +1,137 @@
-"""Adaptive refinement: of a grid, only a coarse sub-grid and the cells along the contour that it finds.
+"""The key `refine` of a study: of its grid, only the cells that a contour needs, found round by round.
 
-The contour lies between adjacent cells with different labels (above a level and below, pays and loses). A
-coarse sub-grid is asked first. Where two neighbours in it differ, the line between them is halved until the
-change lies between adjacent cells. From there the contour is followed from unit square to unit square until
-it closes, or leaves the grid. So every branch that separates two coarse cells, or meets such a branch, is
-found with all its cells, at the resolution of the grid itself. What can be missed is an island: cells that
-lie wholly between coarse ones, differ from all around them, and touch no branch but at a corner.
+A round is a list of cells; whoever runs them puts them into the store, where those of an earlier, interrupted
+run already are. What is asked next follows from the store alone, so that any pool, in any order, with any
+interruption, ends with the same cells.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, product
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
-Index = tuple[int, ...]
-"""Where a cell stands in its grid: a number per axis, from 0."""
+from experiments.cell import DONE, SEED
+from experiments.conditions import Filter
+from experiments.contours import Index, Label, refined
+from experiments.grid import cell_at
+from experiments.metrics import Keep, keep_problem
+from simulator.errors import Problem
 
-Label = Hashable
-"""What a cell is, as far as the contour is concerned."""
+if TYPE_CHECKING:
+    from experiments.cell import Cell
+    from experiments.store_reader import StoreReader
+    from experiments.study import Study
+    from simulator.scenario.document import Document
 
-Ask = Callable[[Sequence[Index]], Mapping[Index, Label]]
-"""Cells → their labels. Called once a round, with cells that were not asked before, in order."""
+_WORDS = ("verdict", "break_even_verdict")
+"""Metrics that have no level: the contour runs between different words."""
 
-Change = tuple[Index, Index]
-"""Two adjacent cells with different labels, the one with the lower place first: a piece of the contour."""
+FEWEST_VALUES = 4
+"""Numeric axes with fewer values have nothing to leave out: each value is a grid of its own."""
 
 
-def refined(
-    shape: Sequence[int],
-    ask: Ask,
-    *,
-    along: Sequence[int] | None = None,
-    every: int = 4,
-    absent: Container[Index] = frozenset(),
-) -> dict[Index, Label]:
-    """The labels of the cells that the contour of a grid needs, asked round by round.
+def run_refined(study: Study, store: StoreReader, run: Callable[[Sequence[Cell]], None]) -> int:
+    """Run the cells of a study that its contour needs, and return how many they are.
 
-    `along`: the axes that have an order, and along which the contour runs (default: all). The others make
-    grids of their own, one per combination of values. `every`: neighbours in the coarse grid are at
-    most so many cells apart; 1 asks all cells. `absent` cells are not there, and no contour runs beside them.
-
-    Rounds follow from labels alone, whoever computes them in whatever order: to continue an interrupted
-    refinement, answer from memory what is known.
+    `run` is called once a round with cells that are to be in the store afterwards; it skips those that are.
     """
-    axes = tuple(range(len(shape))) if along is None else tuple(along)
-    labels: dict[Index, Label] = {}
+    assert study.refine is not None
+    grid = _Grid(study)
 
-    def learn(wanted: Iterable[Index]) -> bool:
-        new = sorted({index for index in wanted if index not in labels and index not in absent})
-        if new:
-            labels.update(ask(new))
-        return bool(new)
+    def ask(asked: Sequence[Index]) -> Mapping[Index, Label]:
+        cells = {index: cell_at(study, grid.settings(index)) for index in asked}
+        run(list(cells.values()))
+        labels = labels_in(store, study.refine or {})
+        return {index: labels.get(cell.key, "missing") for index, cell in cells.items()}
 
-    places = [
-        coarse_places(size, every) if axis in axes else tuple(range(size)) for axis, size in enumerate(shape)
-    ]
-    learn(product(*places))
-    segments = list(_coarse_segments(places, axes))
-    while segments:
-        segments = [half for segment in segments for half in _halves(segment, labels)]
-        learn(start for start, _ in segments)
-    while learn(_next_cells(labels, shape, axes, absent)):
-        pass
-    return labels
+    found = refined(grid.shape, ask, along=grid.along, every=study.refine["every"], absent=grid.absent())
+    return len(found)
 
 
-def coarse_places(size: int, every: int) -> tuple[int, ...]:
-    """Places on an axis of `size` values: evenly, both ends among them, at most `every` apart."""
-    steps = -(-(size - 1) // every)
-    return tuple(round(step * (size - 1) / steps) for step in range(steps + 1)) if steps else (0,)
-
-
-def contour(labels: Mapping[Index, Label], axes: Iterable[int]) -> set[Change]:
-    """The changes between known cells along these axes."""
-    return {
-        (cell, neighbour)
-        for axis in axes
-        for cell, label in labels.items()
-        if (neighbour := _moved(cell, axis, 1)) in labels and labels[neighbour] != label
-    }
-
-
-def _coarse_segments(places: Sequence[Sequence[int]], axes: Sequence[int]) -> Iterator[tuple[Index, Index]]:
-    """The pairs of neighbours in the coarse grid, along each refined axis."""
-    for axis in axes:
-        for low, high in pairwise(places[axis]):
-            for start in product(*places[:axis], (low,), *places[axis + 1 :]):
-                yield start, _moved(start, axis, high - low)
-
-
-def _halves(segment: tuple[Index, Index], labels: Mapping[Index, Label]) -> Iterator[tuple[Index, Index]]:
-    """Both halves of a segment whose ends differ; none where they are adjacent."""
-    start, end = segment
-    middle = tuple((low + high) // 2 for low, high in zip(start, end, strict=True))
-    if middle != start and labels.get(start) != labels.get(end):
-        yield start, middle
-        yield middle, end
-
-
-def _next_cells(
-    labels: Mapping[Index, Label], shape: Sequence[int], axes: Sequence[int], absent: Container[Index]
-) -> set[Index]:
-    """The cells that tell where the contour leaves the unit squares it is known to enter.
-
-    Of two unknown corners one is enough at first: the one that more squares wait for. When the last one's
-    neighbours in the square agree, the contour has already left, and that corner is taken to be like them.
+def labels_in(store: StoreReader, refine: Mapping[str, Any]) -> dict[str, Label]:
+    """Key → on which side of the contour the cell lies: whether the metric is above the level, or without a
+    level what it says. A cell without the metric is called by its status.
     """
-    needed: set[Index] = set()
-    choices: list[tuple[Index, Index]] = []
-    for change in contour(labels, axes):
-        for corners in _squares_at(change, shape, axes):
-            unknown = [place for place in (0, 1) if corners[place] not in labels]
-            unknown = [place for place in unknown if corners[place] not in absent]
-            if len(unknown) == 2:
-                choices.append(corners)
-            elif unknown:
-                (place,) = unknown
-                if labels.get(corners[1 - place]) != labels[change[place]]:
-                    needed.add(corners[place])
-    wanted_by = Counter(corner for corners in choices for corner in corners)
-    for corners in choices:
-        if needed.isdisjoint(corners):
-            needed.add(max(corners, key=lambda corner: (wanted_by[corner], corner)))
-    return needed
+    metric, level = refine["metric"], refine["level"]
+    here = metric in {column.name for column in store.columns()}
+    rows = store.values(None, ["key", "status", *([metric] if here else [])])
+    return {key: _label(status, value[0] if value else None, level) for key, status, *value in rows}
 
 
-def _squares_at(change: Change, shape: Sequence[int], axes: Sequence[int]) -> Iterator[tuple[Index, Index]]:
-    """The other two corners of each unit square at a change, in the order of its cells."""
-    low, high = change
-    for axis, side in product(axes, (-1, 1)):
-        if low[axis] == high[axis] and 0 <= low[axis] + side < shape[axis]:
-            yield _moved(low, axis, side), _moved(high, axis, side)
+def _label(status: str, value: Any, level: float | None) -> Label:
+    if value is None:
+        return "none" if status == DONE else status
+    side: Label = value if level is None else value > level
+    return side
 
 
-def _moved(cell: Index, axis: int, by: int) -> Index:
-    return (*cell[:axis], cell[axis] + by, *cell[axis + 1 :])
+class _Grid:
+    """The positions of a study: an axis per group of its axes that go together, and one for the seeds."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.groups = [[study.axes[n] for n in group] for group in study.groups]
+        self.orders = [
+            sorted(range(len(lead.values)), key=lead.values.__getitem__)
+            if lead.ordered
+            else range(len(lead.values))
+            for lead, *_ in self.groups
+        ]
+        self.shape = (*map(len, self.orders), study.seeds)
+        self.along = tuple(
+            place
+            for place, (lead, *_) in enumerate(self.groups)
+            if lead.ordered and len(lead.values) >= FEWEST_VALUES
+        )
+
+    def settings(self, index: Index) -> dict[str, Any]:
+        """The settings of a cell."""
+        *places, seed = index
+        found = {
+            axis.path: axis.values[order[place]]
+            for group, order, place in zip(self.groups, self.orders, places, strict=True)
+            for axis in group
+        }
+        return {**found, SEED: self.study.first_seed + seed}
+
+    def absent(self) -> frozenset[Index]:
+        """The positions that the study's conditions leave out."""
+        if not self.study.where:
+            return frozenset()
+        everywhere = list(product(*map(range, self.shape)))
+        rows = ({**self.settings(index), "": index} for index in everywhere)
+        chosen = Filter(self.study.where, [*self.study.paths, SEED])
+        return frozenset(everywhere).difference(row[""] for row in chosen.holding(rows))
+
+
+def refine_problems(study: Study, arms: Collection[str], document: Document) -> Iterator[Problem]:
+    """What is wrong with the key `refine` of a study that was read from `document`."""
+    refine = study.refine
+    if refine is None:
+        return
+    if study.samples is not None:
+        yield document.problem(
+            ("refine",), None, "needs a grid", "leave sample out: samples have no neighbours"
+        )
+    elif not _Grid(study).along:
+        allowed = f"an axis of {FEWEST_VALUES} numbers or more"
+        yield document.problem(("refine",), None, "has no axis to leave cells out of", allowed)
+    metric: str = refine["metric"]
+    at = ("refine", "metric")
+    arm = next((arm for arm in arms if metric.startswith(f"{arm}.")), None)
+    problem = keep_problem(metric, arms)
+    if arm is None or problem is not None:
+        message = problem.message if problem is not None else "does not say of which arm"
+        allowed = f"ARM.METRIC, arms: {', '.join(arms)}"
+        yield document.problem(at, metric, message, allowed)
+        return
+    name = metric.removeprefix(f"{arm}.")
+    if not Keep(study.keep).holds(arm, name):
+        yield document.problem(at, metric, "is not kept", "a metric that `keep` names, or the usual ones")
+    if name in _WORDS and refine["level"] is not None:
+        yield document.problem(
+            ("refine", "level"), refine["level"], "has no meaning for words", "leave it out"
+        )
+    if name not in _WORDS and refine["level"] is None:
+        yield document.problem(("refine",), None, "does not say the level of the contour", "level: a number")

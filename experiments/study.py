@@ -144,7 +144,7 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
         where=_conditions(document, file),
         measures=(file.measure,) if isinstance(file.measure, str) else tuple(dict.fromkeys(file.measure)),
         keep=file.keep,
-        refine=file.refine,
+        refine=None if file.refine is None else file.refine.model_dump(),
         followers=_followers(base.data, ranks, axes),
     )
     problems = [*document.problems, *base.problems, *_override_problems(overrides, axes)]

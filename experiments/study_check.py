@@ -12,6 +12,7 @@ from copy import deepcopy
 from itertools import islice, product
 
 from experiments.metrics import keep_problem
+from experiments.refine import refine_problems
 from experiments.study import Study, follow
 from simulator.errors import InputError, Problem
 from simulator.scenario import PLAIN, Scenario
@@ -42,6 +43,7 @@ def study_problems(study: Study, base: Document, document: Document) -> Iterator
             if problem is not None:
                 place = document.place(("keep", index))
                 yield problem.at(place.file, place.line, place.column, "keep")
+        yield from refine_problems(study, sorted(arms), document)
 
 
 def _tries(study: Study) -> Iterator[tuple[int, int]]:

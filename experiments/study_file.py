@@ -22,6 +22,19 @@ class Sample(Section):
     n: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = Field(description="how many points")
 
 
+class Refine(Section):
+    """The contour along which cells are run; the rest of the grid is left out."""
+
+    metric: str = Field(description="what decides: ARM.METRIC, one of those that are kept")
+    level: float | None = Field(
+        default=None,
+        description="the contour runs where the metric crosses it; none for words like a verdict",
+    )
+    every: Annotated[int, Field(ge=2, le=100)] = Field(
+        default=4, description="the first, coarse grid takes every so many-th value of each axis"
+    )
+
+
 class StudyFile(Section):
     """A study: one scenario, and what varies in it."""
 
@@ -44,7 +57,7 @@ class StudyFile(Section):
         default="simulate", description="simulate: all arms as they are; breakeven: the acceptance needed"
     )
     keep: tuple[str, ...] = Field(default=(), description="metrics that are stored; left out: the usual ones")
-    refine: dict[str, Any] | None = Field(default=None, description="the contour that is refined")
+    refine: Refine | None = Field(default=None, description="only the cells along a contour, not all")
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
