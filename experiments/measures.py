@@ -107,6 +107,7 @@ def _break_even(scenario: Scenario, compiled: CompiledArm, keep: Keep) -> Iterat
         "geometric_alpha": row.geometric_alpha,
         "linear_acceptance_rate": row.linear_acceptance_rate,
         "scenario_alpha": row.scenario_alpha,
+        "plain_mean_batch": row.plain_mean_batch,
     }
     yield from ((arm.name, name, value) for name, value in others.items() if value is not None)
 
