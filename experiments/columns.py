@@ -46,6 +46,7 @@ _MEANINGS: Mapping[str, str] = {
     "break_even_acceptance_length": "mean acceptance length at that α",
     "break_even_verdict": "the scenario's α against the band of the break-even",
     "scenario_alpha": "the α of the scenario itself",
+    "plain_mean_batch": "requests that decode together without speculation",
     "speedup_at": "throughput ÷ that of plain decoding, if α were",
     "overhead": "longer step of the speculative arm ÷ plain step − 1, uniform steps",
     "geometric_alpha": "break-even α of independent drafts, from step times alone",

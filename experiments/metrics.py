@@ -66,6 +66,7 @@ BREAK_EVENS = (
     "geometric_alpha",
     "linear_acceptance_rate",
     "scenario_alpha",
+    "plain_mean_batch",
 )
 """What the measure `breakeven` says of a speculative arm, `speedup_at.ALPHA` besides."""
 
