@@ -102,11 +102,11 @@ def require_mapping(document: Document, root: type[Section]) -> None:
 
 
 def checked(document: Document, root: type[AnySection]) -> tuple[AnySection | None, list[Problem]]:
-    """A document's data as the section `root`, None where a value is wrong, and all problems of its shape."""
-    problems = [*document.problems, *_shape_problems(document, root)]
+    """A document's data as the section `root`, None where something is wrong, and all problems found."""
     try:
-        return root.model_validate_json(to_json(document.data)), problems
+        return root.model_validate_json(to_json(document.data)), [*document.problems]
     except ValidationError as error:
+        problems = [*document.problems, *_shape_problems(document, root)]
         for details in error.errors(include_url=False):
             problems += _explained(document, root, details)
         return None, problems
