@@ -23,6 +23,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "breakeven": ("experiments.commands.breakeven", "The acceptance that speculation needs to pay."),
     "memory": ("experiments.commands.memory", "What fits on the GPUs, and what a drafter takes."),
+    "validate": (
+        "dashboards.commands.validate",
+        "Published measurements, simulated and compared.",
+    ),
+    "results": ("experiments.commands.results", "The cells of a study's store: listed, filtered, exported."),
     "report": ("dashboards.commands.report", "One self-contained HTML page of results."),
 }
 """Command → (module with a click command named `command`, what it does). A new command is a line here."""

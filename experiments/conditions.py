@@ -1,8 +1,8 @@
 """Conditions on cells: SQL expressions over named columns, the one language of `where` in a study file and of
 `results --where`.
 
-A column is called by its full name (`workload.arrivals.concurrency`, quoted or not), or by the last part of
-it where only one column has that (`concurrency`).
+A column is called by its full name (`workload.arrivals.concurrency`, quoted or not), or by the last parts of
+it where only one column ends so (`concurrency`, `arrivals.concurrency`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ _CALLS = 2_000_000
 
 
 def short_names(columns: Iterable[str]) -> dict[str, str]:
-    """Short name → column, for each last part of a dotted name that one column alone has."""
+    """Short name → column, for all ends of dotted names that one column alone has; the shortest comes last."""
     found: dict[str, list[str]] = {}
     names = list(columns)
     for name in names:
-        found.setdefault(name.rpartition(".")[2], []).append(name)
+        parts = name.split(".")
+        for start in range(1, len(parts)):
+            found.setdefault(".".join(parts[start:]), []).append(name)
     return {short: full[0] for short, full in found.items() if len(full) == 1 and short not in names}
 
 
@@ -136,7 +138,10 @@ def _explained(condition: str, error: str, columns: Sequence[str]) -> Problem:
 
 def _no_column(condition: str, name: str, columns: Sequence[str]) -> Problem:
     known = {full: short for short, full in short_names(columns).items()}
-    names = [known.get(column, column) for column in columns]
+    of_their_own = [
+        name for name in columns if name.rpartition(".")[0] not in columns
+    ]  # not an interval's end
+    names = [known.get(column, column) for column in of_their_own]
     guess = did_you_mean(name, [*columns, *names])
     message = f"has no column {name!r}" + (f", did you mean {guess!r}?" if guess else "")
     return Problem(value=condition, message=message, allowed=f"columns: {', '.join(names)}")

@@ -123,7 +123,7 @@ def _whole(path: Path) -> Iterator[Path]:
         yield part
         os.replace(part, path)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason}")) from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason.lower()}")) from error
     finally:
         part.unlink(missing_ok=True)

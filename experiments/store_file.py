@@ -69,7 +69,7 @@ def refuse_strangers(path: Path, connection: sqlite3.Connection) -> None:
     """Raises InputError unless the open file is a store of this schema."""
     application, schema, _ = kind_of_file(connection)
     if application != APPLICATION_ID:
-        raise bad_store(path, "is no store of decodesim", "a file that `decodesim sweep` wrote")
+        raise bad_store(path, "is no store of decodesim", "STORE is a file that `decodesim sweep` wrote")
     if schema != SCHEMA:
         older = "older" if schema < SCHEMA else "newer"
         message = f"is a store of schema {schema}, and this version reads schema {SCHEMA}"
@@ -87,7 +87,7 @@ def explained(path: Path) -> Iterator[None]:
         if name.startswith("SQLITE_FULL") or "disk is full" in text:
             raise bad_store(path, "the disk is full", f"make room: {_KEPT}") from error
         if name.startswith("SQLITE_NOTADB") or "not a database" in text:
-            allowed = "a file that `decodesim sweep` wrote"
+            allowed = "STORE is a file that `decodesim sweep` wrote"
             raise bad_store(path, "is no store of decodesim", allowed) from error
         if name.startswith("SQLITE_CORRUPT"):
             allowed = "sweep anew with --fresh"

@@ -38,7 +38,7 @@ class StoreReader:
         self.path = Path(path)
         if not self.path.is_file():
             message = "is a folder" if self.path.is_dir() else "is not there"
-            raise bad_store(self.path, message, "a store that `decodesim sweep` wrote")
+            raise bad_store(self.path, message, "STORE is a file that `decodesim sweep` wrote")
         with explained(self.path):
             self._connection = _opened(self.path)
             refuse_strangers(self.path, self._connection)
@@ -84,6 +84,16 @@ class StoreReader:
             "GROUP BY status, error ORDER BY count(*) DESC, status, error"
         )
         return list(self._selected(sql, where))
+
+    def shared(self, where: str | None = None) -> dict[str, Any]:
+        """Setting → its value, of those that have the same in all cells."""
+        settings = [column.name for column in self.columns() if column.role == SETTING]
+        if not settings:
+            return {}
+        ends = ", ".join(f"min({quoted(name)}), max({quoted(name)})" for name in settings)
+        (found,) = self._selected(f"SELECT {ends} FROM cells {{where}}", where)
+        pairs = zip(settings, found[::2], found[1::2], strict=True)
+        return {name: low for name, low, high in pairs if low == high}
 
     def rows(
         self, where: str | None = None, columns: Sequence[str] | None = None

@@ -1,0 +1,82 @@
+"""Cells as a table on a terminal: settings that vary, then metrics, the most telling first, as far as fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from experiments.columns import CELL, CI95, METRIC, SETTING, Column, arm_and_path
+from experiments.commands.output import NOTHING, in_unit
+from experiments.conditions import short_names
+
+if TYPE_CHECKING:
+    from experiments.store_reader import StoreReader
+
+MOST_ROWS = 40
+_LONGEST_TEXT = 28
+_GAP = 3
+"""Spaces between columns."""
+_SENTENCES = ("reason", "break_even_note")
+"""Metrics too long for a table; `--columns` shows them."""
+
+
+class CellTable(NamedTuple):
+    """Texts of a table; `left_out` names the metrics that the terminal is too narrow for."""
+
+    headings: list[str]
+    rows: list[list[str]]
+    left_out: list[str]
+
+
+def cell_table(cells: StoreReader, where: str | None, columns: Sequence[Column], width: int) -> CellTable:
+    """The first cells that hold `where`, with all of these columns that say something and fit the width."""
+    known = {column.name for column in cells.columns()}
+    ends = [f"{column.name}.{end}" for column in columns for end in CI95]
+    names = list(dict.fromkeys([column.name for column in columns] + [end for end in ends if end in known]))
+    found = [dict(zip(names, row, strict=True)) for row in islice(cells.values(where, names), MOST_ROWS)]
+    short = {full: name for name, full in short_names(known).items()}
+    headings: list[str] = []
+    texts: list[list[str]] = []
+    left_out: list[str] = []
+    room = width - _GAP + 1
+    for column in columns:
+        heading = short.get(column.name, column.name)
+        shown = [_text(row, column) for row in found]
+        needed = max(map(len, [heading, *shown])) + (_GAP if headings else 0)
+        if all(text == NOTHING for text in shown):
+            continue
+        if headings and needed > room:
+            left_out.append(heading)
+            continue
+        headings.append(heading)
+        texts.append(shown)
+        room -= needed
+    return CellTable(headings, [list(row) for row in zip(*texts, strict=True)], left_out)
+
+
+def telling(columns: Sequence[Column], shared: Mapping[str, Any], all_done: bool) -> list[Column]:
+    """Of all columns those for people: settings that vary, the status where it does, metrics."""
+
+    def shows(column: Column) -> bool:
+        if column.role == METRIC:
+            return not column.is_interval and arm_and_path(column.name)[1] not in _SENTENCES
+        if column.role == CELL:
+            return column.name == "status" and not all_done
+        return column.name not in shared
+
+    return sorted(filter(shows, columns), key=lambda column: (SETTING, CELL, METRIC).index(column.role))
+
+
+def setting_text(value: Any) -> str:
+    """A setting as it could stand in a condition, unless it is long."""
+    text = NOTHING if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+
+
+def _text(row: Mapping[str, Any], column: Column) -> str:
+    value = row[column.name]
+    if column.role != METRIC or not isinstance(value, int | float):
+        return setting_text(value)
+    ends = [row.get(f"{column.name}.{end}") for end in CI95]
+    return in_unit({"value": value, "ci95": None if None in ends else ends})
