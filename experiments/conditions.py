@@ -27,7 +27,7 @@ _CALLS = 2_000_000
 
 
 def short_names(columns: Iterable[str]) -> dict[str, str]:
-    """Short name → column, for all ends of dotted names that one column alone has; the shortest comes last."""
+    """Short name → column, for all ends of names that one column alone has; the shortest comes last."""
     found: dict[str, list[str]] = {}
     names = list(columns)
     for name in names:
