@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from experiments.maps.break_even import BreakEvenMap, Setting
+from experiments.maps.study_map import Setting, StudyMap
 from simulator.results.estimate import Estimate
 
 Option = tuple[str, int | None]
@@ -51,7 +51,7 @@ class Choice:
         return tuple(sorted(found, key=lambda option: -self.speedups[option].value))
 
 
-def choices(of: BreakEvenMap, alpha: float, arms: Collection[str] | None = None) -> tuple[Choice, ...]:
+def choices(of: StudyMap, alpha: float, arms: Collection[str] | None = None) -> tuple[Choice, ...]:
     """The choice at every load and place where all options (of these arms) have a speedup at `alpha`."""
     found: dict[tuple[tuple[Setting, ...], float], dict[Option, Estimate | None]] = {}
     for cell in of.cells:

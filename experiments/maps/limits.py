@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from experiments.maps.break_even import MapCell
+from experiments.maps.study_map import MapCell
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
-"""Break-even maps: the acceptance that speculation needs, over load, draft length and whatever else a study
-varies.
+"""The cells of a study as a map: one arm with one draft length at each load and place of the other axes.
 
-A map is read from the rows of a store whose study measures `breakeven`. What it is asked: where speculation
-stops paying at a given α, which method and draft length is best there, and what a wrong one costs.
+A map is read from the rows of a store, or from rows that were taken out of one. With break-evens in them it
+tells which acceptance speculation needs: `MapCell.needs`.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from simulator.results.estimate import Estimate, Interval
@@ -21,43 +21,72 @@ LOADS = ("workload.arrivals.concurrency", "workload.arrivals.rate_per_s", "workl
 BEYOND = math.inf
 """What an arm needs that no acceptance lets pay."""
 
-_VERDICT, _NEEDED, _TOKENS = "break_even_verdict", "break_even_alpha", "break_even_acceptance_length"
-_SPEEDUP = "speedup_at."
+SPEEDUP = "throughput_speedup"
+_NEEDED, _TOKENS, _VERDICT = "break_even_alpha", "break_even_acceptance_length", "break_even_verdict"
+_SPEEDUP_AT = "speedup_at."
+_OF_SPECULATION = (_NEEDED, _VERDICT, SPEEDUP, "verdict")
+"""Metrics that only an arm with speculation has."""
 
 Setting = float | str | None
 
 
 @dataclass(frozen=True)
 class MapCell:
-    """One arm with one draft length at one load and place.
-
-    `place`: values of the map's axes. `draft_length` is None where the study does not vary it. `needed`: the
-    break-even α, `tokens` the mean acceptance length there, None where `verdict` says why. `speedups`: α →
-    throughput ÷ that of plain decoding, where the study kept it.
+    """One arm at one load and place. `place`: values of the map's axes. `draft_length` is None where the
+    study does not vary it. `row`: all that the store has of the cell.
     """
 
     load: float
     place: tuple[Setting, ...]
     arm: str
     draft_length: int | None
-    verdict: str
-    needed: Estimate | None = None
-    tokens: Estimate | None = None
-    speedups: Mapping[float, Estimate] = field(default_factory=dict)
+    row: Mapping[str, Any] = field(repr=False)
+
+    def estimate(self, metric: str) -> Estimate | None:
+        """A metric of the arm with the intervals that are stored beside it; None where it has none."""
+        return estimate_in(self.row, f"{self.arm}.{metric}")
+
+    @cached_property
+    def needed(self) -> Estimate | None:
+        """The break-even α."""
+        return self.estimate(_NEEDED)
+
+    @property
+    def tokens(self) -> Estimate | None:
+        """The mean acceptance length at the break-even."""
+        return self.estimate(_TOKENS)
+
+    @property
+    def outcome(self) -> str:
+        """What is said of the scenario's α against the break-even; of a cell without figures, its status."""
+        return str(self.row.get(f"{self.arm}.{_VERDICT}") or self.row.get("status") or "")
+
+    @cached_property
+    def speedups(self) -> Mapping[float, Estimate]:
+        """α → throughput ÷ that of plain decoding, for the acceptances at which the study kept it."""
+        start = f"{self.arm}.{_SPEEDUP_AT}"
+        names = [name.removeprefix(start) for name in self.row if name.startswith(start)]
+        alphas = [name for name in names if not name.endswith(("_low", "_high"))]
+        found = {float(alpha): self.estimate(_SPEEDUP_AT + alpha) for alpha in alphas}
+        return {alpha: speedup for alpha, speedup in found.items() if speedup is not None}
 
     def needs(self, end: int | None = None) -> float | None:
         """The acceptance needed, or one end (0 or 1) of its band: `BEYOND` where none is enough, None where
         there is no answer.
         """
         if self.needed is None:
-            return BEYOND if self.verdict == UNREACHABLE else None
+            return BEYOND if self.outcome == UNREACHABLE else None
         return self.needed.value if end is None or self.needed.band is None else self.needed.band[end]
 
 
+Line = tuple[str, int | None, tuple[Setting, ...]]
+"""What the cells of one line over the load have in common: arm, draft length, place."""
+
+
 @dataclass(frozen=True)
-class BreakEvenMap:
-    """The cells of a study. `load` is the setting that runs along the map, `axes` the settings of the places,
-    in the order of the study.
+class StudyMap:
+    """The cells of a study's speculative arms. `load` is the setting that runs along the map, `axes` are the
+    settings of the places, in the order of the study.
     """
 
     load: str
@@ -66,50 +95,43 @@ class BreakEvenMap:
 
     @property
     def alphas(self) -> tuple[float, ...]:
-        """The acceptances at which every cell with an answer has a speedup, ascending."""
-        known = [set(cell.speedups) for cell in self.cells if cell.needs() is not None]
-        return tuple(sorted(set.intersection(*known))) if known else ()
+        """The acceptances at which some cell has a speedup, ascending."""
+        return tuple(sorted({alpha for cell in self.cells for alpha in cell.speedups}))
 
-    def lines(self) -> dict[tuple[str, int | None, tuple[Setting, ...]], tuple[MapCell, ...]]:
-        """(arm, draft length, place) → its cells by rising load."""
-        found: dict[tuple[str, int | None, tuple[Setting, ...]], list[MapCell]] = {}
+    def lines(self) -> dict[Line, tuple[MapCell, ...]]:
+        """Line → its cells by rising load."""
+        found: dict[Line, list[MapCell]] = {}
         for cell in sorted(self.cells, key=lambda cell: cell.load):
             found.setdefault((cell.arm, cell.draft_length, cell.place), []).append(cell)
         return {key: tuple(cells) for key, cells in found.items()}
 
 
-def break_even_map(rows: Iterable[Mapping[str, Any]], settings: Sequence[str]) -> BreakEvenMap:
-    """The map in the rows of a store, as `StoreReader.rows` gives them; `settings` are its columns of
-    settings.
+def study_map(rows: Iterable[Mapping[str, Any]], settings: Sequence[str]) -> StudyMap:
+    """The map in rows as `StoreReader.rows` gives them; `settings` are their columns of settings.
 
     Settings that do not vary, and those that go with the load or a draft length value by value, make no axis.
-    Without break-evens the map has no cells.
     """
     rows = list(rows)
     varied = [name for name in settings if len({row.get(name) for row in rows}) > 1]
     load = next((name for name in LOADS if name in varied), None) or _longest(rows, varied)
-    arms = _arms(rows)
+    arms = _arms(rows[0] if rows else {})
     lengths = {arm: f"speculation.{arm}.draft_length" for arm in arms}
     special = [name for name in (load, *lengths.values()) if name in varied]
-    axes = [
+    axes = tuple(
         name
         for name in varied
         if name not in special and not any(_goes_with(rows, name, other) for other in special)
-    ]
+    )
     cells = tuple(_cell(row, arm, load, axes, lengths[arm]) for row in rows for arm in arms)
-    return BreakEvenMap(load, tuple(axes), cells)
+    return StudyMap(load, axes, cells)
 
 
-def _arms(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The arms that have break-evens, in the order of the columns."""
-    names = rows[0] if rows else {}
-    ends = [
-        name.removesuffix(f".{end}")
-        for name in names
-        for end in (_NEEDED, _VERDICT)
-        if name.endswith(f".{end}")
+def _arms(names: Iterable[str]) -> list[str]:
+    """The arms with speculation among the columns, in their order."""
+    arms = [
+        name.removesuffix(f".{end}") for name in names for end in _OF_SPECULATION if name.endswith(f".{end}")
     ]
-    return list(dict.fromkeys(ends))
+    return list(dict.fromkeys(arms))
 
 
 def _longest(rows: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> str:
@@ -125,19 +147,13 @@ def _goes_with(rows: Sequence[Mapping[str, Any]], name: str, other: str) -> bool
 
 
 def _cell(row: Mapping[str, Any], arm: str, load: str, axes: Sequence[str], draft_length: str) -> MapCell:
-    """One arm of a row. A cell without figures has its status for a verdict."""
-    length, start = row.get(draft_length), f"{arm}.{_SPEEDUP}"
-    names = [name for name in row if name.startswith(start) and not name.endswith(("_low", "_high"))]
-    speedups = {float(name.removeprefix(start)): estimate_in(row, name) for name in names}
+    length = row.get(draft_length)
     return MapCell(
-        load=float(row.get(load, 0.0) or 0.0),
+        load=float(row.get(load, 0)),
         place=tuple(row[name] for name in axes),
         arm=arm,
         draft_length=length if isinstance(length, int) else None,
-        verdict=str(row.get(f"{arm}.{_VERDICT}") or row.get("status") or ""),
-        needed=estimate_in(row, f"{arm}.{_NEEDED}"),
-        tokens=estimate_in(row, f"{arm}.{_TOKENS}"),
-        speedups={alpha: found for alpha, found in speedups.items() if found is not None},
+        row=row,
     )
 
 
