@@ -1,0 +1,73 @@
+"""Real processes for tests that kill them: which ones a driver started, and whether they are gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.shared_data import ROOT
+
+
+def start(*command: str | Path, new_session: bool = True) -> subprocess.Popen[str]:
+    """A Python process that can import the tests, in a session of its own, where what it starts is found."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=new_session,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+
+
+def session_of(leader: int) -> dict[int, str]:
+    """Process → its command line, of all living processes of a session."""
+    found: dict[int, str] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, *fields = (place / "stat").read_text().rpartition(")")[2].split()
+            command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[2]) == leader and state not in "ZX":
+            found[int(place.name)] = command
+    return found
+
+
+def workers_of(leader: int) -> list[int]:
+    """The worker processes of a driver, not multiprocessing's own helper."""
+    return sorted(
+        pid
+        for pid, command in session_of(leader).items()
+        if pid != leader and "spawn_main" in command and "resource_tracker" not in command
+    )
+
+
+def eventually(happens: Callable[[], bool], within_s: float = 10.0) -> bool:
+    """Whether it happens soon."""
+    deadline_s = time.monotonic() + within_s
+    while not happens():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def end(processes: Sequence[subprocess.Popen[str]]) -> None:
+    """Kill what a test leaves, sessions and all."""
+    for process in processes:
+        for pid in [*session_of(process.pid), process.pid]:
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                continue
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

@@ -1,0 +1,205 @@
+"""The driver: every task once, in whatever order workers die; what kills its worker costs only itself."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import runner
+from experiments.pools import Pool
+from experiments.runner import run_tasks
+from experiments.worker import Outcome, run_group
+from simulator.errors import InputError
+
+
+class FragilePool(Pool):
+    """Workers of this process that die of some tasks, and by bad luck; groups end in random order."""
+
+    def __init__(self, seed: int, killers: frozenset[int], luck: float, *, lone: bool = False) -> None:
+        self.workers = 1 if lone else 3
+        self.random, self.killers, self.luck, self.lone = random.Random(seed), killers, luck, lone
+        self.pending: list[tuple[Future[list[Outcome]], Callable[[Any], Any], list[int], int]] = []
+        self.marks: dict[int, int] = {}
+        self.broken = False
+
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+        if self.broken:
+            raise BrokenProcessPool
+        assert berth not in {entry[3] for entry in self.pending}, "two groups at one berth"
+        future: Future[list[Outcome]] = Future()
+        self.marks.pop(berth, None)
+        self.pending.append((future, run, list(tasks), berth))
+        if len(self.pending) == self.berths or self.lone or self.random.random() < 0.3:
+            self.work()
+        return future
+
+    def check(self) -> None:
+        while self.pending and not self.broken:
+            self.work()
+
+    def work(self) -> None:
+        """End one group, or all of them when its worker dies."""
+        future, run, tasks, berth = self.pending.pop(self.random.randrange(len(self.pending)))
+        unlucky = self.random.random() < self.luck
+        for index, task in enumerate(tasks):
+            if task in self.killers or (unlucky and index == len(tasks) // 2):
+                self.marks[berth] = index
+                self.broken = True
+                for dead, *_ in [(future,), *self.pending]:
+                    dead.set_exception(BrokenProcessPool())
+                self.pending.clear()
+                return
+        future.set_result(run_group(run, tasks, berth))
+
+    def was_at(self, berth: int) -> int | None:
+        return self.marks.get(berth)
+
+    def renew(self) -> None:
+        assert self.broken
+        self.broken = False
+        self.marks.clear()
+
+    def alone(self) -> AbstractContextManager[Pool]:
+        assert not self.pending, "a suspect would not be alone"
+        return nullcontext(
+            FragilePool(self.random.randrange(1 << 30), self.killers, self.luck / 2, lone=True)
+        )
+
+
+def double(number: int) -> int:
+    if number % 7 == 3:
+        raise ValueError(f"no {number}")
+    return 2 * number
+
+
+def results_of(
+    tasks: Iterator[int] | range, pool: Pool
+) -> tuple[dict[int, int], dict[int, str], Counter[int]]:
+    """(task → result, task → failure, task → how often anything came of it)."""
+    done: dict[int, int] = {}
+    failed: dict[int, str] = {}
+    times: Counter[int] = Counter()
+
+    def on_result(task: int, value: int) -> None:
+        done[task] = value
+        times[task] += 1
+
+    def on_failure(task: int, error: str) -> None:
+        failed[task] = error
+        times[task] += 1
+
+    run_tasks(double, tasks, pool, on_result, on_failure)
+    return done, failed, times
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_CHECK_S", 0.0)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(0, 120),
+    killers=st.frozensets(st.integers(0, 119), max_size=4),
+    luck=st.sampled_from([0.0, 0.1, 0.4]),
+)
+def test_every_task_comes_out_once_however_workers_die(
+    seed: int, count: int, killers: frozenset[int], luck: float
+) -> None:
+    done, failed, times = results_of(range(count), FragilePool(seed, killers, luck))
+    assert times == Counter(range(count))
+    dead = {task for task in killers if task < count}
+    assert {task for task in failed if "worker process died" in failed[task]} >= dead
+    assert done == {task: 2 * task for task in range(count) if task not in failed}
+    if luck == 0:
+        raising = {task: f"ValueError: no {task}" for task in range(3, count, 7) if task not in dead}
+        assert {task: error for task, error in failed.items() if task not in dead} == raising
+
+
+def test_tasks_are_taken_as_they_are_needed() -> None:
+    pool = FragilePool(1, frozenset(), 0.0)
+    taken, ended, ahead = 0, 0, []
+
+    def tasks() -> Iterator[int]:
+        nonlocal taken
+        for number in range(20_000):
+            taken += 1
+            ahead.append(taken - ended)
+            yield number
+
+    def on_any(task: int, _: object) -> None:
+        nonlocal ended
+        ended += 1
+
+    run_tasks(double, tasks(), pool, on_any, on_any)
+    assert taken == ended == 20_000
+    assert max(ahead) <= runner.MOST_IN_GROUP * pool.berths
+
+
+def test_groups_last_at_least_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    pool = FragilePool(1, frozenset(), 0.0)
+
+    def noted(run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+        sizes.append(len(tasks))
+        done: Future[list[Outcome]] = Future()
+        done.set_result([Outcome(0, None, 0.004) for _ in tasks])
+        return done
+
+    monkeypatch.setattr(pool, "submit", noted)
+    run_tasks(double, range(5000), pool, lambda task, value: None, lambda task, error: None)
+    settled = sizes[pool.berths : -1]
+    assert min(settled) * 0.004 >= 0.1
+    assert max(settled) * 0.004 <= 1.0
+
+
+def test_what_a_callback_raises_ends_the_run() -> None:
+    def full(task: int, value: int) -> None:
+        raise InputError("the disk is full")
+
+    with pytest.raises(InputError, match="the disk is full"):
+        run_tasks(double, range(50), FragilePool(1, frozenset(), 0.0), full, lambda task, error: None)
+
+
+def test_workers_that_die_as_they_start_are_given_up() -> None:
+    class Stillborn(FragilePool):
+        def work(self) -> None:
+            self.broken = True
+            for future, *_ in self.pending:
+                future.set_exception(BrokenProcessPool())
+            self.pending.clear()
+
+    with pytest.raises(InputError, match="die as they start"):
+        results_of(range(50), Stillborn(1, frozenset(), 0.0))
+
+
+def test_a_lost_pool_keeps_what_had_ended() -> None:
+    """Cancelled groups (a killed scheduler) end the run, after those that are done are handed over."""
+
+    class Lost(FragilePool):
+        def submit(
+            self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int
+        ) -> Future[list[Outcome]]:
+            future: Future[list[Outcome]] = Future()
+            if berth < 2:
+                future.set_result(run_group(run, tasks, berth))
+            else:
+                future.cancel()
+                future.set_running_or_notify_cancel()
+            return future
+
+    done: list[int] = []
+    with pytest.raises(InputError, match="what is done is kept"):
+        run_tasks(
+            double, range(50), Lost(3, frozenset(), 0.0), lambda t, v: done.append(t), lambda t, e: None
+        )
+    assert len(done) == 2
