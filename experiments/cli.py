@@ -22,12 +22,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Plain and speculative decoding on the same traffic and luck.",
     ),
     "breakeven": ("experiments.commands.breakeven", "The acceptance that speculation needs to pay."),
+    "sweep": ("experiments.commands.sweep", "A grid of cells, run side by side into a store."),
     "memory": ("experiments.commands.memory", "What fits on the GPUs, and what a drafter takes."),
     "validate": (
         "dashboards.commands.validate",
         "Published measurements, simulated and compared.",
     ),
     "results": ("experiments.commands.results", "The cells of a study's store: listed, filtered, exported."),
+    "plan": ("experiments.commands.plan", "Replicas and cost within an SLO, and whether to enable speculation."),
     "report": ("dashboards.commands.report", "One self-contained HTML page of results."),
 }
 """Command → (module with a click command named `command`, what it does). A new command is a line here."""

@@ -60,7 +60,7 @@ class Grid:
         """How many cells there are, or `most` when there are at least so many. Raises InputError."""
         if self.points > MOST_POINTS:
             message, allowed = f"multiply to {self.points:,} points", f"at most {MOST_POINTS:,}"
-            raise InputError(Problem(field="axes", message=message, allowed=allowed))
+            raise InputError(Problem(*self.study.place, field="axes", message=message, allowed=allowed))
         if not self.study.where and self.study.samples is None:
             return min(self.points, most)
         return sum(1 for _ in islice(self.settings(), most))

@@ -22,13 +22,15 @@ from experiments.study_file import StudyFile
 from simulator.errors import InputError, Problem, did_you_mean
 from simulator.scenario import Scenario
 from simulator.scenario.base import Where
-from simulator.scenario.document import Document, parse_yaml
+from simulator.scenario.document import Document, Place, parse_yaml
 from simulator.scenario.fields import value_at
 from simulator.scenario.load import checked, in_order, read_text, require_mapping
 from simulator.scenario.overrides import apply_override, set_field
 from simulator.scenario.write import with_files
 
 TENSOR_PARALLEL: Where = ("hardware", "tensor_parallel")
+
+_NOWHERE = Place(None)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Study:
     keep: tuple[str, ...] = ()
     refine: Mapping[str, Any] | None = None
     followers: tuple[Where, ...] = ()
+    place: Place = _NOWHERE
+    """Where the axes stand in the study file."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -146,6 +150,7 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
         keep=file.keep,
         refine=None if file.refine is None else file.refine.model_dump(),
         followers=_followers(base.data, ranks, axes),
+        place=document.place(("axes",), of_key=True),
     )
     problems = [*document.problems, *base.problems, *_override_problems(overrides, axes)]
     if not problems:

@@ -1,0 +1,200 @@
+"""`decodesim sweep`: the cells of a study, run side by side, into a store that a second run completes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from experiments.commands.options import json_option
+from experiments.commands.output import note, print_json, print_list, print_text, say_when_compiling
+from simulator.errors import InputError, Problem
+from simulator.units import format_seconds
+
+if TYPE_CHECKING:
+    from experiments.pools import Pool
+    from experiments.store import Store
+    from experiments.sweep import Best, Standing
+
+_SAID_EVERY_S = 30.0
+"""Where no terminal shows a bar, a line says as often how far it is."""
+_DRAWN_EVERY_S = 0.2
+
+
+@click.command()
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option(
+    "--set", "overrides", multiple=True, metavar="PATH=VALUE",
+    help="Change one field of the study's scenario, e.g. --set workload.requests=1000.",
+)  # fmt: skip
+@click.option(
+    "--out", metavar="STORE", type=click.Path(path_type=Path),
+    help="The store, a file; default: the study's name with .db, here.",
+)  # fmt: skip
+@click.option("--workers", type=int, metavar="N", help="Worker processes; default: one per core.")
+@click.option(
+    "--dask", metavar="ADDRESS|local", help="Run on a Dask cluster: tcp://host:8786, or one started here."
+)
+@click.option("--precision", metavar="1%", help="Replications until the 95 % interval is ± so wide.")
+@click.option("--fresh", is_flag=True, help="Do away with what the store has.")
+@click.option("--yes", is_flag=True, help="Run a study of very many cells.")
+@json_option
+def command(
+    study: Path,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    workers: int | None,
+    dask: str | None,
+    precision: str | None,
+    fresh: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Run the cells of STUDY, a file with a scenario and the axes along which it varies, into a store.
+
+    Whatever ends a run, all finished cells are kept; the same command again does only the rest.
+    """
+    from experiments.store import Store
+    from experiments.study import load_study
+    from experiments.sweep import require_few, sweep
+
+    if precision is not None:
+        overrides = (f"run.precision={_fraction(precision)}", *overrides)
+    read = load_study(study, overrides)
+    if not yes:
+        require_few(read)
+    path = out or Path(f"{study.name.removesuffix('.yaml').removesuffix('.study')}.db")
+    with Store.create_or_open(path, read.document, read.sha256, fresh=fresh) as store:
+        say_when_compiling()
+        try:
+            with _pool(dask, workers) as pool, _shown(read.name) as tell:
+                standing = sweep(read, store, pool, tell)
+        except KeyboardInterrupt:
+            note(f"stopped; {path} keeps what is finished, the same command does the rest")
+            raise
+        document = {
+            "store": str(path),
+            "cells": standing.cells,
+            "done": standing.done,
+            "failed": standing.failed,
+            "skipped_as_done": standing.skipped,
+            "does_not_fit": standing.does_not_fit,
+        }
+        if as_json:
+            print_json(document)
+        else:
+            _print_end(read.name, path, standing, store)
+
+
+def _fraction(text: str) -> float:
+    """`1%` or `0.01`. Raises InputError."""
+    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        allowed = "a share of the figure, such as 1% or 0.01"
+        raise InputError(Problem(field="--precision", value=text, message="is no precision", allowed=allowed))
+    return value
+
+
+@contextmanager
+def _pool(dask: str | None, workers: int | None) -> Iterator[Pool]:
+    """The workers asked for. Raises InputError."""
+    if dask is None:
+        from experiments.pools import local_pool
+
+        with local_pool(workers) as local:
+            yield local
+        return
+    from experiments.dask_pool import LOCAL, dask_pool
+
+    if workers is not None and dask != LOCAL:
+        allowed = "leave it out: the cluster has its own"
+        message = "says nothing beside the address of a cluster"
+        raise InputError(Problem(field="--workers", value=workers, message=message, allowed=allowed))
+    with dask_pool(dask, workers) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _shown(title: str) -> Iterator[Callable[[Standing], None]]:
+    """Yields what shows the standing on stderr: a bar on a terminal, else a line now and then."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines().tell
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(20), MofNCompleteColumn())
+    with Progress(
+        *columns, TextColumn("{task.fields[rest]}", markup=False), console=console, transient=True
+    ) as bar:
+        task = bar.add_task(title, total=None, rest="")
+        drawn_s = 0.0
+
+        def tell(standing: Standing) -> None:
+            nonlocal drawn_s
+            if time.monotonic() - drawn_s > _DRAWN_EVERY_S:
+                drawn_s = time.monotonic()
+                bar.update(task, completed=standing.passed, total=standing.cells, rest=_rest(standing))
+
+        yield tell
+
+
+class _Lines:
+    """Says on a line now and then how far a sweep is."""
+
+    def __init__(self) -> None:
+        self.said_s = time.monotonic()
+
+    def tell(self, standing: Standing) -> None:
+        """Say it, unless that was just done."""
+        if time.monotonic() - self.said_s > _SAID_EVERY_S:
+            self.said_s = time.monotonic()
+            of = "" if standing.cells is None else f" of {standing.cells:,}"
+            note(", ".join(part for part in (f"{standing.passed:,}{of} cells", _rest(standing)) if part))
+
+
+def _rest(standing: Standing) -> str:
+    """Time left, failures, the best cell so far."""
+    left_s = standing.left_s
+    parts = [
+        f"{format_seconds(left_s)} left" if left_s is not None else "",
+        f"{standing.failed:,} failed" if standing.failed else "",
+        f"best {_best(standing.best)}" if standing.best is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _best(best: Best) -> str:
+    """`eagle3.throughput_speedup 1.84 at draft_length 5, concurrency 1`."""
+    from experiments.conditions import as_column, short_names
+
+    short = {full: name for name, full in short_names(best.settings).items()}
+    at = ", ".join(
+        f"{short.get(path, path)} {_text(as_column(value))}" for path, value in best.settings.items()
+    )
+    return f"{best.metric} {best.value:.3g} at {at}"
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _print_end(name: str, path: Path, standing: Standing, store: Store) -> None:
+    """What the sweep came to, for people."""
+    counts = [f"{standing.cells:,} cells", f"{standing.done:,} done now"]
+    counts += [f"{standing.skipped:,} done before"] if standing.skipped else []
+    counts += [f"{standing.failed:,} failed"] if standing.failed else []
+    print_text(f"{name}: {', '.join(counts)}")
+    if standing.best is not None:
+        print_text(f"Best of those: {_best(standing.best)}")
+    print_list("Without figures", [f"{n:,} {status}: {error}" for status, error, n in store.reasons()])
+    print_text(f"All of them: decodesim results {path}")
