@@ -1,0 +1,91 @@
+"""How rows are grouped in tables: GPU, serving engine, method, batch band, source, seen by a fit or not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+
+from calibration.validation.row import Row
+
+SPEC_BUNDLE = "specforge:spec_bundle"
+"""One source that is most of the points, at batch 1 and 8 alone: it is reported apart."""
+
+_GPUS = ("H100", "H200", "A100", "B200")
+_ENGINES: Mapping[str, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "trt": "TensorRT-LLM",
+    "tensorrt": "TensorRT-LLM",
+}
+RESEARCH = "research code"
+
+_BANDS = (1, 8, 32, 128)
+"""Largest batch of each band but the last."""
+
+
+def gpu_of(row: Row) -> str:
+    """The GPU's family."""
+    return next((name for name in _GPUS if name.lower() in row.gpu.lower()), "other")
+
+
+def engine_of(row: Row) -> str:
+    """The serving engine without its version."""
+    said = re.sub(r"[^a-z]", "", row.engine.lower())
+    return next((name for key, name in _ENGINES.items() if key in said), RESEARCH)
+
+
+def method_of(row: Row) -> str:
+    """The speculation method; plain decoding has none."""
+    return "plain" if row.arm == "plain" else row.method or "not said"
+
+
+def band_of(row: Row) -> str:
+    """`9–32`: the batch, in half a dozen bands; rates and bursts by their name."""
+    if row.batch is None:
+        return row.load or "not said"
+    first = 1
+    for last in _BANDS:
+        if row.batch <= last:
+            return str(last) if first == last else f"{first}–{last}"
+        first = last + 1
+    return f"{first} and more"
+
+
+def source_of(row: Row) -> str:
+    """Where it was published."""
+    return row.source
+
+
+BY: Mapping[str, Callable[[Row], str]] = {
+    "GPU": gpu_of,
+    "engine": engine_of,
+    "method": method_of,
+    "batch": band_of,
+    "source": source_of,
+}
+"""Name of a grouping → the group of a row."""
+
+
+def grouped(rows: list[Row], by: Callable[[Row], str]) -> dict[str, list[Row]]:
+    """Group → its rows, in order of appearance."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(by(row), []).append(row)
+    return found
+
+
+@cache
+def fit_sources() -> frozenset[str]:
+    """Sources that the presets' free parameters were fitted on."""
+    file = resources.files("calibration").joinpath("published", "fit.json")
+    if not file.is_file():
+        return frozenset()
+    return frozenset(json.loads(file.read_text(encoding="utf-8"))["fit_sources"])
+
+
+def held_out(row: Row) -> bool:
+    """Whether no parameter was fitted on this row's source."""
+    return row.source not in fit_sources()

@@ -1,0 +1,213 @@
+"""A question about two scenarios, simulated: what the comparison needs, and nothing that was measured.
+
+A `Question` holds no published figure, so whoever answers it cannot have seen one. `Prediction` holds the
+figures of both arms by path, the stages of a uniform step, and the closed form of the same prices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from calibration.validation.client import client_figures
+from simulator.acceptance import AcceptanceModel
+from simulator.arms import CompiledArm
+from simulator.errors import InputError
+from simulator.results.measure import LATENCIES, measure
+from simulator.results.record import RunRecord
+from simulator.results.saturation import saturation
+from simulator.results.summary import Traffic
+from simulator.scenario import Scenario
+from simulator.simulation import make_traffic, replication_seed
+from simulator.theory import speedup
+from simulator.traffic.workload import Requests
+
+PLAIN, SPEC = "plain", "spec"
+
+Figures = Mapping[str, float]
+
+Alteration = Callable[[CompiledArm], CompiledArm]
+"""Changes a compiled arm before it runs: another cost model, to see what the comparison says of it."""
+
+DOES_NOT_FIT = "does not fit the memory of the GPUs"
+FAILED = "failed"
+
+_FEWEST_REQUESTS = 200
+_FEWEST_FOR_P99 = 1300
+_FEWEST_OPEN = 2000
+_ROUNDS_OF_CLIENTS = 8
+_FEWEST_ROUNDS = 4
+_SAMPLE = 500
+_MOST_TOKENS = 1_500_000
+"""A run is cut to about so many output tokens: both arms meet the same requests and luck, so that their ratio
+is known to a fraction of a per cent long before that.
+"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is simulated. `spec` holds one speculative arm.
+
+    `sent`: requests that the client sent, when published: then the run is theirs, from the first to the last.
+    `p99`: percentiles are wanted, so that runs must be long. `runs` False: only steps are asked for.
+    """
+
+    plain: Scenario | None
+    spec: Scenario | None
+    sent: int | None = None
+    p99: bool = False
+    runs: bool = True
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer. `missing`: arm → why it has no figures. `closed_form`: E / (1 + o), the speedup of two
+    uniform steps.
+    """
+
+    figures: Mapping[str, Figures] = field(default_factory=dict)
+    """Arm → figures by path, as in `results/measure.py`."""
+    steps: Mapping[str, Figures] = field(default_factory=dict)
+    """Arm → stages of a uniform step at the mean batch and context, s: host, verify, accept, draft, total."""
+    closed_form: float | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def predict(question: Question, alter: Alteration | None = None) -> Prediction:
+    """Simulate both arms. What cannot be simulated is said in `missing`, never raised."""
+    arms: dict[str, CompiledArm] = {}
+    missing: dict[str, str] = {}
+    for name, scenario in ((PLAIN, question.plain), (SPEC, question.spec)):
+        if scenario is None:
+            continue
+        try:
+            arms[name] = compiled_arm(scenario, name == SPEC, alter)
+        except InputError as error:
+            missing[name] = str(error.problems[0].message)
+    figures: dict[str, Figures] = {}
+    for name, arm in arms.items() if question.runs else ():
+        found = run_figures(arm, question)
+        if found:
+            figures[name] = found
+        else:
+            missing[name] = DOES_NOT_FIT
+    steps = {name: uniform_step(arm, figures.get(PLAIN, figures.get(name))) for name, arm in arms.items()}
+    return Prediction(figures, steps, _closed_form(arms, steps), missing)
+
+
+def compiled_arm(scenario: Scenario, speculative: bool, alter: Alteration | None = None) -> CompiledArm:
+    """The plain or the only speculative arm of a scenario. Raises InputError."""
+    arm = CompiledArm.compile(scenario, scenario.speculation[0] if speculative else None)
+    return arm if alter is None else alter(arm)
+
+
+def run_figures(
+    arm: CompiledArm,
+    question: Question,
+    acceptance: AcceptanceModel | None = None,
+    step_scale: float = 1.0,
+) -> Figures | None:
+    """Figures of a run, the mean over replications; None where the arm does not fit the memory.
+
+    `acceptance` takes the place of the scenario's own; `step_scale` multiplies the GPU time of decodes.
+    """
+    if arm.scenario.run.mechanisms.kv_limit and arm.memory.shortage:
+        return None
+    requests, replications, whole = _extent(arm.scenario, question)
+    arm = replace(arm, scenario=with_requests(arm.scenario, requests))
+    if acceptance is not None:
+        arm = replace(arm, acceptance=tuple(model and acceptance for model in arm.acceptance))
+    found = [_figures_of(arm, replication, whole, step_scale) for replication in range(replications)]
+    return {path: _mean([one[path] for one in found if path in one]) for path in found[0]}
+
+
+def with_requests(scenario: Scenario, requests: int) -> Scenario:
+    """The scenario with so many requests."""
+    workload = scenario.workload.model_copy(update={"requests": requests})
+    return scenario.model_copy(update={"workload": workload})
+
+
+def _figures_of(arm: CompiledArm, replication: int, whole: bool, step_scale: float) -> dict[str, float]:
+    seed = replication_seed(arm.scenario.run.seed, replication)
+    requests = make_traffic(arm.scenario, replication)
+    record = arm.run(requests, seed, step_scale=step_scale, scales_decodes_only=True)
+    traffic = Traffic.of(arm.scenario)
+    if whole:
+        return measure(record, replicas=traffic.replicas) | client_figures(record)
+    return _steady_figures(record, traffic)
+
+
+def _steady_figures(record: RunRecord, traffic: Traffic) -> dict[str, float]:
+    """As `simulate` reports them: above capacity the rates of the full engine, and no latencies."""
+    full = traffic.open_loop and saturation([record], traffic.seats).saturated
+    figures = measure(record, replicas=traffic.replicas, saturated=full)
+    if full:
+        figures |= {path: math.nan for path in figures if path.split(".")[0] in LATENCIES}
+    return figures
+
+
+def _extent(scenario: Scenario, question: Question) -> tuple[int, int, bool]:
+    """Requests of a run, how many runs, and whether all of it counts, as a client does that sent so many."""
+    arrivals = scenario.workload.arrivals
+    clients = arrivals.concurrency if arrivals.kind == "closed" else 1
+    tokens = float(_sample(scenario).output_tokens.mean())
+    most = max(int(_MOST_TOKENS / tokens), _FEWEST_ROUNDS * clients)
+    if arrivals.kind == "burst":
+        sent = question.sent or scenario.workload.requests
+        return min(sent, max(most, 1)), _repeats(sent), True
+    if question.sent is not None and question.sent <= most:
+        return question.sent, _repeats(question.sent), True
+    wanted = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
+    if arrivals.kind != "closed":
+        wanted = _FEWEST_OPEN
+    elif question.p99:
+        wanted = max(wanted, _FEWEST_FOR_P99 + 3 * clients)
+    return min(wanted, most), 1, False
+
+
+def _repeats(sent: int) -> int:
+    """Few requests are sent again with other luck, so that the mean is known."""
+    return max(1, min(4, _FEWEST_REQUESTS // sent))
+
+
+def _sample(scenario: Scenario) -> Requests:
+    """Some requests of the workload, for the means of their lengths."""
+    return make_traffic(with_requests(scenario, _SAMPLE), 0)
+
+
+def _mean(values: list[float]) -> float:
+    """The mean of the runs that have the figure; NaN where none has."""
+    known = [value for value in values if math.isfinite(value)]
+    return math.fsum(known) / len(known) if known else math.nan
+
+
+def mean_context_tokens(scenario: Scenario) -> float:
+    """Mean context of a decode: every output token of every request counts once."""
+    requests = _sample(scenario)
+    tokens = requests.output_tokens
+    return float((tokens * (requests.prompt_tokens + tokens / 2)).sum() / tokens.sum())
+
+
+def uniform_step(arm: CompiledArm, figures: Figures | None) -> Figures:
+    """The stages of a step at the plain arm's mean batch where a run tells it, else at the clients'."""
+    arrivals = arm.scenario.workload.arrivals
+    batch = (figures or {}).get("mean_batch", math.nan)
+    if not math.isfinite(batch):
+        clients = arrivals.concurrency if arrivals.kind == "closed" else 1
+        batch = clients / arm.scenario.hardware.replicas
+    sequences = int(np.clip(round(batch), 1, arm.settings.max_num_seqs))
+    return arm.step_times(sequences, mean_context_tokens(arm.scenario))
+
+
+def _closed_form(arms: Mapping[str, CompiledArm], steps: Mapping[str, Figures]) -> float | None:
+    """E / (1 + o): tokens per verify of the acceptance alone, and the ratio of two uniform steps."""
+    if PLAIN not in arms or SPEC not in arms:
+        return None
+    model = next((model for model in arms[SPEC].acceptance if model is not None), None)
+    if model is None:
+        return None
+    tokens = model.mean_acceptance_length(arms[SPEC].settings.max_draft_length)
+    return speedup(tokens, steps[SPEC]["total"] / steps[PLAIN]["total"] - 1)

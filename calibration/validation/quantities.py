@@ -1,0 +1,59 @@
+"""Every quantity that sources publish, as a figure of a prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from calibration.validation.figures import SPEEDUP_TERMS
+from calibration.validation.predict import PLAIN, SPEC, Prediction
+
+SPEEDUP, COST_SHARE, STEP_RATIO, CROSSOVER = "speedup", "cost_share", "step_ratio", "crossover_batch"
+
+PATHS: Mapping[str, str] = {
+    "throughput": "throughput_tokens_per_s",
+    "tpot_mean": "tpot_s.mean",
+    "tpot_p99": "tpot_s.p99",
+    "itl_mean": "itl_s.mean",
+    "itl_p99": "itl_s.p99",
+    "ttft_mean": "ttft_s.mean",
+    "ttft_p99": "ttft_s.p99",
+    "e2e_mean": "e2e_s.mean",
+    "e2e_p99": "e2e_s.p99",
+    "acceptance_length": "mean_acceptance_length",
+}
+"""Quantity of one arm → path of its figure, SI."""
+
+QUANTITIES = (SPEEDUP, *PATHS, COST_SHARE, STEP_RATIO, CROSSOVER)
+
+_STAGES: Mapping[str, str] = {"draft": "draft", "verify": "verify", "sampling": "accept", "host": "host"}
+"""Part of a step in publications → stage of a uniform step."""
+
+
+def predicted(
+    prediction: Prediction, quantity: str, arm: str, part: str | None = None, speedup_of: str | None = None
+) -> float:
+    """The figure to compare with a published one, SI; NaN where the prediction does not have it."""
+    if quantity == SPEEDUP:
+        return speedup_of_figures(
+            prediction.figures.get(PLAIN, {}), prediction.figures.get(SPEC, {}), speedup_of
+        )
+    if quantity == COST_SHARE:
+        step = prediction.steps.get(arm, {})
+        stage = _STAGES.get(part or "")
+        return step[stage] / step["total"] if step and stage else math.nan
+    if quantity == STEP_RATIO:
+        plain, spec = prediction.steps.get(PLAIN), prediction.steps.get(SPEC)
+        return spec["verify"] / plain["verify"] if plain and spec else math.nan
+    return prediction.figures.get(arm, {}).get(PATHS.get(quantity, ""), math.nan)
+
+
+def speedup_of_figures(
+    plain: Mapping[str, float], spec: Mapping[str, float], speedup_of: str | None = None
+) -> float:
+    """Speedup in the source's own terms, output tokens/s where it names none that is known; > 1 is better."""
+    quantity, more_is_better = SPEEDUP_TERMS.get(speedup_of or "", SPEEDUP_TERMS["output_tok_per_s"])
+    before, after = (figures.get(PATHS[quantity], math.nan) for figures in (plain, spec))
+    if not (before > 0 and after > 0):
+        return math.nan
+    return after / before if more_is_better else before / after

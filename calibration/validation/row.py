@@ -1,0 +1,160 @@
+"""One published figure beside the predicted one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from calibration.validation.predict import PLAIN, SPEC, Prediction, Question
+from calibration.validation.quantities import SPEEDUP, predicted
+
+if TYPE_CHECKING:
+    from calibration.validation.trial import Trial
+
+NO_FIGURE = "the simulation has no such figure"
+BOTH = "both"
+
+_NO_GATE_FLAGS = frozenset(
+    {
+        "speedup_exceeds_acceptance_length",
+        "handicapped_baseline",
+        "hardware_unknown",
+        "config_incomplete",
+        "headline_only",
+        "marketing",
+    }
+)
+"""Flags of cases whose figures are no measure of a simulator: shape or acceptance only."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The comparison of one published figure, SI. `predicted` is positive exactly when `skipped` is None.
+
+    `ratio` = predicted ÷ published. `part`: of a cost share, which. `gates`: whether the source is good
+    enough to be held against the targets. `closed_form`: what E / (1 + o) says of the same speedup.
+    """
+
+    case_id: str
+    point: int
+    arm: str
+    source: str
+    gpu: str
+    engine: str
+    method: str | None
+    batch: float | None
+    quantity: str
+    published: float
+    predicted: float | None
+    ratio: float | None
+    acceptance_from: str
+    skipped: str | None
+    part: str | None = None
+    load: str | None = None
+    dataset: str | None = None
+    draft_length: int | None = None
+    gates: bool = True
+    closed_form: float | None = None
+    interval: tuple[float, float] | None = None
+    """Of a crossover: where the band of the predicted speedup crosses 1."""
+    acceptance_note: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def log_error(self) -> float:
+        """ln(predicted ÷ published); NaN where nothing was predicted."""
+        return math.log(self.ratio) if self.ratio is not None else math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of `cases` in the document of `decodesim validate`."""
+        return asdict(self)
+
+
+def question_of(trial: Trial) -> Question:
+    """What is simulated of a trial: its scenarios, and how the client sent its requests."""
+    return Question(
+        plain=trial.plain,
+        spec=trial.spec,
+        sent=_sent(trial),
+        p99=any(one.quantity.endswith("_p99") for one in trial.published),
+        runs=not trial.uniform,
+    )
+
+
+def _sent(trial: Trial) -> int | None:
+    """Requests that the client sent, where the source says so."""
+    point = trial.case.points[trial.point] if trial.point < len(trial.case.points) else {}
+    said = [point.get("num_requests_sent"), trial.case.workload.num_prompts]
+    for arm in ("baseline", "spec"):
+        if isinstance(point.get(arm), dict):
+            said.insert(0, point[arm].get("num_requests"))
+    counts = [n for n in said if isinstance(n, int | float) and not isinstance(n, bool) and 1 <= n <= 1e7]
+    return int(counts[0]) if counts else None
+
+
+def rows_of(trial: Trial, prediction: Prediction) -> Iterator[Row]:
+    """Every published figure of a trial, compared or skipped with its reason."""
+    for figure in trial.published:
+        value = predicted(prediction, figure.quantity, figure.arm, figure.part, trial.case.speedup_of)
+        reason = None
+        if not (math.isfinite(value) and value > 0):
+            reason = _why_missing(trial, prediction, figure.arm)
+        closed = prediction.closed_form if figure.quantity == SPEEDUP else None
+        yield row_of(trial, figure.quantity, figure.arm, figure.value, value, reason, figure.part, closed)
+
+
+def row_of(
+    trial: Trial,
+    quantity: str,
+    arm: str,
+    published: float,
+    value: float,
+    reason: str | None,
+    part: str | None = None,
+    closed_form: float | None = None,
+    interval: tuple[float, float] | None = None,
+) -> Row:
+    """A row about a trial; `value` counts when there is no `reason` to skip it."""
+    case = trial.case
+    return Row(
+        case_id=case.case_id,
+        point=trial.point,
+        arm=arm,
+        source=case.source_id,
+        gpu=trial.gpu,
+        engine=trial.engine,
+        method=trial.method,
+        batch=trial.batch,
+        quantity=quantity,
+        published=published,
+        predicted=value if reason is None else None,
+        ratio=value / published if reason is None else None,
+        acceptance_from=trial.acceptance_from if arm != PLAIN else "none",
+        skipped=reason,
+        part=part,
+        load=trial.load,
+        dataset=trial.dataset,
+        draft_length=trial.draft_length,
+        gates=gates(trial),
+        closed_form=closed_form,
+        interval=interval,
+        acceptance_note=trial.acceptance_note if arm != PLAIN else "",
+        choices=trial.choices,
+    )
+
+
+def gates(trial: Trial) -> bool:
+    """Whether the source is good enough to be held against the targets."""
+    case = trial.case
+    flagged = _NO_GATE_FLAGS.intersection(case.quality_flags)
+    return case.usable_as_gate and case.confidence != "recalled" and not flagged
+
+
+def _why_missing(trial: Trial, prediction: Prediction, arm: str) -> str:
+    reasons = {**prediction.missing, **trial.skipped}
+    for name in (SPEC, PLAIN) if arm == BOTH else (arm,):
+        if name in reasons:
+            return reasons[name]
+    return NO_FIGURE

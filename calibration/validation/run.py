@@ -1,0 +1,116 @@
+"""All trials simulated, on several processes, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from typing import TYPE_CHECKING, TypeVar
+
+from calibration.validation.pool import worker_pool
+from calibration.validation.predict import FAILED, Alteration, Prediction, Question, predict
+from calibration.validation.row import Row, question_of, rows_of
+
+if TYPE_CHECKING:
+    from calibration.validation.trial import Trial
+    from simulator.scenario import Scenario
+
+Progress = Callable[[int, int, str], None]
+"""(done, total, what) after each part."""
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+_MOST_AT_ONCE = 24
+"""Tasks that a process takes in one go."""
+
+
+def run_trials(
+    trials: Sequence[Trial],
+    workers: int = 2,
+    alter: Alteration | None = None,
+    progress: Progress | None = None,
+    pool: Executor | None = None,
+) -> list[Row]:
+    """Simulate the trials and compare every published figure, in their order.
+
+    `alter` changes every compiled arm (with several workers a function that they can import). A `pool` of
+    `worker_pool` serves several calls; without one, `workers` processes are started.
+    """
+    questions = [question_of(trial) for trial in trials]
+    predictions = answers(Predict(alter), questions, setup_key, workers, progress, pool)
+    pairs = zip(trials, predictions, strict=True)
+    return [row for trial, prediction in pairs for row in rows_of(trial, prediction)]
+
+
+class Predict:
+    """`predict` as workers take it: what a single question does not survive is its answer."""
+
+    def __init__(self, alter: Alteration | None = None) -> None:
+        self.alter = alter
+
+    def __call__(self, question: Question) -> Prediction:
+        try:
+            return predict(question, self.alter)
+        except Exception as error:  # of a hundred strangers' cases one must not hide the others
+            reason = failure(error)
+            return Prediction(missing={"plain": reason, "spec": reason})
+
+
+def failure(error: Exception) -> str:
+    """The reason that an unforeseen error leaves."""
+    return f"{FAILED}: {type(error).__name__}: {error}"
+
+
+def answers(
+    answer: Callable[[Task], Answer],
+    tasks: Sequence[Task],
+    key: Callable[[Task], str],
+    workers: int,
+    progress: Progress | None = None,
+    pool: Executor | None = None,
+) -> list[Answer]:
+    """`answer` of every task, in their order; tasks of one `key` share a process, and what it remembers."""
+    order = sorted(range(len(tasks)), key=lambda at: key(tasks[at]))
+    chunks = [order[at : at + _MOST_AT_ONCE] for at in range(0, len(order), _MOST_AT_ONCE)]
+    found: dict[int, Answer] = {}
+
+    def take(chunk: Sequence[int], values: Sequence[Answer]) -> None:
+        found.update(zip(chunk, values, strict=True))
+        if progress is not None:
+            progress(len(found), len(tasks), "")
+
+    def through(executor: Executor | None) -> None:
+        if executor is None:
+            for chunk in chunks:
+                take(chunk, _several(answer, [tasks[at] for at in chunk]))
+            return
+        futures: dict[Future[list[Answer]], Sequence[int]] = {
+            executor.submit(_several, answer, [tasks[at] for at in chunk]): chunk for chunk in chunks
+        }
+        for future in as_completed(futures):
+            take(futures[future], future.result())
+
+    if pool is not None:
+        through(pool)
+    else:
+        with worker_pool(workers if len(chunks) > 1 else 1) as own:
+            through(own)
+    return [found[at] for at in range(len(tasks))]
+
+
+def _several(answer: Callable[[Task], Answer], tasks: Sequence[Task]) -> list[Answer]:
+    return [answer(task) for task in tasks]
+
+
+def setup_key(question: Question) -> str:
+    """What questions share price tables by."""
+    return " ".join(
+        scenario_key(scenario) for scenario in (question.plain, question.spec) if scenario is not None
+    )
+
+
+def scenario_key(scenario: Scenario) -> str:
+    """The parts of a scenario that its price tables follow from."""
+    arms = [f"{arm.method} {arm.draft}" for arm in scenario.speculation]
+    parts = (scenario.target.model_dump_json(), scenario.hardware.model_dump_json())
+    return " ".join((*parts, scenario.engine.model_dump_json(), *arms))

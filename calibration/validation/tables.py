@@ -1,0 +1,223 @@
+"""The comparison as tables of text: the same on a terminal, on the page and in ACCURACY.md.
+
+Errors are given in per cent of |ln(predicted ÷ published)|, to a tenth, so that all machines print the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from calibration.validation.baselines import against_baselines
+from calibration.validation.claims import CLAIMS
+from calibration.validation.errors import Errors, errors_of
+from calibration.validation.groups import band_of, engine_of, fit_sources, gpu_of, grouped, method_of
+from calibration.validation.quantities import COST_SHARE, CROSSOVER, PATHS, SPEEDUP, STEP_RATIO
+from calibration.validation.row import Row
+from calibration.validation.targets import Target
+from calibration.validation.validate import ACCEPTANCE, Validation
+from simulator.units import format_number, format_seconds
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Cells of text under headings; the first `words` columns are words, the rest figures."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+
+
+def targets_table(validation: Validation) -> TextTable:
+    """What the comparison is held to, and what it reaches."""
+    rows = tuple(
+        (
+            target.name,
+            target.statistic,
+            ("≥ " if target.at_least else "≤ ") + _target_value(target, target.limit),
+            NOTHING if target.value is None else _target_value(target, target.value),
+            {True: "yes", False: "NO", None: NOTHING}[target.met],
+            str(target.n),
+            str(target.sources),
+        )
+        for target in validation.targets
+    )
+    return TextTable(("what", "statistic", "limit", "reached", "met", "n", "sources"), rows, 2)
+
+
+def _target_value(target: Target, value: float) -> str:
+    if target.statistic in ("balanced accuracy", "inside its interval"):
+        return f"{value:.0%}"
+    if target.statistic == "median difference":
+        return f"{100 * value:.1f} points"
+    return f"{value:.2f}" if target.limit > 1 else f"{value:.1%}"
+
+
+def baselines_table(validation: Validation) -> TextTable:
+    """Speedups by the simulation, the closed form and the constant, in the parts that are reported apart."""
+    parts = [(f"speedup, {name}", rows) for name, rows in validation.speedups().items()]
+    parts.append(("shape over batch", [row for row in validation.shape if row.gates]))
+    rows = []
+    for name, of_part in parts:
+        for predictor, errors in against_baselines(of_part).items():
+            if errors.n:
+                rows.append((name, predictor, *_errors(errors), _signs(errors)))
+    return TextTable(("rows", "predictor", *_ERRORS, "gain or loss"), tuple(rows), 2)
+
+
+def quantities_table(validation: Validation) -> TextTable:
+    """Every quantity by where its acceptance is from."""
+    rows = []
+    for quantity, parts in validation.summary.items():
+        for name in (*ACCEPTANCE, "all"):
+            errors = parts[name]
+            if errors.n + errors.skipped and (name == "all" or not _only(parts, name)):
+                rows.append((quantity, name, *_errors(errors), _signs(errors), str(errors.skipped)))
+    return TextTable(("quantity", "acceptance", *_ERRORS, "gain or loss", "skipped"), tuple(rows), 2)
+
+
+def _only(parts: dict[str, Errors], name: str) -> bool:
+    """Whether all rows are of this one part: then `all` says the same."""
+    return all(parts[other].n + parts[other].skipped == 0 for other in ACCEPTANCE if other != name)
+
+
+def group_table(heading: str, rows: Iterable[Row], by: Callable[[Row], str]) -> TextTable:
+    """Errors of rows by one grouping, the largest groups first."""
+    groups = grouped([row for row in rows if row.skipped is None], by)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    found = tuple((name, *_errors(errors_of(of_group))) for name, of_group in ordered)
+    return TextTable((heading, *_ERRORS), found)
+
+
+def cross_table(rows: Iterable[Row]) -> TextTable:
+    """Errors by quantity, GPU, serving engine, method and batch band together."""
+
+    def key(row: Row) -> str:
+        return "\t".join((row.quantity, gpu_of(row), engine_of(row), method_of(row), band_of(row)))
+
+    groups = grouped([row for row in rows if row.skipped is None], key)
+    found = tuple(
+        (*name.split("\t"), *_errors(errors_of(groups[name]))) for name in sorted(groups, key=_natural)
+    )
+    return TextTable(("quantity", "GPU", "engine", "method", "batch", *_ERRORS), found, 5)
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """So that the batch 9–32 stands before 33–128."""
+    parts = []
+    for part in name.split("\t"):
+        digits = part.split("–")[0].split(" ")[0]
+        parts.append((0, int(digits), part) if digits.isdigit() else (1, 0, part))
+    return tuple(parts)
+
+
+def sources_table(rows: Iterable[Row]) -> TextTable:
+    """Errors by source, and whether the presets were fitted on it."""
+    groups = grouped([row for row in rows if row.skipped is None], lambda row: row.source)
+    found = []
+    for name in sorted(groups):
+        kinds = sorted({row.quantity for row in groups[name]})
+        fitted = "fit" if name in fit_sources() else "held out"
+        shown = ", ".join(kinds) if len(kinds) < 4 else f"{len(kinds)} quantities"
+        found.append((name, shown, fitted, *_errors(errors_of(groups[name]), sources=False)))
+    return TextTable(("source", "quantities", "half", *_ERRORS_OF_ONE), tuple(found), 3)
+
+
+def largest_errors(rows: Iterable[Row], most: int) -> TextTable:
+    """The rows that miss by most, the worst of each case and quantity."""
+    worst: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = (row.case_id, row.quantity)
+        if row.skipped is None and (key not in worst or abs(row.log_error) > abs(worst[key].log_error)):
+            worst[key] = row
+    ordered = sorted(worst.values(), key=lambda row: -abs(row.log_error))
+    return rows_table(ordered[:most])
+
+
+def rows_table(rows: Iterable[Row]) -> TextTable:
+    """Rows one by one."""
+    found = tuple(
+        (
+            row.case_id,
+            row.quantity + (f" ({row.part})" if row.part else ""),
+            row.arm,
+            load_of(row),
+            value_of(row.quantity, row.published),
+            row.skipped or value_of(row.quantity, row.predicted or 0.0),
+            NOTHING if row.ratio is None else f"{row.ratio - 1:+.1%}",
+            row.acceptance_from,
+        )
+        for row in rows
+    )
+    return TextTable(
+        ("case", "quantity", "arm", "load", "published", "predicted", "error", "acceptance"), found, 4
+    )
+
+
+def reasons_table(validation: Validation) -> TextTable:
+    """Why rows were skipped."""
+    reasons = validation.coverage.reasons.items()
+    return TextTable(("reason", "rows"), tuple((reason, str(count)) for reason, count in reasons))
+
+
+def left_out_table(validation: Validation) -> TextTable:
+    """The cases of which nothing was simulated."""
+    return TextTable(("case", "why"), tuple(validation.coverage.left_out.items()), 2)
+
+
+def claims_table() -> TextTable:
+    """What other simulators say of plain serving."""
+    return TextTable(("simulator", "claim", "source"), tuple(map(tuple, CLAIMS)), 3)
+
+
+def value_of(quantity: str, value: float) -> str:
+    """A figure in the units that people read."""
+    if quantity in (SPEEDUP, STEP_RATIO):
+        return f"× {value:.2f}"
+    if quantity == COST_SHARE:
+        return f"{value:.1%}"
+    if quantity == "throughput":
+        return f"{format_number(value)} tokens/s"
+    if PATHS.get(quantity, "").partition(".")[0].endswith("_s"):
+        return format_seconds(value)
+    return f"{value:.3g}" if quantity == CROSSOVER else f"{value:.2f}"
+
+
+def load_of(row: Row) -> str:
+    """The load of a row in a word."""
+    return f"{row.batch:g}" if row.batch is not None else row.load or NOTHING
+
+
+_ERRORS = ("n", "sources", "bias", "median", "P90", "of sources")
+_ERRORS_OF_ONE = ("n", "bias", "median", "P90")
+
+
+def _errors(errors: Errors, sources: bool = True) -> tuple[str, ...]:
+    bias = NOTHING if errors.bias is None else f"{errors.bias:+.1%}"
+    middle = (bias, share(errors.median_abs_log_error), share(errors.p90_abs_log_error))
+    if not sources:
+        return (str(errors.n), *middle)
+    return (str(errors.n), str(errors.sources), *middle, share(errors.median_of_sources))
+
+
+def _signs(errors: Errors) -> str:
+    if errors.sign_balanced_accuracy is None:
+        return NOTHING
+    return f"{errors.sign_balanced_accuracy:.0%} of {errors.below} < 1 < {errors.above}"
+
+
+def share(value: float | None) -> str:
+    """An error in per cent."""
+    return NOTHING if value is None else f"{value:.1%}"
+
+
+def as_markdown(table: TextTable) -> str:
+    """A table of Markdown, figures to the right."""
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+    ruler = ["---" if at < table.words else "---:" for at in range(len(table.columns))]
+    return "\n".join([line(table.columns), line(ruler), *map(line, table.rows)])

@@ -1,0 +1,204 @@
+"""Trials simulated: what a client would report, skipped arms, curves, and several processes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from calibration.validation.client import client_figures
+from calibration.validation.curves import crossing_of, curves_of
+from calibration.validation.predict import DOES_NOT_FIT, Question, predict
+from calibration.validation.row import question_of
+from calibration.validation.run import run_trials
+from calibration.validation.shape import NO_CROSSING, OUT_OF_REACH, CurveQuestion, answer_curve
+from calibration.validation.trial import Published
+from simulator.arms import CompiledArm
+from simulator.scenario import Scenario
+from simulator.simulation import make_traffic
+from tests.validation_trials import case, scenario, trial
+
+SPEEDUP = Published("speedup", "both", 1.5)
+TPOT = Published("tpot_mean", "plain", 0.007)
+
+
+def test_a_question_holds_nothing_that_was_published() -> None:
+    kinds = {field.name: field.type for field in fields(Question)}
+    assert set(kinds) == {"plain", "spec", "sent", "p99", "runs"}
+    one, other = (question_of(trial([Published("speedup", "both", value)])) for value in (1.2, 2.4))
+    assert one == other
+
+
+def test_predicted_figures_are_those_of_both_arms() -> None:
+    both = scenario(16)
+    found = predict(Question(both, both))
+    plain, spec = found.figures["plain"], found.figures["spec"]
+    speedup = spec["throughput_tokens_per_s"] / plain["throughput_tokens_per_s"]
+    rows = run_trials([trial([SPEEDUP, TPOT], both, batch=16)], workers=1)
+    assert rows[0].predicted == speedup > 1.2
+    assert rows[1].predicted == plain["tpot_s.mean"]
+    assert rows[0].acceptance_from == "given"
+    assert rows[1].acceptance_from == "none"
+    assert found.closed_form == pytest.approx(speedup, rel=0.1)
+
+
+def test_speedup_is_that_of_the_figure_the_source_names() -> None:
+    about = case(speedup_of="tpot_mean")
+    both = scenario(16)
+    found = predict(Question(both, both)).figures
+    [row] = run_trials([trial([SPEEDUP], both, about=about, batch=16)], workers=1)
+    assert row.predicted == found["plain"]["tpot_s.mean"] / found["spec"]["tpot_s.mean"]
+
+
+def test_a_client_that_sent_few_requests_divides_by_its_whole_duration() -> None:
+    both = scenario(8)
+    arm = CompiledArm.compile(both, None)
+    requests = make_traffic(both, 0)
+    record = arm.run(requests, 0)
+    found = client_figures(record)
+    tokens = requests.output_tokens.sum()
+    assert found["throughput_tokens_per_s"] == pytest.approx(tokens / (record.makespan_ns / 1e9))
+    spans = (record.last_ns - record.first_ns) / 1e9
+    assert found["tpot_s.mean"] == pytest.approx(float(np.mean(spans / (requests.output_tokens - 1))))
+    lengths = {"kind": "uniform", "low": 100, "high": 300}
+    workload = {**both.workload.model_dump(), "output_tokens": lengths}
+    both = scenario(8, workload=workload)
+    whole = predict(Question(both, both, sent=24)).figures["plain"]["throughput_tokens_per_s"]
+    steady = predict(Question(both, both)).figures["plain"]["throughput_tokens_per_s"]
+    assert 0.8 < whole / steady < 0.995, "filling and draining three rounds of clients costs some of it"
+
+
+def test_an_arm_that_cannot_be_simulated_leaves_the_other() -> None:
+    about = [SPEEDUP, TPOT]
+    no_arm = trial(about, spec=None, skipped={"spec": "no such method"})
+    speedup, tpot = run_trials([no_arm], workers=1)
+    assert (speedup.predicted, speedup.skipped) == (None, "no such method")
+    assert tpot.predicted is not None
+    too_large = scenario(8, target={"model": "llama-3.3-70b-instruct"}, speculation=[])
+    [row] = run_trials([trial([TPOT], plain=too_large, spec=None)], workers=1)
+    assert row.skipped == DOES_NOT_FIT
+
+
+def test_what_a_trial_does_not_survive_is_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(arm: CompiledArm) -> CompiledArm:
+        raise RuntimeError("a bug")
+
+    [row] = run_trials([trial([TPOT])], workers=1, alter=broken)
+    assert row.skipped == "failed: RuntimeError: a bug"
+
+
+def test_offered_rates_above_capacity_have_a_rate_and_no_latency() -> None:
+    open_loop = scenario(
+        workload={
+            "arrivals": {"kind": "poisson", "rate_per_s": 900},
+            "prompt_tokens": {"kind": "fixed", "tokens": 200},
+            "output_tokens": {"kind": "fixed", "tokens": 200},
+            "requests": 2000,
+        }
+    )
+    throughput = Published("throughput", "plain", 10_000.0)
+    rate, tpot = run_trials([trial([throughput, TPOT], open_loop, batch=None)], workers=1)
+    assert rate.predicted is not None
+    assert rate.predicted < 900 * 200
+    assert tpot.predicted is None
+
+
+def test_two_processes_give_the_rows_of_one_in_order() -> None:
+    some = [trial([SPEEDUP, TPOT], batch=batch) for batch in (1, 4, 8, 2, 3, 6)] * 6
+    assert run_trials(some, workers=2) == run_trials(some, workers=1)
+
+
+def published_curve(of: Scenario, batches: tuple[int, ...]) -> list[float]:
+    """What the simulation itself says of these batches."""
+    return [
+        row.predicted or math.nan
+        for batch in batches
+        for row in run_trials([trial([SPEEDUP], scenario(batch, alpha=0.55), batch=batch)], workers=1)
+    ]
+
+
+@pytest.fixture(scope="module")
+def curve() -> CurveQuestion:
+    """A curve that was 'published' by the simulation at α 0.55, asked about with another α."""
+    batches = (1, 32, 256)
+    values = published_curve(scenario(), batches)
+    about = case([{"batch_size": batch} for batch in batches])
+    trials = [
+        trial(
+            [Published("speedup", "both", value)],
+            scenario(batch, alpha=0.9),
+            about=about,
+            point=at,
+            batch=batch,
+        )
+        for at, (batch, value) in enumerate(zip(batches, values, strict=True))
+    ]
+    [found] = curves_of(trials)
+    return replace(CurveQuestion.of(found), crosses=False)
+
+
+def test_the_shape_of_a_curve_needs_no_acceptance_but_that_of_its_first_point(curve: CurveQuestion) -> None:
+    answer = answer_curve(curve)
+    expected = published_curve(scenario(), (32, 256))
+    assert answer.shape == pytest.approx(expected, rel=0.005)
+    assert len(answer.closed_form) == 2
+
+
+def test_a_first_point_beyond_all_acceptance_has_no_shape(curve: CurveQuestion) -> None:
+    answer = answer_curve(replace(curve, anchor=5.0))
+    assert (answer.shape, answer.missing) == ((), OUT_OF_REACH)
+
+
+def test_points_of_one_curve_differ_in_nothing_but_their_load() -> None:
+    about = case([{"batch_size": 1, "k": 3}, {"batch_size": 8, "k": 3}, {"batch_size": 1, "k": 5}])
+    trials = [
+        trial([SPEEDUP], about=about, point=at, batch=batch) for at, batch in enumerate((1.0, 8.0, 1.0))
+    ]
+    [found] = curves_of(trials)
+    assert found.batches == (1.0, 8.0)
+    assert [one.point for one in found.trials] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("batches", "speedups", "crossing"),
+    [
+        ((1, 4, 16), (1.6, 1.25, 0.8), 8.0),
+        ((16, 64), (0.8, 1.25), 32.0),
+        ((1, 4), (1.6, 1.25), None),
+        ((1, 4, 16), (1.6, 0.9, 1.2), None),
+    ],
+)
+def test_curves_cross_between_their_points_on_log_scales(
+    batches: tuple[float, ...], speedups: tuple[float, ...], crossing: float | None
+) -> None:
+    found = crossing_of(batches, speedups)
+    assert found == (None if crossing is None else pytest.approx(crossing))
+
+
+def test_the_crossing_lies_in_its_interval_and_the_interval_narrows_with_the_slope() -> None:
+    """A curve of low acceptance falls through 1; one of full acceptance does not."""
+    batches = (1, 64, 256)
+    about = case([{"batch_size": batch} for batch in batches])
+
+    def ask(alpha: float) -> CurveQuestion:
+        trials = [
+            trial(
+                [Published("speedup", "both", value)],
+                scenario(batch, alpha=alpha),
+                about=about,
+                point=at,
+                batch=batch,
+            )
+            for at, (batch, value) in enumerate(zip(batches, (1.3, 1.1, 0.8), strict=True))
+        ]
+        [found] = curves_of(trials)
+        return CurveQuestion.of(found)
+
+    answer = answer_curve(ask(0.3))
+    assert answer.crossing is not None
+    assert answer.interval is not None
+    assert answer.interval[0] <= answer.crossing <= answer.interval[1]
+    assert answer.interval[0] < answer.interval[1]
+    assert answer_curve(ask(0.99)).no_crossing == NO_CROSSING
