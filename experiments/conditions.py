@@ -37,6 +37,12 @@ def short_names(columns: Iterable[str]) -> dict[str, str]:
     return {short: full[0] for short, full in found.items() if len(full) == 1 and short not in names}
 
 
+def shown_names(columns: Sequence[str]) -> list[str]:
+    """The columns as somebody would call them, without those of intervals."""
+    short = {full: name for name, full in short_names(columns).items()}
+    return [short.get(column, column) for column in columns if column.rpartition(".")[0] not in columns]
+
+
 def as_column(value: Any) -> Value:
     """A value of an axis as a column holds it: structured ones as compact JSON, true and false as 1 and 0."""
     if isinstance(value, dict | list):

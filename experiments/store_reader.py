@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from experiments.columns import SETTING, TEXT, Column, ordered
-from experiments.conditions import condition_sql, quoted, short_names
+from experiments.conditions import condition_sql, quoted, short_names, shown_names
 from experiments.store_file import bad_store, explained, network_file_system, refuse_strangers
 from simulator.errors import InputError, Problem, unknown_name
 
@@ -139,8 +139,7 @@ class StoreReader:
         short = short_names(known)
         missing = [name for name in names if name not in known and name not in short]
         if missing:
-            shown = [column.name for column in known.values() if not column.is_interval]
-            raise InputError([unknown_name("column", name, shown) for name in missing])
+            raise InputError([unknown_name("column", name, shown_names(list(known))) for name in missing])
         return tuple(known[short.get(name, name)] for name in names)
 
     def scenario(self, key: str) -> str:
