@@ -1,14 +1,14 @@
-"""What sources say about acceptance, as facts: where, for whom, at which K. Nothing here reads a latency or a rate."""
+"""What sources say about acceptance, as facts: for whom, at which K. No latency and no rate is read here."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import pairwise
 
 from calibration.validation.cases import Case, Facts, number
-from calibration.validation.drafts import draft_length_of, is_tree, method_of, our_method
+from calibration.validation.drafts import draft_length_of, drafter_key, is_tree, method_of, our_method
 from calibration.validation.engines import engine_of
 from calibration.validation.models import model_of
 from calibration.validation.names import datasets_of
@@ -34,7 +34,7 @@ MOST_POSITIONS = 128
 
 @dataclass(frozen=True)
 class AcceptanceFact:
-    """One statement. `length`: tokens per verify, bonus included; `survival`: share of rounds that got so far.
+    """One statement. `length`: tokens per verify with the bonus; `survival`: share of rounds that got so far.
 
     `drafted_rounds_only`: rounds of a lookup that found nothing are left out, as vLLM's counters do.
     """
@@ -63,12 +63,11 @@ class Said:
 
 def said_by(facts: Facts, draft_length: int) -> Said | None:
     """The acceptance in a point or in an object of one data set; None when it says nothing usable."""
-    survival = next((found for key in _SURVIVAL_KEYS if (found := _survival(facts.get(key)))), ())
-    if not survival:
-        survival = next(
-            (_cumulated(found) for key in _CONDITIONAL_KEYS if (found := _shares(facts.get(key)))), ()
-        )
-    length = next((found for key in _LENGTH_KEYS if (found := number(facts.get(key))) is not None), None)
+    lists = [_survival(facts.get(key)) for key in _SURVIVAL_KEYS]
+    lists += [_cumulated(_shares(facts.get(key))) for key in _CONDITIONAL_KEYS]
+    survival = next((found for found in lists if found), ())
+    stated = (number(facts.get(key)) for key in _LENGTH_KEYS)
+    length = next((found for found in stated if found is not None), None)
     if length is None:
         length = _counted(facts)
     if length is None and (alpha := number(facts.get("alpha"))) is not None and 0 <= alpha <= 1:
@@ -106,7 +105,7 @@ def facts_of(case: Case) -> Iterator[AcceptanceFact]:
                 dataset,
                 title or (model.title if not isinstance(model, str) else str(case.target.model)),
                 method,
-                _drafter_key(case),
+                drafter_key(case),
                 known,
                 tree and not _chain_facts(facts),
                 said.length if assumed is None else 1 + sum(said.survival),
@@ -145,34 +144,24 @@ def dataset_key(case: Case, named: str | None) -> tuple[str, ...]:
     return datasets_of(words) or ((words.lower(),) if words else ())
 
 
-def _drafter_key(case: Case) -> str | None:
-    words = case.draft.model if case.draft is not None else None
-    return None if words is None else re.sub(r"[^a-z0-9]", "", words.lower().rsplit("/", 1)[-1])
-
-
-@lru_cache(maxsize=4096)
-def _words_acceptance(text: str) -> tuple[float | None, float | None, int | None]:
-    """Mean length, acceptance rate and its K in the words of a case."""
-    length = re.search(r"accept\w*(?: \(\w+\))? length (?:of |is |was |= ?|at )?(\d(?:\.\d+)?)\b", text)
-    rate = re.search(
-        r"acceptance(?: rate)? (?:of |is |was |= ?)?(\d+(?:\.\d+)?)(?: ?- ?(\d+(?:\.\d+)?))? ?%(?: at k ?= ?(\d+))?",
-        text,
-    )
-    middle = None
-    if rate is not None:
-        middle = (float(rate[1]) + float(rate[2] or rate[1])) / 200
-    return (float(length[1]) if length else None), middle, int(rate[3]) if rate and rate[3] else None
+_LENGTH_IN_WORDS = re.compile(r"accept\w*(?: \(\w+\))? length (?:of |is |was |= ?|at )?(\d(?:\.\d+)?)\b")
+_RATE_IN_WORDS = re.compile(
+    r"acceptance(?: rate)? (?:of |is |was |= ?)?"
+    r"(\d+(?:\.\d+)?)(?: ?- ?(\d+(?:\.\d+)?))? ?%(?: at k ?= ?(\d+))?"
+)
 
 
 def _in_words(case: Case, draft_length: int) -> Said | None:
     """What the notes say of the case as a whole."""
     if len({number(point.get("k")) for point in case.points}) > 1:
         return None
-    length, rate, at = _words_acceptance(" · ".join(case.notes).lower())
-    if length is not None and 1 <= length <= draft_length + 1:
-        return Said(length)
-    if rate is not None and rate <= 1 and (at is None or at == draft_length):
-        return Said(1 + rate * draft_length)
+    text = " · ".join(case.notes).lower()
+    length, rate = _LENGTH_IN_WORDS.search(text), _RATE_IN_WORDS.search(text)
+    if length is not None and 1 <= float(length[1]) <= draft_length + 1:
+        return Said(float(length[1]))
+    if rate is not None and rate[3] in (None, str(draft_length)):
+        share = (float(rate[1]) + float(rate[2] or rate[1])) / 200
+        return Said(1 + share * draft_length) if share <= 1 else None
     return None
 
 
@@ -205,7 +194,7 @@ def _shares(values: object) -> tuple[float, ...]:
 def _survival(values: object) -> tuple[float, ...]:
     """A list of shares that never rises; nothing when it is no such list."""
     found = _shares(values)
-    return found if all(b <= a for a, b in zip(found, found[1:], strict=False)) else ()
+    return found if all(after <= before for before, after in pairwise(found)) else ()
 
 
 def _cumulated(conditional: tuple[float, ...]) -> tuple[float, ...]:

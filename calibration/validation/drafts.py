@@ -27,6 +27,7 @@ TREE = "tree"
 NO_DRAFT = "no drafter stated"
 SEVERAL_METHODS = "several methods in one point"
 NO_MODULE = "target carries no MTP module"
+SPARSE_DRAFT = "drafter that keeps part of its KV"
 DRAFT_NOT_USABLE = "drafter does not fit the target"
 
 _OURS: Mapping[str, tuple[str, ...]] = {
@@ -51,6 +52,7 @@ _TREES_OF_PAPERS = frozenset(
 _DRAFT_VOCAB = 32_000
 """Draft vocabulary of published EAGLE-3 heads (their configs)."""
 
+_SPARSE_KV = re.compile(r"stream|snapkv|sink|sliding|sparse|quest|triforce")
 _LENGTHS: Mapping[str, int] = {"mtp": 1}
 _USUAL_LENGTH = 3
 MOST_DRAFTS = 64
@@ -63,6 +65,8 @@ class DraftChoice(NamedTuple):
     draft: str | None
     length: int
     published_method: str
+    drafter_key: str | None
+    """The drafter's name without owner and punctuation, to tell whether two are the same."""
     needs_acceptance: bool
     """Only an acceptance length of the same source will do: the method is not modelled, its nearest is."""
     notes: tuple[str, ...]
@@ -78,6 +82,12 @@ def method_of(case: Case, point: Facts) -> str | None:
 def our_method(published: str) -> str | None:
     """The registered method that simulates a published one."""
     return next((name for name in _OURS.get(published, (published,)) if name in methods()), None)
+
+
+def drafter_key(case: Case) -> str | None:
+    """The drafter's name without owner and punctuation; None when it is not named."""
+    words = case.draft.model if case.draft is not None else None
+    return None if words is None else re.sub(r"[^a-z0-9]", "", words.lower().rsplit("/", 1)[-1])
 
 
 def is_tree(case: Case, point: Facts, published: str, research: bool) -> bool:
@@ -127,7 +137,8 @@ def draft_of(case: Case, point: Facts, target: ModelChoice, research: bool) -> D
     if isinstance(drafter, str):
         return drafter
     name, said = drafter
-    return DraftChoice(method, name, length, published, published in _NEAREST, (*notes, *said))
+    key = drafter_key(case)
+    return DraftChoice(method, name, length, published, key, published in _NEAREST, (*notes, *said))
 
 
 Drafter = tuple[str | None, tuple[str, ...]]
@@ -143,6 +154,8 @@ def _drafter(case: Case, point: Facts, target: ModelChoice, method: str) -> Draf
     size = number(point.get("draft_params_b")) or draft.params_b
     if kind == "mtp":
         return NO_MODULE if target.model.mtp is None else (None, ())
+    if isinstance(words, str) and _SPARSE_KV.search(words.lower()):
+        return SPARSE_DRAFT
     if kind == "draft_model":
         return _draft_model(words, size, target.model)
     for name in _named(words):

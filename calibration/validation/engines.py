@@ -34,6 +34,9 @@ _KNOWN = (
 _RESEARCH = re.compile(
     r"research|hugging|transformers|\bhf\b|gpt-?fast|authors|in-?house|official|medusa|pytorch|t5x", re.I
 )
+_GRAPHS = re.compile(r"cuda graph|gpt-?fast|compile", re.I)
+_EAGER = (0, 0)
+"""Stands for code that launches kernel by kernel: the oldest preset is the nearest."""
 _RELEASES: Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]] = {
     VLLM: (
         ("2023-06", (0, 5)), ("2024-09", (0, 6)), ("2025-01", (0, 7)), ("2025-03", (0, 8)),
@@ -84,7 +87,7 @@ def engine_of(case: Case, side: Side) -> EngineChoice:
     if found is None and month is not None and not research:
         found = _by_month(engine, month)
     overlaps = not research and _overlaps(engine, found, case, side, words)
-    preset = _nearest(engine, found, overlaps)
+    preset = _nearest(engine, _EAGER if research and not _GRAPHS.search(words) else found, overlaps)
     notes = [note] if note else []
     asked = f"{name} {version}".strip()
     if found is None and note is None:
@@ -119,6 +122,8 @@ def _by_month(engine: str, month: str) -> tuple[int, ...] | None:
 def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Side, words: str) -> bool:
     """Whether the host works ahead of the GPU on this side."""
     text = f"{words} {case.text}"
+    if side == "plain" and re.search(r"(?:plain|baseline) without overlap", text):
+        return False
     if re.search(r"async\w*[- ]scheduling (?:off|disabled)|no-async|disable-overlap", text):
         return False
     if engine == VLLM:
@@ -132,8 +137,7 @@ def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool) -> Pr
     """The preset of an engine nearest to a version; a build that overlaps is asked of one that can."""
     same = [preset for preset in presets().values() if preset.engine == engine]
     if version is None:
-        newest = max(same, key=lambda preset: _numbers(preset.version))
-        return newest if overlaps else next((preset for preset in same if not preset.asynchronous), newest)
+        return max(same, key=lambda preset: _numbers(preset.version))
     able = [preset for preset in same if preset.asynchronous or not overlaps] or same
     if engine == VLLM and not overlaps and version[:2] < _VLLM_ASYNCHRONOUS:
         able = [preset for preset in same if not preset.asynchronous] or same
@@ -155,6 +159,7 @@ _FLAGS: tuple[tuple[str, str, type[int] | type[float]], ...] = (
     (r"max[-_]batch[-_]size", "max_num_seqs", int),
     (r"max[-_]num[-_]batched[-_]tokens", "max_num_batched_tokens", int),
     (r"max[-_]num[-_]tokens", "max_num_batched_tokens", int),
+    (r"kv_cache_free_gpu_mem_fraction", "gpu_memory_utilization", float),
     (r"chunked[-_]prefill[-_]size", "max_num_batched_tokens", int),
     (r"gpu[-_]memory[-_]utilization", "gpu_memory_utilization", float),
     (r"mem[-_]fraction[-_]static", "gpu_memory_utilization", float),

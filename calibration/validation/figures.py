@@ -54,7 +54,7 @@ def arm_facts(point: Facts, arm: ArmName) -> Facts:
 
 
 def figures_of(
-    case: Case, point: Facts, lengths: LengthsChoice, gpus: float, ranks: float
+    case: Case, point: Facts, lengths: LengthsChoice, gpus: float | None, ranks: float
 ) -> list[Published]:
     """Everything that a point publishes and a simulation can be held against."""
     found: list[Published] = []

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from calibration.validation.cases import Case, Facts, number
+from calibration.validation.habits import Habit, habit_of
 from calibration.validation.names import datasets_of
 
 Form = dict[str, Any]
@@ -87,7 +88,8 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
         exact = random or (what == "input" and _is_number(said))
         found = _form(said, _realised(point, what), sigma, exact)
         if found is not None:
-            return found
+            nominal = random and _realised(point, what) is None and number(said) is not None
+            return _ranged(found, habit_of(case), notes) if nominal else found
         longer = _REASONING_FACTOR if reasoning and what == "output" else 1.0
         for sibling in siblings if longer == 1.0 else ():
             if names and datasets_of(sibling.workload.dataset) == names:
@@ -103,6 +105,16 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
     prompt, prompt_mean = one("input", "isl", spread.prompt_spread, spread.prompt)
     output, output_mean = one("output", "osl", spread.output_spread, spread.output)
     return LengthsChoice(prompt, output, prompt_mean, output_mean, random, tuple(notes))
+
+
+def _ranged(found: tuple[Form, float], habit: Habit | None, notes: list[str]) -> tuple[Form, float]:
+    """A nominal length as the tool draws it."""
+    if habit is None or habit.shortest is None:
+        return found
+    longest = max(1, round(found[1]))
+    shortest = max(1, round(habit.shortest * longest))
+    notes.append(f"{habit.tool} draws lengths from {shortest} to {longest} tokens")
+    return {"kind": "uniform", "low": shortest, "high": longest}, (shortest + longest) / 2
 
 
 def _first(*values: object) -> object:

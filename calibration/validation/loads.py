@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from calibration.validation.cases import Case, Facts, number
+from calibration.validation.habits import habit_of
 
 LOAD_NOT_STATED = "load not stated"
 
@@ -26,6 +27,8 @@ class Load(NamedTuple):
     batch: float | None
     title: str
     requests: int
+    sent: int | None = None
+    """Requests of the published run, where they are known."""
     max_num_seqs: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -33,6 +36,18 @@ class Load(NamedTuple):
 def load_of(case: Case, point: Facts, ranks: float) -> Load | str:
     """The load of a point, or why it cannot be told. `ranks`: over which a load per rank is spread."""
     sent = _sent(case, point)
+    habit = habit_of(case) if sent is None else None
+    found = _load(case, point, ranks, sent)
+    if habit is None or isinstance(found, str):
+        return found
+    usual = habit.prompts or round((habit.prompts_per_client or 0) * (found.batch or 0))
+    if not usual:
+        return found
+    note = f"{habit.tool} sends {usual} requests"
+    return found._replace(requests=usual, sent=usual, notes=(*found.notes, note))
+
+
+def _load(case: Case, point: Facts, ranks: float, sent: int | None) -> Load | str:
     limit = number(point.get("max_num_seqs"))
     seats = int(limit) if limit is not None and 1 <= limit <= MOST_IN_FLIGHT else None
     for key in (*_CLOSED, "max_num_seqs"):
@@ -46,7 +61,7 @@ def load_of(case: Case, point: Facts, ranks: float) -> Load | str:
     rate = number(point.get("request_rate_rps"))
     if rate is not None and 0 < rate <= 1e6:
         title = f"rate {rate:g}/s"
-        return Load({"kind": "poisson", "rate_per_s": rate}, None, title, sent or _BURST)
+        return Load({"kind": "poisson", "rate_per_s": rate}, None, title, sent or _BURST, sent)
     return _unsaid(case, point, sent)
 
 
@@ -57,13 +72,15 @@ def _unsaid(case: Case, point: Facts, sent: int | None) -> Load | str:
         capped = _counted(point, ("max_concurrency",)) if case.load_axis != "saturation" else None
         if capped is None:
             notes = () if sent else (f"requests not stated: {_BURST} at once",)
-            return Load({"kind": "burst"}, None, "saturation", sent or _BURST, notes=notes)
+            return Load({"kind": "burst"}, None, "saturation", sent or _BURST, sent, notes=notes)
     counted = _counted(point, ("max_concurrency", "mean_concurrency", "peak_concurrent"))
     if counted is not None:
         return _closed(counted, "concurrency", sent)._replace(notes=("load from the client's counts",))
     words = re.search(r"(?:batch(?: size)?|bs|concurrency)\s*(?:=|of)?\s*(\d+)\b", text)
     if words and 1 <= int(words[1]) <= MOST_IN_FLIGHT:
         return _closed(float(words[1]), "batch_size", sent)._replace(notes=("load from the source's words",))
+    if case.kind == "acceptance":  # what survives does not depend on who else is there
+        return _closed(1.0, "batch_size", sent)._replace(notes=("load not stated: one request at a time",))
     return LOAD_NOT_STATED
 
 
@@ -71,7 +88,7 @@ def _closed(value: float, key: str, sent: int | None, seats: int | None = None) 
     clients = max(1, round(value))
     title = f"{'batch' if key == 'batch_size' else key} {clients}"
     requests = sent or max(_ENOUGH, _ROUNDS * clients)
-    return Load({"kind": "closed", "concurrency": clients}, float(clients), title, requests, seats)
+    return Load({"kind": "closed", "concurrency": clients}, float(clients), title, requests, sent, seats)
 
 
 def _sent(case: Case, point: Facts) -> int | None:
@@ -85,8 +102,9 @@ def _counted(point: Facts, keys: tuple[str, ...]) -> float | None:
     """What the client counted in its plain run, else in the other."""
     for name in ("baseline", "spec"):
         arm = point.get(name)
-        for key in keys if isinstance(arm, Mapping) else ():
-            value = number(arm.get(key))
+        facts: Facts = arm if isinstance(arm, Mapping) else {}
+        for key in keys:
+            value = number(facts.get(key))
             if value is not None and 1 <= value <= MOST_IN_FLIGHT:
                 return value
     return None

@@ -47,28 +47,28 @@ def model_of(target: Target, precision: str | None, context_tokens: float) -> Mo
     words = target.model
     if not words:
         return MODEL_NOT_STATED
-    named, notes = _named(words, target)
-    if named is None:
+    known, notes = _named(words, target)
+    if known is not None:
+        name = title = known
+        config: dict[str, object] = dict(entry(known).config)
+    else:
         size, active = _sizes(words, target)
         if re.search(r"\s/\s|,|\bseveral\b|\bfamily\b|^\d+ ", words):
             return SEVERAL_MODELS
         if size is None:
             return MODEL_NOT_KNOWN
-        named, config, note = _scaled(size, active, target.arch)
+        name, config, note = _scaled(size, active, target.arch)
         notes = [f"{words} is not known: {note}"]
         title = f"{size:g}B" + (f"-a{active:g}b" if active else "")
-    else:
-        config, title = dict(entry(named).config), named
-    model = load_model(named)
-    longest = number_of(config.get("max_position_embeddings")) or model.max_context_tokens
-    if context_tokens > longest and title == named:
-        notes.append(f"context of {named} extended to {math.ceil(context_tokens):,} tokens")
-    if title != named or context_tokens > longest:
+    longest = number_of(config.get("max_position_embeddings")) or load_model(name).max_context_tokens
+    if known is not None and context_tokens > longest:
+        notes.append(f"context of {name} extended to {math.ceil(context_tokens):,} tokens")
+    if known is None or context_tokens > longest:
         config["max_position_embeddings"] = int(max(longest, math.ceil(context_tokens)))
-        named = config_file(title.replace("/", "-"), config)
-        model = load_model(named)
-    weights, note = _weights(precision, words, title, model)
-    return ModelChoice(named, model, weights, title, (*notes, *((note,) if note else ())))
+        name = config_file(title, config)
+    model = load_model(name)
+    weights, remark = _weights(precision, words, title, model)
+    return ModelChoice(name, model, weights, title, (*notes, *((remark,) if remark else ())))
 
 
 def number_of(value: object) -> float | None:
@@ -97,7 +97,7 @@ def _fits(name: str, target: Target) -> bool:
 
 
 def _alike(words: str, target: Target) -> str | None:
-    """The catalogue model of the published size that shares the most words of its name, if it shares its family."""
+    """The catalogue model of that size that shares the most words of the name, its family among them."""
     size, active = _sizes(words, target)
     if size is None:
         return None

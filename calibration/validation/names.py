@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Side = Literal["plain", "spec"]
@@ -147,6 +148,7 @@ DATASETS: tuple[tuple[str, str], ...] = (
 )
 
 
+@lru_cache(maxsize=1024)
 def datasets_of(text: str | None) -> tuple[str, ...]:
     """The data sets a text names, in its order; several where it names several."""
     words = re.sub(r"[\s_\-]+", " ", (text or "").lower())

@@ -10,6 +10,9 @@ from simulator.models.model import Model
 
 NOT_DIVISIBLE = "tensor parallelism does not divide the heads"
 _MOST_GPUS = 1024
+_NODE = 8
+"""GPUs that one switch joins: beyond it a source that says no TP ran several engines, or experts alone."""
+_DATA_PARALLEL = re.compile(r"dp[ _-]attention|attention[ _-]dp|data[- ]parallel|\bdp ?= ?\d")
 SIZES = (1, 2, 4, 8, 16)
 """Tensor parallelism that is tried where a source does not say it."""
 
@@ -32,14 +35,17 @@ def placement_of(case: Case, point: Facts, model: Model) -> Placement | str:
     count = _whole(hardware.count) or _whole(number(point.get("gpus")))
     tensor = _whole(number(point.get("tp"))) or _whole(hardware.tp)
     stages = _whole(hardware.pp) or 1
-    data_parallel = bool(re.search(r"dp attention|data[- ]parallel|\bdp ?= ?\d", case.text))
+    data_parallel = bool(_DATA_PARALLEL.search(case.text))
     if tensor is None and count is None:
         return Placement(None, 1, 1, None, 1.0, ())
     if tensor is None:
         tensor = count or 1
+        if tensor > _NODE and tensor % _NODE == 0:
+            tensor = _NODE
         if tensor > 1:
-            how = "data-parallel attention over" if data_parallel else "TP not stated:"
-            notes.append(f"{how} {tensor} GPUs taken as tensor parallelism")
+            notes.append(f"TP not stated: {tensor} taken")
+    if data_parallel and tensor > 1:
+        notes.append("data-parallel attention taken as tensor parallelism")
     if stages > 1:
         tensor *= stages
         notes.append(f"{stages} pipeline stages taken as tensor parallelism over {tensor} GPUs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,18 +41,8 @@ class Scene:
     def notes(self) -> tuple[str, ...]:
         """Everything that was assumed."""
         about_gpu = (self.gpu.note,) if self.gpu.note else ()
-        return tuple(
-            dict.fromkeys(
-                (
-                    *about_gpu,
-                    *self.model.notes,
-                    *self.engine.notes,
-                    *self.placement.notes,
-                    *self.load.notes,
-                    *self.lengths.notes,
-                )  # fmt: skip
-            )
-        )
+        parts = (self.model, self.engine, self.placement, self.load, self.lengths)
+        return tuple(dict.fromkeys((*about_gpu, *(note for part in parts for note in part.notes))))
 
     def runs_as(self, other: Scene) -> bool:
         """Whether both sides ran on the same: one scenario then serves them."""
@@ -61,7 +52,7 @@ class Scene:
         return mine == theirs
 
     def scenario(self, arm: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
-        """The scenario with this speculative arm, and what was assumed to make it fit; else why there is none."""
+        """The scenario with this speculative arm, and what was assumed for it to fit; or why there is none."""
         for tensor_parallel, utilisation, note in self._attempts():
             data = self._data(tensor_parallel, utilisation, arm)
             try:
@@ -124,10 +115,17 @@ class Scene:
         }
 
     def _kv_cache(self) -> str:
-        """What the source says, or its launch line."""
+        """What the source says, else its launch line, else the checkpoint: ModelOpt's FP8 recipe, which
+        TensorRT-LLM and NIM run, stores the KV cache in FP8 too.
+        """
         said = side_of(self.case.target.kv_precision, self.side)
-        launched = "--kv-cache-dtype fp8" in self.case.text or "--kv-cache-dtype=fp8" in self.case.text
-        return "fp8" if launched else kv_cache_of(said)
+        if said is not None:
+            return kv_cache_of(said)
+        launched = re.search(r"--kv-cache-dtype[ =](\w+)", self.case.text)
+        if launched:
+            return kv_cache_of(launched[1])
+        modelopt = self.engine.preset.startswith("trtllm") and self.model.weights == "fp8"
+        return "fp8" if modelopt else "bf16"
 
 
 def scene_of(case: Case, point: Facts, lengths: LengthsChoice, side: Side) -> Scene | str:

@@ -59,6 +59,8 @@ class Trial:
     dataset: str | None = None
     """Which of several data sets of the point it is about."""
     draft_length: int | None = None
+    sent: int | None = None
+    """Requests that the published run sent, where it is known."""
     research: bool = False
     """Ran on code of a paper, whose plain arm is slow: its speedups are no measure of a serving engine."""
 

@@ -1,0 +1,75 @@
+"""A stated acceptance as the `acceptance` entry of a scenario's arm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simulator.roots import bracketed_root
+
+Entry = dict[str, Any]
+
+FALL_PER_POSITION = 0.1
+"""Fall of the logit of conditional acceptance per position that carries a length from one K to another: the
+survivals of vllm:test_acceptance_length fall by 0.09 (Llama-3.1-8B) and 0.2 (gpt-oss-20b), those of arXiv
+2601.11580 by less.
+"""
+_MATCH: Mapping[str, float] = {"sharegpt": 0.2, "cnn_dailymail": 0.4, "gsm8k": 0.2, "instructcoder": 0.8}
+_USUAL_MATCH = 0.3
+"""Share of rounds that find an n-gram again (case sdb_cost_fit_l8_h100), and for other text."""
+_RUN = 0.75
+"""Conditional acceptance after a find's first token: between GSM8K's 0.6 and ShareGPT's 0.85 (sdb_trace)."""
+_MOST, _LEAST = 1 - 1e-3, 1e-4
+"""Bounds of a rate that a logit can still shift."""
+
+
+def entry_of_length(length: float, at: int, draft_length: int) -> Entry:
+    """A chain that gives this mean length at draft length `at`, for an arm that drafts `draft_length`."""
+    length = min(length, at + 1.0)
+    if length == at + 1:
+        return {"model": "geometric", "alpha": 1.0}
+    stated = {"mean_acceptance_length": length, "at_draft_length": at}
+    if at == draft_length:
+        return {"model": "geometric", **stated}
+    return {"model": "decay", "delta": FALL_PER_POSITION, **stated}
+
+
+def entry_of_survival(survival: Sequence[float], draft_length: int) -> Entry:
+    """Survival up to K; beyond what is known, conditional acceptance stays as it was last."""
+    found = list(survival[:draft_length])
+    before = found[-2] if len(found) > 1 else 1.0
+    ratio = found[-1] / before if before > 0 else 0.0
+    while len(found) < draft_length:
+        found.append(found[-1] * ratio)
+    return {"model": "positional", "survival": found}
+
+
+def entry_of_lookup(
+    length: float,
+    at: int,
+    datasets: Sequence[str],
+    survival: Sequence[float] = (),
+    drafted_rounds_only: bool = False,
+) -> Entry:
+    """A lookup that finds something in a share of rounds, and whose finds then run.
+
+    `length` at draft length `at` counts all rounds, or only those that found something.
+    """
+    match = next((_MATCH[name] for name in datasets if name in _MATCH), _USUAL_MATCH)
+    run = _RUN
+    if len(survival) > 1 and survival[-1] > 0:
+        run = min((survival[-1] / survival[0]) ** (1 / (len(survival) - 1)), _MOST)
+    accepted = min(max(length - 1, _LEAST), at * _MOST)
+    if not drafted_rounds_only:
+        # The usual share of finds, unless more are needed to get there.
+        match = max(match, min(accepted / (_MOST * _passed(run, at)), 1.0))
+        accepted = accepted / match
+    if accepted > _MOST * _passed(run, at):
+        run = bracketed_root(lambda rate: _MOST * _passed(rate, at) - accepted, 0.0, 1.0)
+    first = min(max(accepted / _passed(run, at), _LEAST), _MOST)
+    return {"model": "gated", "match": match, "first": first, "run": run}
+
+
+def _passed(run: float, draft_length: int) -> float:
+    """Tokens accepted of a find whose first token was."""
+    return sum(run**j for j in range(draft_length))
