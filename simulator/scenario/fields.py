@@ -107,7 +107,8 @@ def describe(annotation: Any) -> str:
             return f"a list, each entry {describe(inner[0])}"
         return f"a list of {len(inner)}: {'; '.join(describe(part) for part in inner)}"
     if origin is dict:
-        return f"a mapping by name, each {describe(get_args(annotation)[1])}"
+        inner = get_args(annotation)[1]
+        return "a mapping" if inner is Any else f"a mapping by name, each {describe(inner)}"
     if _is_section(annotation):
         return f"a mapping with {', '.join(annotation.model_fields)}"
     plain = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
