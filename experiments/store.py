@@ -10,35 +10,24 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import astuple
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from experiments.columns import (
     BAND,
-    CELL,
     CELL_COLUMNS,
     CI95,
     KINDS,
     METRIC,
     SETTING,
-    TEXT,
     described,
     kind_of,
 )
 from experiments.conditions import as_column, quoted
-from experiments.store_file import (
-    APPLICATION_ID,
-    SCHEMA,
-    bad_store,
-    explained,
-    kind_of_file,
-    refuse_network,
-    refuse_strangers,
-    writers_lock,
-)
+from experiments.store_file import bad_store, explained, refuse_network, writers_lock
 from experiments.store_reader import StoreReader, packed
+from experiments.store_tables import make, put_about, remove, require_same
 
 if TYPE_CHECKING:
     from experiments.cell import Cell, CellResult, Metric
@@ -47,15 +36,6 @@ MOST_COLUMNS = 1900
 """SQLite takes 2,000."""
 SYNCED_EVERY_S = 0.5
 """Within this time a finished cell survives a loss of power; the death of the process it survives at once."""
-
-_TABLES = (
-    "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE columns (name TEXT PRIMARY KEY, role TEXT, kind TEXT, unit TEXT, meaning TEXT)",
-    "CREATE TABLE cells (key TEXT PRIMARY KEY, status TEXT, error TEXT, version TEXT, seconds_s REAL)",
-    "CREATE TABLE scenarios (key TEXT PRIMARY KEY, scenario BLOB)",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA}",
-)
 
 
 class Store(StoreReader):
@@ -78,6 +58,8 @@ class Store(StoreReader):
         when it is only enlarged. Raises InputError when the place cannot hold a store, or holds something
         else, another study, or cells of other code.
         """
+        from experiments.cell import code_version
+
         path = Path(path)
         if path.is_dir():
             raise bad_store(path, "is a folder", "the name of a file in it")
@@ -87,10 +69,20 @@ class Store(StoreReader):
         with ExitStack() as held, explained(path):
             held.enter_context(writers_lock(path))
             if fresh and path.exists():
-                _remove(path)
+                remove(path)
+            about = {
+                "study": json.dumps(study, ensure_ascii=False),
+                "study_sha256": study_sha,
+                "version": code_version(),
+            }
+            if not path.exists() or not path.stat().st_size:
+                make(path, about)
             writer = sqlite3.connect(path, isolation_level=None, timeout=30)
             held.callback(writer.close)
-            _prepare(path, writer, study, study_sha)
+            require_same(path, writer, about)
+            if writer.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+                raise bad_store(path, "cannot be read here while it grows", "choose a local disk with --out")
+            put_about(writer, about)
             return cls(path, writer, held.pop_all())
 
     def close(self) -> None:
@@ -121,7 +113,7 @@ class Store(StoreReader):
             )
             if self._dictionary is None:
                 self._dictionary = cell.scenario
-                self._writer.execute("INSERT INTO about VALUES ('dictionary', ?)", (cell.scenario,))
+                put_about(self._writer, {"dictionary": cell.scenario})
             scenario = packed(cell.scenario, self._dictionary)
             self._writer.execute("INSERT OR REPLACE INTO scenarios VALUES (?, ?)", (result.key, scenario))
 
@@ -174,43 +166,3 @@ def _flat(name: str, metric: Metric) -> Iterator[tuple[str, float | str]]:
     for kind, ends in (("ci95", CI95), ("band", BAND)):
         if metric.get(kind) is not None:
             yield from ((f"{name}.{end}", value) for end, value in zip(ends, metric[kind], strict=True))
-
-
-def _prepare(path: Path, writer: sqlite3.Connection, study: Mapping[str, Any], study_sha: str) -> None:
-    """Make the tables of a new store, or make sure that it is this study's. Raises InputError."""
-    from experiments.cell import code_version
-
-    application, _, tables = kind_of_file(writer)
-    if application != 0 or tables:
-        refuse_strangers(path, writer)
-        about = dict(writer.execute("SELECT name, value FROM about"))
-        if about["study_sha256"] != study_sha:
-            name = json.loads(about["study"]).get("name") or "no name"
-            allowed = "choose another one with --out, or --fresh to do away with it"
-            raise bad_store(path, f"is the store of another study ({name})", allowed)
-        if about["version"] != code_version() and writer.execute("SELECT 1 FROM cells LIMIT 1").fetchone():
-            message = f"holds cells of decodesim {about['version']}, and this is {code_version()}"
-            allowed = "its figures may differ: --fresh, or another store with --out; `results` reads both"
-            raise bad_store(path, message, allowed)
-    elif writer.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-        raise bad_store(path, "cannot be written beside readers here", "choose a local disk with --out")
-    writer.execute("BEGIN IMMEDIATE")
-    if application == 0:
-        for statement in _TABLES:
-            writer.execute(statement)
-        for column in (described(name, CELL, TEXT) for name in CELL_COLUMNS):
-            writer.execute("INSERT INTO columns VALUES (?, ?, ?, ?, ?)", astuple(column))
-    document = json.dumps(study, ensure_ascii=False)
-    for pair in (("study", document), ("study_sha256", study_sha), ("version", code_version())):
-        writer.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", pair)
-    writer.execute("COMMIT")
-
-
-def _remove(path: Path) -> None:
-    """Delete a store. Raises InputError for any other file."""
-    with closing(sqlite3.connect(path)) as connection:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-    if application != APPLICATION_ID:
-        raise bad_store(path, "is no store of decodesim", "the name of a file that is not there yet")
-    for end in ("", "-wal", "-shm"):
-        path.with_name(path.name + end).unlink(missing_ok=True)

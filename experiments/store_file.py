@@ -57,17 +57,10 @@ def network_file_system(path: Path, mounts: Path | None = None) -> str | None:
     return kind if kind in NETWORK else None
 
 
-def kind_of_file(connection: sqlite3.Connection) -> tuple[int, int, bool]:
-    """(application, version of the tables, whether there are any tables) of an open SQLite file."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (schema,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    return application, schema, tables > 0
-
-
 def refuse_strangers(path: Path, connection: sqlite3.Connection) -> None:
     """Raises InputError unless the open file is a store of this schema."""
-    application, schema, _ = kind_of_file(connection)
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (schema,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise bad_store(path, "is no store of decodesim", "STORE is a file that `decodesim sweep` wrote")
     if schema != SCHEMA:
