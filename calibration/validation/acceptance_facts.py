@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from calibration.validation.cases import Case, Facts, number
-from calibration.validation.drafts import draft_length_of, drafter_key, is_tree, method_of, our_method
+from calibration.validation.drafts import (
+    LENGTH_KEYS,
+    draft_length_of,
+    drafter_key,
+    is_tree,
+    method_of,
+    our_method,
+)
 from calibration.validation.engines import engine_of
 from calibration.validation.models import model_of
 from calibration.validation.names import datasets_of
@@ -25,7 +32,6 @@ DATASET_KEYS = (
 )
 """Keys of a point that hold the same facts for one data set each."""
 
-_LENGTH_KEYS = ("acceptance_length", "mean_acceptance_length", "tokens_per_step")
 _SURVIVAL_KEYS = ("survival_by_position", "position_survival_cumulative")
 _CONDITIONAL_KEYS = ("alpha_by_num_estimated_features",)
 _ROUNDS = (("num_accepted_tokens", "num_drafts"), ("accepted_tokens", "num_drafts"))
@@ -47,6 +53,8 @@ class AcceptanceFact:
     method: str
     drafter: str | None
     draft_length: int
+    length_is_stated: bool
+    """K is known: else the fact serves its own point alone."""
     tree: bool
     length: float
     survival: tuple[float, ...] = ()
@@ -66,7 +74,7 @@ def said_by(facts: Facts, draft_length: int) -> Said | None:
     lists = [_survival(facts.get(key)) for key in _SURVIVAL_KEYS]
     lists += [_cumulated(_shares(facts.get(key))) for key in _CONDITIONAL_KEYS]
     survival = next((found for found in lists if found), ())
-    stated = (number(facts.get(key)) for key in _LENGTH_KEYS)
+    stated = (number(facts.get(key)) for key in LENGTH_KEYS)
     length = next((found for found in stated if found is not None), None)
     if length is None:
         length = _counted(facts)
@@ -84,39 +92,42 @@ def said_by(facts: Facts, draft_length: int) -> Said | None:
 def facts_of(case: Case) -> Iterator[AcceptanceFact]:
     """Every acceptance that a case states, of each of its points and data sets."""
     model = model_of(case.target, None, 1)
+    served = served_model(case, model.title if not isinstance(model, str) else str(case.target.model))
     research = engine_of(case, "spec").research
+    counters = case.confidence == "verbatim" and "vllm" in str(case.framework.name).lower()
     for index, point in enumerate(case.points):
         published = method_of(case, point)
-        if published is None or (published not in _SINGLE and our_method(published) is None):
+        method = None if published is None else our_method(published)
+        if published is None or method is None:
             continue
-        method = our_method(published) or published
-        draft_length, assumed = draft_length_of(case, point, method)
-        title = point.get("model") if isinstance(point.get("model"), str) else None
+        named = point.get("model")
+        drafted = draft_length_of(case, point, method)
         tree = is_tree(case, point, published, research)
         for dataset, facts in _by_dataset(case, point):
-            said = said_by(facts, draft_length) or _in_words(case, draft_length)
-            if said is None or said.length is None or (assumed is not None and not said.survival):
+            said = said_by(facts, drafted.tokens) or _in_words(case, drafted.tokens)
+            if said is None or said.length is None:
                 continue
-            known = len(said.survival) if assumed is not None else draft_length
+            by_position = not drafted.stated and bool(said.survival)
             yield AcceptanceFact(
-                case.source_id,
-                case.case_id,
-                index,
-                dataset,
-                title or (model.title if not isinstance(model, str) else str(case.target.model)),
-                method,
-                drafter_key(case),
-                known,
-                tree and not _chain_facts(facts),
-                said.length if assumed is None else 1 + sum(said.survival),
-                said.survival,
-                method == "ngram"
-                and "vllm" in f"{case.framework.name}".lower()
-                and case.confidence == "verbatim",
+                source_id=case.source_id,
+                case_id=case.case_id,
+                point=index,
+                dataset=dataset,
+                model=named if isinstance(named, str) else served,
+                method=method,
+                drafter=drafter_key(case),
+                draft_length=len(said.survival) if by_position else drafted.tokens,
+                length_is_stated=drafted.stated or by_position,
+                tree=tree and not _chain_facts(facts),
+                length=1 + sum(said.survival) if by_position else said.length,
+                survival=said.survival,
+                drafted_rounds_only=method == "ngram" and counters,
             )
 
 
-_SINGLE = frozenset({"medusa", "lookahead"})
+def served_model(case: Case, title: str) -> str:
+    """The model as far as acceptance goes: one that thinks before it answers writes other text."""
+    return f"{title}, thinking" if "thinking" in f"{case.target.model} {case.text}".lower() else title
 
 
 def _chain_facts(facts: Facts) -> bool:

@@ -56,6 +56,8 @@ _SPARSE_KV = re.compile(r"stream|snapkv|sink|sliding|sparse|quest|triforce")
 _LENGTHS: Mapping[str, int] = {"mtp": 1}
 _USUAL_LENGTH = 3
 MOST_DRAFTS = 64
+LENGTH_KEYS = ("acceptance_length", "mean_acceptance_length", "tokens_per_step")
+"""Keys of a point for tokens per verify, the bonus token included."""
 
 
 class DraftChoice(NamedTuple):
@@ -104,17 +106,27 @@ def is_tree(case: Case, point: Facts, published: str, research: bool) -> bool:
     return published == "eagle2" or (research and published in _TREES_OF_PAPERS)
 
 
-def draft_length_of(case: Case, point: Facts, method: str) -> tuple[int, str | None]:
+class Length(NamedTuple):
+    """K of a chain. `stated`: the source says it, if only as the tokens it verified."""
+
+    tokens: int
+    stated: bool
+    note: str | None = None
+
+
+def draft_length_of(case: Case, point: Facts, method: str) -> Length:
     """K of a chain, and what was assumed."""
     draft = case.draft or Draft()
     for value in (number(point.get("k")), draft.k):
         if value is not None and 1 <= value <= MOST_DRAFTS:
-            return round(value), None
+            return Length(round(value), True)
     for value in (number(point.get("num_draft_tokens")), draft.num_draft_tokens):
         if value is not None and 2 <= value <= MOST_DRAFTS + 1:
-            return round(value) - 1, f"K = {round(value) - 1} from {value:g} verified tokens"
-    usual = _LENGTHS.get(method, _USUAL_LENGTH)
-    return usual, f"K not stated: {usual} taken"
+            tokens = round(value) - 1
+            return Length(tokens, True, f"K = {tokens} from {value:g} verified tokens")
+    accepted = next((found for key in LENGTH_KEYS if (found := number(point.get(key))) is not None), 1.0)
+    usual = max(_LENGTHS.get(method, _USUAL_LENGTH), min(math.ceil(accepted), MOST_DRAFTS))
+    return Length(usual, False, f"K not stated: {usual} taken")
 
 
 def draft_of(case: Case, point: Facts, target: ModelChoice, research: bool) -> DraftChoice | str:
@@ -129,7 +141,7 @@ def draft_of(case: Case, point: Facts, target: ModelChoice, research: bool) -> D
         return TREE
     if method is None:
         return f"method {published}"
-    length, note = draft_length_of(case, point, method)
+    length, _, note = draft_length_of(case, point, method)
     notes = [note] if note else []
     if published in _NEAREST:
         notes.append(f"{published} simulated as {method}")

@@ -15,7 +15,7 @@ survivals of vllm:test_acceptance_length fall by 0.09 (Llama-3.1-8B) and 0.2 (gp
 2601.11580 by less.
 """
 _MATCH: Mapping[str, float] = {"sharegpt": 0.2, "cnn_dailymail": 0.4, "gsm8k": 0.2, "instructcoder": 0.8}
-_USUAL_MATCH = 0.3
+USUAL_MATCH = 0.3
 """Share of rounds that find an n-gram again (case sdb_cost_fit_l8_h100), and for other text."""
 _RUN = 0.75
 """Conditional acceptance after a find's first token: between GSM8K's 0.6 and ShareGPT's 0.85 (sdb_trace)."""
@@ -55,7 +55,7 @@ def entry_of_lookup(
 
     `length` at draft length `at` counts all rounds, or only those that found something.
     """
-    match = next((_MATCH[name] for name in datasets if name in _MATCH), _USUAL_MATCH)
+    match = next((_MATCH[name] for name in datasets if name in _MATCH), USUAL_MATCH)
     run = _RUN
     if len(survival) > 1 and survival[-1] > 0:
         run = min((survival[-1] / survival[0]) ** (1 / (len(survival) - 1)), _MOST)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from calibration.validation.acceptance_facts import AcceptanceFact, dataset_key, facts_of
 from calibration.validation.cases import Case, Facts, number
 from calibration.validation.drafts import DraftChoice
-from calibration.validation.entries import entry_of_length, entry_of_lookup, entry_of_survival
+from calibration.validation.entries import USUAL_MATCH, entry_of_length, entry_of_lookup, entry_of_survival
 from calibration.validation.figures import arm_facts
 from calibration.validation.trial import AcceptanceFrom
 from simulator.acceptance import acceptance_model
@@ -134,6 +134,7 @@ def _joinable(evidence: Evidence, wanted: Wanted) -> list[AcceptanceFact]:
         fact
         for fact in evidence.facts_of_source(case.source_id)
         if not fact.tree
+        and fact.length_is_stated
         and (fact.case_id, fact.point) != (case.case_id, wanted.point)
         and fact.model == wanted.model
         and fact.method == wanted.draft.method
@@ -190,14 +191,25 @@ def _itl_per_tpot(arm: Facts) -> float | None:
 
 
 def _prior(evidence: Evidence, wanted: Wanted) -> AcceptanceChoice | str:
-    """The median of other sources' medians: of the same data set where two know it, else of any."""
+    """The median of other sources' medians: of the same model and data set where two know them, else of the
+    data set, else of any.
+    """
     others = [
         fact
         for fact in evidence.facts
-        if fact.source_id != wanted.case.source_id and fact.method == wanted.draft.method and not fact.tree
+        if fact.source_id != wanted.case.source_id
+        and fact.method == wanted.draft.method
+        and fact.length_is_stated
+        and not fact.tree
     ]
     alike = [fact for fact in others if set(wanted.key) & set(fact.dataset)]
-    for facts, fewest, what in ((alike, 2, "of this data set"), (others, 1, "of any data set")):
+    closest = [fact for fact in alike if fact.model == wanted.model]
+    tiers = (
+        (closest, 2, "of this model and data set"),
+        (alike, 2, "of this data set"),
+        (others, 1, "of any"),
+    )
+    for facts, fewest, what in tiers:
         by_source: dict[str, list[float]] = {}
         for fact in facts:
             by_source.setdefault(fact.source_id, []).append(_alpha_of(fact))
@@ -213,6 +225,8 @@ def _alpha_of(fact: AcceptanceFact) -> float:
     """The conditional acceptance that gives a fact's length when it is the same at every position."""
     k = fact.draft_length
     length = 1 + sum(fact.survival[:k]) if fact.survival else fact.length
+    if fact.drafted_rounds_only:
+        length = 1 + USUAL_MATCH * (length - 1)
     if length >= k + 1:
         return 1.0
     return bracketed_root(lambda a: sum(a**j for j in range(k + 1)) - max(length, 1.0), 0.0, 1.0)

@@ -13,6 +13,7 @@ LOAD_NOT_STATED = "load not stated"
 
 _CLOSED = ("batch_size", "concurrency", "running_requests", "concurrency_cap")
 """Keys of a point that say how many requests are in flight at once."""
+_ALL_AT_ONCE = ("inf", "infinity", "infinite", "max", "saturation", "saturated")
 MOST_IN_FLIGHT = 100_000
 _ENOUGH = 256
 """Requests of a run whose source does not say how many it sent; whoever runs it may take more or fewer."""
@@ -58,6 +59,8 @@ def _load(case: Case, point: Facts, ranks: float, sent: int | None) -> Load | st
     if per_rank is not None and 1 <= per_rank * ranks <= MOST_IN_FLIGHT:
         note = f"{per_rank:g} requests on each of {ranks:g} ranks taken as {per_rank * ranks:g} in all"
         return _closed(per_rank * ranks, "concurrency", sent)._replace(notes=(note,))
+    if str(point.get("request_rate_rps")).lower() in _ALL_AT_ONCE:
+        return _burst(sent)
     rate = number(point.get("request_rate_rps"))
     if rate is not None and 0 < rate <= 1e6:
         title = f"rate {rate:g}/s"
@@ -71,8 +74,7 @@ def _unsaid(case: Case, point: Facts, sent: int | None) -> Load | str:
     if case.load_axis == "saturation" or re.search(r"infinite request rate|rate inf(?!\w)|offline", text):
         capped = _counted(point, ("max_concurrency",)) if case.load_axis != "saturation" else None
         if capped is None:
-            notes = () if sent else (f"requests not stated: {_BURST} at once",)
-            return Load({"kind": "burst"}, None, "saturation", sent or _BURST, sent, notes=notes)
+            return _burst(sent)
     counted = _counted(point, ("max_concurrency", "mean_concurrency", "peak_concurrent"))
     if counted is not None:
         return _closed(counted, "concurrency", sent)._replace(notes=("load from the client's counts",))
@@ -82,6 +84,11 @@ def _unsaid(case: Case, point: Facts, sent: int | None) -> Load | str:
     if case.kind == "acceptance":  # what survives does not depend on who else is there
         return _closed(1.0, "batch_size", sent)._replace(notes=("load not stated: one request at a time",))
     return LOAD_NOT_STATED
+
+
+def _burst(sent: int | None) -> Load:
+    notes = () if sent else (f"requests not stated: {_BURST} at once",)
+    return Load({"kind": "burst"}, None, "saturation", sent or _BURST, sent, notes=notes)
 
 
 def _closed(value: float, key: str, sent: int | None, seats: int | None = None) -> Load:

@@ -58,23 +58,24 @@ GPU_NOT_STATED = "GPU not stated"
 GPU_NOT_MODELLED = "GPU not modelled"
 
 _FAMILIES = re.compile(
-    r"\b(g?h[12]00|h20|h800|a100|a800|a10g?|a6000|l4|l40s?|l20|v100|t4|g?b[23]00|mi\d{3}x?|tpu|trainium\d?|inferentia\d?"
-    r"|gaudi\d?|rtx|3090|4090|5090|ascend|910b|xpu|m[1-4] (?:max|ultra|pro))",
+    r"(?<![a-z])(g?h[12]00|h20|h800|a100|a800|a10g?|a6000|l4|l40s?|l20|v100|t4|g?b[23]00|mi\d{3}x?|tpu|trainium\d?"
+    r"|inferentia\d?|gaudi\d?|rtx|3090|4090|5090|ascend|910b|xpu|m[1-4] (?:max|ultra|pro))(?!\d)",
 )
 
 
 def gpu_of(text: str | None) -> Gpu | str:
     """The GPU a text means, or why there is none: not stated (or several), not modelled."""
-    words = re.sub(r"\([^)]*\)", "", (text or "").lower().replace("-", " "))
-    kinds = {match[1] for match in _FAMILIES.finditer(words)} - {"rtx"} or set(_FAMILIES.findall(words))
+    words = re.sub(r"\b\d+ ?[x×] ?", " ", (text or "").lower().replace("-", " "))
+    kinds = {match[1] for match in _FAMILIES.finditer(re.sub(r"\([^)]*\)", "", words))} - {"rtx"} or set(
+        _FAMILIES.findall(words)
+    )
     if len(kinds) != 1:
         return GPU_NOT_STATED
     kind = kinds.pop()
     if kind == "h200":
-        nvl = re.search(r"\bnvl\b", words)
-        return Gpu("h200-sxm", "H200 NVL taken as the SXM board" if nvl else None)
+        return Gpu("h200-sxm", "H200 NVL taken as the SXM board" if "nvl" in words else None)
     if kind == "h100":
-        if re.search(r"\bnvl\b|94 ?gb", words):
+        if re.search(r"nvl|94 ?gb", words):
             return Gpu("h100-nvl")
         return Gpu("h100-pcie") if "pcie" in words else Gpu("h100-sxm")
     if kind == "a100":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from calibration.validation.acceptance_facts import served_model
 from calibration.validation.cases import Case, Facts
 from calibration.validation.drafts import NO_DRAFT, TREE, DraftChoice, draft_length_of, draft_of, method_of
 from calibration.validation.drafts import our_method as ours
@@ -103,6 +104,8 @@ class PointOfView:
         chosen = self._acceptance() if isinstance(self.draft, DraftChoice) else self.draft
         published = (*published, *self._own_length(chosen))
         arms = {one.arm for one in published}
+        if not arms:
+            return self._trial((), skipped={"plain": self.refused} if self.refused else {})
         skipped: dict[str, str] = {}
         spec: Scenario | None = None
         notes: tuple[str, ...] = ()
@@ -117,7 +120,7 @@ class PointOfView:
         draft: DraftChoice | str = self.draft
         if published[0].quantity == "step_ratio" and draft != TREE and isinstance(self.spec, Scene):
             # What verifying K + 1 tokens costs does not depend on who drafted them.
-            length, _ = draft_length_of(self.case, self.point, "")
+            length = draft_length_of(self.case, self.point, "").tokens
             draft = DraftChoice("ngram", None, length, "", None, False, ())
         skipped: dict[str, str] = {}
         spec: Scenario | None = None
@@ -131,7 +134,8 @@ class PointOfView:
         """The acceptance of the drafts; of another point where the point's own is what is compared."""
         assert isinstance(self.spec, Scene)
         assert isinstance(self.draft, DraftChoice)
-        wanted = Wanted(self.case, self.index, self.dataset, self.spec.model.title, self.draft)
+        model = served_model(self.case, self.spec.model.title)
+        wanted = Wanted(self.case, self.index, self.dataset, model, self.draft)
         if self.case.kind == "acceptance":
             found = acceptance_of(self.evidence, wanted, leave_own=True)
             if isinstance(found, AcceptanceChoice) and found.origin == "joined":

@@ -52,7 +52,7 @@ class Scene:
         return mine == theirs
 
     def scenario(self, arm: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
-        """The scenario with this speculative arm, and what was assumed for it to fit; or why there is none."""
+        """The scenario with this speculative arm and what was assumed for it to fit; or why there is none."""
         for tensor_parallel, utilisation, note in self._attempts():
             data = self._data(tensor_parallel, utilisation, arm)
             try:
