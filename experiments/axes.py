@@ -85,11 +85,14 @@ def axis_values(
     at: Where = ("axes", path)
     if isinstance(given, list):
         if not given:
-            document.problems.append(document.problem(at, None, "has no values", _RANGE))
+            document.problems.append(document.problem(at, None, "has no values", f"must be {_RANGE}"))
         if len(given) > MOST_VALUES:
             document.problems.append(_too_many(document, at, len(given)))
             return (), None
         return tuple(given), None
+    if not isinstance(given, dict):
+        document.problems.append(document.problem(at, given, "has the wrong type", f"must be {_RANGE}"))
+        return (), None
     problems = list(_range_problems(document, at, given, sampled))
     document.problems += problems
     if problems:
@@ -113,7 +116,7 @@ def _range_problems(
     needed = ("from", "to") if sampled else ("from", "to", "steps")
     for key in needed:
         if key not in given:
-            yield document.problem((*at, key), None, "is missing", _RANGE)
+            yield document.problem((*at, key), None, "is missing", f"must be {_RANGE}")
     scale = given.get("scale", "linear")
     if scale not in ("linear", "log"):
         yield document.problem((*at, "scale"), scale, "is not known", "linear or log")

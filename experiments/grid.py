@@ -44,7 +44,7 @@ class Grid:
         self._filter = Filter(study.where, [*study.paths, SEED])
         groups = sorted(study.groups, key=lambda group: min(_rank(study.axes[n].where) for n in group))
         self._groups: Sequence[tuple[int, ...]] = groups
-        self._levels = [_levels(study.axes[group[0]]) for group in groups]
+        self._levels = [levels_of(study.axes[group[0]]) for group in groups]
 
     @property
     def points(self) -> int:
@@ -78,7 +78,7 @@ class Grid:
     def _points(self) -> Iterator[Settings]:
         if self.study.samples is not None:
             return _samples(self.study)
-        return (self._values(indices) for indices in _coarse_first(self._levels))
+        return (self._values(indices) for indices in coarse_first(self._levels))
 
     def _values(self, indices: Iterable[int]) -> Settings:
         place = {n: index for group, index in zip(self._groups, indices, strict=True) for n in group}
@@ -125,10 +125,18 @@ def _files(data: Any) -> str:
     return hashlib.sha256("".join(map(_content, found)).encode()).hexdigest() if found else ""
 
 
-@lru_cache(maxsize=1024)
 def _content(file: str) -> str:
     path = Path(file)
-    return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+    if not path.is_file():
+        return ""
+    about = path.stat()
+    return _digest(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: Path, changed_ns: int, size_bytes: int) -> str:
+    """Hash of a file, read again when it has changed."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _rank(where: Where) -> tuple[int, int]:
@@ -138,7 +146,7 @@ def _rank(where: Where) -> tuple[int, int]:
     return (_SLOW.index(section) if section in _SLOW else len(_SLOW), acceptance)
 
 
-def _levels(axis: Axis) -> list[int]:
+def levels_of(axis: Axis) -> list[int]:
     """When each value of an axis has its turn: 0 for both ends, 1 for the middle, 2 for the quarters, …
 
     Values that are no numbers have nothing between them, and are all of level 0.
@@ -160,7 +168,7 @@ def _levels(axis: Axis) -> list[int]:
     return levels
 
 
-def _coarse_first(levels: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+def coarse_first(levels: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
     """Every position of a grid, level by level."""
     for level in range(max((max(axis) for axis in levels), default=0) + 1):
         within = [[index for index, own in enumerate(axis) if own <= level] for axis in levels]

@@ -121,7 +121,15 @@ def _shortage(scenario: Scenario, arm: CompiledArm) -> str | None:
 
 def _without_speculation(data: Mapping[str, Any]) -> str:
     """What plain decoding depends on, as text."""
-    return json.dumps({key: value for key, value in data.items() if key not in ("name", "speculation")})
+    plain = {key: value for key, value in data.items() if key not in ("name", "speculation")}
+    workload = plain.get("workload") or {}
+    if workload.get("classes"):  # their acceptance is that of arms
+        classes = [
+            {key: value for key, value in entry.items() if key != "acceptance"}
+            for entry in workload["classes"]
+        ]
+        plain["workload"] = {**workload, "classes": classes}
+    return json.dumps(plain)
 
 
 @lru_cache(maxsize=_PLAIN_ARMS)

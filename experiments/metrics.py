@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
+from experiments.cell import BREAK_EVEN, SIMULATE
 from simulator.errors import Problem, did_you_mean
 
 VERDICT = "verdict"
@@ -107,19 +108,22 @@ def _metric_after_a_name(text: str) -> str | None:
     return next((tail for tail in tails if is_metric(tail)), None)
 
 
-def keep_problem(wanted: str, arms: Collection[str]) -> Problem | None:
+def keep_problem(
+    wanted: str, arms: Collection[str], measures: Collection[str] = (SIMULATE, BREAK_EVEN)
+) -> Problem | None:
     """What is wrong with an entry of `keep`; None for `ARM.METRIC` and for `METRIC`, that of all arms."""
-    if is_metric(wanted):
-        return None
-    metric = _metric_after_a_name(wanted)
+    metric = wanted if is_metric(wanted) else _metric_after_a_name(wanted)
     if metric is None:
         guess = did_you_mean(wanted, _KNOWN) or did_you_mean(wanted.rpartition(".")[2], _KNOWN)
         message = "is no metric" + (f", did you mean {guess}?" if guess else "")
-        return Problem(
-            value=wanted, message=message, allowed=f"for example {', '.join(USUAL[:3])}, {VERDICT}"
-        )
-    arm = wanted.removesuffix(f".{metric}")
-    if arm in arms:
+        allowed = f"for example {', '.join(USUAL[:3])}, {VERDICT}"
+        return Problem(value=wanted, message=message, allowed=allowed)
+    needed = BREAK_EVEN if metric in BREAK_EVENS or metric.startswith(f"{SPEEDUP_AT}.") else SIMULATE
+    if needed not in measures:
+        message = f"is not measured by {', '.join(measures)}"
+        return Problem(value=wanted, message=message, allowed=f"measure: {needed}, or both in a list")
+    arm = wanted.removesuffix(metric).removesuffix(".")
+    if not arm or arm in arms:
         return None
     guess = did_you_mean(arm, arms)
     message = f"names no arm {arm!r}" + (f", did you mean {guess!r}?" if guess else "")

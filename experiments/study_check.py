@@ -39,7 +39,7 @@ def study_problems(study: Study, base: Document, document: Document) -> Iterator
     yield from in_order(problems)
     if not problems:
         for index, wanted in enumerate(study.keep):
-            problem = keep_problem(wanted, sorted(arms))
+            problem = keep_problem(wanted, sorted(arms), study.measures)
             if problem is not None:
                 place = document.place(("keep", index))
                 yield problem.at(place.file, place.line, place.column, "keep")

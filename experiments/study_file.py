@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from simulator.scenario.base import Fault, Raw, Section
 
@@ -13,6 +13,10 @@ MOST_SAMPLES = 100_000
 
 Measure = Literal["simulate", "breakeven"]
 """`cell.SIMULATE` and `cell.BREAK_EVEN`."""
+
+
+def _one_or_several(value: object) -> str:
+    return "several" if isinstance(value, list | tuple) else "one"
 
 
 class Sample(Section):
@@ -42,7 +46,7 @@ class StudyFile(Section):
         default=None, description="what tables and pages call it"
     )
     scenario: str | dict[str, Any] = Field(description="a scenario file, or the scenario itself")
-    axes: dict[str, list[Any] | dict[str, Any]] = Field(
+    axes: dict[str, Any] = Field(
         default_factory=dict, description="field → its values, a list or {from, to, steps, scale}"
     )
     zip: tuple[Annotated[tuple[str, ...], Field(min_length=2)], ...] = Field(
@@ -53,7 +57,10 @@ class StudyFile(Section):
         default=1, description="how often the grid is run, each time with the next seed"
     )
     where: str | tuple[str, ...] = Field(default=(), description="conditions on the axes that all cells hold")
-    measure: Measure | Annotated[tuple[Measure, ...], Field(min_length=1)] = Field(
+    measure: Annotated[
+        Annotated[Measure, Tag("one")] | Annotated[tuple[Measure, ...], Field(min_length=1), Tag("several")],
+        Discriminator(_one_or_several),
+    ] = Field(
         default="simulate", description="simulate: all arms as they are; breakeven: the acceptance needed"
     )
     keep: tuple[str, ...] = Field(default=(), description="metrics that are stored; left out: the usual ones")

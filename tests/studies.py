@@ -1,0 +1,69 @@
+"""Study files that tests start from, and a pool that runs them in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from experiments.pools import Pool
+from experiments.study import Study, load_study
+from experiments.worker import Outcome, run_group
+
+SCENARIO = """\
+scenario:
+  target: {model: llama-3.3-70b-instruct, weights: fp8, kv_cache: fp8}
+  hardware: {gpu: h100-sxm, tensor_parallel: 4}
+  speculation:
+    - {name: eagle3, method: eagle3, draft_length: 3, acceptance: {model: geometric, alpha: 0.7}}
+  workload:
+    arrivals: {kind: closed, concurrency: 16}
+    requests: 200
+    prompt_tokens: {kind: fixed, tokens: 300}
+    output_tokens: {kind: uniform, low: 20, high: 60}
+  run: {replications: 2}
+"""
+
+ALPHA = "speculation.eagle3.acceptance.alpha"
+DRAFT_LENGTH = "speculation.eagle3.draft_length"
+CONCURRENCY = "workload.arrivals.concurrency"
+
+
+def study_file(
+    folder: Path, rest: str = "", scenario: str = SCENARIO, name: str = "small.study.yaml"
+) -> Path:
+    """A study file in a folder: the scenario, and the other keys."""
+    path = folder / name
+    path.write_text(scenario + rest, encoding="utf-8")
+    return path
+
+
+def study(folder: Path, rest: str = "", scenario: str = SCENARIO, overrides: Sequence[str] = ()) -> Study:
+    """The study that such a file says."""
+    return load_study(study_file(folder, rest, scenario), overrides)
+
+
+class InlinePool(Pool):
+    """A worker that is this process: groups are done when they are submitted."""
+
+    workers = 1
+
+    def __init__(self) -> None:
+        self.ran: list[Any] = []
+
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+        future: Future[list[Outcome]] = Future()
+        self.ran += tasks
+        future.set_result(run_group(run, tasks, berth))
+        return future
+
+    def was_at(self, berth: int) -> int | None:
+        raise AssertionError("this worker does not die")
+
+    def renew(self) -> None:
+        raise AssertionError("this worker does not die")
+
+    def alone(self) -> AbstractContextManager[Pool]:
+        return nullcontext(self)
