@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dashboards.change import percent
 from dashboards.markup import Html, joined, table, tag
-from dashboards.page import Drawings, legend_of, whole_page
-from dashboards.subject import Subject, subject_of
+from dashboards.page import Drawings, whole_page
+from dashboards.sections import figure_section, rows_of
+from dashboards.stored import StoredStudy, is_store, stored_study
+from dashboards.study import Progress
+from dashboards.study_article import findings, study_article
+from dashboards.subject import Subject, subject_of, subjects_at
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from dashboards.figures import Figure
     from dashboards.headline import Headline
-    from dashboards.table import Table
     from simulator.results.result import Result
 
-_MOST_ROWS = 30
-"""Tables up to this length stand under their figure, folded."""
+
+def reported_at(path: Path, progress: Progress | None = None) -> list[Subject | StoredStudy]:
+    """What a path holds: the study of a store, else results, as `subjects_at` finds them."""
+    return [stored_study(path)] if is_store(path) else list(subjects_at(path, progress))
 
 
 def write_report(
-    results: Sequence[Result | Subject], path: str | Path, png_dir: str | Path | None = None
+    results: Sequence[Result | Subject | StoredStudy], path: str | Path, png_dir: str | Path | None = None
 ) -> Path:
-    """Write the page of these results and return its path; it opens offline and loads nothing.
+    """Write the page of these results and studies and return its path; it opens offline and loads nothing.
 
     A plain `Result` is studied over the load first, which takes seconds; `subjects_at` keeps studies in
     files. `png_dir`: a picture of the page and one of every figure are written there as well. Raises
     InputError where there is no result, a file cannot be written, or pictures cannot be made.
     """
-    subjects = [one if isinstance(one, Subject) else subject_of(one) for one in results]
+    subjects = [one if isinstance(one, Subject | StoredStudy) else subject_of(one) for one in results]
     if not subjects:
         raise InputError("there is no result to report on")
     drawings = Drawings()
     body = _body(subjects, drawings)
-    title = subjects[0].title if len(subjects) == 1 else f"{len(subjects)} scenarios"
+    title = subjects[0].title if len(subjects) == 1 else _several(subjects)
     text = whole_page(f"{title} – decodesim", body, drawings)
     path = Path(path)
     try:
@@ -53,24 +56,39 @@ def write_report(
     return path
 
 
-def _body(subjects: Sequence[Subject], drawings: Drawings) -> Html:
-    articles = [_article(subject, number, drawings) for number, subject in enumerate(subjects, start=1)]
+def _several(subjects: Sequence[Subject | StoredStudy]) -> str:
+    """`2 scenarios`, `3 scenarios and studies`."""
+    studies = sum(isinstance(subject, StoredStudy) for subject in subjects)
+    kinds = "studies" if studies == len(subjects) else "scenarios and studies" if studies else "scenarios"
+    return f"{len(subjects)} {kinds}"
+
+
+def _body(subjects: Sequence[Subject | StoredStudy], drawings: Drawings) -> Html:
+    articles = [
+        study_article(subject, number, drawings)
+        if isinstance(subject, StoredStudy)
+        else _article(subject, number, drawings)
+        for number, subject in enumerate(subjects, start=1)
+    ]
     contents = [_contents(subjects)] if len(subjects) > 1 else []
     return tag("main", *contents, *articles)
 
 
-def _contents(subjects: Sequence[Subject]) -> Html:
-    """The scenarios of a page of several, each with its verdicts."""
-    from dashboards.headline import headlines
-
+def _contents(subjects: Sequence[Subject | StoredStudy]) -> Html:
+    """What a page of several holds, each with its answers."""
     rows = [
-        [
-            tag("a", subject.title, href=f"#result-{number}"),
-            joined(*(tag("div", headline.claim) for headline in headlines(subject))) or _ALONE,
-        ]
+        [tag("a", subject.title, href=f"#result-{number}"), _answers(subject)]
         for number, subject in enumerate(subjects, start=1)
     ]
-    return tag("nav", tag("h1", f"{len(subjects)} scenarios"), table(["Scenario", "Answer"], rows, words=2))
+    return tag("nav", tag("h1", _several(subjects)), table(["", "Answer"], rows, words=2))
+
+
+def _answers(subject: Subject | StoredStudy) -> Html:
+    from dashboards.headline import headlines
+
+    if isinstance(subject, StoredStudy):
+        return joined(*(tag("div", line) for line in findings(subject)))
+    return joined(*(tag("div", headline.claim) for headline in headlines(subject))) or Html(_ALONE)
 
 
 def _article(subject: Subject, number: int, drawings: Drawings) -> Html:
@@ -91,10 +109,10 @@ def _article(subject: Subject, number: int, drawings: Drawings) -> Html:
     figures = [
         tag(
             "div",
-            *(_figure(subject, figure, f"r{number}-{figure.name}", drawings) for figure in group),
+            *(figure_section(subject, figure, f"r{number}-{figure.name}", drawings) for figure in group),
             cls=cls,
         )
-        for cls, group in _rows(list(FIGURES.values()))
+        for cls, group in rows_of(list(FIGURES.values()))
     ]
     best, classes = best_draft_lengths(subject), classes_table(subject)
     numbers = tag(
@@ -143,61 +161,4 @@ def _verdict(headline: Headline) -> Html:
         *(tag("p", line, cls="support") for line in headline.support),
         tag("div", *tiles, cls="tiles"),
         cls="verdict",
-    )
-
-
-def _rows(figures: Sequence[Figure]) -> list[tuple[str, list[Figure]]]:
-    """The figures in order, halves that follow each other in one row: (class, figures)."""
-    return [
-        ("halves" if half else "whole", list(group)) for half, group in groupby(figures, lambda one: one.half)
-    ]
-
-
-def _figure(subject: Subject, figure: Figure, identity: str, drawings: Drawings) -> Html:
-    """A section: heading, finding, picture or pictures, how to read them, and the numbers."""
-    found = figure.prepare(subject)
-    if not found.rows:
-        return tag("section", tag("h2", figure.title), tag("p", found.missing, cls="missing"))
-    pictures = [(title, figure.draw(part)) for title, part in figure.pictures(found)]
-    legends = [legend_of(picture) for _, picture in pictures]
-    common = len(set(legends)) == 1
-    places = []
-    for at, (title, picture) in enumerate(pictures):
-        above = [tag("h3", title)] if len(pictures) > 1 else []
-        above += [] if common else [legends[at]]
-        label = f"{figure.title}{f', {title}' if title else ''}"
-        place = drawings.place(f"{identity}-{at}" if len(pictures) > 1 else identity, picture, label)
-        places.append(tag("figure", *above, place))
-    return tag(
-        "section",
-        tag("h2", figure.title),
-        *(tag("p", line, cls="finding") for line in figure.finding(found)),
-        legends[0] if common else "",
-        tag("div", *places, cls="several" if len(pictures) > 1 else None),
-        tag("p", figure.caption(found), cls="caption"),
-        *_numbers(found),
-        id=f"{identity}-section",
-    )
-
-
-def _numbers(found: Table) -> list[Html]:
-    if len(found.rows) > _MOST_ROWS:
-        return []
-    headings = [f"{column.name}, {column.unit}" if column.unit else column.name for column in found.columns]
-    rows = [[_number(cell) for cell in row] for row in found.rows]
-    shown = table(headings, rows)
-    return [tag("details", tag("summary", "The numbers"), shown)]
-
-
-def _number(cell: Any) -> str:
-    from simulator.units import format_number
-
-    if cell is None:
-        return "–"
-    return (
-        format_number(cell)
-        if isinstance(cell, float)
-        else f"{cell:,}"
-        if isinstance(cell, int)
-        else str(cell)
     )

@@ -30,17 +30,17 @@ from experiments.commands.output import note, print_json, progress_bar, say_when
 @json_option
 @writes_file
 def command(results: tuple[Path, ...], output: Path, png_dir: Path | None, as_json: bool) -> None:
-    """One self-contained HTML page of RESULTS: result files, or folders that `simulate --out` wrote.
+    """One self-contained HTML page of RESULTS: result files, folders that `simulate --out` wrote, or stores
+    that `sweep` wrote.
 
-    The page also shows break-even and speedup over the load. They are simulated once, which takes some
-    seconds, and kept in study.json beside the result.
+    The page of a result also shows break-even and speedup over the load. They are simulated once, which takes
+    some seconds, and kept in study.json beside the result. The page of a store shows maps of its cells.
     """
-    from dashboards.report import write_report
-    from dashboards.subject import subjects_at
+    from dashboards.report import reported_at, write_report
 
     say_when_compiling()
     with progress_bar("studying the load") as progress:
-        found = [subject for path in results for subject in subjects_at(path, progress)]
+        found = [subject for path in results for subject in reported_at(path, progress)]
     write_report(found, output, png_dir)
     size_bytes = output.stat().st_size
     note(f"wrote {output} ({size_bytes / 1e6:.1f} MB): one page, opens offline")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from dashboards.subject import Subject
 from dashboards.table import Table
+
+Of = TypeVar("Of")
+"""What a picture is of: a `Subject`, or the store of a study."""
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Generic[Of]):
     """A picture. `prepare` computes its table, `draw` turns a table with rows into a plotly figure.
 
     `finding` is what the table says, a sentence per arm; `caption`, how to read the picture. `by` names a
@@ -20,7 +22,7 @@ class Figure:
 
     name: str
     title: str
-    prepare: Callable[[Subject], Table]
+    prepare: Callable[[Of], Table]
     draw: Callable[[Table], Any]
     finding: Callable[[Table], list[str]]
     caption: Callable[[Table], str]

@@ -53,9 +53,10 @@ class Choice:
 
 def choices(of: StudyMap, alpha: float, arms: Collection[str] | None = None) -> tuple[Choice, ...]:
     """The choice at every load and place where all options (of these arms) have a speedup at `alpha`."""
+    known = {cell.arm for cell in of.cells if alpha in cell.speedups}
     found: dict[tuple[tuple[Setting, ...], float], dict[Option, Estimate | None]] = {}
     for cell in of.cells:
-        if arms is None or cell.arm in arms:
+        if cell.arm in known and (arms is None or cell.arm in arms):
             options = found.setdefault((cell.place, cell.load), {})
             options[cell.arm, cell.draft_length] = cell.speedups.get(alpha)
     plain = Estimate(1.0, (1.0, 1.0), (1.0, 1.0))

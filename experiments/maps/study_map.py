@@ -106,15 +106,18 @@ class StudyMap:
         return {key: tuple(cells) for key, cells in found.items()}
 
 
-def study_map(rows: Iterable[Mapping[str, Any]], settings: Sequence[str]) -> StudyMap:
-    """The map in rows as `StoreReader.rows` gives them; `settings` are their columns of settings.
+def study_map(
+    rows: Iterable[Mapping[str, Any]], settings: Sequence[str], arms: Sequence[str] | None = None
+) -> StudyMap:
+    """The map in rows as `StoreReader.rows` gives them; `settings` are their columns of settings, `arms` the
+    arms with speculation, which else the columns tell.
 
     Settings that do not vary, and those that go with the load or a draft length value by value, make no axis.
     """
     rows = list(rows)
     varied = [name for name in settings if len({row.get(name) for row in rows}) > 1]
     load = next((name for name in LOADS if name in varied), None) or _longest(rows, varied)
-    arms = _arms(rows[0] if rows else {})
+    arms = _arms(rows[0] if rows else {}) if arms is None else arms
     lengths = {arm: f"speculation.{arm}.draft_length" for arm in arms}
     special = [name for name in (load, *lengths.values()) if name in varied]
     axes = tuple(

@@ -1,0 +1,55 @@
+"""Settings of a study in words: what an axis is called on a page, and how its values look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dashboards.figures.look import clients
+from experiments.maps.study_map import Setting
+
+_CLIENTS = "workload.arrivals.concurrency"
+_TITLES = {
+    _CLIENTS: "clients at work at once",
+    "workload.arrivals.rate_per_s": "requests per second",
+    "hardware.tensor_parallel": "GPUs",
+    "hardware.gpu": "GPU",
+    "target.model": "model",
+    "engine.preset": "serving engine",
+}
+
+
+def setting_title(path: str) -> str:
+    """`prompt tokens` of `workload.prompt_tokens.tokens`, `draft length of head`."""
+    if path in _TITLES:
+        return _TITLES[path]
+    parts = path.split(".")
+    of = f" of {parts[1]}" if parts[0] == "speculation" and len(parts) > 2 else ""
+    words = [word for part in parts[-2 + bool(of) :] for word in part.split("_")]
+    return " ".join(dict.fromkeys(words)) + of
+
+
+def place_title(axes: Sequence[str]) -> str:
+    """The axes of a place, as their values stand beside each other."""
+    return " · ".join(map(setting_title, axes))
+
+
+def setting_text(value: Setting) -> str:
+    """A value of an axis: `1,024`, `0.55`, `h100-sxm`."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else f"{value:,g}" if value < 1e6 else f"{value:g}"
+
+
+def place_text(place: Iterable[Setting]) -> str:
+    """`2 · 1,024`."""
+    return " · ".join(map(setting_text, place))
+
+
+def where_text(axes: Sequence[str], place: Sequence[Setting], load: str, amount: float) -> str:
+    """`2 GPUs, 1,024 prompt tokens, 64 clients`."""
+    named = [
+        setting_text(value) if isinstance(value, str) else f"{setting_text(value)} {setting_title(path)}"
+        for path, value in zip(axes, place, strict=True)
+    ]
+    asked = clients(amount) if load == _CLIENTS else f"{setting_text(amount)} {setting_title(load)}"
+    return ", ".join([*named, asked])

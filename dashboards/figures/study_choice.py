@@ -1,0 +1,148 @@
+"""The best method and draft length over the load and all other axes of a study, at given acceptances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dashboards.figures.figure import Figure
+from dashboards.figures.heat import add_cells, new_heat_map
+from dashboards.figures.look import PAPER, PLAIN_COLOUR, arm_colours
+from dashboards.figures.settings import place_text, place_title, setting_text, setting_title, where_text
+from dashboards.stored import StoredStudy
+from dashboards.table import Column, Table, empty
+from experiments.maps.choice import PLAIN, Choice, choices
+from experiments.maps.study_map import StudyMap
+from simulator.results.verdict import PAYS, judge_speedup
+
+COLUMNS = (
+    Column("picture", "the acceptance, in words"),
+    Column("alpha", "acceptance α, the same for all methods"),
+    Column("place", "values of the other axes"),
+    Column("load", "load"),
+    Column("where", "place and load in words"),
+    Column("arm", "the method with the largest throughput"),
+    Column("draft_length", "its drafts a round (K)", "tokens"),
+    Column("speedup", "its throughput ÷ that of plain decoding"),
+    Column("low", "lower end of its band"),
+    Column("high", "upper end of its band"),
+    Column("sure", "whether the whole band says that it pays, or plain decoding is best"),
+    Column("as_good", "all that give away less than 2 % of the best"),
+)
+
+AS_GOOD = 0.02
+"""Choices that give away less than this are called as good as the best."""
+
+
+def prepare(study: StoredStudy) -> Table:
+    """One row per acceptance, place and load. `facts`: titles of both axes; the arms."""
+    found = study.map
+    rows = [_row(found, alpha, choice) for alpha in found.alphas for choice in choices(found, alpha)]
+    if not rows:
+        return empty(COLUMNS, "No speedups at given acceptances were kept: `keep: [speedup_at.0.7, …]`.")
+    arms = tuple(dict.fromkeys(cell.arm for cell in found.cells))
+    facts = {"load": setting_title(found.load), "place": place_title(found.axes), "arms": arms}
+    return Table(COLUMNS, tuple(rows), facts)
+
+
+def _row(found: StudyMap, alpha: float, choice: Choice) -> tuple[Any, ...]:
+    arm, draft_length = choice.best
+    speedup = choice.speedups[choice.best]
+    low, high = speedup.band or (speedup.value, speedup.value)
+    sure = choice.best == PLAIN or judge_speedup(speedup) == PAYS
+    good = ", ".join(map(option_text, choice.as_good(AS_GOOD)))
+    where = where_text(found.axes, choice.place, found.load, choice.load)
+    place = (f"α {alpha:g}", alpha, place_text(choice.place), choice.load, where)
+    return (*place, arm, draft_length, speedup.value, low, high, sure, good)
+
+
+def option_text(option: tuple[str, int | None]) -> str:
+    """`eagle3 K = 3`, `plain`."""
+    arm, draft_length = option
+    return arm if not draft_length else f"{arm} K = {draft_length}"
+
+
+def finding(table: Table) -> list[str]:
+    """What is best how often, by acceptance."""
+    return [_finding_of(table.where(picture=picture)) for picture in table.distinct("picture")]
+
+
+def _finding_of(table: Table) -> str:
+    rows = table.records()
+    arms = [row["arm"] for row in rows]
+    shares = sorted(((arms.count(arm) / len(arms), arm) for arm in dict.fromkeys(arms)), reverse=True)
+    said = ", ".join(f"{arm} in {share:.0%}" for share, arm in shares)
+    top = max(rows, key=lambda row: float(row["speedup"]))
+    unsure = sum(not row["sure"] for row in rows) / len(rows)
+    return (
+        f"{table['picture'][0]}: best is {said} of the cells, at most × {top['speedup']:.2f}; "
+        f"in {unsure:.0%} the gain is within the error of the cost model."
+    )
+
+
+def caption(table: Table) -> str:
+    """How to read it."""
+    return (
+        "The colour is the method, deeper the more it gains, and the figure its best draft length K; grey: "
+        "plain decoding; ‘?’: the gain is within the error of the cost model. "
+        f"Rows: {table.facts['place'] or 'one'}. All methods have the same acceptance α here: where one "
+        "drafter guesses better than another, compare across pictures. Hover for what is as good."
+    )
+
+
+def draw(table: Table) -> Any:
+    """The map at one acceptance: a layer of cells for each method."""
+    loads, places = sorted(table.distinct("load")), table.distinct("place")
+    at = {(row["place"], row["load"]): row for row in table.records()}
+    cells = [[at.get((place, load)) for load in loads] for place in places]
+    figure = new_heat_map(
+        [setting_text(load) for load in loads], places, table.facts["load"], table.facts["place"]
+    )
+    colours = {**arm_colours(table.facts["arms"]), PLAIN[0]: PLAIN_COLOUR}
+    for arm, colour in colours.items():
+        mine = [[cell if cell is not None and cell["arm"] == arm else None for cell in row] for row in cells]
+        if any(cell is not None for row in mine for cell in row):
+            add_cells(
+                figure,
+                [[_depth(cell) for cell in row] for row in mine],
+                [[_text(cell) for cell in row] for row in mine],
+                [[_hover(cell) for cell in row] for row in mine],
+                ((0.0, PAPER), (1.0, colour)),
+            )
+            _name(figure, arm, colour)
+    return figure
+
+
+def _name(figure: Any, arm: str, colour: str) -> None:
+    """An entry of the legend for a layer of cells."""
+    import plotly.graph_objects as go
+
+    figure.add_trace(go.Bar(x=[None], y=[None], marker={"color": colour}, name=arm, hoverinfo="skip"))
+
+
+def _depth(cell: Mapping[str, Any] | None) -> float | None:
+    """On the colour scale from paper to colour: × 1 has a fifth of it, × 3 all."""
+    if cell is None:
+        return None
+    if cell["arm"] == PLAIN[0]:
+        return -0.4
+    return min(-0.6 + 0.8 * (float(cell["speedup"]) - 1), 1.0)
+
+
+def _text(cell: Mapping[str, Any] | None) -> str:
+    if cell is None or cell["arm"] == PLAIN[0]:
+        return ""
+    return f"{cell['draft_length'] or ''}{'' if cell['sure'] else '?'}"
+
+
+def _hover(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return ""
+    best = option_text((cell["arm"], cell["draft_length"]))
+    return (
+        f"{cell['where']}: {best}, × {cell['speedup']:.2f} ["
+        f"{cell['low']:.2f}, {cell['high']:.2f}]<br>within {AS_GOOD:.0%}: {cell['as_good']}"
+    )
+
+
+FIGURE = Figure("choice", "Best method and draft length", prepare, draw, finding, caption, by="picture")

@@ -1,0 +1,128 @@
+"""What a wrong draft length costs, over the load, at given acceptances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+from dashboards.figures.figure import Figure
+from dashboards.figures.heat import add_cells, new_heat_map
+from dashboards.figures.look import LOSES_COLOUR, PAPER
+from dashboards.figures.settings import setting_text, setting_title, where_text
+from dashboards.stored import StoredStudy
+from dashboards.table import Column, Table, empty
+from experiments.maps.choice import choices
+from experiments.maps.study_map import StudyMap
+
+COLUMNS = (
+    Column("picture", "arm and acceptance"),
+    Column("arm", "speculative arm"),
+    Column("alpha", "acceptance α"),
+    Column("draft_length", "drafts a round (K); 0 is plain decoding", "tokens"),
+    Column("load", "load"),
+    Column("regret", "share of the throughput with the best K that this K gives away, mean over places"),
+    Column("worst", "the largest of any place"),
+    Column("low", "lower end of the band there"),
+    Column("high", "upper end of the band there"),
+    Column("where", "the place of the largest"),
+)
+
+_DEEPEST = 0.5
+"""Regrets from here on have the deepest colour."""
+
+
+def prepare(study: StoredStudy) -> Table:
+    """One row per arm, acceptance, draft length and load. `facts`: titles of the load and the places."""
+    found = study.map
+    arms = tuple(
+        arm
+        for arm in dict.fromkeys(cell.arm for cell in found.cells)
+        if len({cell.draft_length for cell in found.cells if cell.arm == arm}) > 1
+    )
+    rows = [row for arm in arms for alpha in found.alphas for row in _rows(found, arm, alpha)]
+    if not rows:
+        why = "No draft lengths to compare: the study varies none, or kept no `speedup_at.…`."
+        return empty(COLUMNS, why)
+    return Table(COLUMNS, tuple(rows), {"load": setting_title(found.load)})
+
+
+def _rows(of: StudyMap, arm: str, alpha: float) -> list[tuple[Any, ...]]:
+    """The regrets of an arm at an acceptance. It chooses between its draft lengths and plain decoding."""
+    found = choices(of, alpha, (arm,))
+    rows: list[tuple[Any, ...]] = []
+    for load in sorted({choice.load for choice in found}):
+        here = [choice for choice in found if choice.load == load]
+        for option in sorted(here[0].speedups, key=lambda option: option[1] or 0):
+            regrets = [(choice.regret(option), choice.place) for choice in here if option in choice.speedups]
+            worst, place = max(regrets, key=lambda pair: pair[0].value)
+            mean = fmean(regret.value for regret, _ in regrets)
+            band = worst.band or (worst.value, worst.value)
+            where = where_text(of.axes, place, of.load, load)
+            row = (f"{arm}, α {alpha:g}", arm, alpha, option[1] or 0, load)
+            rows.append((*row, mean, worst.value, *band, where))
+    return rows
+
+
+def finding(table: Table) -> list[str]:
+    """The draft length that is never far off, by arm and acceptance."""
+    return [_finding_of(table.where(picture=picture)) for picture in table.distinct("picture")]
+
+
+def _finding_of(table: Table) -> str:
+    rows = table.records()
+    means = {
+        length: fmean(row["regret"] for row in rows if row["draft_length"] == length)
+        for length in table.distinct("draft_length")
+    }
+    best = min(means, key=lambda length: means[length])
+    worst = max((row for row in rows if row["draft_length"] == best), key=lambda row: float(row["worst"]))
+    return (
+        f"{table['picture'][0]}: a fixed {_name(best)} gives away {means[best]:.1%} on average, at most "
+        f"{worst['worst']:.0%} ({worst['where']})."
+    )
+
+
+def _name(length: int) -> str:
+    return f"K = {length}" if length else "plain"
+
+
+def caption(table: Table) -> str:
+    """How to read it."""
+    return (
+        "Per cent of the throughput with the best of these draft lengths and plain decoding that the K of "
+        "the row gives away: the mean over the other axes; hover for the worst."
+    )
+
+
+def draw(table: Table) -> Any:
+    """The map of one arm at one acceptance."""
+    loads, lengths = sorted(table.distinct("load")), sorted(table.distinct("draft_length"))
+    at = {(row["draft_length"], row["load"]): row for row in table.records()}
+    cells = [[at.get((length, load)) for load in loads] for length in lengths]
+    names = [_name(length) for length in lengths]
+    figure = new_heat_map([setting_text(load) for load in loads], names, table.facts["load"], "")
+    add_cells(
+        figure,
+        [[None if cell is None else _depth(cell["regret"]) for cell in row] for row in cells],
+        [["" if cell is None else f"{100 * cell['regret']:.0f}" for cell in row] for row in cells],
+        [[_hover(cell) for cell in row] for row in cells],
+        ((0.0, PAPER), (1.0, LOSES_COLOUR)),
+    )
+    return figure
+
+
+def _depth(regret: float) -> float:
+    return min(2 * regret / _DEEPEST - 1, 1.0)
+
+
+def _hover(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return ""
+    return (
+        f"{_name(cell['draft_length'])}: mean {cell['regret']:.1%}<br>"
+        f"worst {cell['worst']:.1%} [{cell['low']:.0%}, {cell['high']:.0%}]: {cell['where']}"
+    )
+
+
+FIGURE = Figure("regret", "What a wrong draft length costs", prepare, draw, finding, caption, by="picture")

@@ -1,0 +1,94 @@
+"""The store of a study as a page sees it: what was asked, how far it got, and its cells as a map."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from experiments.columns import Column
+    from experiments.maps.study_map import StudyMap
+
+_SQLITE = b"SQLite format 3\0"
+
+THRESHOLD = 0.55
+"""The rule of thumb that maps are held against: speculation pays above this acceptance."""
+
+
+@dataclass(frozen=True)
+class StoredStudy:
+    """What a store holds. `study`: the document of the study; `counts`: status → cells; `reasons`: (status,
+    why, number of cells) of cells without figures.
+    """
+
+    study: Mapping[str, Any]
+    version: str
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Any], ...] = field(repr=False)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    reasons: tuple[tuple[str, str, int], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What the study calls itself."""
+        return str(self.study.get("name") or "A study without a name")
+
+    @cached_property
+    def map(self) -> StudyMap:
+        """The cells of the arms with speculation."""
+        from experiments.columns import SETTING
+        from experiments.maps.study_map import study_map
+
+        settings = [column.name for column in self.columns if column.role == SETTING]
+        return study_map(self.rows, settings, [str(arm["name"]) for arm in self._arms])
+
+    @cached_property
+    def own_alpha(self) -> Mapping[str, float]:
+        """Arm → the α that the study's scenario gives it, where it does and no axis varies it."""
+        found = {}
+        for arm in self._arms:
+            alpha = (arm.get("acceptance") or {}).get("alpha")
+            varied = any(f"{arm['name']}.acceptance" in path for path in self.study["axes"])
+            if isinstance(alpha, float | int) and not varied:
+                found[str(arm["name"])] = float(alpha)
+        return found
+
+    @property
+    def _arms(self) -> Sequence[Mapping[str, Any]]:
+        """The arms with speculation, as the scenario has them."""
+        return [arm for arm in self.study["scenario"].get("speculation") or () if "name" in arm]
+
+
+def is_store(path: Path) -> bool:
+    """Whether a file is a database of SQLite, as stores are."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def stored_study(path: str | Path) -> StoredStudy:
+    """The study in a store, as it is now. Raises InputError for what is no store, or has no cells yet."""
+    from experiments.store_reader import StoreReader
+    from simulator.errors import InputError, Problem
+
+    with StoreReader(path) as store:
+        about = store.about
+        found = StoredStudy(
+            study=json.loads(about["study"]),
+            version=about["version"],
+            columns=store.columns(),
+            rows=tuple(store.rows()),
+            counts=store.counts(),
+            reasons=tuple(store.reasons()),
+        )
+    if not found.rows:
+        raise InputError(
+            Problem(file=str(path), message="holds no cells yet", allowed="run `decodesim sweep` first")
+        )
+    return found
