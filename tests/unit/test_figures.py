@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dashboards.figures
-from dashboards.figures import FIGURES, Figure, acceptance, break_even, memory, speedup_map, step_time, tails
+from dashboards.figures import (
+    FIGURES,
+    STUDY_FIGURES,
+    Figure,
+    acceptance,
+    break_even,
+    memory,
+    speedup_map,
+    step_time,
+    tails,
+)
 from dashboards.figures.look import (
     ARM_COLOURS,
     PLAIN_COLOUR,
@@ -43,11 +53,13 @@ EVERY_FIGURE = pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
 def test_every_file_with_a_figure_is_registered() -> None:
     folder = Path(dashboards.figures.__file__).parent
     files = {path for path in folder.glob("*.py") if "\nFIGURE = " in path.read_text(encoding="utf-8")}
-    assert len(files) == len(FIGURES) == 6
+    assert len(FIGURES) == 6
+    assert len(STUDY_FIGURES) == 4
+    assert len(files) == len(FIGURES) + len(STUDY_FIGURES)
 
 
 @EVERY_FIGURE
-def test_every_figure_has_rows_says_something_and_draws_with_units(figure: Figure) -> None:
+def test_every_figure_has_rows_says_something_and_draws_with_units(figure: Figure[Subject]) -> None:
     table = figure.prepare(small_subject())
     assert table.rows
     assert figure.finding(table)
@@ -61,7 +73,7 @@ def test_every_figure_has_rows_says_something_and_draws_with_units(figure: Figur
 
 
 @EVERY_FIGURE
-def test_every_figure_says_why_it_is_empty(figure: Figure) -> None:
+def test_every_figure_says_why_it_is_empty(figure: Figure[Subject]) -> None:
     subject = replace(by_hand({}, {}), why="The scenario is elsewhere.")
     table = figure.prepare(subject)
     assert table.rows == ()
@@ -70,7 +82,7 @@ def test_every_figure_says_why_it_is_empty(figure: Figure) -> None:
 
 
 @EVERY_FIGURE
-def test_the_same_subject_gives_the_same_table(figure: Figure) -> None:
+def test_the_same_subject_gives_the_same_table(figure: Figure[Subject]) -> None:
     assert figure.prepare(small_subject()) == figure.prepare(small_subject())
 
 
