@@ -64,7 +64,7 @@ def entry_of_lookup(
         # The usual share of finds, unless more are needed to get there.
         match = max(match, min(accepted / (_MOST * _passed(run, at)), 1.0))
         accepted = accepted / match
-    if accepted > _MOST * _passed(run, at):
+    if accepted > _MOST * _passed(run, at) * (1 + 1e-9):
         run = bracketed_root(lambda rate: _MOST * _passed(rate, at) - accepted, 0.0, 1.0)
     first = min(max(accepted / _passed(run, at), _LEAST), _MOST)
     return {"model": "gated", "match": match, "first": first, "run": run}

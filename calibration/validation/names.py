@@ -66,10 +66,9 @@ _FAMILIES = re.compile(
 def gpu_of(text: str | None) -> Gpu | str:
     """The GPU a text means, or why there is none: not stated (or several), not modelled."""
     words = re.sub(r"\b\d+ ?[x×] ?", " ", (text or "").lower().replace("-", " "))
-    kinds = {match[1] for match in _FAMILIES.finditer(re.sub(r"\([^)]*\)", "", words))} - {"rtx"} or set(
-        _FAMILIES.findall(words)
-    )
-    if len(kinds) != 1:
+    outside = set(_FAMILIES.findall(re.sub(r"\([^)]*\)", "", words)))
+    kinds = (outside or set(_FAMILIES.findall(words))) - {"rtx"} or outside
+    if len(kinds) != 1 or re.search(r"not (?:stated|retrieved|given)|unknown|class", words):
         return GPU_NOT_STATED
     kind = kinds.pop()
     if kind == "h200":

@@ -15,7 +15,7 @@ from calibration.validation.models import ModelChoice, model_of
 from calibration.validation.names import Gpu, Side, gpu_of, kv_cache_of, side_of
 from calibration.validation.placement import SIZES, Placement, placement_of
 from simulator.errors import InputError
-from simulator.memory import arm_memory
+from simulator.memory import ArmMemory, arm_memory
 from simulator.scenario import Scenario, scenario_from_data
 
 DOES_NOT_FIT = "does not fit the memory"
@@ -57,11 +57,16 @@ class Scene:
             data = self._data(tensor_parallel, utilisation, arm)
             try:
                 found = scenario_from_data(data)
-                if all(arm_memory(found, one).fits for one in (None, *found.speculation)):
+                if all(self._holds(arm_memory(found, one)) for one in (None, *found.speculation)):
                     return found, () if note is None else (note,)
             except InputError as error:
                 return f"{NOT_A_SCENARIO}: {error.problems[0].message}"
         return DOES_NOT_FIT
+
+    def _holds(self, memory: ArmMemory) -> bool:
+        """Whether an engine starts, and holds the load where that alone tells how many GPUs there were."""
+        stated = self.placement.tensor_parallel is not None
+        return memory.fits and (stated or memory.max_concurrency >= (self.load.batch or 1))
 
     def _attempts(self) -> Iterator[tuple[int, float | None, str | None]]:
         """Tensor parallelism and share of memory, in the order they are tried."""

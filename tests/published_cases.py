@@ -1,0 +1,54 @@
+"""Small published cases for tests: a case by its differences from a plain one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from calibration.validation.cases import Case, read_cases
+from calibration.validation.evidence import Evidence
+from calibration.validation.trial import Trial
+from calibration.validation.trials import trials_of
+
+PLAIN: dict[str, Any] = {
+    "case_id": "c",
+    "kind": "plain_baseline",
+    "hardware": {"gpu": "H100 SXM 80GB", "count": 1, "tp": 1},
+    "target": {
+        "model": "Llama-3.1-8B-Instruct",
+        "params_b": 8.0,
+        "arch": "dense",
+        "weight_precision": "bf16",
+    },
+    "framework": {"name": "vLLM", "version": "0.10.1"},
+    "workload": {"dataset": "random", "input_len_tokens": 512, "output_len_tokens": 128},
+    "load_axis": "concurrency",
+    "points": [{"concurrency": 8, "baseline": {"output_tok_per_s": 900.0}}],
+    "usable_as_gate": True,
+}
+SPEC: dict[str, Any] = {
+    **PLAIN,
+    "kind": "spec_vs_plain",
+    "draft": {"method": "eagle3", "k": 3, "topk": 1},
+    "points": [{"concurrency": 8, "speedup": 1.6, "acceptance_length": 2.6}],
+}
+
+
+def write_cases(folder: Path, *cases: dict[str, Any], source: str = "here") -> Path:
+    """A file of these cases."""
+    path = folder / f"{source}.json"
+    path.write_text(json.dumps({"schema_version": 1, "source": {"id": source}, "cases": cases}), "utf-8")
+    return path
+
+
+def cases_of(folder: Path, *cases: dict[str, Any], source: str = "here") -> tuple[Case, ...]:
+    """These cases as they are read from a file."""
+    return read_cases([write_cases(folder, *cases, source=source)])
+
+
+def trials_in(folder: Path, *cases: dict[str, Any]) -> list[Trial]:
+    """The trials of these cases, with no evidence but their own."""
+    read = cases_of(folder, *cases)
+    evidence = Evidence.of(read)
+    return [trial for case in read for trial in trials_of(case, evidence)]

@@ -1,0 +1,129 @@
+"""Files of published cases: what is read, what is forgiven, what is refused with its place."""
+
+import json
+
+import pytest
+
+from calibration.validation.cases import committed_cases, number, read_cases
+from simulator.errors import InputError
+from tests.published_cases import PLAIN, SPEC, cases_of, write_cases
+from tests.shared_data import SHARED, needs_shared
+
+
+def test_a_case_is_read_with_what_it_does_not_say(tmp_path):
+    (case,) = cases_of(tmp_path, {**SPEC, "planet": "Mars", "notes": ["seen twice", None]}, source="paper")
+    assert (case.case_id, case.kind, case.source_id) == ("c", "spec_vs_plain", "paper")
+    assert case.hardware.tp == 1
+    assert case.hardware.pp is None
+    assert case.draft is not None
+    assert (case.draft.method, case.draft.k, case.draft.model) == ("eagle3", 3, None)
+    assert case.points == ({"concurrency": 8, "speedup": 1.6, "acceptance_length": 2.6},)
+    assert case.notes == ("seen twice",)
+    assert case.usable_as_gate
+
+
+def test_leaves_of_another_type_count_as_not_published(tmp_path):
+    odd = {
+        **PLAIN,
+        "hardware": {"gpu": ["H100"], "count": "8", "tp": True},
+        "target": {"model": "m", "params_b": float("inf"), "weight_precision": 16},
+        "workload": {"input_len_tokens": [1], "output_len_tokens": {"mean": 5}, "num_prompts": None},
+        "usable_as_gate": "yes",
+    }
+    (case,) = cases_of(tmp_path, odd)
+    assert (case.hardware.gpu, case.hardware.count, case.hardware.tp) == (None, 8, None)
+    assert (case.target.params_b, case.target.weight_precision) == (None, "16")
+    assert case.workload.input_len_tokens is None
+    assert case.workload.output_len_tokens == {"mean": 5}
+    assert not case.usable_as_gate
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("1e3", 1000.0),
+        (" 7 ", 7.0),
+        ("high", None),
+        (None, None),
+        (True, None),
+        (float("nan"), None),
+        (10**400, None),
+    ],
+)
+def test_numbers_are_read_wherever_they_are_some(value, read):
+    assert number(value) == read
+
+
+def test_each_case_may_name_its_own_source(tmp_path):
+    path = tmp_path / "many.json"
+    sources = [{"id": "a", "date": "2025-03"}, {"id": "b"}]
+    path.write_text(json.dumps({"sources": sources, "cases": [{**PLAIN, "source_id": "b"}, PLAIN]}))
+    second, first = read_cases([path])
+    assert (second.source_id, second.date) == ("b", None)
+    assert (first.source_id, first.date) == ("a", "2025-03")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "1:2: is no JSON"),
+        ("[]", "cases: is missing or no list"),
+        ('{"cases": {}}', "cases: is missing or no list"),
+        ('{"cases": [3]}', "cases[0]: is no object"),
+        ('{"cases": [{"kind": "x"}]}', "cases[0].case_id: is no name"),
+        ('{"cases": [{"case_id": "a", "points": {}}]}', "cases[0].points: is no list"),
+        ('{"cases": [{"case_id": "a", "points": [1]}]}', "cases[0].points[0]: is no object"),
+        ('{"cases": [{"case_id": "a", "draft": "eagle"}]}', "cases[0].draft: is no object"),
+        ("[" * 100_000, "is nested too deeply"),
+    ],
+)
+def test_damage_is_refused_with_its_place(tmp_path, text, says):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_cases([path])
+    (line,) = str(error.value).splitlines()
+    assert line.startswith(f"{path}:")
+    assert says in line
+
+
+def test_everything_that_is_wrong_is_said_at_once(tmp_path):
+    broken = tmp_path / "broken.json"
+    broken.write_bytes(b"\xff\xfe{")
+    with pytest.raises(InputError) as error:
+        read_cases([tmp_path / "absent.json", broken, write_cases(tmp_path, PLAIN)])
+    assert [problem.message.split(":")[0] for problem in error.value.problems] == [
+        "no such file or directory",
+        "is not UTF-8",
+    ]
+
+
+def test_every_committed_case_has_a_source_and_an_own_name():
+    cases = committed_cases()
+    assert len(cases) > 250
+    names = [(case.source_id, case.case_id) for case in cases]
+    assert len(set(names)) == len(names)
+    assert all(case.source_id and case.source_id != case.file for case in cases)
+
+
+@needs_shared
+def test_the_transcription_keeps_every_published_figure():
+    published = SHARED / "cases" / "published"
+    theirs = {(case.source_id, case.case_id): case for case in read_cases(sorted(published.glob("*.json")))}
+    ours = {(case.source_id, case.case_id): case for case in committed_cases()}
+    assert theirs.keys() <= ours.keys()
+    for name, case in theirs.items():
+        mine = ours[name]
+        assert (mine.kind, mine.confidence, mine.hardware, mine.target, mine.draft, mine.speedup_of) == (
+            case.kind, case.confidence, case.hardware, case.target, case.draft, case.speedup_of,
+        )  # fmt: skip
+        assert mine.quality_flags == case.quality_flags
+        for own, point in zip(mine.points, case.points, strict=True):
+            assert _known(point).items() <= own.items()
+
+
+def _known(value):
+    """The value without what is null."""
+    if isinstance(value, dict):
+        return {key: _known(inner) for key, inner in value.items() if inner is not None}
+    return [_known(inner) for inner in value] if isinstance(value, list) else value

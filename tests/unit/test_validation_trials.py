@@ -1,0 +1,443 @@
+"""Published points as trials: what becomes of their words, and what is said where words are missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import random
+from collections import Counter
+
+import pytest
+
+from calibration.validation.cases import committed_cases
+from calibration.validation.coverage import counts
+from calibration.validation.evidence import Evidence
+from calibration.validation.lengths import lengths_of
+from calibration.validation.names import datasets_of, gpu_of, side_of, weights_of
+from calibration.validation.trial import Published
+from calibration.validation.trials import trials_of, trials_of_cases
+from simulator.acceptance import acceptance_model
+from simulator.models.catalogue import load_model
+from simulator.traffic.workload import generate
+from tests.published_cases import PLAIN, SPEC, cases_of, trials_in
+
+
+def changed(base, **sections):
+    """A case with some fields of its sections replaced."""
+    merged = {
+        name: {**base.get(name, {}), **value} if isinstance(value, dict) else value
+        for name, value in sections.items()
+    }
+    return {**base, **merged}
+
+
+def the_trial(folder, *cases):
+    (trial,) = trials_in(folder, *cases)
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "spec"),
+    [
+        ("baseline vLLM 0.11; spec SGLang 0.5", "vLLM 0.11", "SGLang 0.5"),
+        ("baseline bf16; spec run FP8", "bf16", "FP8"),
+        ("bf16 (baseline), fp8 (spec)", "bf16", "fp8"),
+        ("plain run uses bf16 | speculative run uses fp8", "bf16", "fp8"),
+        ("0.10.1 (0.11.1 for draft-model runs)", "0.10.1 (0.11.1 for draft-model runs)", None),
+        ("SpecForge bench, spec v2", "SpecForge bench, spec v2", None),
+    ],
+)
+def test_a_text_may_speak_of_two_sides(text, plain, spec):
+    assert side_of(text, "plain") == plain
+    assert side_of(text, "spec") == (spec or plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("H100 SXM 80GB", "h100-sxm"), ("NVIDIA H100 PCIe", "h100-pcie"), ("H100 NVL (94 GB)", "h100-nvl"),
+        ("8xH200", "h200-sxm"), ("A100-SXM4-40GB", "a100-sxm-40gb"), ("A100", "a100-sxm-80gb"),
+    ],
+)  # fmt: skip
+def test_gpus_are_known_however_they_are_spelt(text, name):
+    found = gpu_of(text)
+    assert not isinstance(found, str)
+    assert found.name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "GPU not stated"), ("RTX 3090 / A100 by size", "GPU not stated"),
+        ("not stated (H100 class in the blog)", "GPU not stated"), ("GH200 96GB", "GPU not modelled"),
+        ("MI300X", "GPU not modelled"), ("8x B200", "GPU not modelled"),
+    ],
+)  # fmt: skip
+def test_other_gpus_have_a_reason(text, reason):
+    assert gpu_of(text) == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "weights"),
+    [
+        ("bf16 (default)", "x", "bf16"), ("fp16/bf16", "x", "bf16"), ("awq int4", "x", "int4"),
+        ("fp8 native", "x", "fp8"), (None, "Llama-3-8B-FP8-dynamic", "fp8"), (None, "Llama-3-8B", None),
+        ("bf16 (assumed, checkpoint native)", "Kimi-K2", None), ("nvfp4", "x", "int4"),
+    ],
+)  # fmt: skip
+def test_precisions(text, model, weights):
+    assert weights_of(text, model).format == weights
+
+
+def test_data_sets_keep_the_order_of_the_text():
+    assert datasets_of("HumanEval, MT-bench and gsm8k") == ("humaneval", "mt_bench", "gsm8k")
+    assert datasets_of("generated-shared-prefix") == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "served"),
+    [
+        (
+            {"model": "meta-llama/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "params_b": 8},
+            "llama-3.1-8b-instruct",
+        ),
+        (
+            {"model": "Llama-4-Scout-FP8", "params_b": 109, "active_params_b": 17},
+            "llama-4-scout-17b-16e-instruct",
+        ),
+        (
+            {"model": "DeepSeek-R1-Distill-Llama-70B", "params_b": 70.6, "arch": "dense"},
+            "llama-3.3-70b-instruct",
+        ),
+    ],
+)
+def test_models_are_found_in_the_catalogue(tmp_path, model, served):
+    count = {"count": 8, "tp": 8}
+    trial = the_trial(tmp_path, changed(PLAIN, target=model, hardware=count))
+    assert trial.plain is not None
+    assert trial.plain.target.model == served
+
+
+@pytest.mark.parametrize(("size", "active"), [(9, None), (230, 10), (57, 14), (0.5, None), (600, 40)])
+def test_an_unknown_model_is_built_of_its_size(tmp_path, size, active):
+    target = {"model": "Mystery", "params_b": size, "active_params_b": active, "arch": None}
+    trial = the_trial(
+        tmp_path, changed(PLAIN, target=target, hardware={"count": None, "tp": None, "gpu": "H200"})
+    )
+    assert (
+        "GPUs not stated: ratios only" in trial.skipped.values()
+    )  # its throughput says nothing of one engine
+    both = changed(SPEC, target=target, hardware={"count": 16, "tp": 16, "gpu": "H200"})
+    trial = the_trial(tmp_path, both)
+    assert trial.plain is not None, trial.skipped
+    model = load_model(trial.plain.target.model)
+    assert model.parameters == pytest.approx(size * 1e9, rel=0.06)
+    assert model.active_parameters == pytest.approx((active or size) * 1e9, rel=0.06)
+    assert any("Mystery is not known" in choice for choice in trial.choices)
+
+
+def test_two_sides_are_two_scenarios(tmp_path):
+    case = changed(
+        SPEC,
+        framework={"name": "baseline vLLM 0.11; spec SGLang 0.5.3", "version": None},
+        target={"weight_precision": "baseline bf16; spec fp8"},
+    )
+    trial = the_trial(tmp_path, case)
+    assert trial.plain is not None
+    assert trial.spec is not None
+    assert trial.plain.engine.preset.startswith("vllm")
+    assert trial.spec.engine.preset.startswith("sglang")
+    assert (trial.plain.target.weights, trial.spec.target.weights) == (None, "fp8")
+    assert trial.plain.workload == trial.spec.workload
+    assert trial.engine == f"{trial.plain.engine.preset} | {trial.spec.engine.preset}"
+
+
+def test_one_scenario_serves_both_sides_that_ran_on_the_same(tmp_path):
+    trial = the_trial(tmp_path, SPEC)
+    assert trial.plain is trial.spec
+    assert trial.spec is not None
+    (arm,) = trial.spec.speculation
+    assert (arm.name, arm.method, arm.draft, arm.draft_length) == ("spec", "eagle3", "eagle3-llama-3.1-8b", 3)
+    assert trial.acceptance_from == "given"
+    assert acceptance_model(arm.acceptance, 3).mean_acceptance_length(3) == pytest.approx(2.6)
+
+
+@pytest.mark.parametrize(
+    ("point", "arrivals", "batch"),
+    [
+        ({"batch_size": 4}, "closed", 4), ({"concurrency": "16"}, "closed", 16),
+        ({"max_num_seqs": 8}, "closed", 8),
+        ({"request_rate_rps": 2.5}, "poisson", None), ({"request_rate_rps": "inf"}, "burst", None),
+        ({"concurrency_cap": 32, "profile": "chat"}, "closed", 32), ({"moon": 1}, None, None),
+    ],
+)  # fmt: skip
+def test_loads(tmp_path, point, arrivals, batch):
+    case = {**PLAIN, "load_axis": "moon", "points": [{**point, "baseline": {"tpot_mean_ms": 8}}]}
+    trial = the_trial(tmp_path, case)
+    assert trial.batch == batch
+    if arrivals is None:
+        assert trial.skipped == {"plain": "load not stated"}
+    else:
+        assert trial.plain is not None
+        assert trial.plain.workload.arrivals.kind == arrivals
+
+
+def test_figures_are_in_si_and_of_all_gpus(tmp_path):
+    arm = {
+        "output_tok_per_s_per_gpu": 50, "ms_per_token": 20, "itl_mean_ms": 21, "ttft_p99_ms": 900,
+        "ttft_p90_ms": 1,
+        "e2e_latency_p99_ms": 4000, "e2e_latency_mean_s": 3, "tpot_p99_ms": "30", "output_tok_per_s": None,
+    }  # fmt: skip
+    case = changed(PLAIN, hardware={"count": 4, "tp": 2}, points=[{"concurrency": 4, "baseline": arm}])
+    trial = the_trial(tmp_path, case)
+    assert set(trial.published) == {
+        Published("throughput", "plain", 200), Published("tpot_mean", "plain", 0.02),
+        Published("tpot_p99", "plain", 0.03),
+        Published("itl_mean", "plain", 0.021), Published("ttft_p99", "plain", 0.9),
+        Published("e2e_mean", "plain", 3), Published("e2e_p99", "plain", 4),
+    }  # fmt: skip
+    assert trial.plain is not None
+    assert (trial.plain.hardware.tensor_parallel, trial.plain.hardware.replicas) == (2, 2)
+
+
+def test_a_total_with_prompts_counts_by_its_outputs(tmp_path):
+    trial = the_trial(
+        tmp_path, {**PLAIN, "points": [{"concurrency": 4, "baseline": {"total_tok_per_s": 1000}}]}
+    )
+    assert trial.published == (Published("throughput", "plain", pytest.approx(1000 * 128 / 640)),)
+
+
+def test_speedups_follow_from_both_arms_in_the_terms_of_the_case(tmp_path):
+    points = [{"concurrency": 4, "k": 3, "baseline": {"tpot_mean_ms": 8}, "spec": {"tpot_mean_ms": 5}}]
+    case = {**SPEC, "speedup_of": "tpot_mean", "points": points}
+    (speedup,) = [one for one in the_trial(tmp_path, case).published if one.quantity == "speedup"]
+    assert speedup.value == pytest.approx(1.6)
+
+
+def test_shares_and_step_times_are_trials_of_single_steps(tmp_path):
+    shares = {"drafting": 20.0, "verification": 70.0, "rejection_sampling": 0.0, "system_overhead": 10.0}
+    steps = {"batch_size": 8, "k": 3, "verify_ms": 11.0, "plain_step_ms": 10.0, "speedup": 1.5}
+    case = {**SPEC, "points": [{"batch_size": 8, "share_pct": shares}, steps]}
+    share, ratio, run = trials_in(tmp_path, case)
+    assert [(one.part, one.value) for one in share.published] == [
+        ("draft", 0.2),
+        ("verify", 0.7),
+        ("host", 0.1),
+    ]
+    assert ratio.published == (Published("step_ratio", "both", 1.1),)
+    assert share.uniform
+    assert ratio.uniform
+    assert not run.uniform
+    assert share.spec is not None
+    assert ratio.spec is not None
+
+
+@pytest.mark.parametrize(
+    ("draft", "point", "reason"),
+    [
+        ({"topk": 4, "num_draft_tokens": 16}, {}, "tree"),
+        ({"method": "eagle2", "topk": None}, {}, "tree"),
+        ({"method": "p_eagle"}, {}, "method p_eagle"),
+        ({"method": "eagle/ngram"}, {}, "several methods in one point"),
+        ({"method": "mtp"}, {}, "target carries no MTP module"),
+        (
+            {"method": "rest", "topk": None},
+            {"acceptance_length": None},
+            "no acceptance published for this method",
+        ),
+        ({}, {"acceptance_length": 9.0}, "acceptance length above K + 1"),
+        (
+            {"method": "draft_model", "model": "llama3.2_1b_streaming"},
+            {},
+            "drafter that keeps part of its KV",
+        ),
+    ],
+)
+def test_drafts_that_cannot_be_simulated_leave_the_plain_arm(tmp_path, draft, point, reason):
+    arms = {"baseline": {"tpot_mean_ms": 8}, "spec": {"tpot_mean_ms": 5}}
+    case = changed(SPEC, draft=draft, points=[{**SPEC["points"][0], **arms, **point}])
+    trial = the_trial(tmp_path, case)
+    assert trial.skipped == {"spec": reason}
+    assert trial.spec is None
+    assert trial.plain is not None
+    assert trial.plain.speculation == ()
+
+
+def test_a_chain_may_be_stated_by_the_tokens_it_verifies(tmp_path):
+    trial = the_trial(tmp_path, changed(SPEC, draft={"k": None, "num_draft_tokens": 5}))
+    assert trial.draft_length == 4
+
+
+def test_an_oracle_accepts_everything(tmp_path):
+    case = changed(
+        SPEC, draft={"method": "oracle_replay", "k": 12}, points=[{"concurrency": 1, "speedup": 10}]
+    )
+    trial = the_trial(tmp_path, case)
+    assert trial.spec is not None
+    (arm,) = trial.spec.speculation
+    assert acceptance_model(arm.acceptance, 12).mean_acceptance_length(12) == 13
+
+
+def test_acceptance_is_joined_within_a_source_and_not_across(tmp_path):
+    measured = {
+        **SPEC,
+        "case_id": "other",
+        "kind": "acceptance",
+        "points": [{"k": 5, "acceptance_length": 3.0}],
+    }
+    asking = {**SPEC, "points": [{"concurrency": 8, "speedup": 1.6}]}
+    trial = trials_in(tmp_path, asking, measured)[0]
+    assert (trial.acceptance_from, trial.acceptance_note) == ("joined", "case other, K = 5")
+    elsewhere = cases_of(tmp_path, changed(measured, draft={"model": "a", "k": 5}), source="elsewhere")
+    (case,) = cases_of(tmp_path, asking)
+    (trial,) = trials_of(case, Evidence.of((case, *elsewhere)))
+    assert trial.acceptance_from == "prior"
+    assert "1 other sources" in trial.acceptance_note
+
+
+def test_a_drafter_of_another_name_is_another_drafter(tmp_path):
+    measured = {**SPEC, "case_id": "other", "kind": "acceptance", "points": [{"acceptance_length": 2.4}]}
+    asking = changed(SPEC, draft={"model": "mine/head"}, points=[{"concurrency": 8, "speedup": 1.6}])
+    trial = trials_in(tmp_path, asking, changed(measured, draft={"model": "theirs/head-2"}))[0]
+    assert trial.skipped == {"spec": "no acceptance published for this method"}
+
+
+def test_the_length_of_another_k_is_compared_where_it_is_predicted(tmp_path):
+    points = [
+        {"k": 1, "acceptance_length": 1.7, "survival_by_position": [0.7]},
+        {"k": 3, "acceptance_length": 2.4, "survival_by_position": [0.68, 0.44, 0.28]},
+    ]
+    first, second = trials_in(tmp_path, {**SPEC, "kind": "acceptance", "points": points})
+    assert first.published == (Published("acceptance_length", "spec", 1.7),)
+    assert first.spec is not None
+    assert acceptance_model(first.spec.speculation[0].acceptance, 1).mean_acceptance_length(
+        1
+    ) == pytest.approx(1.68)
+    assert second.acceptance_from == "joined"
+
+
+def test_a_lookup_gets_the_length_that_is_stated(tmp_path):
+    for k, length in ((3, 1.2), (5, 2.6), (3, 3.9), (1, 1.999), (1, 2.0), (7, 1.0)):
+        point = {"concurrency": 8, "k": k, "speedup": 1.2, "acceptance_length": length}
+        case = changed(
+            SPEC, draft={"method": "ngram"}, confidence="derived_from_published_data", points=[point]
+        )
+        trial = the_trial(tmp_path, case)
+        assert trial.spec is not None
+        model = acceptance_model(trial.spec.speculation[0].acceptance, k)
+        assert model.mean_acceptance_length(k) == pytest.approx(length, abs=0.01)
+
+
+def test_lengths_have_the_mean_that_was_counted(tmp_path):
+    arm = {
+        "total_input_tokens": 44_000,
+        "total_output_tokens": 30_000,
+        "num_requests": 200,
+        "output_tok_per_s": 1,
+    }
+    case = changed(
+        PLAIN, workload={"dataset": "ShareGPT", "input_len_tokens": None, "output_len_tokens": None}
+    )
+    trial = the_trial(tmp_path, {**case, "points": [{"concurrency": 4, "baseline": arm}]})
+    assert trial.plain is not None
+    assert trial.sent == 200
+    many = trial.plain.workload.model_copy(update={"requests": 40_000})
+    requests = generate(many, 0, tmp_path)
+    assert requests.prompt_tokens.mean() == pytest.approx(220, rel=0.03)
+    assert requests.output_tokens.mean() == pytest.approx(150, rel=0.03)
+
+
+def test_a_nominal_length_that_was_half_used_is_uniform(tmp_path):
+    arm = {"total_input_tokens": 51_000, "num_requests": 100, "output_tok_per_s": 1}
+    workload = {"input_len_tokens": {"nominal": 1024}, "output_len_tokens": {"nominal": 128}}
+    case = changed(PLAIN, workload=workload, points=[{"concurrency": 4, "baseline": arm}])
+    (read,) = cases_of(tmp_path, case)
+    lengths = lengths_of(read, read.points[0], None)
+    assert lengths.prompt == {"kind": "uniform", "low": 1, "high": 1024}
+    assert lengths.output == {"kind": "fixed", "tokens": 128}
+
+
+def test_flagged_and_recalled_cases_are_counted_not_simulated(tmp_path):
+    for fields, reason in (
+        ({"confidence": "recalled"}, "recalled, not read in the source"),
+        ({"quality_flags": ["handicapped_baseline"]}, "plain run handicapped: acceptance only"),
+        ({"kind": "power"}, "kind of case not known"),
+    ):
+        trial = the_trial(tmp_path, {**SPEC, **fields})
+        assert set(trial.skipped.values()) == {reason}
+        assert trial.plain is None
+        assert trial.spec is None
+
+
+def test_where_the_gpus_are_not_stated_only_ratios_are_compared(tmp_path):
+    arms = {"baseline": {"output_tok_per_s": 100}, "spec": {"output_tok_per_s": 150}}
+    target = {"model": "Llama-3.3-70B-Instruct", "params_b": 70.6}
+    case = changed(SPEC, hardware={"count": None, "tp": None}, target=target)
+    absolute, ratio = trials_in(
+        tmp_path, {**case, "points": [{**SPEC["points"][0], **arms, "speedup": None}]}
+    )
+    assert absolute.plain is None
+    assert [one.quantity for one in ratio.published] == ["speedup"]
+    assert ratio.plain is not None
+    assert (
+        ratio.plain.hardware.tensor_parallel == 4
+    )  # two cards of 80 GB hold 141 GB of weights, not the load
+    assert "GPUs not stated: 4, the fewest that fit, taken" in ratio.choices
+
+
+def test_the_committed_cases_are_covered():
+    cases = [case for case in committed_cases() if counts(case)]
+    trials = trials_of_cases(cases)
+    done = {
+        (trial.case.source_id, trial.case.case_id)
+        for trial in trials
+        for figure in trial.published
+        if (trial.plain is not None or figure.arm == "spec")
+        and (trial.spec is not None or figure.arm == "plain")
+    }
+    assert len(done) >= 0.78 * len(cases)
+    reasons = Counter(reason for trial in trials for reason in trial.skipped.values())
+    assert len(reasons) < 20
+    assert all(len(reason) < 60 for reason in reasons)
+    assert pickle.loads(pickle.dumps(trials[:20])) == trials[:20]
+
+
+def test_nothing_that_a_stranger_writes_raises(tmp_path):
+    """Committed cases with leaves replaced by what does not belong there."""
+    odd = [
+        None,
+        0,
+        -1,
+        1e9,
+        "inf",
+        "",
+        [],
+        {},
+        True,
+        "H100",
+        {"mean": -3},
+        [0.9, 0.5],
+        float("inf"),
+        "x / y",
+        "12",
+    ]
+    luck = random.Random(1)
+    cases = committed_cases()
+    evidence = Evidence.of(cases[:30])
+    for _ in range(150):
+        case = luck.choice(cases)
+        sections = {
+            name: dataclasses.replace(section, **{luck.choice(dataclasses.fields(section)).name: None})
+            for name in ("hardware", "target", "draft", "framework", "workload")
+            if (section := getattr(case, name)) is not None and luck.random() < 0.4
+        }
+        points = tuple(
+            {key: luck.choice(odd) if luck.random() < 0.3 else value for key, value in point.items()}
+            for point in case.points[:2]
+        )
+        strange = dataclasses.replace(case, **sections, points=points)
+        for trial in trials_of(strange, evidence):
+            assert trial.published or trial.skipped or not trial.plain
+            for figure in trial.published:
+                needed = ("plain", "spec") if figure.arm == "both" else (figure.arm,)
+                assert all(getattr(trial, arm) is not None or arm in trial.skipped for arm in needed)
