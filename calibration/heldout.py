@@ -87,9 +87,10 @@ def experts_error(points: Points, weights: str, gpu: Gpu, by_model: bool = False
     return held_out(points, what, predictor, "model" if by_model else "shape and parallelism")
 
 
-def attention_error(points: Points, kv_cache: str, gpu: Gpu) -> dict[str, Any]:
+def attention_error(points: Points, kv_cache: str, gpu: Gpu, every: int = 1) -> dict[str, Any]:
     def predictor(train: Points) -> Callable[[Floats], Floats]:
-        operator = _profile(gpu, fit_attention(train, kv_cache, "")).attention(kv_cache)
+        part = fit_attention(train, kv_cache, "", every=every)
+        operator = _profile(gpu, part).attention(kv_cache)
 
         def one(shape: Floats, rest: Floats) -> Floats:
             heads, kv_heads, dim = shape

@@ -22,12 +22,14 @@ def fit_attention(
     source: str,
     windows: Points | None = None,
     penalties: Points | None = None,
+    every: int = 1,
 ) -> Part:
     """Decode attention from points (heads, kv_heads, head_dim, batch, context) → µs: median over heads.
 
     `windows`: the same keys and the window after them. `penalties`: points with more than 64 query heads
     per KV head, of a framework that has them, for the cost of a second tile of rows. Cells that were not
-    measured (large batch × long context) continue with the bytes of the cache.
+    measured (large batch × long context) continue with the bytes of the cache. `every`: only
+    each so-manieth context from the last one back, and the first.
     """
     by_cell: dict[tuple[int, ...], list[float]] = {}
     for (_, *cell), value in points.items():
@@ -43,6 +45,8 @@ def fit_attention(
         for h in range(len(heads)):
             time[d, h] = _extend(time[d, h], np.array(batches, float), np.array(contexts, float))
     time = _monotone(time, (3, 2))
+    kept = sorted({0, *range(len(contexts) - 1, -1, -every)})
+    time, contexts = time[:, :, :, kept], [contexts[i] for i in kept]
     coefficients = {"compute_efficiency": 0.58, "tile_penalty": _tile_penalty(penalties or {})}
     for dim in dims:
         coefficients[f"window_factor_{dim}"] = _window_factor(points, windows or {}, dim)

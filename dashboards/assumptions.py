@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _HOST = {
     "step_s": "exposed, per step",
     "per_sequence_s": "exposed, per sequence",
+    "draft_step_s": "exposed, per step that drafts",
     "draft_pass_s": "exposed, per draft pass",
     "hidden_step_s": "behind the GPU, per step",
     "hidden_per_sequence_s": "behind the GPU, per sequence",

@@ -202,10 +202,11 @@ def _settings(
     preset, workload, mechanisms = setup.preset, scenario.workload, scenario.run.mechanisms
     arrivals = workload.arrivals
     longest = arm.max_draft_length if arm is not None else 0
-    asynchronous = preset.asynchronous and not (how is not None and how.host_sync(preset.asynchronous))
+    asynchronous = preset.asynchronous if how is None else preset.drafts_asynchronously
+    asynchronous = asynchronous and not (how is not None and how.host_sync(asynchronous))
     passes = how is not None and how.drafter is not None
     limit = arm.max_context_tokens if arm is not None else None
-    if limit is None:  # what a scenario says goes before what the drafter was trained for
+    if limit is None and preset.stops_at_drafter_limit:  # what a scenario says goes before the training
         limit = setup.drafter_max_context_tokens
     host = preset.host
     return EngineSettings(
@@ -218,6 +219,7 @@ def _settings(
         asynchronous=asynchronous,
         emits_before_drafting=preset.emits_before_drafting,
         chunked_prefill=scenario.engine.chunked_prefill,
+        reserved_output=preset.reserved_output,
         stop_is_foreseen=workload.ends == "max_tokens",
         think_time_ns=seconds_to_ns(arrivals.think_time_s) if arrivals.kind == "closed" else 0,
         timeout_ns=NEVER if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
@@ -232,8 +234,8 @@ def _settings(
         drafter_max_context=NEVER if limit is None else limit,
         host_step_ns=host.step_s * NS_PER_S,
         host_per_sequence_ns=host.per_sequence_s * NS_PER_S,
+        draft_step_ns=host.draft_step_s * NS_PER_S,
         draft_pass_ns=host.draft_pass_s * NS_PER_S,
-        draft_pass_once=preset.one_graph_drafting,
         hidden_step_ns=host.hidden_step_s * NS_PER_S,
         hidden_per_sequence_ns=host.hidden_per_sequence_s * NS_PER_S,
         graph_sizes=preset.graph_grid(longest + 1),

@@ -26,7 +26,8 @@ SCHEMA = "decodesim/engine-1"
 class HostCost:
     """Host (CPU) seconds of one step. The step lasts max(GPU, hidden) + exposed.
 
-    `step_s`, `per_sequence_s` and `draft_pass_s` are exposed: the GPU waits for them. `hidden_step_s` and
+    `step_s`, `per_sequence_s`, `draft_step_s` (once in a step that drafts) and `draft_pass_s` (each pass of
+    the drafter) are exposed: the GPU waits for them. `hidden_step_s` and
     `hidden_per_sequence_s` is what an asynchronous engine does for the next step while the GPU runs this one;
     it shows only when the GPU is faster. Synchronous engines hide nothing.
     """
@@ -34,6 +35,7 @@ class HostCost:
     step_s: float
     per_sequence_s: float
     draft_pass_s: float
+    draft_step_s: float = 0.0
     hidden_step_s: float = 0.0
     hidden_per_sequence_s: float = 0.0
 
@@ -44,7 +46,8 @@ class HostCost:
 
     def exposed_s(self, sequences: float, draft_passes: float = 0) -> float:
         """Host seconds that always lengthen the step."""
-        return self.step_s + self.per_sequence_s * sequences + self.draft_pass_s * draft_passes
+        drafting = self.draft_step_s + self.draft_pass_s * draft_passes if draft_passes > 0 else 0.0
+        return self.step_s + self.per_sequence_s * sequences + drafting
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,12 @@ class Preset:
 
     `full_graphs`: a uniform decode replays as one graph; without it attention is launched between piecewise
     graphs. `piecewise_graphs`: other steps (prefill in them) use piecewise graphs, else they run eagerly.
-    `one_graph_drafting`: all draft passes of a step share one launch, so `host.draft_pass_s` is charged once
-    a step. `small_kernel_s_per_layer`: norms, rope, KV write and activation as nodes of a graph.
+    `overlaps_speculation`: an asynchronous engine stays so when it speculates. `stops_at_drafter_limit`: a
+    request that outgrows what its drafter was trained for goes on without drafts; otherwise it drafts on.
+    `reserved_output`: share of its output tokens that a request's admission sets KV aside for (0: only its
+    prompt has to fit, and growth may preempt). `small_kernel_s_per_layer`: norms, rope, KV write and
+    activation as nodes of a graph. `kernels`: the framework whose own kernels are priced where the profile
+    has them.
     `launch_kernel_s`: what the GPU waits for one kernel launch that no graph holds.
     """
 
@@ -68,8 +75,10 @@ class Preset:
     engine: str
     version: str
     asynchronous: bool
+    overlaps_speculation: bool
     emits_before_drafting: bool
     scheduler: str
+    reserved_output: float
     max_num_seqs: int
     max_num_batched_tokens: int
     gpu_memory_utilization: float
@@ -81,10 +90,16 @@ class Preset:
     full_graphs: bool
     piecewise_graphs: bool
     host: HostCost
-    one_graph_drafting: bool
+    stops_at_drafter_limit: bool
+    kernels: str
     small_kernel_s_per_layer: float
     launch_kernel_s: float
     sources: Mapping[str, str] = field(compare=False)
+
+    @property
+    def drafts_asynchronously(self) -> bool:
+        """Whether the next step is composed while one that drafts runs, where the method allows it."""
+        return self.asynchronous and self.overlaps_speculation
 
     def graph_grid(self, query_tokens: int = 1, max_num_seqs: int | None = None) -> tuple[int, ...]:
         """Token counts with a CUDA graph, ascending, when a decode has `query_tokens` (K + 1) tokens.

@@ -153,9 +153,20 @@ class Oracle:
             whole = n > 0 and (self.engine["chunked_prefill"] or n == known)
             if r["number"] in self.flight or not whole or self.blocks_missing(r, known) > self.free:
                 return
+            if self.promised(r, self.engine["reserved_output"]) > self.engine["total_blocks"]:
+                self.counters["promises"] += 1
+                return
             self.running.append(self.waiting.pop(0))
             r["admitted_ns"] = now if r["admitted_ns"] < 0 else r["admitted_ns"]
             self.enter(plan, r, n, 0, known, decodes=False)
+
+    def promised(self, new: Record, share: float) -> int:
+        """Blocks set aside for the running requests and a new one; 0 when nothing is set aside."""
+        block = self.engine["block_tokens"]
+        for r in [new] if share > 0 else []:
+            end = r["prompt_tokens"] + max(r["emitted_tokens"], floor(share * r["stop"]))
+            r["promise"] = -(-(end + self.engine["lookahead_tokens"]) // block)
+        return sum(r["promise"] for r in [*self.running, new]) if share > 0 else 0
 
     def enter(self, plan: Record, r: Record, n: int, k: int, known: int, decodes: bool) -> None:
         missing, start = self.blocks_missing(r, n), r["computed"]
@@ -196,6 +207,7 @@ class Oracle:
             draft += p["draft_prefill_start_ns"] if pairs else 0.0
             after = context + sum(e["start"] + e["n"] for e in chunks)
             draft += (passes - 1) * (self.draft_pass(rows, rows, rows, after, 1) + launch)
+            draft += engine["host"]["draft_step_ns"]
         exposed, hidden = self.host(plan)
         gpu = (verify, p["sample"][logits], draft) if tokens > 0 else (0, 0, 0)  # `prefill` off: no pass
         ns = dict(zip(("verify_ns", "accept_ns", "draft_ns"), (floor(x + 0.5) for x in gpu), strict=True))

@@ -97,7 +97,8 @@ def without_host(settings: EngineSettings, **changes: Any) -> EngineSettings:
 
 
 HOST = frozenset(
-    "host_step_ns host_per_sequence_ns draft_pass_ns hidden_step_ns hidden_per_sequence_ns".split()
+    "host_step_ns host_per_sequence_ns draft_pass_ns draft_step_ns "
+    "hidden_step_ns hidden_per_sequence_ns".split()
 )
 
 

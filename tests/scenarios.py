@@ -79,6 +79,7 @@ def make_engine(rng: random.Random, name: str, ticks: bool, tight: bool) -> Reco
         "step_ns": some_ns(rng, 9e4, ticks),
         "per_sequence_ns": some_ns(rng, 4e3, ticks),
         "draft_pass_ns": some_ns(rng, 3e4, ticks),
+        "draft_step_ns": some_ns(rng, 3e4, ticks),
         "hidden_step_ns": some_ns(rng, 5e5, ticks),
         "hidden_per_sequence_ns": some_ns(rng, 2e4, ticks),
     }
@@ -91,6 +92,7 @@ def make_engine(rng: random.Random, name: str, ticks: bool, tight: bool) -> Reco
         "emits_before_drafting": asynchronous if chance(rng, 0.8) else not asynchronous,
         "mixes_prefill": chance(rng, 0.7),
         "chunked_prefill": chance(rng, 0.8),
+        "reserved_output": rng.choice((0.0, 0.0, 0.5, 1.0)),
         "draft_length_by_batch": lengths,
         "lookahead_tokens": max(lengths) if method["kv"] else 0,
         "slots_per_request": method["slots"],

@@ -197,7 +197,7 @@ class NetworkPricing:
 
     @cached_property
     def _attention(self) -> DecodeAttention:
-        return self.profile.attention(self.kv_cache)
+        return self.profile.attention(self.kv_cache, self.preset.kernels)
 
     @cached_property
     def _latent(self) -> LatentAttention:

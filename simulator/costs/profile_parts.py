@@ -109,8 +109,11 @@ class Profile:
         smooth = form.time_us(shapes[:, :1], shapes[:, 1:], knots[None, :])
         return Gemm(form, knots, shapes, np.log(part.array("us") / smooth))
 
-    def attention(self, kv_cache: str) -> DecodeAttention:
-        part = self._part(f"attention/{kv_cache}", "attention/bf16")
+    def attention(self, kv_cache: str, kernels: str = "") -> DecodeAttention:
+        """Decode attention; `kernels`: a framework whose own kernel is taken where it was measured."""
+        own = f"attention/{kv_cache}"
+        own = f"{own}/{kernels}" if f"{own}/{kernels}" in self.parts else own
+        part = self._part(own, "attention/bf16")
         scale = float(part.coefficients.get("memory_scale", 1.0))
         time = part.array("us")
         start = time.min()

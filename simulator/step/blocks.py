@@ -66,7 +66,7 @@ def take_blocks(e: Engine, count: int) -> None:
 
 @compiled()
 def release_blocks(e: Engine, r: int) -> None:
-    """Give back all blocks of request `r`; its hash blocks stay in memory
+    """Give back all blocks of request `r` and what was set aside for it; its hash blocks stay in memory
     while nobody needs the room (deepest first to go).
     """
     q = request_at(e, r)
@@ -83,6 +83,8 @@ def release_blocks(e: Engine, r: int) -> None:
         q.shared_hashes = 0
     e.free_blocks += held
     q.capacity = 0
+    e.promised_blocks -= q.promised
+    q.promised = 0
 
 
 @compiled()

@@ -51,6 +51,7 @@ class EngineSettings:
     emits_before_drafting: bool = False
     mixes_prefill: bool = True
     chunked_prefill: bool = True
+    reserved_output: float = 0.0
     stop_is_foreseen: bool = False
     external_clients: bool = False
     think_time_ns: int = 0
@@ -61,13 +62,13 @@ class EngineSettings:
     has_drafter: bool = False
     drafter_has_kv: bool = False
     one_pass: bool = False
-    draft_pass_once: bool = False
     max_context_tokens: int = NEVER
     first_pass_rows: int = ROWS_TOKENS
     loses_last_match: bool = False
     drafter_max_context: int = NEVER
     host_step_ns: float = 0.0
     host_per_sequence_ns: float = 0.0
+    draft_step_ns: float = 0.0
     draft_pass_ns: float = 0.0
     hidden_step_ns: float = 0.0
     hidden_per_sequence_ns: float = 0.0

@@ -163,6 +163,13 @@ def _admit_one(e: Engine, slot: int) -> bool:
     entire = (whole + e.lookahead_tokens + e.block_tokens - 1) // e.block_tokens
     if entire - shared > available_blocks(e) - unheld:
         return False
+    if e.reserved_output > 0:
+        end = q.prompt + max(q.emitted, int(e.reserved_output * q.output)) + e.lookahead_tokens
+        promise = (end + e.block_tokens - 1) // e.block_tokens - shared
+        if e.promised_blocks + promise > e.total_blocks:
+            return False
+        q.promised = promise
+        e.promised_blocks += promise
     pop_waiting(e)
     hold_matched(e, r, hits)
     need = (computed + tokens + e.lookahead_tokens + e.block_tokens - 1) // e.block_tokens - shared

@@ -142,8 +142,7 @@ def _price_drafts(
         total += later * (p.draft_length - 1)
         passes = p.draft_length
     gpu_ns = (total + passes * item(scalars_of(e), PRICE_DRAFT_LAUNCH_NS)) * scale
-    launches = 1 if e.draft_pass_once else passes
-    return int(gpu_ns + launches * e.draft_pass_ns + 0.5)
+    return int(gpu_ns + e.draft_step_ns + passes * e.draft_pass_ns + 0.5)
 
 
 @compiled(inline=True)

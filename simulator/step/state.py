@@ -47,6 +47,7 @@ REQUEST = np.dtype(
         ("emitted", "i4"),
         ("drafts", "i4"),  # draft tokens that wait to be verified
         ("capacity", "i4"),  # tokens that the held blocks can hold
+        ("promised", "i4"),  # blocks that its admission set aside
         ("shared_hashes", "i4"),  # leading hash blocks held together with others
         ("last_step", "i4"),  # number of the newest step it has an entry in
         ("flight_drafts", "i4"),  # drafts in that entry
@@ -236,6 +237,7 @@ ENGINE = np.dtype(
         ("max_num_batched_tokens", "i8"),
         ("block_tokens", "i8"),
         ("total_blocks", "i8"),
+        ("reserved_output", "f8"),  # share of a request's output that admission sets blocks aside for
         ("asynchronous", "i8"),
         ("emits_before_drafting", "i8"),
         ("mixes_prefill", "i8"),
@@ -252,7 +254,6 @@ ENGINE = np.dtype(
         ("ragged", "i8"),
         ("has_drafter", "i8"),  # a model drafts: passes cost time
         ("drafter_has_kv", "i8"),
-        ("draft_pass_once", "i8"),  # all passes of a step share one launch
         ("one_pass", "i8"),  # all drafts come from pass 1
         ("first_pass_rows", "i8"),
         ("loses_last_match", "i8"),
@@ -260,6 +261,7 @@ ENGINE = np.dtype(
         # the host
         ("host_step_ns", "f8"),
         ("host_per_sequence_ns", "f8"),
+        ("draft_step_ns", "f8"),  # once in a step that drafts
         ("draft_pass_ns", "f8"),
         ("hidden_step_ns", "f8"),
         ("hidden_per_sequence_ns", "f8"),
@@ -298,6 +300,7 @@ ENGINE = np.dtype(
         ("ended_count", "i8"),  # requests that ended since the pipeline last looked
         ("free_blocks", "i8"),
         ("cached_blocks", "i8"),  # held by nobody, kept for their contents
+        ("promised_blocks", "i8"),  # what admission set aside for the running requests
         ("in_system", "i8"),
         # acceptance, the scalar part
         ("seed", "i8"),

@@ -104,9 +104,9 @@ def check_run(arm: CompiledArm, plain: CompiledArm) -> None:
     figures = measure(record)
     assert 1 < figures["mean_acceptance_length"] <= DRAFT_LENGTH + 1
     # Only a lookup that may find nothing leaves decodes without a draft.
-    assert (figures["draft_coverage"] < 0.95) == how.ragged(arm.setup.preset.asynchronous)
+    assert (figures["draft_coverage"] < 0.95) == how.ragged(arm.setup.preset.drafts_asynchronously)
     assert arm.settings.asynchronous == (
-        arm.setup.preset.asynchronous and not how.host_sync(arm.setup.preset.asynchronous)
+        arm.setup.preset.drafts_asynchronously and not how.host_sync(arm.setup.preset.drafts_asynchronously)
     )
     assert arm.settings.lookahead_tokens == how.lookahead_tokens(DRAFT_LENGTH)
     assert (arm.memory.drafter_bytes > 0) == (how.drafter is not None)

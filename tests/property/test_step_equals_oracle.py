@@ -17,7 +17,7 @@ LEAST = 5
 """Each rare branch must occur at least so often over all scenarios, or equality says little about it."""
 RARE = (
     "preemptions cut_drafts eager_steps trimmed_tokens ghost_rows mixed_steps full_steps piecewise_steps "
-    "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged"
+    "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged reserving"
 ).split()
 GROUPS = 8
 
@@ -57,6 +57,8 @@ def test_every_rare_branch_occurs() -> None:
         seen["asynchronous" if engine["asynchronous"] else "synchronous"] += 1
         seen["prefill_apart"] += not engine["mixes_prefill"]
         seen["ragged"] += engine["ragged"]
+        promised = harness.run_fast({**case, "engine": {**engine, "reserved_output": 0.0}})
+        seen["reserving"] += harness.outcome(promised) != outcome
     assert {name: seen[name] for name in RARE if seen[name] < LEAST} == {}
     assert seen["unfinished"] == 0
 
@@ -74,6 +76,7 @@ def test_the_books_balance() -> None:
         assert surplus <= samples, "emitted = sampling request-steps + accepted − trimmed"
         assert surplus >= requests["decode_rounds"].sum()
         assert engine["free_blocks"] == case["engine"]["total_blocks"]
+        assert engine["promised_blocks"] == 0
         assert totals["peak_blocks"] <= case["engine"]["total_blocks"]
         done = requests["status"] == 2
         assert (requests["arrival_ns"][done] <= requests["admitted_ns"][done]).all()

@@ -59,9 +59,9 @@ def _rows():
             head_dim=d,
             context=c,
         )
-        for fw, version in (("vllm", "0.24.0"), ("sglang", "0.5.14"))
+        for fw, version in (("vllm", "0.24.0"), ("sglang", "0.5.14"), ("trtllm", "1.3.0rc20"))
         for dtype, b, h, kv, d, c in itertools.product(
-            ("bfloat16", "fp8"), (1, 8, 64), (1, 4, 8), (1, 8), (64, 128), (16, 1024, 16384)
+            ("bfloat16", "fp8"), (1, 8, 64), (1, 4, 8), (1, 4, 5, 6, 8), (64, 128), (16, 1024, 16384)
         )
     ]
     mla = [

@@ -80,8 +80,9 @@ def test_padding_takes_the_next_graph_or_none():
 
 
 def test_exposed_host_time_counts_sequences_and_passes():
-    host = HostCost(1e-3, 1e-5, 5e-4, 2e-3, 1e-6)
-    assert host.exposed_s(10, 3) == pytest.approx(1e-3 + 1e-4 + 1.5e-3)
+    host = HostCost(1e-3, 1e-5, 5e-4, 2e-4, 2e-3, 1e-6)
+    assert host.exposed_s(10, 3) == pytest.approx(1e-3 + 1e-4 + 1.5e-3 + 2e-4)
+    assert host.exposed_s(10) == pytest.approx(1e-3 + 1e-4)
 
 
 @pytest.mark.parametrize("value", [-1e-6, float("nan"), 2.0])

@@ -48,7 +48,7 @@ def engine_rows(known: list[Preset]) -> list[str]:
     ngram = method("ngram")
 
     def lookup(one: Preset) -> str:
-        if ngram.ragged(one.asynchronous):
+        if ngram.ragged(one.drafts_asynchronously):
             return "on the host, drafts on a match only"
         return "on the GPU, always K drafts"
 
@@ -65,10 +65,13 @@ def engine_rows(known: list[Preset]) -> list[str]:
     told = {
         "": [f"`{one.name}`" for one in known],
         "next step composed": [
-            "while this one runs" if one.asynchronous else "after this one" for one in known
+            ("while this one runs" if one.drafts_asynchronously else "while this one runs, unless it drafts")
+            if one.asynchronous
+            else "after this one"
+            for one in known
         ],
         "rows of requests that have just ended": [
-            "K + 1 once more" if one.asynchronous else "none" for one in known
+            "K + 1 once more" if one.drafts_asynchronously else "none" for one in known
         ],
         "tokens leave": [
             f"{'before' if one.emits_before_drafting else 'after'} the draft passes" for one in known
@@ -78,7 +81,14 @@ def engine_rows(known: list[Preset]) -> list[str]:
             for one in known
         ],
         "host time of drafting": [
-            f"{one.host.draft_pass_s * 1e6:.0f} µs a {'step' if one.one_graph_drafting else 'pass'}"
+            f"{one.host.draft_step_s * 1e6:.0f} µs a step, {one.host.draft_pass_s * 1e6:.0f} a pass"
+            for one in known
+        ],
+        "beyond the drafter's limit": [
+            "no drafts" if one.stops_at_drafter_limit else "drafts as before" for one in known
+        ],
+        "KV set aside at admission": [
+            f"prompt and {one.reserved_output:.0%} of the output" if one.reserved_output else "prompt"
             for one in known
         ],
         "n-gram lookup": [lookup(one) for one in known],
@@ -97,6 +107,6 @@ def test_the_serving_engines_are_told_as_their_presets_say() -> None:
     known = list(presets().values())
     lines = PAGE.splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("| | `"))
-    heading, _, *body = lines[start : start + 2 + 8]
+    heading, _, *body = lines[start : start + 2 + 10]
     assert [heading, *body] == engine_rows(known)
-    assert not lines[start + 10].startswith("|")
+    assert not lines[start + 12].startswith("|")

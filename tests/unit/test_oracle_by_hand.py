@@ -14,7 +14,14 @@ from tests.oracle import Oracle, line, run_oracle
 Record = dict[str, Any]
 ROWS = 65
 NO_ATTENTION = [[[0.0, 0.0], [0.0, 0.0]]]
-HOST = ("step_ns", "per_sequence_ns", "draft_pass_ns", "hidden_step_ns", "hidden_per_sequence_ns")
+HOST = (
+    "step_ns",
+    "per_sequence_ns",
+    "draft_pass_ns",
+    "draft_step_ns",
+    "hidden_step_ns",
+    "hidden_per_sequence_ns",
+)
 MECHANISMS = ("prefill", "graph_padding", "stop_trim", "ghost_rows", "host_overlap", "context_growth")
 PAIRS = ("prefill_pair_ns", "prefill_window_pair_ns", "draft_prefill_pair_ns")
 CHUNKS = (
@@ -54,6 +61,7 @@ def engine(draft_length: int = 0, host: Record | None = None, **changes: Any) ->
         "emits_before_drafting": False,
         "mixes_prefill": True,
         "chunked_prefill": True,
+        "reserved_output": 0.0,
         "draft_length_by_batch": [draft_length] * 9,
         "lookahead_tokens": 0,
         "slots_per_request": 0,
