@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.cell import Cell, run_cell
 from experiments.contours import Index, Label, coarse_places, contour, refined
+from experiments.grid import cells_of
+from experiments.refine import run_refined
+from experiments.store import Store
+from experiments.study import Study, load_study
 from simulator.arms import CompiledArm
 from simulator.breakeven.simulated_bench import SimulatedBench
+from simulator.errors import InputError
 from simulator.scenario import load_scenario
 from simulator.theory import tokens_per_verify
 from tests.subjects import EXAMPLE
@@ -207,3 +215,107 @@ def test_speedup_over_acceptance_and_load_in_real_runs() -> None:
 
     everywhere = dense((20, len(loads)), lambda at: speedup(at) > 1)
     assert_whole_contour((20, len(loads)), everywhere.__getitem__)
+
+
+STUDY = f"""
+scenario: {EXAMPLE}
+axes:
+  speculation.eagle3-k3.acceptance.alpha: {{from: 0.05, to: 0.95, steps: 10}}
+  workload.arrivals.concurrency: [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
+  hardware.tensor_parallel: [2, 4]
+where: hardware.tensor_parallel = 4 or concurrency < 20
+keep: [throughput_speedup]
+refine: {{metric: eagle3-k3.throughput_speedup, level: 1}}
+"""
+
+
+def study_of(folder: Path, text: str = STUDY) -> Study:
+    (folder / "study.yaml").write_text(text, encoding="utf-8")
+    changes = ("workload.requests=120", "run.replications=1", "engine.max_num_seqs=32")
+    return load_study(folder / "study.yaml", [*changes, "speculation.eagle3-k3.draft_length=7"])
+
+
+class Runner:
+    """Runs what a store does not have; stops by an error after so many cells."""
+
+    def __init__(self, store: Store, most: int | None = None) -> None:
+        self.store, self.most, self.ran = store, most, 0
+
+    def __call__(self, cells: Sequence[Cell]) -> None:
+        for cell in cells:
+            if cell.key not in self.store:
+                if self.ran == self.most:
+                    raise KeyboardInterrupt
+                self.store.add(cell, run_cell(cell))
+                self.ran += 1
+
+
+def test_a_refined_study_has_the_contour_of_the_dense_one_and_goes_on_after_an_interruption(
+    tmp_path: Path,
+) -> None:
+    study = study_of(tmp_path)
+    with Store.create_or_open(tmp_path / "dense.db", study.document, study.sha256) as store:
+        Runner(store)(list(cells_of(study)))
+        dense_rows = list(store.rows())
+    with Store.create_or_open(tmp_path / "refined.db", study.document, study.sha256) as store:
+        with pytest.raises(KeyboardInterrupt):
+            run_refined(study, store, Runner(store, most=40))
+        rest = Runner(store)
+        count = run_refined(study, store, rest)
+        assert rest.ran == count - 40
+        again = Runner(store)
+        assert run_refined(study, store, again) == count
+        assert again.ran == 0
+        refined_rows = list(store.rows())
+    assert len(refined_rows) == count <= MOST_SHARE * len(dense_rows)
+    wanted, found = changes_in(dense_rows), changes_in(refined_rows)
+    assert found == wanted
+    assert {gpus for gpus, _, _ in wanted} == {2, 4}
+
+
+def changes_in(rows: Sequence[Mapping[str, Any]]) -> set[tuple[int, Index, Index]]:
+    """(GPUs, cell, cell) of all changes of the sign of speedup − 1 over α and clients."""
+    alpha, clients = "speculation.eagle3-k3.acceptance.alpha", "workload.arrivals.concurrency"
+    axes = [sorted({row[name] for row in rows}) for name in (alpha, clients)]
+    found: set[tuple[int, Index, Index]] = set()
+    for gpus in (2, 4):
+        labels: dict[Index, Label] = {
+            (axes[0].index(row[alpha]), axes[1].index(row[clients])): row["eagle3-k3.throughput_speedup"] > 1
+            for row in rows
+            if row["hardware.tensor_parallel"] == gpus
+        }
+        found |= {(gpus, *change) for change in contour(labels, (0, 1))}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("refine", "said"),
+    [
+        ("{metric: eagle3-k3.throughput_speedup}", "level"),
+        ("{metric: throughput_speedup, level: 1}", "of which arm"),
+        ("{metric: eagle3-k3.throughput_sped, level: 1}", "metric"),
+        ("{metric: eagle3-k3.tpot_s.mean, level: 1}", "not kept"),
+        ("{metric: eagle3-k3.throughput_speedup, level: 1, every: 1}", "every"),
+        ("{metric: eagle3-k3.throughput_speedup, level: 1, evry: 2}", "did you mean every"),
+    ],
+)
+def test_what_cannot_be_refined_is_said_at_its_line(tmp_path: Path, refine: str, said: str) -> None:
+    text = STUDY.replace("{metric: eagle3-k3.throughput_speedup, level: 1}", refine)
+    with pytest.raises(InputError, match=rf"study\.yaml:\d+:\d+: refine.*{said}"):
+        study_of(tmp_path, text)
+
+
+def test_words_are_refined_without_a_level_and_samples_not_at_all(tmp_path: Path) -> None:
+    by_word = STUDY.replace("eagle3-k3.throughput_speedup, level: 1", "eagle3-k3.verdict")
+    assert study_of(tmp_path, by_word.replace("[throughput_speedup]", "[verdict]")).refine is not None
+    with pytest.raises(InputError, match="has no meaning for words"):
+        study_of(
+            tmp_path, by_word.replace("k3.verdict", "k3.verdict, level: 1").replace("[thr", "[verdict, thr")
+        )
+    ranges = "[1, 2, 3, 4, 6, 8, 12, 16, 24, 32]", "{from: 1, to: 32}"
+    sampled = STUDY.replace(", steps: 10", "").replace(*ranges).replace("[2, 4]", "[4]")
+    with pytest.raises(InputError, match="refine: needs a grid"):
+        study_of(tmp_path, f"{sampled}\nsample: {{kind: sobol, n: 8}}\n")
+    short = STUDY.replace("steps: 10", "steps: 3").replace("[1, 2, 3, 4, 6, 8, 12, 16, 24, 32]", "[1, 2]")
+    with pytest.raises(InputError, match="no axis to leave cells out of"):
+        study_of(tmp_path, short)
