@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cell import DOES_NOT_FIT, FAILED, Cell, CellResult, run_cell
+from experiments.cell import DOES_NOT_FIT, FAILED, SEED, Cell, CellResult, Metric, run_cell
 from experiments.grid import MOST_CELLS, Grid
 from experiments.runner import run_tasks
 from simulator.errors import InputError, Problem
@@ -26,7 +26,7 @@ _BEST = (("throughput_speedup", max), ("break_even_alpha", min))
 
 
 class Best(NamedTuple):
-    """The best cell so far: `metric` (`ARM.PATH`), its value, and where."""
+    """The best cell so far: `metric` (`ARM.PATH`), its value, and where: the settings that vary."""
 
     metric: str
     value: float
@@ -37,7 +37,7 @@ class Best(NamedTuple):
 class Standing:
     """How far a sweep is. `cells`: all that the study has; None where that shows on the way."""
 
-    cells: int | None
+    cells: int | None = None
     done: int = 0
     does_not_fit: int = 0
     """Of those done."""
@@ -87,8 +87,10 @@ def sweep(
     from experiments.refine import run_refined
 
     known = study.refine is None
-    running = _Running(store, pool, tell, Standing(Grid(study).count(10**9) if known else None))
+    running = _Running(study, store, pool, tell)
     if known:
+        running.standing.cells = Grid(study).count(10**9)
+        tell(running.standing)
         running.run(Grid(study).cells())
     else:
         running.standing.cells = run_refined(study, store, running.run)
@@ -96,10 +98,10 @@ def sweep(
 
 
 class _Running:
-    def __init__(
-        self, store: Store, pool: Pool, tell: Callable[[Standing], None], standing: Standing
-    ) -> None:
-        self.store, self.pool, self.tell, self.standing = store, pool, tell, standing
+    def __init__(self, study: Study, store: Store, pool: Pool, tell: Callable[[Standing], None]) -> None:
+        self.store, self.pool, self.tell, self.standing = store, pool, tell, Standing()
+        self.varied = {axis.path for axis in study.axes if len(axis.values) > 1}
+        self.varied |= {SEED} if study.seeds > 1 else set()
         self.failed_before = {key for (key,) in store.values(f"status = '{FAILED}'", ["key"])}
 
     def run(self, cells: Iterable[Cell]) -> None:
@@ -121,19 +123,21 @@ class _Running:
         else:
             self.standing.done += 1
             self.standing.does_not_fit += result.status == DOES_NOT_FIT
-            self.standing.best = _better(self.standing.best, cell, result)
+            varied = {path: value for path, value in cell.settings.items() if path in self.varied}
+            self.standing.best = better(self.standing.best, varied, result.metrics)
         self.tell(self.standing)
 
     def _on_failure(self, cell: Cell, reason: str) -> None:
         self._on_result(cell, CellResult(cell.key, FAILED, error=reason))
 
 
-def _better(best: Best | None, cell: Cell, result: CellResult) -> Best | None:
-    for name, better in _BEST:
+def better(best: Best | None, settings: Mapping[str, Any], metrics: Mapping[str, Metric]) -> Best | None:
+    """The best so far when a cell with these figures comes."""
+    for name, which in _BEST:
         if best is not None and not best.metric.endswith(f".{name}"):
             continue
-        for metric, value in result.metrics.items():
+        for metric, value in metrics.items():
             if metric.endswith(f".{name}") and isinstance(value, Mapping):
-                here = Best(metric, value["value"], cell.settings)
-                best = here if best is None else better(best, here, key=lambda one: one.value)
+                here = Best(metric, value["value"], settings)
+                best = here if best is None else which(best, here, key=lambda one: one.value)
     return best

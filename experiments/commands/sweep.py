@@ -13,7 +13,6 @@ import click
 from experiments.commands.options import json_option
 from experiments.commands.output import note, print_json, print_list, print_text, say_when_compiling
 from simulator.errors import InputError, Problem
-from simulator.units import format_seconds
 
 if TYPE_CHECKING:
     from experiments.pools import Pool
@@ -166,15 +165,22 @@ def _rest(standing: Standing) -> str:
     """Time left, failures, the best cell so far."""
     left_s = standing.left_s
     parts = [
-        f"{format_seconds(left_s)} left" if left_s is not None else "",
+        f"{_about(left_s)} left" if left_s is not None else "",
         f"{standing.failed:,} failed" if standing.failed else "",
         f"best {_best(standing.best)}" if standing.best is not None else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
+def _about(duration_s: float) -> str:
+    """`48 s`, `4 min`, `2.3 h`."""
+    if duration_s < 100:
+        return f"{duration_s:.0f} s"
+    return f"{duration_s / 60:.0f} min" if duration_s < 6000 else f"{duration_s / 3600:.1f} h"
+
+
 def _best(best: Best) -> str:
-    """`eagle3.throughput_speedup 1.84 at draft_length 5, concurrency 1`."""
+    """`eagle3.throughput_speedup 1.84 at draft_length 5, concurrency 1`: settings by their short names."""
     from experiments.conditions import as_column, short_names
 
     short = {full: name for name, full in short_names(best.settings).items()}

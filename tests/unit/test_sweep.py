@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from experiments import sweep as sweeping
-from experiments.cell import DONE, FAILED, Cell, CellResult, run_cell
+from experiments.cell import FAILED, Cell, CellResult, run_cell
 from experiments.grid import cells_of
 from experiments.pools import Pool, local_pool
 from experiments.store import Store
 from experiments.study import Study
-from experiments.sweep import Standing, require_few, sweep
+from experiments.sweep import Standing, better, require_few, sweep
 from simulator.errors import InputError
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, InlinePool, study
 
@@ -116,6 +116,9 @@ def test_the_best_cell_and_the_time_left(tmp_path: Path) -> None:
     seen: list[tuple[int, float]] = []
 
     def tell(standing: Standing) -> None:
+        if standing.passed == 0:
+            assert standing.cells == 12
+            return
         assert standing.best is not None
         assert standing.left_s is not None
         seen.append((standing.passed, standing.best.value))
@@ -133,13 +136,10 @@ def test_the_best_cell_and_the_time_left(tmp_path: Path) -> None:
 
 
 def test_the_lowest_break_even_is_the_best() -> None:
-    cells = [Cell({"n": n}, "{}") for n in range(3)]
     best = None
-    for cell, alpha in zip(cells, (0.4, 0.2, 0.3), strict=True):
-        found = {"a.break_even_alpha": {"value": alpha, "ci95": None, "band": None}}
-        best = sweeping._better(best, cell, CellResult(cell.key, DONE, found))
-    assert best is not None
-    assert (best.value, best.settings) == (0.2, {"n": 1})
+    for n, alpha in enumerate((0.4, 0.2, 0.3)):
+        best = better(best, {"n": n}, {"a.break_even_alpha": {"value": alpha, "ci95": None, "band": None}})
+    assert best == ("a.break_even_alpha", 0.2, {"n": 1})
 
 
 @pytest.mark.parametrize(("steps", "said"), [((150, 133), None), ((201, 100), "20,100 cells")])
