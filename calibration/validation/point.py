@@ -209,17 +209,14 @@ class PointOfView:
         published: Sequence[Published],
         plain: Scenario | None = None,
         spec: Scenario | None = None,
-        skipped: Mapping[str, str] = {},
+        skipped: Mapping[str, str] | None = None,
         notes: tuple[str, ...] = (),
         draft: DraftChoice | str = NO_DRAFT,
         acceptance: AcceptanceChoice | None = None,
     ) -> Trial:
         scenes, method = self.scenes, method_of(self.case, self.point)
-        names = (
-            dict.fromkeys(scene.gpu.name for scene in scenes),
-            dict.fromkeys(scene.engine.preset for scene in scenes),
-        )
-        gpu, engine = (" | ".join(found) for found in names)
+        gpu = " | ".join(dict.fromkeys(scene.gpu.name for scene in scenes))
+        engine = " | ".join(dict.fromkeys(scene.engine_name for scene in scenes))
         drafting = draft.notes if isinstance(draft, DraftChoice) else ()
         return Trial(
             case=self.case,
@@ -234,7 +231,7 @@ class PointOfView:
             published=tuple(published),
             acceptance_from="none" if acceptance is None else acceptance.origin,
             acceptance_note="" if acceptance is None else acceptance.note,
-            skipped=dict(skipped),
+            skipped=dict(skipped or {}),
             choices=tuple(dict.fromkeys((*(n for scene in scenes for n in scene.notes), *drafting, *notes))),
             dataset=self.dataset,
             draft_length=draft.length if isinstance(draft, DraftChoice) else None,

@@ -38,6 +38,11 @@ class Scene:
     placement: Placement
 
     @property
+    def engine_name(self) -> str:
+        """The preset; code of a paper keeps its own name, as no preset is like it."""
+        return str(self.case.framework.name) if self.engine.research else self.engine.preset
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Everything that was assumed."""
         about_gpu = (self.gpu.note,) if self.gpu.note else ()

@@ -39,7 +39,8 @@ class Trial:
 
     `plain` and `spec` are usually one scenario, two where a source compared two set-ups; `spec` has exactly
     one arm, named "spec". An arm that cannot be simulated is None and has its reason in `skipped`, one of a
-    few short constants that are counted. `batch` is the load as a number of requests, where it is one.
+    few short constants that are counted. `engine`: the preset, or the name of what is no serving engine.
+    `batch` is the load as a number of requests, where it is one.
     """
 
     case: Case
