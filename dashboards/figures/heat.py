@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dashboards.figures.look import INK, new_figure
+from dashboards.figures.settings import place_text, place_title, setting_text, setting_title
+from dashboards.table import Table
+from experiments.maps.study_map import StudyMap
 
 Grid = Sequence[Sequence[Any]]
 """Rows from below, cells from the left."""
 
 _ROW_PX, _AROUND_PX = 27, 74
 _MOST_COLUMNS_WITH_TEXT = 16
+
+
+def axes_of(found: StudyMap) -> dict[str, Any]:
+    """The facts of a table that say how all its pictures are laid out: `loads` from left to right, `places`
+    from below, and the titles of both.
+    """
+    return {
+        "loads": sorted({cell.load for cell in found.cells}),
+        "places": list(dict.fromkeys(place_text(cell.place) for cell in found.cells)),
+        "load": setting_title(found.load),
+        "place": place_title(found.axes),
+    }
+
+
+def laid_out(table: Table) -> tuple[Any, Sequence[Sequence[Mapping[str, Any] | None]]]:
+    """An empty map for a picture of such a table, and its rows by place and load; None where there is none."""
+    facts = table.facts
+    at = {(row["place"], row["load"]): row for row in table.records()}
+    cells = [[at.get((place, load)) for load in facts["loads"]] for place in facts["places"]]
+    names = [setting_text(load) for load in facts["loads"]]
+    return new_heat_map(names, facts["places"], facts["load"], facts["place"]), cells
 
 
 def new_heat_map(x: Sequence[str], y: Sequence[str], x_title: str, y_title: str) -> Any:

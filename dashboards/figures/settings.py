@@ -22,7 +22,7 @@ def setting_title(path: str) -> str:
     """`prompt tokens` of `workload.prompt_tokens.tokens`, `draft length of head`."""
     if path in _TITLES:
         return _TITLES[path]
-    parts = path.split(".")
+    parts = path.removesuffix(".median").split(".")
     of = f" of {parts[1]}" if parts[0] == "speculation" and len(parts) > 2 else ""
     words = [word for part in parts[-2 + bool(of) :] for word in part.split("_")]
     return " ".join(dict.fromkeys(words)) + of

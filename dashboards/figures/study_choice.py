@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_cells, new_heat_map
+from dashboards.figures.heat import add_cells, axes_of, laid_out
 from dashboards.figures.look import PAPER, PLAIN_COLOUR, arm_colours
-from dashboards.figures.settings import place_text, place_title, setting_text, setting_title, where_text
+from dashboards.figures.settings import place_text, where_text
 from dashboards.stored import StoredStudy
 from dashboards.table import Column, Table, empty
 from experiments.maps.choice import PLAIN, Choice, choices
@@ -35,14 +35,13 @@ AS_GOOD = 0.02
 
 
 def prepare(study: StoredStudy) -> Table:
-    """One row per acceptance, place and load. `facts`: titles of both axes; the arms."""
+    """One row per acceptance, place and load. `facts`: `axes_of`; the arms."""
     found = study.map
     rows = [_row(found, alpha, choice) for alpha in found.alphas for choice in choices(found, alpha)]
     if not rows:
         return empty(COLUMNS, "No speedups at given acceptances were kept: `keep: [speedup_at.0.7, …]`.")
     arms = tuple(dict.fromkeys(cell.arm for cell in found.cells))
-    facts = {"load": setting_title(found.load), "place": place_title(found.axes), "arms": arms}
-    return Table(COLUMNS, tuple(rows), facts)
+    return Table(COLUMNS, tuple(rows), {**axes_of(found), "arms": arms})
 
 
 def _row(found: StudyMap, alpha: float, choice: Choice) -> tuple[Any, ...]:
@@ -92,12 +91,7 @@ def caption(table: Table) -> str:
 
 def draw(table: Table) -> Any:
     """The map at one acceptance: a layer of cells for each method."""
-    loads, places = sorted(table.distinct("load")), table.distinct("place")
-    at = {(row["place"], row["load"]): row for row in table.records()}
-    cells = [[at.get((place, load)) for load in loads] for place in places]
-    figure = new_heat_map(
-        [setting_text(load) for load in loads], places, table.facts["load"], table.facts["place"]
-    )
+    figure, cells = laid_out(table)
     colours = {**arm_colours(table.facts["arms"]), PLAIN[0]: PLAIN_COLOUR}
     for arm, colour in colours.items():
         mine = [[cell if cell is not None and cell["arm"] == arm else None for cell in row] for row in cells]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_border, add_cells, new_heat_map
+from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out
 from dashboards.figures.look import DIVERGING, LOSES_COLOUR
-from dashboards.figures.settings import place_text, place_title, setting_text, setting_title, where_text
+from dashboards.figures.settings import place_text, where_text
 from dashboards.stored import THRESHOLD, StoredStudy
 from dashboards.table import Column, Table, empty
 from experiments.maps.study_map import BEYOND, MapCell, StudyMap
@@ -31,16 +31,12 @@ COLUMNS = (
 
 
 def prepare(study: StoredStudy) -> Table:
-    """One row per arm, draft length, place and load. `facts`: titles of both axes; own, arm → its α."""
+    """One row per arm, draft length, place and load. `facts`: `axes_of`; own, arm → its α."""
     found = study.map
     rows = [_row(found, cell) for cell in found.cells if cell.outcome]
     if not any(row[6] is not None for row in rows):
         return empty(COLUMNS, "No break-evens were measured: the study does not say `measure: breakeven`.")
-    facts = {
-        "load": setting_title(found.load),
-        "place": place_title(found.axes),
-        "own": dict(study.own_alpha),
-    }
+    facts = {**axes_of(found), "own": dict(study.own_alpha)}
     order = list(dict.fromkeys(cell.arm for cell in found.cells))
     return Table(COLUMNS, tuple(sorted(rows, key=lambda row: (order.index(row[1]), row[2] or 0))), facts)
 
@@ -98,12 +94,7 @@ def caption(table: Table) -> str:
 
 def draw(table: Table) -> Any:
     """The map of one arm and draft length."""
-    loads, places = sorted(table.distinct("load")), table.distinct("place")
-    at = {(row["place"], row["load"]): row for row in table.records()}
-    cells = [[at.get((place, load)) for load in loads] for place in places]
-    figure = new_heat_map(
-        [setting_text(load) for load in loads], places, table.facts["load"], table.facts["place"]
-    )
+    figure, cells = laid_out(table)
     add_cells(
         figure,
         [[_depth(cell) for cell in row] for row in cells],

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_border, add_cells, new_heat_map
+from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out
 from dashboards.figures.look import DIVERGING
-from dashboards.figures.settings import place_text, place_title, setting_text, setting_title, where_text
+from dashboards.figures.settings import place_text, where_text
 from dashboards.figures.study_needed import picture_of
 from dashboards.stored import StoredStudy
 from dashboards.table import Column, Table, empty
@@ -31,7 +31,7 @@ _WIDEST = 3.0
 
 
 def prepare(study: StoredStudy) -> Table:
-    """One row per arm, draft length, place and load. `facts`: titles of both axes."""
+    """One row per arm, draft length, place and load. `facts`: `axes_of`."""
     found, rows = study.map, []
     for cell in found.cells:
         speedup = cell.estimate(SPEEDUP)
@@ -42,8 +42,7 @@ def prepare(study: StoredStudy) -> Table:
             rows.append((name, cell.arm, place, cell.load, where, speedup.value, *ends))
     if not rows:
         return empty(COLUMNS, "No speedups were measured: the study does not say `measure: simulate`.")
-    facts = {"load": setting_title(found.load), "place": place_title(found.axes)}
-    return Table(COLUMNS, tuple(rows), facts)
+    return Table(COLUMNS, tuple(rows), axes_of(found))
 
 
 def finding(table: Table) -> list[str]:
@@ -69,12 +68,7 @@ def caption(table: Table) -> str:
 
 def draw(table: Table) -> Any:
     """The map of one arm and draft length."""
-    loads, places = sorted(table.distinct("load")), table.distinct("place")
-    at = {(row["place"], row["load"]): row for row in table.records()}
-    cells = [[at.get((place, load)) for load in loads] for place in places]
-    figure = new_heat_map(
-        [setting_text(load) for load in loads], places, table.facts["load"], table.facts["place"]
-    )
+    figure, cells = laid_out(table)
     add_cells(
         figure,
         [[None if cell is None else _depth(cell["speedup"]) for cell in row] for row in cells],

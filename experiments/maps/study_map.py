@@ -112,7 +112,7 @@ def study_map(
     """The map in rows as `StoreReader.rows` gives them; `settings` are their columns of settings, `arms` the
     arms with speculation, which else the columns tell.
 
-    Settings that do not vary, and those that go with the load or a draft length value by value, make no axis.
+    Settings that do not vary, and those that go with another one value by value, make no axis of their own.
     """
     rows = list(rows)
     varied = [name for name in settings if len({row.get(name) for row in rows}) > 1]
@@ -120,13 +120,12 @@ def study_map(
     arms = _arms(rows[0] if rows else {}) if arms is None else arms
     lengths = {arm: f"speculation.{arm}.draft_length" for arm in arms}
     special = [name for name in (load, *lengths.values()) if name in varied]
-    axes = tuple(
-        name
-        for name in varied
-        if name not in special and not any(_goes_with(rows, name, other) for other in special)
-    )
+    axes: list[str] = []
+    for name in varied:
+        if name not in special and not any(_goes_with(rows, name, other) for other in (*special, *axes)):
+            axes.append(name)
     cells = tuple(_cell(row, arm, load, axes, lengths[arm]) for row in rows for arm in arms)
-    return StudyMap(load, axes, cells)
+    return StudyMap(load, tuple(axes), cells)
 
 
 def _arms(names: Iterable[str]) -> list[str]:
