@@ -30,7 +30,7 @@ def axes_of(found: StudyMap) -> dict[str, Any]:
 
 
 def laid_out(table: Table) -> tuple[Any, Sequence[Sequence[Mapping[str, Any] | None]]]:
-    """An empty map for a picture of such a table, and its rows by place and load; None where there is none."""
+    """An empty map for a picture of such a table, and its rows by place and load (None: there is none)."""
     facts = table.facts
     at = {(row["place"], row["load"]): row for row in table.records()}
     cells = [[at.get((place, load)) for load in facts["loads"]] for place in facts["places"]]
