@@ -132,11 +132,11 @@ def read_cases(paths: Iterable[str | Path]) -> tuple[Case, ...]:
 
 
 def committed_cases() -> tuple[Case, ...]:
-    """The cases that come with this package, by file name."""
+    """The cases that come with this package, by file name; other records beside them are left alone."""
     folder = resources.files("calibration").joinpath("published")
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
-    texts = ((folder.joinpath(name).read_text(encoding="utf-8"), name) for name in files)
-    return tuple(case for text, name in texts if '"cases"' in text for case in _cases_of(text, name))
+    found = ((name, json.loads(folder.joinpath(name).read_text(encoding="utf-8"))) for name in files)
+    return tuple(case for name, data in found if "cases" in data for case in _cases_in(data, name))
 
 
 def number(value: object) -> float | None:
@@ -158,14 +158,20 @@ def number(value: object) -> float | None:
 
 
 def _cases_of(text: str, file: str) -> list[Case]:
+    """The cases in the text of a file. Raises InputError."""
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(
-            Problem(file, error.lineno, error.colno, message=f"is no JSON: {error.msg}")
-        ) from None
-    except RecursionError:
-        raise InputError(Problem(file, message="is nested too deeply")) from None
+        problem = Problem(file, error.lineno, error.colno, message=f"is no JSON: {error.msg}")
+        raise InputError(problem) from None
+    except (ValueError, RecursionError) as error:  # digits without end, brackets without end
+        why = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
+        raise InputError(Problem(file, message=why)) from None
+    return _cases_in(data, file)
+
+
+def _cases_in(data: object, file: str) -> list[Case]:
+    """The cases in what a file says. Raises InputError."""
     if not isinstance(data, dict) or not isinstance(data.get("cases"), list):
         allowed = "a file of published cases: an object with a list `cases`"
         raise InputError(Problem(file, field="cases", message="is missing or no list", allowed=allowed))

@@ -108,7 +108,7 @@ def acceptance_of(evidence: Evidence, wanted: Wanted, *, leave_own: bool) -> Acc
 
     `leave_own`: the point's own statement is what is compared, so it must not be the input.
     """
-    if wanted.draft.published_method == "oracle_replay":
+    if wanted.draft.published_method.startswith("oracle"):
         return _choice({"model": "geometric", "alpha": 1.0}, "given", "drafts are the known output", wanted)
     if not leave_own:
         for fact in evidence.facts_about(wanted.case):

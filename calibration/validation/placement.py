@@ -10,9 +10,9 @@ from simulator.models.model import Model
 
 NOT_DIVISIBLE = "tensor parallelism does not divide the heads"
 _MOST_GPUS = 1024
-_NODE = 8
+NODE = 8
 """GPUs that one switch joins: beyond it a source that says no TP ran several engines, or experts alone."""
-_DATA_PARALLEL = re.compile(r"dp[ _-]attention|attention[ _-]dp|data[- ]parallel|\bdp ?= ?\d")
+_DATA_PARALLEL = re.compile(r"dp[ _-]attention|attention[ _-]dp|data[- ]parallel|\bdp(?:-size)?[ =]?\d")
 SIZES = (1, 2, 4, 8, 16)
 """Tensor parallelism that is tried where a source does not say it."""
 
@@ -40,8 +40,8 @@ def placement_of(case: Case, point: Facts, model: Model) -> Placement | str:
         return Placement(None, 1, 1, None, 1.0, ())
     if tensor is None:
         tensor = count or 1
-        if tensor > _NODE and tensor % _NODE == 0:
-            tensor = _NODE
+        if tensor > NODE and tensor % NODE == 0:
+            tensor = NODE
         if tensor > 1:
             notes.append(f"TP not stated: {tensor} taken")
     if data_parallel and tensor > 1:

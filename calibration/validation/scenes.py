@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from calibration.validation.cases import Case, Facts
 from calibration.validation.engines import EngineChoice, engine_of
@@ -13,15 +13,26 @@ from calibration.validation.lengths import LengthsChoice
 from calibration.validation.loads import Load, load_of
 from calibration.validation.models import ModelChoice, model_of
 from calibration.validation.names import Gpu, Side, gpu_of, kv_cache_of, side_of
-from calibration.validation.placement import SIZES, Placement, placement_of
+from calibration.validation.placement import NODE, SIZES, Placement, placement_of
 from simulator.errors import InputError
 from simulator.memory import ArmMemory, arm_memory
 from simulator.scenario import Scenario, scenario_from_data
 
 DOES_NOT_FIT = "does not fit the memory"
 NOT_A_SCENARIO = "not a scenario"
+_SMALL_GPU = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
+"""vLLM's server defaults on an A100 (vllm engine/arg_utils.py); its presets hold those on an H100."""
 _FULLER = 0.96
 """Share of memory that is tried where a source's own placement would not fit at the preset's."""
+
+
+class _Attempt(NamedTuple):
+    """A layout: GPUs of a replica, replicas, share of the memory (None: the preset's), what to say of it."""
+
+    tensor_parallel: int
+    replicas: int
+    utilisation: float | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,12 +69,12 @@ class Scene:
 
     def scenario(self, arm: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
         """The scenario with this speculative arm and what was assumed for it to fit; or why there is none."""
-        for tensor_parallel, utilisation, note in self._attempts():
-            data = self._data(tensor_parallel, utilisation, arm)
+        for attempt in self._attempts():
+            data = self._data(attempt, arm)
             try:
                 found = scenario_from_data(data)
                 if all(self._holds(arm_memory(found, one)) for one in (None, *found.speculation)):
-                    return found, () if note is None else (note,)
+                    return found, () if attempt.note is None else (attempt.note,)
             except InputError as error:
                 return f"{NOT_A_SCENARIO}: {error.problems[0].message}"
         return DOES_NOT_FIT
@@ -73,44 +84,46 @@ class Scene:
         stated = self.placement.tensor_parallel is not None
         return memory.fits and (stated or memory.max_concurrency >= (self.load.batch or 1))
 
-    def _attempts(self) -> Iterator[tuple[int, float | None, str | None]]:
-        """Tensor parallelism and share of memory, in the order they are tried."""
-        stated = self.placement.tensor_parallel
+    def _attempts(self) -> Iterator[_Attempt]:
+        """The layouts that are tried, in order."""
+        stated, replicas = self.placement.tensor_parallel, self.placement.replicas
         fuller = f"does not fit at the preset's share of the memory: {_FULLER:g} taken"
         if stated is not None:
-            yield stated, None, None
-            yield stated, _FULLER, fuller
+            yield _Attempt(stated, replicas)
+            yield _Attempt(stated, replicas, _FULLER, fuller)
+            together = stated * replicas
+            if replicas > 1 and self.model.model.divides_over(together):
+                yield _Attempt(
+                    together, 1, None, f"replicas do not fit: one engine over {together} GPUs taken"
+                )
             return
-        sizes = [size for size in SIZES if self.model.model.divides_over(size)]
-        for size in sizes:
+        for size in (one for one in SIZES if self.model.model.divides_over(one)):
             note = f"GPUs not stated: {size}, the fewest that fit, taken"
-            yield size, None, note
-            if size == 8:
-                yield size, _FULLER, f"{note}; {fuller}"
+            yield _Attempt(size, replicas, None, note)
+            if size == NODE:
+                yield _Attempt(size, replicas, _FULLER, f"{note}; {fuller}")
 
-    def _data(
-        self, tensor_parallel: int, utilisation: float | None, arm: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    def _data(self, attempt: _Attempt, arm: Mapping[str, Any] | None) -> dict[str, Any]:
         """The scenario as plain data."""
-        engine: dict[str, Any] = {"preset": self.engine.preset, **self.engine.settings}
+        usual = _SMALL_GPU if self.gpu.name.startswith("a100") and "vllm" in self.engine.preset else {}
+        engine: dict[str, Any] = {"preset": self.engine.preset, **usual, **self.engine.settings}
         if self.load.max_num_seqs is not None:
             engine["max_num_seqs"] = self.load.max_num_seqs
-        if utilisation is not None:
-            engine["gpu_memory_utilization"] = utilisation
+        if attempt.utilisation is not None:
+            engine["gpu_memory_utilization"] = attempt.utilisation
         target: dict[str, Any] = {"model": self.model.name, "kv_cache": self._kv_cache()}
         if self.model.weights is not None:
             target["weights"] = self.model.weights
         run: dict[str, Any] = {"replications": 1}
         if self.engine.serial:
             run["mechanisms"] = {"host_overlap": False, "ghost_rows": False}
-        placement = self.placement
         return {
             "target": target,
             "hardware": {
                 "gpu": self.gpu.name,
-                "tensor_parallel": tensor_parallel,
-                "expert_parallel": placement.expert_parallel,
-                "replicas": placement.replicas,
+                "tensor_parallel": attempt.tensor_parallel,
+                "expert_parallel": self.placement.expert_parallel,
+                "replicas": attempt.replicas,
             },
             "engine": engine,
             "speculation": [] if arm is None else [dict(arm)],

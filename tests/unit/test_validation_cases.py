@@ -75,6 +75,7 @@ def test_each_case_may_name_its_own_source(tmp_path):
         ('{"cases": [{"case_id": "a", "points": [1]}]}', "cases[0].points[0]: is no object"),
         ('{"cases": [{"case_id": "a", "draft": "eagle"}]}', "cases[0].draft: is no object"),
         ("[" * 100_000, "is nested too deeply"),
+        ('{"cases": ' + "9" * 5000 + "}", "is no JSON"),
     ],
 )
 def test_damage_is_refused_with_its_place(tmp_path, text, says):

@@ -263,6 +263,71 @@ def test_drafts_that_cannot_be_simulated_leave_the_plain_arm(tmp_path, draft, po
     assert trial.plain.speculation == ()
 
 
+@pytest.mark.parametrize(
+    ("published", "method"),
+    [
+        ("EAGLE-3", "eagle3"),
+        ("eagle3.1", "eagle3"),
+        ("EAGLE", "eagle"),
+        ("N-gram", "ngram"),
+        ("sps", "draft_model"),
+    ],
+)
+def test_methods_are_known_however_they_are_spelt(tmp_path, published, method):
+    trial = the_trial(tmp_path, changed(SPEC, draft={"method": published}))
+    assert trial.method == method
+    assert trial.spec is not None
+    assert trial.spec.speculation[0].method == method
+
+
+def test_an_engine_has_other_defaults_on_an_a100(tmp_path):
+    trial = the_trial(tmp_path, changed(PLAIN, hardware={"gpu": "A100 80GB"}))
+    assert trial.plain is not None
+    assert (trial.plain.engine.max_num_seqs, trial.plain.engine.max_num_batched_tokens) == (256, 2048)
+    launched = changed(
+        PLAIN, hardware={"gpu": "A100 80GB"}, notes=["command: vllm serve m --max-num-seqs 64"]
+    )
+    trial = the_trial(tmp_path, launched)
+    assert trial.plain is not None
+    assert trial.plain.engine.max_num_seqs == 64
+
+
+def test_replicas_that_cannot_hold_the_model_are_one_engine(tmp_path):
+    target = {"model": "DeepSeek-V3", "params_b": 671, "active_params_b": 37, "weight_precision": "fp8"}
+    hardware = {"gpu": "H200", "count": 8, "tp": 1, "ep": 8}
+    trial = the_trial(tmp_path, changed(PLAIN, target=target, hardware=hardware))
+    assert trial.plain is not None
+    assert (trial.plain.hardware.tensor_parallel, trial.plain.hardware.replicas) == (8, 1)
+    assert any("one engine over 8 GPUs" in choice for choice in trial.choices)
+
+
+@pytest.mark.parametrize(
+    ("framework", "preset", "overlaps"),
+    [
+        ({"name": "vLLM", "version": "0.11.0"}, "vllm-0.10", True),
+        ({"name": "vLLM", "version": "V1, 2025-07"}, "vllm-0.10", True),
+        ({"name": "vLLM", "version": "0.31, async scheduling off"}, "vllm-0.33", False),
+        ({"name": "vLLM", "version": "0.17.x"}, "vllm-0.33", True),
+        ({"name": "NVIDIA NIM", "version": "1.8.0"}, "trtllm-1", True),
+        ({"name": "HF transformers (PyTorch 2.5.1)", "version": None}, "vllm-0.10", True),
+        ({"name": "Shiny Engine", "version": "3"}, "vllm-0.33", True),
+    ],
+)
+def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlaps):
+    trial = the_trial(tmp_path, {**PLAIN, "framework": framework})
+    assert trial.plain is not None
+    assert trial.plain.engine.preset == preset
+    assert trial.plain.run.mechanisms.host_overlap is overlaps
+
+
+def test_early_sglang_speculates_without_overlap(tmp_path):
+    trial = the_trial(tmp_path, {**SPEC, "framework": {"name": "SGLang", "version": "0.5.3"}})
+    assert trial.plain is not None
+    assert trial.spec is not None
+    assert trial.plain.run.mechanisms.host_overlap
+    assert not trial.spec.run.mechanisms.host_overlap
+
+
 def test_a_chain_may_be_stated_by_the_tokens_it_verifies(tmp_path):
     trial = the_trial(tmp_path, changed(SPEC, draft={"k": None, "num_draft_tokens": 5}))
     assert trial.draft_length == 4
