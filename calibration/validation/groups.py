@@ -33,6 +33,8 @@ def gpu_of(row: Row) -> str:
 
 def engine_of(row: Row) -> str:
     """The serving engine without its version."""
+    if row.research:
+        return RESEARCH
     said = re.sub(r"[^a-z]", "", row.engine.lower())
     return next((name for key, name in _ENGINES.items() if key in said), RESEARCH)
 

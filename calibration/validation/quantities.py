@@ -24,6 +24,9 @@ PATHS: Mapping[str, str] = {
 }
 """Quantity of one arm → path of its figure, SI."""
 
+SMALLEST_SHARE = 1e-4
+"""What a part of a step that takes no time counts as: a predicted figure is positive."""
+
 QUANTITIES = (SPEEDUP, *PATHS, COST_SHARE, STEP_RATIO, CROSSOVER)
 
 _STAGES: Mapping[str, str] = {"draft": "draft", "verify": "verify", "sampling": "accept", "host": "host"}
@@ -41,7 +44,7 @@ def predicted(
     if quantity == COST_SHARE:
         step = prediction.steps.get(arm, {})
         stage = _STAGES.get(part or "")
-        return step[stage] / step["total"] if step and stage else math.nan
+        return max(step[stage] / step["total"], SMALLEST_SHARE) if step and stage else math.nan
     if quantity == STEP_RATIO:
         plain, spec = prediction.steps.get(PLAIN), prediction.steps.get(SPEC)
         return spec["verify"] / plain["verify"] if plain and spec else math.nan

@@ -56,6 +56,8 @@ class Row:
     dataset: str | None = None
     draft_length: int | None = None
     gates: bool = True
+    research: bool = False
+    """Ran on code of a paper, no serving engine."""
     closed_form: float | None = None
     interval: tuple[float, float] | None = None
     """Of a crossover: where the band of the predicted speedup crosses 1."""
@@ -77,21 +79,10 @@ def question_of(trial: Trial) -> Question:
     return Question(
         plain=trial.plain,
         spec=trial.spec,
-        sent=_sent(trial),
+        sent=trial.sent,
         p99=any(one.quantity.endswith("_p99") for one in trial.published),
         runs=not trial.uniform,
     )
-
-
-def _sent(trial: Trial) -> int | None:
-    """Requests that the client sent, where the source says so."""
-    point = trial.case.points[trial.point] if trial.point < len(trial.case.points) else {}
-    said = [point.get("num_requests_sent"), trial.case.workload.num_prompts]
-    for arm in ("baseline", "spec"):
-        if isinstance(point.get(arm), dict):
-            said.insert(0, point[arm].get("num_requests"))
-    counts = [n for n in said if isinstance(n, int | float) and not isinstance(n, bool) and 1 <= n <= 1e7]
-    return int(counts[0]) if counts else None
 
 
 def rows_of(trial: Trial, prediction: Prediction) -> Iterator[Row]:
@@ -138,6 +129,7 @@ def row_of(
         dataset=trial.dataset,
         draft_length=trial.draft_length,
         gates=gates(trial),
+        research=trial.research,
         closed_form=closed_form,
         interval=interval,
         acceptance_note=trial.acceptance_note if arm != PLAIN else "",
