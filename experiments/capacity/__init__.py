@@ -1,0 +1,1 @@
+"""How many replicas a traffic needs within its SLO, with and without speculation, and what that costs."""

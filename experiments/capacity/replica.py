@@ -1,0 +1,217 @@
+"""One replica under any load: runs on common luck, measured against the SLO.
+
+Whatever is compared here meets the same requests with the same luck: arms, draft lengths, numbers of GPUs and
+loads, for each replication by itself. A rate only stretches the times between the same arrivals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from experiments.capacity.demand import RATE, USERS
+from simulator.results.metrics import samples_needed
+
+if TYPE_CHECKING:
+    from experiments.capacity.slo import Slo
+    from simulator.memory import ArmMemory
+    from simulator.results.summary import ArmMeasurement, Measured, Traffic
+    from simulator.scenario import Arm, Scenario
+
+_REQUESTS_PER_SAMPLE = 1.6
+"""Requests of a run for each that is measured, and some room."""
+FEWEST_REQUESTS = 1600
+"""Requests of a run: enough for a P99 of those that are measured."""
+MOST_REQUESTS = 12_000
+"""Where making runs longer for the requests under way ends."""
+_MOST_FOR_A_CLASS = 60_000
+"""Where making runs longer for the P99 of a rare class ends."""
+_ROUNDS_IN_FLIGHT = 8
+"""A run holds so many times the requests that are under way at once, so that it is not all warm-up."""
+_ROUNDS_OF_USERS = 4
+"""Rounds of a closed loop beyond those: the first ones and the last are not measured."""
+FULL = "full"
+"""A kind of load: so many users who never pause, whatever the scenario's do."""
+
+
+class Seen(NamedTuple):
+    """One run. `figures` are those of `measure.py`; `saturated`: the rate is above what is served."""
+
+    figures: Mapping[str, float]
+    saturated: bool
+
+    @property
+    def in_flight(self) -> float:
+        """Requests under way at once, by Little's law."""
+        return self.figures["request_rate_per_s"] * self.figures["e2e_s.mean"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a replica is: the arm (None: plain decoding) with its draft length, the GPUs and their kind.
+
+    `alpha` replaces the arm's own acceptance within its family: what another drafter would do.
+    """
+
+    arm: Arm | None
+    tensor_parallel: int
+    gpu: str
+    alpha: float | None = None
+
+    @property
+    def name(self) -> str:
+        """`plain`, or the arm's name."""
+        return "plain" if self.arm is None else self.arm.name
+
+    @property
+    def draft_length(self) -> object:
+        """K, or the arm's table or policy as plain data; 0 for plain decoding."""
+        return 0 if self.arm is None else self.arm.model_dump(mode="json")["draft_length"]
+
+    def with_draft_length(self, draft_length: object) -> Setting:
+        """The same with another K or table."""
+        assert self.arm is not None
+        return replace(self, arm=self.arm.model_copy(update={"draft_length": draft_length}))
+
+
+class Replica:
+    """Runs of one setting, each of which is made once."""
+
+    def __init__(self, scenario: Scenario, setting: Setting, slo: Slo) -> None:
+        self.setting, self.slo = setting, slo
+        self.scenario = one_replica(scenario, setting)
+        self._seen: dict[tuple[object, ...], Seen] = {}
+
+    @cached_property
+    def memory(self) -> ArmMemory:
+        """What the arm takes of the memory, and what is left for KV."""
+        from simulator.memory import arm_memory
+
+        return arm_memory(self.scenario, self.setting.arm)
+
+    @property
+    def shortage(self) -> str | None:
+        """Why an engine would not start, None where it does."""
+        return self.memory.shortage if self.scenario.run.mechanisms.kv_limit else None
+
+    @property
+    def seats(self) -> int:
+        """Requests of mean length that can be served at once."""
+        from simulator.scenario import engine_preset
+
+        preset, _ = engine_preset(self.scenario)
+        if not self.scenario.run.mechanisms.kv_limit:
+            return preset.max_num_seqs
+        return max(1, min(preset.max_num_seqs, self.memory.max_concurrency))
+
+    @cached_property
+    def fewest_requests(self) -> int:
+        """Requests of a run that keeps few under way: enough for the percentiles of every limited class."""
+        shares = {entry.name: entry.share for entry in self.scenario.workload.traffic_classes}
+        wanted = (
+            _REQUESTS_PER_SAMPLE * samples_needed(limit.statistic) / max(shares[limit.traffic_class], 1e-6)
+            for limit in self.slo.limits
+            if limit.traffic_class is not None
+        )
+        return min(max(FEWEST_REQUESTS, *map(round, wanted), 0), _MOST_FOR_A_CLASS)
+
+    def enough_requests(self, in_flight: float) -> int:
+        """Requests of a run with so many under way at once."""
+        return max(self.fewest_requests, min(round(_ROUNDS_IN_FLIGHT * in_flight), MOST_REQUESTS))
+
+    def seen(
+        self,
+        kind: str,
+        amount: float,
+        replication: int = 0,
+        *,
+        requests: int | None = None,
+        step_scale: float = 1.0,
+        decodes_only: bool = False,
+    ) -> Seen:
+        """One run at a load."""
+        requests = requests or self.fewest_requests
+        key = (kind, amount, replication, requests, step_scale, decodes_only and step_scale != 1.0)
+        if key not in self._seen:
+            from simulator.results.saturation import judge
+
+            traffic = self._traffic(kind, amount)
+            run = self._run(kind, amount, replication, requests, step_scale, decodes_only)
+            saturated = run.evidence is not None and judge([run.evidence], traffic.seats).saturated
+            self._seen[key] = Seen(run.figures, saturated)
+        return self._seen[key]
+
+    def measurement(
+        self, kind: str, amount: float, requests: int, replications: int, band: float
+    ) -> ArmMeasurement:
+        """Several replications with the ends of the cost model's band, ready for `summary` and `compare`."""
+        from simulator.results.summary import ArmMeasurement
+
+        def runs(count: int, scale: float = 1.0, decodes_only: bool = False) -> tuple[Measured, ...]:
+            return tuple(self._run(kind, amount, i, requests, scale, decodes_only) for i in range(count))
+
+        ends = [runs(1, 1 + end, decodes_only) for decodes_only in (False, True) for end in (-band, band)]
+        return ArmMeasurement(self._traffic(kind, amount), runs(replications), *ends)
+
+    def _run(
+        self, kind: str, amount: float, replication: int, requests: int, scale: float, decodes_only: bool
+    ) -> Measured:
+        from simulator.arms import CompiledArm
+        from simulator.breakeven.simulated_bench import acceptance_at
+        from simulator.results.summary import Measured
+        from simulator.simulation import replication_seed, traffic_of
+
+        at_load = self._at(kind, amount, requests)
+        arm = CompiledArm.compile(at_load, self.setting.arm)
+        record = arm.run(
+            traffic_of(at_load, replication),
+            replication_seed(at_load.run.seed, replication),
+            acceptance=None if self.setting.alpha is None else acceptance_at(arm, self.setting.alpha),
+            step_scale=scale,
+            scales_decodes_only=decodes_only,
+        )
+        return Measured.of(record, self._traffic(kind, amount))
+
+    def _at(self, kind: str, amount: float, requests: int) -> Scenario:
+        from simulator.breakeven.simulated_bench import scenario_at
+        from simulator.scenario import ArrivalsClosed
+
+        if kind == RATE:
+            return with_workload(scenario_at(self.scenario, {kind: amount}), requests=requests)
+        requests += _ROUNDS_OF_USERS * int(amount)
+        if kind == FULL:
+            arrivals = ArrivalsClosed(concurrency=int(amount))
+            return with_workload(self.scenario, requests=requests, arrivals=arrivals)
+        return with_workload(scenario_at(self.scenario, {USERS: int(amount)}), requests=requests)
+
+    def _traffic(self, kind: str, amount: float) -> Traffic:
+        from simulator.results.summary import Traffic
+
+        return replace(Traffic.of(self._at(kind, amount, 1)), limits=self.slo.limits_of_requests)
+
+
+def one_replica(scenario: Scenario, setting: Setting) -> Scenario:
+    """The scenario with one replica of a setting, in the fast driver.
+
+    Experts are shared among all GPUs where they were, else among as many groups as still divide them.
+    """
+    from math import gcd
+
+    hardware, ranks = scenario.hardware, setting.tensor_parallel
+    groups = hardware.expert_parallel
+    groups = ranks if 1 < groups == hardware.tensor_parallel else gcd(groups, ranks)
+    placed = {"gpu": setting.gpu, "tensor_parallel": ranks, "expert_parallel": groups, "replicas": 1}
+    return scenario.model_copy(
+        update={
+            "hardware": hardware.model_copy(update=placed),
+            "run": scenario.run.model_copy(update={"backend": "auto"}),
+            "speculation": () if setting.arm is None else (setting.arm,),
+        }
+    )
+
+
+def with_workload(scenario: Scenario, **changes: object) -> Scenario:
+    """The scenario with fields of its workload changed."""
+    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update=changes)})
