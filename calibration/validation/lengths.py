@@ -70,6 +70,8 @@ class LengthsChoice(NamedTuple):
     random: bool
     """Prompts of random tokens of a set length: outputs then end where they were told to."""
     notes: tuple[str, ...]
+    assumed: tuple[str, ...]
+    """Fields of the workload whose lengths no source says."""
 
 
 def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence[Case] = ()) -> LengthsChoice:
@@ -81,6 +83,7 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
     spread = known or _UNKNOWN
     reasoning = bool(re.search(r"thinking|reasoning", f"{case.target.model} {case.text}".lower()))
     notes: list[str] = []
+    assumed: list[str] = []
 
     def one(what: str, short: str, sigma: float, usual: float) -> tuple[Form, float]:
         field = f"{what}_len_tokens"
@@ -97,6 +100,7 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
                 if found is not None:
                     notes.append(f"{what} length: that of the source's case {sibling.case_id}")
                     return found
+        assumed.append("prompt_tokens" if what == "input" else "output_tokens")
         where = names[0] if known is not None else "no known data set"
         thinks = ", for a model that reasons" if longer > 1 else ""
         notes.append(f"{what} length not published: {usual * longer:g} tokens, usual for {where}{thinks}")
@@ -104,7 +108,7 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
 
     prompt, prompt_mean = one("input", "isl", spread.prompt_spread, spread.prompt)
     output, output_mean = one("output", "osl", spread.output_spread, spread.output)
-    return LengthsChoice(prompt, output, prompt_mean, output_mean, random, tuple(notes))
+    return LengthsChoice(prompt, output, prompt_mean, output_mean, random, tuple(notes), tuple(assumed))
 
 
 def _ranged(found: tuple[Form, float], habit: Habit | None, notes: list[str]) -> tuple[Form, float]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from calibration.validation.cases import Case
 
 if TYPE_CHECKING:
-    from simulator.scenario import Scenario
+    from simulator.scenario import Lengths, Scenario
 
 AcceptanceFrom = Literal["given", "joined", "prior", "none"]
 """Where a trial's acceptance is from: its own point, another point of its source, other sources, nowhere."""
@@ -62,6 +62,8 @@ class Trial:
     draft_length: int | None = None
     sent: int | None = None
     """Requests that the published run sent, where it is known."""
+    assumed_lengths: tuple[str, ...] = ()
+    """Fields of the workload, prompt_tokens or output_tokens, whose lengths no source says."""
     research: bool = False
     """Ran on code of a paper, whose plain arm is slow: its speedups are no measure of a serving engine."""
 
@@ -70,3 +72,29 @@ class Trial:
         """Whether it asks for step times alone: nothing needs to be run."""
         steps = [one.quantity in ("cost_share", "step_ratio") for one in self.published]
         return bool(steps) and all(steps)
+
+
+def with_assumed_lengths(trial: Trial, factor: float) -> Trial:
+    """The trial with the lengths that were assumed so many times as long: to see how much hangs on them."""
+
+    def changed(scenario: Scenario | None) -> Scenario | None:
+        if scenario is None:
+            return None
+        lengths = {name: _times(getattr(scenario.workload, name), factor) for name in trial.assumed_lengths}
+        return scenario.model_copy(update={"workload": scenario.workload.model_copy(update=lengths)})
+
+    plain = changed(trial.plain)
+    return replace(trial, plain=plain, spec=plain if trial.spec is trial.plain else changed(trial.spec))
+
+
+def _times(lengths: Lengths, factor: float) -> Lengths:
+    """A length distribution stretched; every length stays at least one token."""
+    names = {"fixed": ("tokens",), "uniform": ("low", "high"), "lognormal": ("median", "p95", "max")}
+    fields = {name: getattr(lengths, name) for name in names.get(lengths.kind, ())}
+    return lengths.model_copy(
+        update={
+            name: max(1.0, value * factor) if isinstance(value, float) else max(1, round(value * factor))
+            for name, value in fields.items()
+            if value is not None
+        }
+    )

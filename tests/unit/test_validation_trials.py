@@ -14,7 +14,7 @@ from calibration.validation.coverage import counts
 from calibration.validation.evidence import Evidence
 from calibration.validation.lengths import lengths_of
 from calibration.validation.names import datasets_of, gpu_of, side_of, weights_of
-from calibration.validation.trial import Published
+from calibration.validation.trial import Published, with_assumed_lengths
 from calibration.validation.trials import trials_of, trials_of_cases
 from simulator.acceptance import acceptance_model
 from simulator.models.catalogue import load_model
@@ -410,6 +410,21 @@ def test_lengths_have_the_mean_that_was_counted(tmp_path):
     requests = generate(many, 0, tmp_path)
     assert requests.prompt_tokens.mean() == pytest.approx(220, rel=0.03)
     assert requests.output_tokens.mean() == pytest.approx(150, rel=0.03)
+
+
+def test_assumed_lengths_can_be_stretched_and_stated_ones_cannot(tmp_path):
+    workload = {"dataset": "gsm8k", "input_len_tokens": 100, "output_len_tokens": None}
+    trial = the_trial(tmp_path, changed(SPEC, workload=workload))
+    assert trial.assumed_lengths == ("output_tokens",)
+    longer = with_assumed_lengths(trial, 2)
+    assert longer.plain is longer.spec
+    assert longer.plain is not None
+    assert trial.plain is not None
+    assert longer.plain.workload.prompt_tokens == trial.plain.workload.prompt_tokens
+    before = generate(trial.plain.workload, 0, tmp_path).output_tokens
+    assert generate(longer.plain.workload, 0, tmp_path).output_tokens.mean() == pytest.approx(
+        2 * before.mean(), rel=0.01
+    )
 
 
 def test_a_nominal_length_that_was_half_used_is_uniform(tmp_path):
