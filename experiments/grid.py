@@ -19,7 +19,8 @@ from typing import Any
 from experiments.axes import Axis
 from experiments.cell import SEED, Cell
 from experiments.conditions import Filter
-from experiments.study import TENSOR_PARALLEL, Study
+from experiments.study import Study
+from experiments.study_axes import TENSOR_PARALLEL
 from simulator.errors import InputError, Problem
 from simulator.scenario.base import Where
 from simulator.scenario.write import named_files

@@ -15,20 +15,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.axes import Axis, axis_values, collisions
+from experiments.axes import Axis
 from experiments.cell import SEED
 from experiments.conditions import condition_sql
+from experiments.study_axes import TENSOR_PARALLEL, absolute, followers_of, put, read_axes, read_zips
 from experiments.study_file import StudyFile
-from simulator.errors import InputError, Problem, did_you_mean
+from simulator.errors import InputError, Problem
 from simulator.scenario import Scenario
 from simulator.scenario.base import Where
 from simulator.scenario.document import Document, Place, parse_yaml
 from simulator.scenario.fields import value_at
 from simulator.scenario.load import checked, in_order, read_text, require_mapping
-from simulator.scenario.overrides import apply_override, set_field
+from simulator.scenario.overrides import apply_override
 from simulator.scenario.write import with_files
-
-TENSOR_PARALLEL: Where = ("hardware", "tensor_parallel")
 
 _NOWHERE = Place(None)
 
@@ -102,14 +101,6 @@ class Study:
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def put(data: Any, where: Where, value: Any) -> None:
-    """Set what stands at a place that is there."""
-    *parents, last = where
-    for key in parents:
-        data = data[key]
-    data[last] = value
-
-
 def follow(study: Study, data: Any) -> None:
     """Give the fields that follow it the tensor parallelism that stands in the data."""
     for where in study.followers:
@@ -131,25 +122,26 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
         raise InputError(in_order(problems))
     base, base_dir = _base(document, file, path)
     require_mapping(base, Scenario)
+    _name_arms(base)
     for override in overrides:
         apply_override(base, override)
-    _name_arms(base)
-    base.data = with_files(base.data, base_dir, _absolute)
+    _name_arms(base)  # an override may bring arms
+    base.data = with_files(base.data, base_dir, absolute)
     ranks = value_at(TENSOR_PARALLEL, base.data)
-    axes = _axes(document, file, base, path.parent)
+    axes = read_axes(document, file, base, path.parent)
     study = Study(
         name=file.name or _title(base) or path.name.partition(".")[0],
         base=base.data,
         base_dir=base_dir.resolve(),
         axes=axes,
-        zips=_zips(document, file, axes),
+        zips=read_zips(document, file, axes),
         samples=file.sample.n if file.sample is not None else None,
         seeds=file.seeds,
         where=_conditions(document, file),
         measures=(file.measure,) if isinstance(file.measure, str) else tuple(dict.fromkeys(file.measure)),
         keep=file.keep,
         refine=None if file.refine is None else file.refine.model_dump(),
-        followers=_followers(base.data, ranks, axes),
+        followers=followers_of(base.data, ranks, axes),
         place=document.place(("axes",), of_key=True),
     )
     problems = [*document.problems, *base.problems, *_override_problems(overrides, axes)]
@@ -182,10 +174,6 @@ def _title(base: Document) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _absolute(file: Path) -> str:
-    return str(file.resolve())
-
-
 def _name_arms(base: Document) -> None:
     """An arm without a name is called by its method, since its draft length, else part of it, may vary."""
     arms = base.data.get("speculation")
@@ -194,60 +182,6 @@ def _name_arms(base: Document) -> None:
     for arm in entries:
         if "name" not in arm and isinstance(arm.get("method"), str) and methods.count(arm["method"]) == 1:
             arm["name"] = arm["method"]
-
-
-def _axes(document: Document, file: StudyFile, base: Document, folder: Path) -> tuple[Axis, ...]:
-    axes = []
-    for path in file.axes:
-        at: Where = ("axes", path)
-        of_key = document.place(at, of_key=True)
-        given = document.data["axes"][path]
-        first = given[0] if isinstance(given, list) and given else None
-        where = set_field(base, path, first, document.place((*at, 0)) if first is not None else of_key)
-        if where is None:
-            continue
-        base.keys[where] = of_key
-        values, span = axis_values(document, path, where, base.data, file.sample is not None)
-        values = tuple(_with_files(value, where, folder) for value in values)
-        if not values:
-            continue
-        put(base.data, where, values[0])
-        places = tuple(document.place((*at, index)) for index in range(len(values)))
-        axes.append(Axis(path, where, values, places, span))
-    document.problems += collisions(document, axes)
-    if file.seeds > 1 and any(axis.where == ("run", SEED) for axis in axes):
-        allowed = "leave seeds out: the axis says which there are"
-        document.problems.append(document.problem(("seeds",), file.seeds, "collides with run.seed", allowed))
-    return tuple(axes)
-
-
-def _with_files(value: Any, where: Where, folder: Path) -> Any:
-    key = str(where[-1])
-    return with_files({key: value}, folder, _absolute)[key]
-
-
-def _zips(document: Document, file: StudyFile, axes: Sequence[Axis]) -> tuple[tuple[int, ...], ...]:
-    names = [axis.path for axis in axes]
-    groups = []
-    for index, group in enumerate(file.zip):
-        for place, path in enumerate(group):
-            if path not in file.axes:
-                guess = did_you_mean(path, file.axes)
-                message = "is no axis" + (f", did you mean {guess}?" if guess else "")
-                allowed = f"axes: {', '.join(file.axes)}"
-                document.problems.append(document.problem(("zip", index, place), path, message, allowed))
-        if not set(group) <= set(names):
-            continue
-        members = [axes[names.index(path)] for path in group]
-        if len({len(axis.values) for axis in members if axis.span is None}) > 1:
-            counts = ", ".join(f"{axis.path} {len(axis.values)}" for axis in members)
-            message = f"joins axes of different numbers of values: {counts}"
-            document.problems.append(document.problem(("zip", index), None, message, "equally many"))
-        if len({axis.span is None for axis in members}) > 1:
-            message = "joins a list and a range that is sampled"
-            document.problems.append(document.problem(("zip", index), None, message, "lists, or ranges"))
-        groups.append(tuple(names.index(path) for path in group))
-    return tuple(groups)
 
 
 def _conditions(document: Document, file: StudyFile) -> tuple[str, ...]:
@@ -261,21 +195,6 @@ def _conditions(document: Document, file: StudyFile) -> tuple[str, ...]:
             place = document.place(at)
             document.problems += error.at(place.file, place.line, place.column, "where").problems
     return tuple(found)
-
-
-def _followers(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[Where, ...]:
-    """The fields that say the scenario's own tensor parallelism again, and so go with it where it varies."""
-    varied = [axis.where for axis in axes]
-    if TENSOR_PARALLEL not in varied or ranks in (None, 1):
-        return ()
-    arms = range(len(data.get("speculation") or ()))
-    fields: list[Where] = [("hardware", "expert_parallel")]
-    fields += [("speculation", arm, "draft_tensor_parallel") for arm in arms]
-    return tuple(
-        field
-        for field in fields
-        if value_at(field, data) == ranks and not any(field[: len(where)] == where for where in varied)
-    )
 
 
 def _override_problems(overrides: Sequence[str], axes: Sequence[Axis]) -> list[Problem]:

@@ -60,6 +60,10 @@ def test_an_arm_without_a_name_is_called_by_its_method(tmp_path: Path) -> None:
     unnamed = SCENARIO.replace("name: eagle3, ", "")
     read = study(tmp_path, f"axes:\n  {DRAFT_LENGTH}: [1, 5]\nkeep: [eagle3.verdict]\n", unnamed)
     assert read.axes[0].where == ("speculation", 0, "draft_length")
+    moved = study(tmp_path, "", unnamed, ["speculation.eagle3.draft_length=6"])
+    assert moved.base["speculation"][0]["draft_length"] == 6
+    other = study(tmp_path, "keep: [ngram.verdict]\n", unnamed, ["speculation=[{method: ngram}]"])
+    assert other.base["speculation"][0]["name"] == "ngram"
 
 
 def test_overrides_reach_the_scenario_and_no_axis(tmp_path: Path) -> None:
