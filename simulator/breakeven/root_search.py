@@ -58,7 +58,7 @@ class RootSearch:
     """The search over x in [low, high]; `tolerance` is the half-width aimed at, in x.
 
     `replications` runs are made first; as many again are added, up to `most_replications`, while the
-    interval is wider than `tolerance`. `band` is the relative error of the step times.
+    interval is wider than `tolerance`. `band` is the relative error of the step times; 0 leaves it out.
     """
 
     evaluate: Evaluate
@@ -155,6 +155,8 @@ class RootSearch:
         """The root with what the cost model's error does to it,
         found on the first replication, whose root is `first`.
         """
+        if not self.band:
+            return Root(FOUND, value.clipped(self.low, self.high), companion)
         ends, levels, beyond = [], [], []
         for scale in (1 - self.band, 1 + self.band):
             guess = first + math.log(scale) / slope

@@ -50,6 +50,17 @@ def test_finds_the_geometric_break_even_in_few_runs(overhead: float, guess: floa
     assert len(asked) <= 45
 
 
+def test_without_a_band_the_root_is_the_same_and_no_run_is_made_for_it() -> None:
+    banded, plain = closed_loop(0.6, luck_sd=0.01), closed_loop(0.6, luck_sd=0.01)
+    with_band = RootSearch(banded[0], replications=4, band=0.1).find(0.5)
+    without = RootSearch(plain[0], replications=4, band=0.0).find(0.5)
+    assert with_band.value is not None
+    assert without.value is not None
+    assert (without.value.value, without.value.ci95) == (with_band.value.value, with_band.value.ci95)
+    assert without.value.band == without.value.ci95
+    assert len(plain[1]) < len(banded[1])
+
+
 def test_band_is_where_the_root_goes_when_steps_take_ten_percent_less_or_more() -> None:
     evaluate, _ = closed_loop(0.6)
     root = RootSearch(evaluate, replications=3, band=0.1).find(0.5)
