@@ -6,15 +6,16 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any
 
-from experiments.pools import WHY_WORKERS_DIE, Pool, checked_count
+from experiments.pools import WHY_WORKERS_DIE, Pool, checked_count, interrupts_held_back, one_thread_each
 from experiments.worker import Outcome, differences, fingerprint, one_line, run_group
 from simulator.errors import InputError, Problem
 
 LOCAL = "local"
+_LOGGERS = ("distributed", "tornado", "asyncio")
 _FIELD = "--dask"
 CONNECT_S = 4.0
 """Seconds that a scheduler has to answer, and then its first worker to be there."""
@@ -100,18 +101,18 @@ def _local_cluster(dask: Any, workers: int) -> Iterator[Any]:
     """A client of a scheduler in this process and fresh worker processes, each with one thread."""
     from dask import config
 
-    with (
-        config.set({"distributed.scheduler.allowed-failures": 1}),
-        dask.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=0,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        dask.Client(cluster, set_as_default=False) as client,
-    ):
+    with config.set({"distributed.scheduler.allowed-failures": 1}), one_thread_each(), ExitStack() as held:
+        with interrupts_held_back():
+            cluster = dask.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            )
+            held.enter_context(cluster)
+            client = held.enter_context(dask.Client(cluster, set_as_default=False))
         yield client
 
 
@@ -150,7 +151,7 @@ def _refuse_other_versions(client: Any, address: str) -> None:
         Problem(
             field=_FIELD,
             value=address,
-            message=f"{len(names)} of its workers ({names[0]}{', …' if len(names) > 1 else ''}) have {other}",
+            message=f"{_some(names)} {other}",
             allowed="install the versions of this machine there",
         )
         for other, names in found.items()
@@ -159,12 +160,17 @@ def _refuse_other_versions(client: Any, address: str) -> None:
         raise InputError(problems)
 
 
+def _some(workers: list[str]) -> str:
+    one = len(workers) == 1
+    return f"its worker {workers[0]} has" if one else f"{len(workers)} of its workers ({workers[0]}, …) have"
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask's own log stays silent: what matters is said by errors, in one line."""
+    """The logs of Dask and what it stands on stay silent: what matters is said by errors, in one line."""
     import warnings
 
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

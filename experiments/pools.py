@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import resource_tracker
 from typing import Any
 
 from experiments.worker import Marks, Outcome, one_line, run_group, start_worker
@@ -79,7 +80,7 @@ class LocalPool(Pool):
 
     def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
         self._marks[berth] = 0
-        with _interrupts_held_back():
+        with interrupts_held_back():
             return self._executor.submit(run_group, run, tasks, berth)
 
     def was_at(self, berth: int) -> int | None:
@@ -131,8 +132,9 @@ def checked_count(workers: int | None) -> int:
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Processes started here never see Ctrl-C: they inherit that it is held back until they ignore it."""
+def interrupts_held_back() -> Iterator[None]:
+    """Processes and threads that start here never see Ctrl-C: they inherit that it is held back."""
+    resource_tracker.ensure_running()  # whose start, later on, would let it through
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -12,16 +12,20 @@ from pathlib import Path
 from tests.shared_data import ROOT
 
 
-def start(*command: str | Path, new_session: bool = True) -> subprocess.Popen[str]:
-    """A Python process that can import the tests, in a session of its own, where what it starts is found."""
+def start(*command: str | Path, quiet: bool = False) -> subprocess.Popen[str]:
+    """A Python process that can import the tests, in a session of its own, where what it starts is found.
+
+    What it prints can be read, unless it is `quiet`: nobody reads it, and a full pipe would stop it.
+    """
+    output = subprocess.DEVNULL if quiet else subprocess.PIPE
     return subprocess.Popen(
         [sys.executable, *map(str, command)],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
         text=True,
-        start_new_session=new_session,
+        start_new_session=True,
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
 
