@@ -15,6 +15,7 @@ Grid = Sequence[Sequence[Any]]
 
 _ROW_PX, _AROUND_PX = 27, 74
 _MOST_COLUMNS_WITH_TEXT = 16
+_MOST_PLACES = 60
 
 
 def axes_of(found: StudyMap) -> dict[str, Any]:
@@ -27,6 +28,14 @@ def axes_of(found: StudyMap) -> dict[str, Any]:
         "load": setting_title(found.load),
         "place": place_title(found.axes),
     }
+
+
+def too_many(found: StudyMap) -> str | None:
+    """Why a study has no map: it has more places than a person can read; None where they fit."""
+    places = len({cell.place for cell in found.cells})
+    if places <= _MOST_PLACES:
+        return None
+    return f"{places:,} combinations of {place_title(found.axes)} are too many rows for a map."
 
 
 def laid_out(table: Table) -> tuple[Any, Sequence[Sequence[Mapping[str, Any] | None]]]:

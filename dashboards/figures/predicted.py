@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures.look import ARM_COLOURS, PLAIN_COLOUR, QUIET, log_ticks, new_figure
+from dashboards.figures.look import QUIET, arm_colours, log_ticks, new_figure
+from dashboards.subject import PLAIN
 from dashboards.table import Column, Table, empty
 
 if TYPE_CHECKING:
@@ -26,11 +27,15 @@ _ROOM = 1.12
 
 
 def prepare(rows: Iterable[Row], quantity: str, scale: float = 1.0) -> Table:
-    """The compared rows of one quantity, × `scale`; `facts`: how many lie within the band."""
+    """The compared rows of one quantity, × `scale`. `facts`: how many lie within the band, and all methods,
+    so that each has one colour in the pictures of all quantities.
+    """
     from calibration.validation.groups import method_of
     from calibration.validation.tables import load_of, value_of
 
-    compared = [row for row in rows if row.quantity == quantity and row.predicted is not None]
+    rows = [row for row in rows if row.predicted is not None]
+    methods = sorted({method_of(row) for row in rows} - {PLAIN})
+    compared = [row for row in rows if row.quantity == quantity]
     if not compared:
         return empty(COLUMNS, "Nothing was compared.")
     found = tuple(
@@ -45,7 +50,7 @@ def prepare(rows: Iterable[Row], quantity: str, scale: float = 1.0) -> Table:
         for row in sorted(compared, key=method_of)
     )
     within = sum(abs(row.log_error) <= WITHIN for row in compared)
-    return Table(COLUMNS, found, {"within": within})
+    return Table(COLUMNS, found, {"within": within, "methods": methods})
 
 
 def finding(table: Table) -> str:
@@ -73,9 +78,10 @@ def draw(table: Table, title: str, unit: str) -> Any:
                 hoverinfo="skip",
             )
         )
-    for at, method in enumerate(table.distinct("method")):
+    colours = arm_colours([PLAIN, *table.facts["methods"]])
+    for method in table.distinct("method"):
         rows = table.where(method=method)
-        colour = PLAIN_COLOUR if method == "plain" else ARM_COLOURS[at % len(ARM_COLOURS)]
+        colour = colours[method]
         figure.add_trace(
             go.Scatter(
                 x=rows["published"],

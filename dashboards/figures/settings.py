@@ -19,12 +19,12 @@ _TITLES = {
 
 
 def setting_title(path: str) -> str:
-    """`prompt tokens` of `workload.prompt_tokens.tokens`, `draft length of head`."""
+    """`prompt tokens` of `workload.prompt_tokens.median`, `draft length of head`."""
     if path in _TITLES:
         return _TITLES[path]
-    parts = path.removesuffix(".median").split(".")
-    of = f" of {parts[1]}" if parts[0] == "speculation" and len(parts) > 2 else ""
-    words = [word for part in parts[-2 + bool(of) :] for word in part.split("_")]
+    section, *parts = path.removesuffix(".median").split(".")
+    of = f" of {parts.pop(0)}" if section == "speculation" and len(parts) > 1 else ""
+    words = [word for part in parts or [section] for word in part.split("_")]
     return " ".join(dict.fromkeys(words)) + of
 
 

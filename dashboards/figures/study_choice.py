@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_cells, axes_of, laid_out
+from dashboards.figures.heat import add_cells, axes_of, laid_out, too_many
 from dashboards.figures.look import PAPER, PLAIN_COLOUR, arm_colours
 from dashboards.figures.settings import place_text, where_text
 from dashboards.stored import StoredStudy
@@ -38,6 +38,8 @@ def prepare(study: StoredStudy) -> Table:
     """One row per acceptance, place and load. `facts`: `axes_of`; the arms."""
     found = study.map
     rows = [_row(found, alpha, choice) for alpha in found.alphas for choice in choices(found, alpha)]
+    if why := too_many(found):
+        return empty(COLUMNS, why)
     if not rows:
         return empty(COLUMNS, "No speedups at given acceptances were kept: `keep: [speedup_at.0.7, …]`.")
     arms = tuple(dict.fromkeys(cell.arm for cell in found.cells))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out
+from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out, too_many
 from dashboards.figures.look import DIVERGING, LOSES_COLOUR
 from dashboards.figures.settings import place_text, where_text
 from dashboards.stored import THRESHOLD, StoredStudy
@@ -34,6 +34,8 @@ def prepare(study: StoredStudy) -> Table:
     """One row per arm, draft length, place and load. `facts`: `axes_of`; own, arm → its α."""
     found = study.map
     rows = [_row(found, cell) for cell in found.cells if cell.outcome]
+    if why := too_many(found):
+        return empty(COLUMNS, why)
     if not any(row[6] is not None for row in rows):
         return empty(COLUMNS, "No break-evens were measured: the study does not say `measure: breakeven`.")
     facts = {**axes_of(found), "own": dict(study.own_alpha)}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out
+from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out, too_many
 from dashboards.figures.look import DIVERGING
 from dashboards.figures.settings import place_text, where_text
 from dashboards.figures.study_needed import picture_of
@@ -40,6 +40,8 @@ def prepare(study: StoredStudy) -> Table:
             name, place = picture_of(cell.arm, cell.draft_length), place_text(cell.place)
             where = where_text(found.axes, cell.place, found.load, cell.load)
             rows.append((name, cell.arm, place, cell.load, where, speedup.value, *ends))
+    if why := too_many(found):
+        return empty(COLUMNS, why)
     if not rows:
         return empty(COLUMNS, "No speedups were measured: the study does not say `measure: simulate`.")
     return Table(COLUMNS, tuple(rows), axes_of(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from dashboards.stored import THRESHOLD, StoredStudy, is_store, stored_study
 from dashboards.study_article import findings
 from experiments.cell import run_cell
 from experiments.cli import decodesim
+from experiments.columns import REAL, SETTING, described
 from experiments.grid import cells_of
 from experiments.store import Store
 from experiments.study import load_study
@@ -24,6 +26,7 @@ from tests.shared_data import ROOT
 from tests.stored_studies import (
     ALPHAS,
     ARMS,
+    CLIENTS,
     GPUS,
     LENGTHS,
     LOADS,
@@ -148,6 +151,17 @@ def test_pictures_without_figures_say_why() -> None:
     assert "measure: simulate" in (study_speedup.prepare(needed).missing or "")
 
 
+def test_more_places_than_one_can_read_make_no_map() -> None:
+    rows = [
+        {CLIENTS: load, "a": a, "b": b, "status": "done", "head.break_even_alpha": 0.5}
+        for load, a, b in product((1, 2), range(8), range(8))
+    ]
+    columns = tuple(described(name, SETTING, REAL) for name in (CLIENTS, "a", "b"))
+    document = {"name": "wide", "axes": {}, "scenario": {"speculation": [{"name": "head"}]}}
+    table = study_needed.prepare(StoredStudy(document, "", columns, tuple(rows)))
+    assert table.missing == "64 combinations of a · b are too many rows for a map."
+
+
 def test_borders_run_along_the_edges_of_cells_that_differ() -> None:
     x, y = border([[False, False], [False, True], [None, True]])
     pieces = {((x[i], y[i]), (x[i + 1], y[i + 1])) for i in range(0, len(x), 3)}
@@ -158,7 +172,9 @@ def test_borders_run_along_the_edges_of_cells_that_differ() -> None:
 def test_settings_in_words() -> None:
     assert setting_title("workload.prompt_tokens.tokens") == "prompt tokens"
     assert setting_title("speculation.eagle3.draft_length") == "draft length of eagle3"
-    assert setting_title("engine.max_num_seqs") == "engine max num seqs"
+    assert setting_title("workload.prompt_tokens.median") == "prompt tokens"
+    assert setting_title("engine.max_num_seqs") == "max num seqs"
+    assert setting_title("seed") == "seed"
     assert [setting_text(value) for value in (1024.0, 0.55, "h100-sxm", None)] == [
         "1,024", "0.55", "h100-sxm", "none",
     ]  # fmt: skip
