@@ -34,7 +34,7 @@ from tests.stored_studies import (
     break_even_study,
     speedup_study,
 )
-from tests.subjects import small_subject
+from tests.subjects import by_hand
 
 STUDY = f"""
 name: A small map
@@ -199,7 +199,8 @@ def test_the_page_of_a_store_holds_its_maps_and_what_it_rests_on(store: Path, tm
 
 
 def test_stores_and_results_share_a_page(tmp_path: Path) -> None:
-    page = write_report([break_even_study(), small_subject(), speedup_study()], tmp_path / "page.html")
+    result = by_hand({"throughput_tokens_per_s": 100.0}, {"throughput_tokens_per_s": 150.0})
+    page = write_report([break_even_study(), result, speedup_study()], tmp_path / "page.html")
     text = page.read_text(encoding="utf-8")
     assert "3 scenarios and studies" in text
     assert text.count("<article") == 3
