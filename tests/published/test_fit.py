@@ -1,0 +1,108 @@
+"""The fit of the presets' free parameters: its rules, its arithmetic, and that what ships is what it gave."""
+
+import json
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from calibration.validation.cases import committed_cases
+from calibration.validation.fit_parameters import PARAMETERS, candidate_presets, start
+from calibration.validation.fit_solve import Linear, from_scale, to_scale
+from calibration.validation.fit_split import fit_half, name_hash
+from calibration.validation.fit_write import rewritten
+from calibration.validation.groups import fit_sources
+from calibration.validation.trials import trials_of_cases
+from simulator.presets import load_preset
+
+RECORD = json.loads(
+    resources.files("calibration").joinpath("published", "fit.json").read_text(encoding="utf-8")
+)
+
+
+def test_the_record_names_more_sources_than_parameters_and_both_halves():
+    fitted = [one for one in RECORD["parameters"].values() if one["fitted"]]
+    assert RECORD["parameter_count"] == len(fitted) < RECORD["source_count"]
+    assert RECORD["source_count"] == len(RECORD["fit_sources"])
+    assert not set(RECORD["fit_sources"]) & set(RECORD["other_sources"])
+    assert set(RECORD["fit_sources"]) == fit_sources()
+    assert min(len(RECORD["fit_sources"]), len(RECORD["other_sources"])) >= 8
+
+
+def test_nothing_is_fitted_on_one_source_or_for_one_model():
+    for name, one in RECORD["parameters"].items():
+        assert one["fitted"] == (len(one["rests_on"]) >= 2), name
+        assert set(one["rests_on"]) <= set(RECORD["fit_sources"]), name
+        low, high = one["interval_us"]
+        assert low <= one["value_us"] <= high, name
+        if not one["fitted"]:
+            assert one["value_us"] == pytest.approx(one["before_us"], rel=0.05), name
+
+
+def test_the_shipped_presets_hold_the_values_of_the_record():
+    for one in PARAMETERS:
+        value_us = RECORD["parameters"][one.name]["value_us"]
+        for name in one.presets:
+            assert 1e6 * one.of(load_preset(name)[0]) == pytest.approx(value_us, rel=1e-3, abs=1e-3)
+
+
+def test_the_half_follows_from_the_names_of_the_sources_alone():
+    """Every second source of a class: adding a figure to a case, or an error to a row, changes nothing."""
+    trials = trials_of_cases(committed_cases())
+    half = fit_half(trials)
+    assert half == fit_half(list(reversed(trials)))
+    assert set(RECORD["fit_sources"]) <= set(half)
+    assert name_hash("a") != name_hash("b")
+
+
+def test_every_error_class_says_what_it_leans_on():
+    names = {one.name for one in PARAMETERS}
+    assert all(set(leans) <= names for leans in RECORD["sensitivity"].values())
+    moved = {name for leans in RECORD["sensitivity"].values() for name in leans}
+    assert moved >= {name for name, one in RECORD["parameters"].items() if one["fitted"]}
+    assert set(RECORD["rotation"]) == {"0", "1", "2", "3", "4", "all"}
+
+
+def test_planted_values_are_found_beside_a_source_that_is_simply_wrong():
+    rng = np.random.default_rng(3)
+    slopes = rng.normal(size=(60, len(PARAMETERS))) * 0.2
+    truth = rng.normal(size=len(PARAMETERS)) * 0.2
+    sources = tuple(f"s{i // 10}" for i in range(60))
+    errors = -slopes @ truth
+    errors[50:] += 1.2
+    step = Linear(errors, slopes, sources).solve([True] * 60)
+    assert step == pytest.approx(truth, abs=0.06)
+
+
+def test_a_source_weighs_the_same_however_many_rows_it_has():
+    slopes = np.ones((11, 1)) * 0.1
+    errors = np.array([0.01] * 10 + [-0.01])
+    step = Linear(errors, slopes, ("many",) * 10 + ("one",)).solve([True] * 11)
+    assert step == pytest.approx([0.0], abs=1e-9)
+
+
+def test_the_scale_of_the_fit_reaches_zero():
+    typical = np.array([1e-4, 1e-4])
+    values = np.array([0.0, 3e-3])
+    assert from_scale(to_scale(values, typical), typical) == pytest.approx(values)
+    assert from_scale(np.array([-1.0, 0.5]), typical)[0] == 0.0
+
+
+def test_candidates_are_presets_that_hold_their_values(tmp_path):
+    values = {name: 2 * value + 1e-6 for name, value in start().items()}
+    paths = candidate_presets(values, tmp_path)
+    for one in PARAMETERS:
+        for name in one.presets:
+            assert one.of(load_preset(paths[name])[0]) == pytest.approx(values[one.name])
+            shipped = load_preset(name)[0]
+            assert load_preset(paths[name])[0].graph_sizes == shipped.graph_sizes
+
+
+def test_writing_changes_the_numbers_and_nothing_else():
+    folder = resources.files("simulator").joinpath("data", "engines")
+    for name in {name for one in PARAMETERS for name in one.presets}:
+        text = folder.joinpath(f"{name}.json").read_text("utf-8")
+        assert json.loads(rewritten(text, name, start())) == json.loads(text)
+        changed = json.loads(rewritten(text, name, {key: 1e-3 for key in start()}))
+        assert changed["sources"] == json.loads(text)["sources"]
+        assert changed["host"] != json.loads(text)["host"]
