@@ -17,6 +17,7 @@ from simulator.costs.prices import Prices
 from simulator.errors import InputError, Problem
 from simulator.memory import ArmMemory, arm_memory
 from simulator.results.record import RunRecord
+from simulator.results.warm_up import measured_requests
 from simulator.scenario import PLAIN, Arm, GoodputPolicy, Scenario
 from simulator.scheduling import Rule, scheduler_rule
 from simulator.setup import Setup, setup_of
@@ -85,12 +86,13 @@ class CompiledArm:
         step_scale: float = 1.0,
         scales_decodes_only: bool = False,
         timeline: list[Stage] | None = None,
+        warm_up: int = 0,
     ) -> RunRecord:
         """Run all requests and return what happened.
 
         `acceptance` replaces the scenario's models, one per traffic class. `step_scale` multiplies every GPU
         stage; with `scales_decodes_only`, of a step that also prefills only the decodes' share of its tokens.
-        `timeline` collects the stages of the steps.
+        `timeline` collects the stages of the steps. `warm_up`: at least so many requests are not measured.
         """
         mechanisms = self.scenario.run.mechanisms
         requests = self._within_context(requests)
@@ -114,7 +116,7 @@ class CompiledArm:
             pipeline=self.scenario.run.backend == "pipeline",
             timeline=timeline,
         )
-        measured = measured_requests(self.scenario, len(requests.arrival_ns))
+        measured = measured_requests(self.scenario, len(requests.arrival_ns), warm_up)
         return drive(how, settings, self.prices, tables, requests, seed, measured)
 
     def step_times(
@@ -147,22 +149,6 @@ class CompiledArm:
         if (room >= requests.output_tokens).all():
             return requests
         return requests._replace(output_tokens=np.clip(requests.output_tokens, 1, np.maximum(room, 1)))
-
-
-def measured_requests(scenario: Scenario, count: int) -> tuple[int, int]:
-    """Return the range of requests that are measured: after the warm-up, before the drain.
-
-    Closed loop: not the first two rounds of all clients or 10 %, nor the last round, in which clients fall
-    idle. Open loop: not the first 10 % and the last 5 %. A burst is measured whole.
-    """
-    arrivals = scenario.workload.arrivals
-    if arrivals.kind == "burst":
-        return 0, count
-    if arrivals.kind == "closed":
-        clients = min(arrivals.concurrency, count)
-        first = min(max(2 * clients, count // 10), count // 3)
-        return first, max(first + 1, count - clients)
-    return count // 10, max(count // 10 + 1, count - count // 20)
 
 
 def _acceptance_models(scenario: Scenario, arm: Arm | None) -> tuple[AcceptanceModel | None, ...]:

@@ -1,9 +1,14 @@
-"""The replications of a scenario: every arm on the same traffic and luck, measured as its runs end."""
+"""The replications of a scenario: every arm on the same traffic and luck, measured as its runs end.
+
+How many there are, and how long each is, follows from the precision asked for (`results/precision.py`); where
+the warm-up ends, from the first of them (`results/warm_up.py`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.arms import CompiledArm
-from simulator.results.estimate import mean_estimate
+from simulator.results.metrics import Floats
+from simulator.results.precision import FEWEST_REPLICATIONS, MOST_REPLICATIONS, Precision
 from simulator.results.record import STATUS_REJECTED, RunRecord
 from simulator.results.summary import STEP_BAND, ArmMeasurement, Measured, Traffic
+from simulator.results.warm_up import STEADY_KINDS, Steadiness, measured_requests, stays_s, steadiness
 from simulator.scenario import Scenario
 from simulator.traffic.workload import Requests, generate
 
@@ -24,8 +31,8 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, str], None]
 """(done, total, what) after each run."""
 
-MOST_REPLICATIONS = 100
-"""Where adding replications for a precision ends."""
+MOST_LENGTHENING = 16
+"""A run is made so many times longer at most."""
 
 
 def replication_seed(seed: int, replication: int) -> int:
@@ -49,6 +56,15 @@ def _generated(workload: Workload, seed: int, base_dir: Path) -> Requests:
     return generate(workload, seed, base_dir)
 
 
+@dataclass
+class _Kept:
+    """The runs that share one warm-up."""
+
+    runs: list[Measured] = field(default_factory=list)
+    ends: list[tuple[Measured, ...]] = field(default_factory=list)
+    records: list[RunRecord] = field(default_factory=list)
+
+
 class ArmRuns:
     """The runs of one arm, measured as they are made; what was run once is not run again, so that a plain
     arm can serve the comparisons of many scenarios that differ in their speculation only.
@@ -56,42 +72,62 @@ class ArmRuns:
 
     def __init__(self, arm: CompiledArm, traffic: Traffic, keep_requests: bool = False) -> None:
         self.arm, self.traffic, self.keep_requests = arm, traffic, keep_requests
-        self.runs: list[Measured] = []
-        self.ends: list[tuple[Measured, ...]] = []
-        self.records: list[RunRecord] = []
-        self.rejected = 0
+        self._kept: dict[int, _Kept] = {}
+        self.stays: list[Floats] = []
+        """Of the runs whose warm-up is the usual one; they tell whether it is enough."""
+        self.made = self.rejected = 0
+        """Runs, and their requests that are longer than can be served."""
         self.beyond_drafter: str | None = None
         self.driver: tuple[str, str | None] = ("", None)
 
-    def run(self, requests: Requests, seed: int, timeline: list[Stage] | None = None) -> None:
-        """Run the next replication."""
-        record = self.arm.run(requests, seed, timeline=timeline)
-        if not self.runs:
+    def run(
+        self, replication: int, requests: Requests, seed: int, warm_up: int, timeline: list[Stage] | None
+    ) -> None:
+        """Run a replication, the next one with this warm-up, unless it has been run."""
+        kept = self._kept.setdefault(warm_up, _Kept())
+        if len(kept.runs) > replication:
+            return
+        record = self.arm.run(requests, seed, timeline=timeline, warm_up=warm_up)
+        if not self.made:
             self.beyond_drafter = self.arm.beyond_drafter(requests)
-        self.runs.append(Measured.of(record, self.traffic))
+        kept.runs.append(Measured.of(record, self.traffic))
+        self.made += 1
         self.rejected += int((record.status == STATUS_REJECTED).sum())
         self.driver = record.driver, record.driver_reason
+        if warm_up == 0:
+            self.stays.append(stays_s(record))
         if self.keep_requests:
-            self.records.append(record)
+            kept.records.append(record)
 
-    def run_ends(self, requests: Requests, seed: int) -> None:
+    def run_ends(self, requests: Requests, seed: int, warm_up: int) -> None:
         """Run a replication again at both ends of the cost model's band: whole steps, then decodes only."""
+        ends = self._kept[warm_up].ends
+        if ends:
+            return
         for decodes_only in (False, True) if self.arm.arm is not None else (False,):
             for end in (-STEP_BAND, STEP_BAND):
-                scaled = self.arm.run(requests, seed, step_scale=1 + end, scales_decodes_only=decodes_only)
-                self.ends.append((Measured.of(scaled, self.traffic),))
+                scaled = self.arm.run(
+                    requests, seed, step_scale=1 + end, scales_decodes_only=decodes_only, warm_up=warm_up
+                )
+                ends.append((Measured.of(scaled, self.traffic),))
                 del scaled
 
-    def measurement(self, replications: int, bands: bool) -> ArmMeasurement:
+    def measurement(self, replications: int, warm_up: int, bands: bool) -> ArmMeasurement:
         """What the first so many replications say, with the bands of the cost model or without."""
-        return ArmMeasurement(self.traffic, tuple(self.runs[:replications]), *(self.ends if bands else ()))
+        kept = self._kept[warm_up]
+        return ArmMeasurement(self.traffic, tuple(kept.runs[:replications]), *(kept.ends if bands else ()))
+
+    def records(self, warm_up: int) -> tuple[RunRecord, ...]:
+        """The runs themselves, where they are kept."""
+        return tuple(self._kept[warm_up].records)
 
 
 class Replications:
     """All arms of a scenario, replication by replication, on common luck.
 
     `bands`: the ends of the cost model's band are run too; without, bands hold sampling only.
-    `traffic` gives the requests of a replication.
+    `traffic` gives the requests of a replication. `arms` are others than those given once runs had to
+    be made longer.
     """
 
     def __init__(
@@ -104,61 +140,137 @@ class Replications:
         traffic: Callable[[Scenario, int], Requests] = make_traffic,
         timelines: dict[str, list[Stage]] | None = None,
     ) -> None:
-        self.scenario, self.arms, self.progress, self.timelines = scenario, arms, progress, timelines
-        self.traffic = traffic
-        intervals = scenario.run.replications > 1 or scenario.run.precision is not None
+        self.asked = self.scenario = scenario
+        self.arms, self.progress, self.timelines, self.traffic = arms, progress, timelines, traffic
+        self.precision = Precision.of(scenario.run)
+        intervals = scenario.run.replications > 1 or self.precision is not None
         self.bands = bands and intervals  # a band without an interval would claim to know more than it does
-        self.have, self.done, self.total = 0, 0, len(arms) if self.bands else 0
+        self.done, self.total = 0, len(arms) if self.bands else 0
+        self.have = self.requests = self.warm_up = 0
+        self.steadiness: dict[str, Steadiness] = {}
 
     def run(self) -> str | None:
         """Run as many replications as the scenario asks for, or its precision needs.
 
-        Returns what is missing where the replications end before the precision is met.
+        Returns what is missing where the replications end before the precision is met. Raises InputError
+        where the precision is asked of an unknown figure.
         """
-        self._replicate(self.scenario.run.replications)
-        precision = self.scenario.run.precision
-        return None if precision is None else self._reach(precision)
+        missed = None
+        if self.precision is None:
+            self.start(self.scenario.run.replications)
+        else:
+            missed = self._reach(self.precision)
+        if self.bands:
+            requests, seed = self.traffic(self.scenario, 0), replication_seed(self.scenario.run.seed, 0)
+            for one in self.arms:
+                one.run_ends(requests, seed, self.warm_up)
+                self._tell(f"{one.arm.name}, band of the cost model")
+        return missed
 
-    def measurements(self) -> list[ArmMeasurement]:
-        """What the runs so far say, arm by arm."""
-        return [one.measurement(self.have, self.bands) for one in self.arms]
+    def start(self, replications: int) -> None:
+        """Run the first replications, and look for the end of the warm-up in them: where that is later than
+        usual they are run again.
+        """
+        self.replicate(replications)
+        if self.scenario.workload.arrivals.kind not in STEADY_KINDS:
+            return
+        serving = zip(self.arms, self.measurements(), strict=True)
+        self.steadiness = {
+            one.arm.name: steadiness(one.stays[:replications], self.measured)
+            for one, measurement in serving
+            if not measurement.saturation.saturated
+        }
+        self.warm_up = max((steady.warm_up for steady in self.steadiness.values()), default=0)
+        if self.warm_up:
+            self.have = 0
+            self.replicate(replications)
 
-    def _replicate(self, replications: int) -> None:
+    def replicate(self, replications: int) -> None:
         """Run until every arm has so many replications."""
         self.total += (replications - self.have) * len(self.arms)
         while self.have < replications:
             self._replicate_once()
 
+    def lengthen(self, factor: int) -> bool:
+        """Drop what was run for runs `factor` times as long. False where they cannot be."""
+        longest, now = self.asked.workload.requests * MOST_LENGTHENING, self.scenario.workload.requests
+        requests = min(now * factor, longest)
+        if self.scenario.workload.arrivals.kind not in STEADY_KINDS or requests <= now:
+            return False
+        workload = self.scenario.workload.model_copy(update={"requests": requests})
+        self.scenario = self.scenario.model_copy(update={"workload": workload})
+        self.arms = [
+            ArmRuns(CompiledArm.compile(self.scenario, one.arm.arm), one.traffic, one.keep_requests)
+            for one in self.arms
+        ]
+        self.have = self.warm_up = 0
+        for timeline in (self.timelines or {}).values():
+            timeline.clear()
+        return True
+
+    def measurements(self) -> list[ArmMeasurement]:
+        """What the runs so far say, arm by arm."""
+        return [one.measurement(self.have, self.warm_up, self.bands) for one in self.arms]
+
+    @property
+    def measured(self) -> tuple[int, int]:
+        """The range of requests of a run that are measured."""
+        return measured_requests(self.scenario, self.requests, self.warm_up)
+
+    def notes(self) -> list[str]:
+        """What the length of runs and warm-up means for the figures."""
+        found = []
+        before, now = self.asked.workload.requests, self.scenario.workload.requests
+        if now > before:
+            found.append(
+                f"runs have {now:,} requests in place of {before:,}, as the precision asked for needs"
+            )
+        if self.warm_up:
+            usual, _ = measured_requests(self.scenario, self.requests)
+            found.append(
+                f"the first {self.measured[0]:,} requests are warm-up, as the runs show (usual: {usual:,})"
+            )
+        for arm, steady in self.steadiness.items():
+            if steady.too_short:
+                found.append(
+                    f"{arm}: {steady.too_short}: intervals may be too narrow, more requests would tell"
+                )
+        return found
+
     def _replicate_once(self) -> None:
         requests = self.traffic(self.scenario, self.have)
         seed = replication_seed(self.scenario.run.seed, self.have)
+        self.requests = len(requests.arrival_ns)
         for one in self.arms:
-            watched = self.timelines is not None and self.have == 0
-            if len(one.runs) == self.have:
-                one.run(requests, seed, self.timelines[one.arm.name] if watched and self.timelines else None)
+            timeline = self.timelines[one.arm.name] if self.timelines is not None and self.have == 0 else None
+            one.run(self.have, requests, seed, self.warm_up, None if timeline else timeline)
             self._tell(f"{one.arm.name}, replication {self.have + 1}")
-        if self.have == 0 and self.bands:
-            for one in self.arms:
-                if not one.ends:
-                    one.run_ends(requests, seed)
-                self._tell(f"{one.arm.name}, band of the cost model")
         self.have += 1
 
-    def _reach(self, precision: float) -> str | None:
-        """Add replications until the 95 % interval of every throughput is within ± `precision` of it."""
-        while (widest := self._widest()) > precision and self.have < MOST_REPLICATIONS:
-            self._replicate(self.have + 2)
-        if widest <= precision:
+    def _reach(self, precision: Precision) -> str | None:
+        """Add replications, and requests to each, until the figure asked for is known well enough."""
+        fewest = max(FEWEST_REPLICATIONS, self.asked.run.replications)
+        most = max(MOST_REPLICATIONS, fewest)
+        self.start(fewest)
+        while True:
+            arms = {one.arm.name: found for one, found in zip(self.arms, self.measurements(), strict=True)}
+            widest = precision.widest(arms)
+            known = math.isfinite(widest)
+            needed = precision.replications(widest, self.have) if known else most + 1
+            short = any(steady.too_short for steady in self.steadiness.values())
+            waits = not known and precision.waits_for_samples(arms)
+            factor = 2 if short or waits else -(-needed // most) if known else 1
+            if factor > 1 and self.lengthen(factor):
+                self.start(fewest)
+            elif known and self.have < min(needed, most):
+                self.replicate(min(needed, 2 * self.have, most))
+            else:
+                break
+        if needed <= self.have:
             return None
-        reached = f"± {widest:.2g}" if math.isfinite(widest) else "no interval"
-        return (
-            f"the precision asked for, {precision:g}, is not reached: {reached} at {self.have} replications"
-        )
-
-    def _widest(self) -> float:
-        """The largest relative half-width of a throughput's interval; infinite where one has none."""
-        throughputs = (mean_estimate(one.samples["throughput_tokens_per_s"]) for one in self.measurements())
-        return max(math.inf if one is None else one.relative_half_width for one in throughputs)
+        reached = f"± {widest:.2g}" if known else "no interval"
+        what = f"the precision asked for, {precision.fraction:g} of {precision.metric}, is not reached"
+        return f"{what}: {reached} at {self.have} replications of {self.requests:,} requests"
 
     def _tell(self, what: str) -> None:
         self.done += 1

@@ -56,14 +56,14 @@ def simulate(
         _write_trace(trace_out, scenario, timelines)
     return Result(
         scenario=scenario.model_dump(mode="json"),
-        provenance=_provenance(scenario, runs[0]),
-        arms={one.arm.name: measured.summary() for one, measured in zip(runs, measurements, strict=True)},
+        provenance=_provenance(scenario, study),
+        arms={arm.name: measured.summary() for arm, measured in zip(arms, measurements, strict=True)},
         comparison={
-            one.arm.name: compare(one.arm.name, measurements[0], measured)
-            for one, measured in zip(runs[1:], measurements[1:], strict=True)
+            arm.name: compare(arm.name, measurements[0], measured)
+            for arm, measured in zip(arms[1:], measurements[1:], strict=True)
         },
-        notes=(*_notes(scenario, runs), *([missed] if missed else ())),
-        records={one.arm.name: tuple(one.records) for one in runs} if keep_requests else {},
+        notes=(*_notes(scenario, study.arms), *study.notes(), *([missed] if missed else ())),
+        records={one.arm.name: one.records(study.warm_up) for one in study.arms} if keep_requests else {},
     )
 
 
@@ -85,7 +85,8 @@ def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list
     write_chrome_trace(path, rows, scenario.title, names)
 
 
-def _provenance(scenario: Scenario, plain: ArmRuns) -> Provenance:
+def _provenance(scenario: Scenario, study: Replications) -> Provenance:
+    plain = study.arms[0]
     setup = plain.arm.setup
     driver, reason = plain.driver
     return Provenance(
@@ -98,7 +99,9 @@ def _provenance(scenario: Scenario, plain: ArmRuns) -> Provenance:
         backend=driver,
         backend_reason=reason,
         defaults_used=defaults_used(scenario),
-        replications=len(plain.runs),
+        replications=study.have,
+        requests=study.requests,
+        measured_requests=study.measured,
     )
 
 
@@ -110,7 +113,7 @@ def _never_served(one: ArmRuns) -> str:
         limits.append(f"the KV memory ({settings.total_blocks * settings.block_tokens:,})")
     if not settings.chunked_prefill:
         limits.append(f"a step that prompts may not be cut for ({settings.max_num_batched_tokens:,})")
-    count = one.rejected / len(one.runs)
+    count = one.rejected / one.made
     return f"{count:g} requests a run are left out, as they are longer than {' or '.join(limits)}"
 
 

@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from simulator import cluster
 from simulator.acceptance import AcceptanceModel, compile_acceptance
-from simulator.arms import CompiledArm, measured_requests
+from simulator.arms import CompiledArm
 from simulator.costs.prices import Prices
 from simulator.pipeline import Stage
 from simulator.results.record import RunRecord
+from simulator.results.warm_up import measured_requests
 from simulator.scenario import Scenario, scenario_from_data
 from simulator.step.build import EngineSettings, new_state
 from simulator.step.state import State

@@ -73,6 +73,29 @@ def json_option(function: Function) -> Function:
     return made
 
 
+def precision_option(function: Function) -> Function:
+    """Adds `--precision`; `precision_override` makes the scenario's field of it."""
+    text = "Run so much that the 95 % interval of run.precision_metric (throughput) is within ± 1 % of it."
+    made: Function = click.option("--precision", metavar="1%", help=text)(function)
+    return made
+
+
+def precision_override(precision: str | None) -> tuple[str, ...]:
+    """What `--precision 1%` (or 0.01) sets of a scenario, as `--set` takes it. Raises InputError."""
+    if precision is None:
+        return ()
+    try:
+        percent = precision.rstrip().removesuffix("%")
+        fraction = float(percent) / (1 if percent == precision.rstrip() else 100)
+    except ValueError:
+        fraction = 0.0
+    if not 0 < fraction < 1:
+        allowed = "a percentage as 1%, or a fraction between 0 and 1"
+        message = "is no precision"
+        raise InputError(Problem(field="--precision", value=precision, message=message, allowed=allowed))
+    return (f"run.precision={fraction!r}",)
+
+
 def flags_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario flags among a command's parameters."""
     return {name: given.get(name) for name in FLAGS}

@@ -12,6 +12,8 @@ from experiments.commands.options import (
     flags_of,
     json_option,
     lines_of,
+    precision_option,
+    precision_override,
     read_scenario,
     scenario_options,
     writes_file,
@@ -61,13 +63,18 @@ _RATIOS = (
 
 _DEFAULTS_THAT_MATTER = ("target.kv_cache", "workload.prompt_tokens", "workload.output_tokens")
 """Defaults that move the answer and that nothing else in the output names."""
-_NOT_IN_THE_TABLE = tuple(f"too few samples for {name} " for name in ("p50", "p90", "p95", "p999"))
+_NOT_IN_THE_TABLE = tuple(
+    f"{what} for {name}"
+    for what in ("too few samples", "no interval")
+    for name in ("p50", "p90", "p95", "p999")
+)
 _LEFT_OUT = ("no drafts, so no acceptance", "the scenario sets no SLO", *_NOT_IN_THE_TABLE)
 """Notes on what the table says itself, or does not show."""
 
 
 @click.command()
 @scenario_options
+@precision_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the result files.")
 @click.option(
     "--trace-out", type=click.Path(path_type=Path, dir_okay=False), help="Chrome/Perfetto trace of the steps."
@@ -77,6 +84,7 @@ _LEFT_OUT = ("no drafts, so no acceptance", "the scenario sets no SLO", *_NOT_IN
 def command(
     scenario: Path | None,
     overrides: tuple[str, ...],
+    precision: str | None,
     out: Path | None,
     trace_out: Path | None,
     as_json: bool,
@@ -85,7 +93,7 @@ def command(
     """Plain decoding and every speculative arm of SCENARIO on the same traffic and luck."""
     from simulator.simulation import simulate
 
-    read = read_scenario(scenario, overrides, flags_of(given))
+    read = read_scenario(scenario, (*overrides, *precision_override(precision)), flags_of(given))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # said now, not after a long run
     if trace_out is not None and not trace_out.parent.is_dir():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.commands.options import json_option
+from experiments.commands.options import json_option, precision_option, precision_override
 from experiments.commands.output import note, print_json, print_list, print_text, say_when_compiling
 from simulator.errors import InputError, Problem
 
@@ -38,7 +38,7 @@ _DRAWN_EVERY_S = 0.2
 @click.option(
     "--dask", metavar="ADDRESS|local", help="Run on a Dask cluster: tcp://host:8786, or one started here."
 )
-@click.option("--precision", metavar="1%", help="Replications until the 95 % interval is ± so wide.")
+@precision_option
 @click.option("--fresh", is_flag=True, help="Do away with what the store has.")
 @click.option("--yes", is_flag=True, help="Run a study of very many cells.")
 @json_option
@@ -61,9 +61,7 @@ def command(
     from experiments.study import load_study
     from experiments.sweep import require_few, sweep
 
-    if precision is not None:
-        overrides = (f"run.precision={_fraction(precision)}", *overrides)
-    read = load_study(study, overrides)
+    read = load_study(study, (*precision_override(precision), *overrides))
     if not yes:
         require_few(read)
     path = out or Path(f"{study.name.removesuffix('.yaml').removesuffix('.study')}.db")
@@ -87,19 +85,6 @@ def command(
             print_json(document)
         else:
             _print_end(read.name, path, standing, store)
-
-
-def _fraction(text: str) -> float:
-    """`1%` or `0.01`. Raises InputError."""
-    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
-    try:
-        value = float(number) / (100 if percent else 1)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        allowed = "a share of the figure, such as 1% or 0.01"
-        raise InputError(Problem(field="--precision", value=text, message="is no precision", allowed=allowed))
-    return value
 
 
 @contextmanager

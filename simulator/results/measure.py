@@ -122,7 +122,7 @@ def _measure_requests(
     good = done.copy()
     found: dict[str, float] = {}
     for name in ("ttft_s", "tpot_s", "worst_gap_s", "e2e_s", "queue_s"):  # one array of requests at a time
-        values = _per_request(record, name)
+        values = per_request(record, name)
         found |= _under(name, metrics.statistics(values[measured]))
         good &= metrics.meets_limits(limits, name, values)
     found |= _gaps(record, measured & answered, classes)
@@ -142,7 +142,7 @@ def _measure_requests(
     return found
 
 
-def _per_request(record: RunRecord, name: str) -> Floats:
+def per_request(record: RunRecord, name: str) -> Floats:
     """One duration of every request (n,), s; NaN where it has none."""
     done = record.status == DONE
     match name:

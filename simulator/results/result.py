@@ -31,7 +31,11 @@ RESULT_FILE = "result.json"
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a result rests on. `backend_reason` says why the slow driver ran, None when the fast one did."""
+    """What a result rests on. `backend_reason` says why the slow driver ran, None when the fast one did.
+
+    `requests` of each replication, of which those from the first up to the second of `measured_requests`
+    are measured.
+    """
 
     version: str
     seed: int
@@ -43,6 +47,8 @@ class Provenance:
     backend_reason: str | None = None
     defaults_used: Mapping[str, Any] = field(default_factory=dict)
     replications: int = 1
+    requests: int | None = None
+    measured_requests: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ band holds the plain arm still and scales the decodes of the other; prompts cost
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from simulator.results.estimate import Estimate, estimate_from_json, mean_estima
 from simulator.results.measure import LATENCIES, measure, window_of
 from simulator.results.metrics import samples_needed
 from simulator.results.saturation import Evidence, Saturation, evidence, judge
+from simulator.results.tails import BUNCHES_BEYOND, Beyond, beyond, bunches
 from simulator.results.verdict import LOSES, PAYS, Verdict, explain
 
 __all__ = ["STEP_BAND", "ArmMeasurement", "ArmSummary", "Comparison", "Measured", "Traffic", "compare"]
@@ -43,6 +44,8 @@ _FRACTIONS = (
     "timed_out_fraction",
     "rejected_fraction",
 )
+
+_BUNCHES = f"as what lies beyond comes in fewer than {BUNCHES_BEYOND} bunches a replication"
 
 COMPARED = {
     "throughput_speedup": ("throughput_tokens_per_s", "rate"),
@@ -72,6 +75,8 @@ class Measured:
     drafted: bool
     steady: bool
     """There was a stretch of steady arrivals to take rates from."""
+    beyond: Mapping[str, Beyond] = field(default_factory=dict)
+    """What lies beyond its percentiles."""
 
     @staticmethod
     def of(record: RunRecord, traffic: Traffic) -> Measured:
@@ -84,6 +89,7 @@ class Measured:
             evidence=evidence(record) if traffic.open_loop else None,
             drafted=bool(record.drafted_at[:, 1:].any()),
             steady=window_of(record).last >= 0,
+            beyond=beyond(record, traffic.class_names),
         )
 
 
@@ -110,6 +116,13 @@ class ArmMeasurement:
         return self._figures(self.runs)
 
     @cached_property
+    def without_interval(self) -> frozenset[str]:
+        """Percentiles beyond which samples come in too few bunches (`tails.py`). One run is not judged."""
+        runs = [run.beyond for run in self.runs]
+        paths = runs[0] if len(runs) > 1 else ()
+        return frozenset(path for path in paths if bunches(runs, path) < BUNCHES_BEYOND)
+
+    @cached_property
     def model_ends(self) -> tuple[dict[str, tuple[float, ...]], ...]:
         """The same for the runs at either end of the cost model's band, where there are any."""
         return tuple(self._figures(runs) for runs in (self.faster, self.slower) if runs)
@@ -118,6 +131,11 @@ class ArmMeasurement:
     def decode_ends(self) -> tuple[dict[str, tuple[float, ...]], ...]:
         """The same with only the decodes at either end."""
         return tuple(self._figures(runs) for runs in (self.decodes_faster, self.decodes_slower) if runs)
+
+    def has(self, path: str) -> bool:
+        """Whether this arm can have such a figure: acceptance belongs to arms that draft."""
+        drafts = any(run.drafted for run in self.runs)
+        return path in self.samples and (drafts or not _in(path, _ACCEPTANCE))
 
     @cached_property
     def saturation(self) -> Saturation:
@@ -137,6 +155,9 @@ class ArmMeasurement:
             estimates[path] = None if hidden else self._estimate(path, samples)
             if estimates[path] is None:
                 missing.setdefault(self._why_missing(path, speculative), []).append(path)
+        for path in self.samples:  # in their order
+            if path in self.without_interval and estimates[path] is not None:
+                missing.setdefault(f"no interval for {path.rsplit('.', 1)[-1]}, {_BUNCHES}", []).append(path)
         notes = [f"{reason}: {_brief(paths)}" for reason, paths in missing.items()]
         if self.saturation.reason:
             notes.insert(0, f"saturated: {self.saturation.reason}")
@@ -158,6 +179,8 @@ class ArmMeasurement:
         estimate = mean_estimate(samples)
         if estimate is None:
             return None
+        if path in self.without_interval:
+            return Estimate(estimate.value)
         factors = [_factor(end[path], samples) for end in self.model_ends]
         if factors:
             estimate = estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))
@@ -203,12 +226,16 @@ def compare(name: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Co
     """Ratios paired by replication, and the verdict:
     on throughput in a closed loop, on mean TPOT at an offered rate.
     """
-    either = plain.saturation.saturated or speculative.saturation.saturated
-    ratios: dict[str, Estimate | None] = {}
-    for ratio, (path, how) in COMPARED.items():
-        hidden = either and _in(path, (*LATENCIES, *_SLO))
-        ratios[ratio] = None if hidden else _paired(path, how, plain, speculative)
+    ratios = {ratio: ratio_of(ratio, plain, speculative) for ratio in COMPARED}
     return Comparison(ratios, _verdict(name, ratios, plain, speculative))
+
+
+def ratio_of(name: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Estimate | None:
+    """One of `COMPARED`, paired by replication; None where an arm lacks the figure."""
+    path, how = COMPARED[name]
+    if (plain.saturation.saturated or speculative.saturation.saturated) and _in(path, (*LATENCIES, *_SLO)):
+        return None
+    return _paired(path, how, plain, speculative)
 
 
 def _paired(path: str, how: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Estimate | None:
@@ -216,6 +243,8 @@ def _paired(path: str, how: str, plain: ArmMeasurement, speculative: ArmMeasurem
     pair = (speculative.samples[path], plain.samples[path])[::sign]
     estimate = paired_ratio(*pair)
     factors = [_factor(end[path], speculative.samples[path]) ** sign for end in speculative.decode_ends]
+    if estimate is not None and path in plain.without_interval | speculative.without_interval:
+        return Estimate(estimate.value)
     if estimate is None or not factors:
         return estimate
     return estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))

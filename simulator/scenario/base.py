@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -80,6 +81,14 @@ def dotted(path: Where) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def from_percent(value: object) -> object:
+    """`1%` as 0.01, anything else as it is."""
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        with suppress(ValueError):
+            return float(value.rstrip().removesuffix("%")) / 100
+    return value
 
 
 def number(raw: Raw, key: str) -> float | None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from simulator.errors import InputError
-from simulator.scenario.base import Fault, Raw, Section, as_number, names_of, repeated
+from simulator.scenario.base import Fault, Raw, Section, as_number, from_percent, names_of, repeated
 from simulator.scenario.document import Place
 from simulator.scenario.speculation import Arm
 from simulator.scenario.workload import Workload
@@ -141,9 +141,13 @@ class Run(Section):
     replications: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=5, description="independent repetitions"
     )
-    precision: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+    precision: Annotated[float, Field(gt=0, lt=1), BeforeValidator(from_percent)] | None = Field(
         default=None,
-        description="half-width of the 95 % interval asked for, as a fraction; null: replications as given",
+        description="half-width of the 95 % interval asked for: 1% or 0.01; null: replications as given",
+    )
+    precision_metric: Annotated[str, Field(min_length=1)] = Field(
+        default="throughput",
+        description="what it is asked of: a metric of breakeven, a path of the results, or speedup",
     )
     backend: Literal["auto", "pipeline"] = Field(
         default="auto", description="auto: the fast driver where nothing forbids it"

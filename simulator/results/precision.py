@@ -1,0 +1,85 @@
+"""`run.precision`: which figures must be known how well, and how many replications that takes.
+
+The number of replications is foreseen from the interval of those there are, and at most doubled at a time:
+an interval that is looked at often stops at a lucky, narrow one. For the same reason `FEWEST_REPLICATIONS`
+come first (tests/theory/test_coverage.py measures what is left of the 95 %).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simulator.breakeven.case import METRICS
+from simulator.errors import InputError, Problem, unknown_name
+from simulator.results.estimate import Estimate
+from simulator.results.metrics import QUANTILE
+from simulator.results.summary import COMPARED, ArmMeasurement, ratio_of
+from simulator.scenario import PLAIN, Run
+
+FEWEST_REPLICATIONS = 10
+MOST_REPLICATIONS = 100
+"""Where more would be needed, runs are made longer instead."""
+
+SPEEDUP = "speedup"
+"""Another word for the throughput speedup."""
+_FIELD = "run.precision_metric"
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Half-width of the 95 % interval, as a fraction of the value, and the figure it is asked of.
+
+    `metric`: a word of `breakeven --metric`, a path of the results (`tpot_s.p99`), a ratio of the comparison
+    (`itl_p99_ratio`), or `speedup`. A figure must be known of every arm that has it, a ratio of the first
+    arm; with `ARM.` before it, of that arm.
+    """
+
+    fraction: float
+    metric: str = "throughput"
+
+    @staticmethod
+    def of(run: Run) -> Precision | None:
+        """What a scenario asks for, None when nothing."""
+        return None if run.precision is None else Precision(run.precision, run.precision_metric)
+
+    def estimates(self, arms: Mapping[str, ArmMeasurement]) -> dict[str, Estimate | None]:
+        """Arm → the figure asked for; None where the runs have none. Raises InputError for no such figure."""
+        chosen, name = self._asked(arms)
+        if name in COMPARED:
+            return {arm: ratio_of(name, arms[PLAIN], arms[arm]) for arm in chosen}
+        return {arm: arms[arm].summary()[name] for arm in chosen}
+
+    def widest(self, arms: Mapping[str, ArmMeasurement]) -> float:
+        """The largest half-width, as a fraction of its value; infinite where a figure has no interval."""
+        estimates = self.estimates(arms).values()
+        return max((math.inf if e is None else e.relative_half_width for e in estimates), default=math.inf)
+
+    def replications(self, widest: float, have: int) -> int:
+        """How many replications are foreseen to be enough, from the widest interval of those there are."""
+        return have if widest <= self.fraction else math.ceil(have * (widest / self.fraction) ** 2)
+
+    def waits_for_samples(self, arms: Mapping[str, ArmMeasurement]) -> bool:
+        """Whether the figure is a percentile that longer runs would have, or have an interval of."""
+        chosen, name = self._asked(arms)
+        block, _, statistic = (COMPARED[name][0] if name in COMPARED else name).rpartition(".")
+        return statistic in QUANTILE and all(arms[arm].summary()[f"{block}.mean"] for arm in chosen)
+
+    def _asked(self, arms: Mapping[str, ArmMeasurement]) -> tuple[list[str], str]:
+        """The arms that the figure is asked of, and its name in `COMPARED` or its path."""
+        arm = next((name for name in arms if self.metric.startswith(f"{name}.")), None)
+        name = self.metric if arm is None else self.metric.removeprefix(f"{arm}.")
+        name = "throughput_speedup" if name == SPEEDUP else METRICS[name][0] if name in METRICS else name
+        if name in COMPARED:
+            drafting = [arm] if arm else [other for other in arms if other != PLAIN][:1]
+            if drafting in ([], [PLAIN]):
+                message = "needs a speculative arm to compare with plain decoding"
+                raise InputError(Problem(field=_FIELD, value=self.metric, message=message))
+            return drafting, name
+        found = [one for one in ([arm] if arm else arms) if arms[one].has(name)]
+        if not found:
+            paths = dict.fromkeys(path for measured in arms.values() for path in measured.samples)
+            known = [*METRICS, SPEEDUP, *COMPARED, *paths]
+            raise InputError(unknown_name("metric", self.metric, known, field=_FIELD))
+        return found, name
