@@ -16,7 +16,10 @@ COMPLETE = ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
 FORMS = frozenset({"arrivals", "prompt_tokens", "output_tokens", "acceptance"})
 """Fields that take one of several forms, each with its own keys: the file shows one form."""
 
-SHOWN_AS_A_COMMENT = {"engine.scheduler": "# scheduler: "}
+SHOWN_AS_A_COMMENT = {
+    "engine.scheduler": "# scheduler: ",
+    "run.precision_metric": "# precision_metric: ",
+}
 """Keys that the complete example names without setting them."""
 
 
