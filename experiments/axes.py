@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from simulator.errors import Problem, did_you_mean
-from simulator.scenario.base import Where
+from simulator.scenario.base import Where, as_number
 from simulator.scenario.document import Document, Place
 from simulator.scenario.fields import annotation_at, options
 
@@ -122,9 +122,9 @@ def _range_problems(
         yield document.problem((*at, "scale"), scale, "is not known", "linear or log")
     for key in ("from", "to"):
         value = given.get(key, 1)
-        if not _is_number(value):
-            yield document.problem((*at, key), value, "has the wrong type", "must be a number")
-        elif scale == "log" and value <= 0:
+        if (number := as_number(value)) is None:
+            yield document.problem((*at, key), value, "is no number", "must be a finite one")
+        elif scale == "log" and number <= 0:
             yield document.problem((*at, key), value, "has no logarithm", "above 0 on a log scale")
     steps = given.get("steps", 2)
     if sampled and "steps" in given:
@@ -133,10 +133,6 @@ def _range_problems(
     elif not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= MOST_VALUES:
         allowed = f"a whole number, 1 to {MOST_VALUES:,}"
         yield document.problem((*at, "steps"), steps, "is no number of values", allowed)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _too_many(document: Document, at: Where, count: int) -> Problem:

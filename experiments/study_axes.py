@@ -93,7 +93,8 @@ def followers_of(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[Where,
     varied = [axis.where for axis in axes]
     if TENSOR_PARALLEL not in varied or ranks in (None, 1):
         return ()
-    arms = range(len(data.get("speculation") or ()))
+    speculation = data.get("speculation")
+    arms = range(len(speculation) if isinstance(speculation, list) else 0)
     fields: list[Where] = [("hardware", "expert_parallel")]
     fields += [("speculation", arm, "draft_tensor_parallel") for arm in arms]
     return tuple(
