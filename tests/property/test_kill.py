@@ -5,22 +5,31 @@ Real processes, SIGKILL at seeded random times.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
+from experiments.cell import run_cell
+from experiments.grid import cells_of
 from experiments.pools import WINDOW
 from experiments.runner import TASK_S
 from experiments.store_reader import StoreReader
+from experiments.study import load_study
 from tests.processes import end, eventually, session_of, start, workers_of
+from tests.shared_data import ROOT
 from tests.tiny_tasks import figure
 
+MAP = ROOT / "examples" / "break-even-map-70b.study.yaml"
 CELLS, CELL_S = 120, 0.01
 MOST_KILLS = 4
 IN_FLIGHT = 2 * WINDOW * math.ceil(TASK_S / CELL_S)
@@ -104,6 +113,60 @@ def test_killed_workers_cost_only_time(sweep: Sweep, seed: int) -> None:
         assert nobody_is_left_of(driver)
     finally:
         end([driver])
+
+
+def small_map(folder: Path) -> Path:
+    """The study of the break-even map with 12 of its cells, and short runs."""
+    data: dict[str, Any] = YAML(typ="safe", pure=True).load(MAP)
+    lengths = [f"speculation.{arm}.draft_length" for arm in ("eagle3", "draft-1b")]
+    data["axes"] = {"hardware.tensor_parallel": [2, 4], "workload.arrivals.concurrency": [1, 16]}
+    data["axes"] |= {path: [1, 3, 7] for path in lengths}
+    data["zip"] = [lengths]
+    data["scenario"]["workload"] |= {"requests": 60, "output_tokens": {"kind": "fixed", "tokens": 60}}
+    path = folder / "map.study.yaml"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_a_killed_break_even_map_is_completed_bit_for_bit(tmp_path: Path, seed: int) -> None:
+    """`decodesim sweep` on real cells, killed twice; the store ends as one that nobody killed would."""
+    luck = random.Random(seed)
+    study, place = small_map(tmp_path), tmp_path / "map.db"
+    expected = {cell.key: run_cell(cell) for cell in cells_of(load_study(study))}  # compiles, too
+    kept = 0
+    for until in (luck.randint(1, 4), luck.randint(5, 8), None):
+        driver = start("-m", "experiments", "sweep", study, "--out", place, "--workers", "2", "--json")
+        try:
+            if until is not None:
+                while cells_in(place) < until and driver.poll() is None:
+                    time.sleep(luck.uniform(0.0, 0.3))
+                driver.send_signal(signal.SIGKILL)
+            out, errors = driver.communicate(timeout=120)
+            assert nobody_is_left_of(driver)
+        finally:
+            end([driver])
+        assert cells_in(place) >= max(kept, until or 0)
+        kept = cells_in(place)
+    said = json.loads(out)
+    assert (driver.returncode, errors, said["failed"], said["cells"]) == (0, "", 0, len(expected))
+    assert said["done"] + said["skipped_as_done"] == kept == len(expected)
+    assert said["skipped_as_done"] >= 5
+    with StoreReader(place) as store:
+        rows = {row["key"]: row for row in store.rows()}
+    for key, result in expected.items():
+        figures = {name: rows[key][name] for name in result.metrics}
+        assert figures == {
+            name: metric["value"] if isinstance(metric, Mapping) else metric
+            for name, metric in result.metrics.items()
+        }
+
+
+def cells_in(place: Path) -> int:
+    if not place.exists():
+        return 0
+    with StoreReader(place) as store:
+        return sum(store.counts().values())
 
 
 def nobody_is_left_of(driver: subprocess.Popen[str]) -> bool:
