@@ -160,12 +160,17 @@ class Replications:
             self.start(self.scenario.run.replications)
         else:
             missed = self._reach(self.precision)
-        if self.bands:
-            requests, seed = self.traffic(self.scenario, 0), replication_seed(self.scenario.run.seed, 0)
-            for one in self.arms:
-                one.run_ends(requests, seed, self.warm_up)
-                self._tell(f"{one.arm.name}, band of the cost model")
+        self.add_bands()
         return missed
+
+    def add_bands(self) -> None:
+        """Run the first replication again at the ends of the cost model's band, where bands are asked for."""
+        if not self.bands:
+            return
+        requests, seed = self.traffic(self.scenario, 0), replication_seed(self.scenario.run.seed, 0)
+        for one in self.arms:
+            one.run_ends(requests, seed, self.warm_up)
+            self._tell(f"{one.arm.name}, band of the cost model")
 
     def start(self, replications: int) -> None:
         """Run the first replications, and look for the end of the warm-up in them: where that is later than

@@ -78,6 +78,11 @@ class Estimate:
             self.band and (clip(self.band[0]), clip(self.band[1])),
         )
 
+    def inverse(self) -> Estimate:
+        """One divided by it, for figures above 0."""
+        ci95, band = (pair and (1 / pair[1], 1 / pair[0]) for pair in (self.ci95, self.band))
+        return Estimate(1 / self.value, ci95, band)
+
     def to_json(self) -> dict[str, Any]:
         """`{"value", "ci95": [low, high], "band": [low, high]}`; an interval that is not known is null."""
         return {

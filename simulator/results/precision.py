@@ -46,7 +46,7 @@ class Precision:
 
     def estimates(self, arms: Mapping[str, ArmMeasurement]) -> dict[str, Estimate | None]:
         """Arm → the figure asked for; None where the runs have none. Raises InputError for no such figure."""
-        chosen, name = self._asked(arms)
+        chosen, name = self.asked(arms)
         if name in COMPARED:
             return {arm: ratio_of(name, arms[PLAIN], arms[arm]) for arm in chosen}
         return {arm: arms[arm].summary()[name] for arm in chosen}
@@ -62,11 +62,11 @@ class Precision:
 
     def waits_for_samples(self, arms: Mapping[str, ArmMeasurement]) -> bool:
         """Whether the figure is a percentile that longer runs would have, or have an interval of."""
-        chosen, name = self._asked(arms)
+        chosen, name = self.asked(arms)
         block, _, statistic = (COMPARED[name][0] if name in COMPARED else name).rpartition(".")
         return statistic in QUANTILE and all(arms[arm].summary()[f"{block}.mean"] for arm in chosen)
 
-    def _asked(self, arms: Mapping[str, ArmMeasurement]) -> tuple[list[str], str]:
+    def asked(self, arms: Mapping[str, ArmMeasurement]) -> tuple[list[str], str]:
         """The arms that the figure is asked of, and its name in `COMPARED` or its path."""
         arm = next((name for name in arms if self.metric.startswith(f"{name}.")), None)
         name = self.metric if arm is None else self.metric.removeprefix(f"{arm}.")

@@ -181,7 +181,7 @@ class ArmMeasurement:
             return None
         if path in self.without_interval:
             return Estimate(estimate.value)
-        factors = [_factor(end[path], samples) for end in self.model_ends]
+        factors = [model_factor(end[path], samples) for end in self.model_ends]
         if factors:
             estimate = estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))
         return estimate.clipped(0.0, 1.0 if _in(path, _FRACTIONS) else float("inf"))
@@ -242,7 +242,7 @@ def _paired(path: str, how: str, plain: ArmMeasurement, speculative: ArmMeasurem
     sign = -1 if how == "speedup" else 1
     pair = (speculative.samples[path], plain.samples[path])[::sign]
     estimate = paired_ratio(*pair)
-    factors = [_factor(end[path], speculative.samples[path]) ** sign for end in speculative.decode_ends]
+    factors = [model_factor(end[path], speculative.samples[path]) ** sign for end in speculative.decode_ends]
     if estimate is not None and path in plain.without_interval | speculative.without_interval:
         return Estimate(estimate.value)
     if estimate is None or not factors:
@@ -271,7 +271,7 @@ def _verdict(
     return explain(name, metric, ratios[ratio], *before_after)
 
 
-def _factor(scaled: Sequence[float], samples: Sequence[float]) -> float:
+def model_factor(scaled: Sequence[float], samples: Sequence[float]) -> float:
     """What a figure becomes with other GPU times: mean of the scaled runs ÷ mean
     of the same seeds; 1 where it cannot be told.
     """

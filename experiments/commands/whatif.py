@@ -1,0 +1,168 @@
+"""`decodesim whatif`: a scenario against others that differ in a few fields, on the same traffic and luck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from experiments.commands.options import (
+    flags_of,
+    json_option,
+    lines_of,
+    precision_option,
+    precision_override,
+    read_scenario,
+    scenario_flags,
+)
+from experiments.commands.output import (
+    NOTHING,
+    as_range,
+    in_unit,
+    print_json,
+    print_list,
+    print_table,
+    print_text,
+    progress_bar,
+    say_when_compiling,
+)
+from simulator.errors import InputError, Problem
+
+_ROWS = (
+    ("throughput, tokens/s", "throughput_tokens_per_s", 1.0),
+    ("TTFT P99, ms", "ttft_s.p99", 1e3),
+    ("TPOT mean, ms", "tpot_s.mean", 1e3),
+    ("TPOT P99, ms", "tpot_s.p99", 1e3),
+    ("ITL P99, ms", "itl_s.p99", 1e3),
+    ("end to end mean, s", "e2e_s.mean", 1.0),
+    ("good requests/s", "goodput_requests_per_s", 1.0),
+    ("mean batch", "mean_batch", 1.0),
+)
+"""Row of the table → (figure, what it is multiplied by)."""
+
+_WORDS = {"pays": "better", "loses": "worse"}
+_SAME = 5e-4
+"""Ratios this near to 1, their intervals included, are called the same."""
+_LEGEND = (
+    "× is against the scenario as it is, ± 95 % of sampling, paired by replication (left out below 0.005); "
+    "the sentences have the band with the cost model's error."
+)
+
+
+@click.command()
+@click.argument("scenario", required=False, type=click.Path(path_type=Path))
+@scenario_flags
+@click.option(
+    "--set", "settings", multiple=True, metavar="PATH=VALUE",
+    help="What if this field were so? All --set together are one alternative.",
+)  # fmt: skip
+@click.option(
+    "--versus", multiple=True, metavar="PATH=VALUE;…",
+    help="One more alternative beside it, its settings separated by semicolons.",
+)  # fmt: skip
+@precision_option
+@json_option
+def command(
+    scenario: Path | None,
+    settings: tuple[str, ...],
+    versus: tuple[str, ...],
+    precision: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """What changes if SCENARIO differs in some fields: plain decoding and each arm, on the same luck.
+
+    decodesim whatif my.yaml --set hardware.gpu=h200-sxm --versus 'hardware.tensor_parallel=8' --versus
+    'speculation.eagle3-k3.acceptance.alpha=0.8; speculation.eagle3-k3.draft_length=5'
+    """
+    from experiments.alternatives import alternatives_of
+    from experiments.whatif import what_if
+
+    asked = [*([settings] if settings else []), *(text.split(";") for text in versus)]
+    if not asked:
+        allowed = "--set hardware.gpu=h200-sxm, for example"
+        raise InputError(Problem(field="--set", message="is missing: what if what?", allowed=allowed))
+    alternatives = alternatives_of(asked)
+    read = read_scenario(scenario, precision_override(precision), flags_of(given))
+    say_when_compiling()
+    with lines_of(read), progress_bar("comparing") as progress:
+        document = what_if(read, alternatives, progress).to_json()
+    if as_json:
+        print_json(document)
+    else:
+        print_what_if(document)
+
+
+def print_what_if(document: Mapping[str, Any]) -> None:
+    """The answer for people: a sentence for each alternative and arm, and one table of all."""
+    alternatives = document["alternatives"]
+    print_text(f"{document['baseline']}: what if …")
+    for alternative in alternatives:
+        for sentence in _sentences(alternative, document["metric"]):
+            print_text(f"→ {alternative['name']}: {sentence}")
+    fitting = [alternative for alternative in alternatives if not alternative["why_not"]]
+    if fitting:
+        headings = ["", "as it is", *(alternative["name"] for alternative in fitting)]
+        print_table(headings, [list(row) for row in _rows(fitting)])
+        print_text(_LEGEND)
+    print_list("Notes", document["notes"])
+
+
+def _sentences(alternative: Mapping[str, Any], metric: str) -> Iterator[str]:
+    if alternative["why_not"]:
+        yield f"does not fit: {alternative['why_not']}"
+        return
+    word = "throughput" if metric.startswith("throughput") else "mean TPOT"
+    for name, arm in alternative["arms"].items():
+        ratio = arm["figures"].get(metric, {}).get("ratio")
+        if _is_same(ratio):
+            yield f"{name}: as before"
+            continue
+        moved = (
+            "is not there for both"
+            if ratio is None
+            else f"× {ratio['value']:.2f} ({as_range(ratio['band'])})"
+        )
+        text = f"{name}: {_WORDS.get(arm['verdict'], arm['verdict'])}: {word} {moved}"
+        speedup = arm["speedup"]
+        if speedup is not None and speedup["baseline"] and speedup["alternative"]:
+            was, becomes = speedup["baseline"]["value"], speedup["alternative"]["value"]
+            text += f"; its gain over plain goes from × {was:.2f} to × {becomes:.2f}"
+        yield text
+
+
+def _is_same(ratio: Mapping[str, Any] | None) -> bool:
+    """Whether nothing changed, the interval included."""
+    ends = () if ratio is None else (ratio["value"], *(ratio["band"] or ratio["ci95"] or ()))
+    return bool(ends) and all(abs(end - 1) < _SAME for end in ends)
+
+
+def _rows(alternatives: list[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for name in dict.fromkeys(arm for alternative in alternatives for arm in alternative["arms"]):
+        arms = [alternative["arms"].get(name) for alternative in alternatives]
+        for label, path, scale in _ROWS:
+            changes = [arm and arm["figures"].get(path) for arm in arms]
+            known = [change for change in changes if change]
+            if known:
+                before = in_unit(known[0]["baseline"], scale)
+                yield f"{name}: {label}", before, *(_cell(change, scale) for change in changes)
+        speedups = [arm and arm["speedup"] for arm in arms]
+        if any(speedups):
+            before = next(in_unit(speedup["baseline"]) for speedup in speedups if speedup)
+            yield f"{name}: gain over plain", before, *(_cell(speedup, 1.0) for speedup in speedups)
+
+
+def _cell(change: Mapping[str, Any] | None, scale: float) -> str:
+    """`1,234 × 1.12 ± 0.01`."""
+    if not change or change["alternative"] is None:
+        return NOTHING
+    ratio = change["ratio"]
+    if _is_same(ratio):
+        return "same"
+    value = in_unit({"value": change["alternative"]["value"]}, scale)
+    if ratio is None:
+        return value
+    half = (ratio["ci95"][1] - ratio["ci95"][0]) / 2 if ratio["ci95"] else 0.0
+    return f"{value} × {ratio['value']:.2f}" + (f" ± {half:.2f}" if half >= 0.005 else "")

@@ -1,0 +1,271 @@
+"""What if: a scenario against others that differ in a few fields, arm by arm, on the same luck.
+
+All scenarios meet the same seeds, replication by replication, so that what changes is known far better than
+either side: ratios are paired, and their intervals are those of the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from experiments.alternatives import Alternative, scenario_with
+from simulator.results.change import change_of, speedup_change
+from simulator.results.estimate import Estimate
+from simulator.results.summary import COMPARED, ratio_of
+from simulator.results.verdict import DOES_NOT_FIT, LOSES, PAYS, judge_speedup
+from simulator.scenario import PLAIN
+
+if TYPE_CHECKING:
+    from simulator.replications import ArmRuns, Replications
+    from simulator.results.precision import Precision
+    from simulator.results.summary import ArmMeasurement
+    from simulator.scenario import Scenario
+
+FIGURES: Mapping[str, int] = {
+    "throughput_tokens_per_s": 1,
+    "request_rate_per_s": 1,
+    "ttft_s.mean": -1,
+    "ttft_s.p99": -1,
+    "tpot_s.mean": -1,
+    "tpot_s.p99": -1,
+    "itl_s.p99": -1,
+    "worst_gap_s.p99": -1,
+    "e2e_s.mean": -1,
+    "goodput_requests_per_s": 1,
+    "mean_acceptance_length": 1,
+    "mean_batch": 1,
+    "step_s.mean": -1,
+}
+"""Figures that are compared → +1 where more is better, −1 where less is."""
+
+Progress = Callable[[int, int, str], None]
+"""(done, total, what) after each run."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure before and after; `ratio` is after ÷ before. None: it has none, as saturated arms have no
+    latency."""
+
+    baseline: Estimate | None
+    alternative: Estimate | None
+    ratio: Estimate | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Three estimates."""
+        named = {"baseline": self.baseline, "alternative": self.alternative, "ratio": self.ratio}
+        return {name: estimate and estimate.to_json() for name, estimate in named.items()}
+
+
+@dataclass(frozen=True)
+class ArmChange:
+    """What becomes of one arm. `verdict` is pays, loses or undecided for the change itself: by throughput, or
+    by mean TPOT where requests come at a rate of their own. `speedup` is the arm's against plain decoding, on
+    the same figure, None for plain itself."""
+
+    figures: Mapping[str, Change]
+    verdict: str
+    speedup: Change | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"figures", "speedup", "verdict"}`."""
+        figures = {path: change.to_json() for path, change in self.figures.items()}
+        return {
+            "figures": figures,
+            "speedup": self.speedup and self.speedup.to_json(),
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One alternative: arm → what becomes of it. None of them where it does not fit, and `why_not`."""
+
+    alternative: Alternative
+    arms: Mapping[str, ArmChange] = field(default_factory=dict)
+    why_not: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """One entry of `alternatives`."""
+        return {
+            "name": self.alternative.name,
+            "settings": list(self.alternative.settings),
+            "arms": {name: arm.to_json() for name, arm in self.arms.items()},
+            "verdict": DOES_NOT_FIT if self.why_not else None,
+            "why_not": self.why_not,
+        }
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The alternatives in the order they were asked for, all against one baseline."""
+
+    baseline: str
+    metric: str
+    """The figure that verdicts and speedups are about."""
+    outcomes: tuple[Outcome, ...]
+    replications: int
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `decodesim whatif --json`."""
+        return {
+            "schema": "decodesim/whatif-1",
+            "baseline": self.baseline,
+            "metric": self.metric,
+            "alternatives": [outcome.to_json() for outcome in self.outcomes],
+            "replications": self.replications,
+            "notes": list(self.notes),
+        }
+
+
+def what_if(
+    scenario: Scenario, alternatives: Sequence[Alternative], progress: Progress | None = None
+) -> WhatIf:
+    """Run the baseline and every alternative on the same luck, and compare them arm by arm.
+
+    `run.precision` is asked of every ratio of `run.precision_metric`. Raises InputError for settings that
+    cannot be used, and where the baseline does not fit.
+    """
+    from simulator.memory import require_fit
+
+    if scenario.run.mechanisms.kv_limit:
+        require_fit(scenario)
+    pairs = [(alternative, scenario_with(scenario, alternative.settings)) for alternative in alternatives]
+    shortages = {alternative.name: _shortage(changed) for alternative, changed in pairs}
+    runs = _Runs(progress)
+    before = runs.of(scenario)
+    after = {one.name: runs.of(changed) for one, changed in pairs if not shortages[one.name]}
+    missed = _run(scenario, before, after.values())
+    old = _by_arm(before)
+    metric = "tpot_s.mean" if old["plain"].traffic.open_loop else "throughput_tokens_per_s"
+    outcomes = tuple(
+        Outcome(one, why_not=shortages[one.name])
+        if shortages[one.name]
+        else Outcome(one, _changes(metric, old, _by_arm(after[one.name]), one.runs_the_same_kernels))
+        for one, _ in pairs
+    )
+    notes = [*before.notes()]
+    for one, changed in pairs:
+        names = {arm.name for arm in changed.speculation} ^ {arm.name for arm in scenario.speculation}
+        notes += [f"{one.name}: {name} is no arm of both scenarios" for name in sorted(names)]
+        notes += [f"{one.name}: {note}" for note in (after[one.name].notes() if one.name in after else ())]
+    return WhatIf(scenario.title, metric, outcomes, before.have, (*notes, *([missed] if missed else ())))
+
+
+class _Runs:
+    """The replications of several scenarios; arms that are the same in two of them are run once."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self._arms: dict[str, ArmRuns] = {}
+
+    def of(self, scenario: Scenario) -> Replications:
+        """The replications of one of the scenarios, not yet run."""
+        from simulator.arms import CompiledArm
+        from simulator.replications import ArmRuns, Replications, traffic_of
+        from simulator.results.summary import Traffic
+
+        data = scenario.model_dump(mode="json", exclude={"name", "speculation"})
+        runs = []
+        for arm in (None, *scenario.speculation):
+            key = json.dumps([data, None if arm is None else arm.model_dump(mode="json")])
+            if key not in self._arms:
+                self._arms[key] = ArmRuns(CompiledArm.compile(scenario, arm), Traffic.of(scenario))
+            runs.append(self._arms[key])
+        return Replications(scenario, runs, self.progress, traffic=traffic_of)
+
+
+def _run(scenario: Scenario, before: Replications, after: Iterable[Replications]) -> str | None:
+    """As many replications of all as the scenario asks for, or as its precision of the ratios needs; then
+    what is missing is said."""
+    from simulator.results.precision import FEWEST_REPLICATIONS, MOST_REPLICATIONS, Precision
+
+    studies, precision = [before, *after], Precision.of(scenario.run)
+    count = max(scenario.run.replications, FEWEST_REPLICATIONS if precision else 0)
+    for study in studies:
+        study.start(count)
+    widest = 0.0
+    while precision is not None:
+        widest = max((_widest(precision, before, other) for other in studies[1:]), default=0.0)
+        needed = precision.replications(widest, count) if math.isfinite(widest) else count
+        if needed <= count or count >= MOST_REPLICATIONS:
+            break
+        count = min(needed, 2 * count, MOST_REPLICATIONS)
+        for study in studies:
+            study.replicate(count)
+    for study in studies:
+        study.add_bands()
+    if precision is None or widest <= precision.fraction:
+        return None
+    reached = f"± {widest:.2g}" if math.isfinite(widest) else "no interval"
+    return f"the precision asked for is not reached: {reached} at {count} replications"
+
+
+def _widest(precision: Precision, before: Replications, after: Replications) -> float:
+    """The widest relative half-width of the ratios of what the precision is asked of."""
+    old, new = _by_arm(before), _by_arm(after)
+    arms, name = precision.asked(old)
+    ratios = [
+        speedup_change(name, (old[PLAIN], old[arm]), (new[PLAIN], new[arm]), True)
+        if name in COMPARED
+        else change_of(name, old[arm], new[arm], True)
+        for arm in arms
+        if arm in new
+    ]
+    return max((math.inf if ratio is None else ratio.relative_half_width for ratio in ratios), default=0.0)
+
+
+def _by_arm(study: Replications) -> dict[str, ArmMeasurement]:
+    return {one.arm.name: found for one, found in zip(study.arms, study.measurements(), strict=True)}
+
+
+def _changes(
+    metric: str, old: Mapping[str, ArmMeasurement], new: Mapping[str, ArmMeasurement], together: bool
+) -> dict[str, ArmChange]:
+    return {name: _change(name, metric, old, new, together) for name in old if name in new}
+
+
+def _change(
+    name: str,
+    metric: str,
+    old: Mapping[str, ArmMeasurement],
+    new: Mapping[str, ArmMeasurement],
+    together: bool,
+) -> ArmChange:
+    before, after = old[name], new[name]
+    was, becomes = before.summary().estimates, after.summary().estimates
+    figures = {
+        path: Change(was.get(path), becomes.get(path), change_of(path, before, after, together))
+        for path in FIGURES
+        if was.get(path) is not None or becomes.get(path) is not None
+    }
+    speedup = None
+    if name != PLAIN:
+        ratio = next(ratio for ratio, (path, _) in COMPARED.items() if path == metric)
+        pairs = (old[PLAIN], before), (new[PLAIN], after)
+        speedup = Change(
+            ratio_of(ratio, *pairs[0]), ratio_of(ratio, *pairs[1]), speedup_change(ratio, *pairs, together)
+        )
+    if before.saturation.saturated != after.saturation.saturated:
+        return ArmChange(figures, LOSES if after.saturation.saturated else PAYS, speedup)
+    if before.saturation.saturated:  # both serve less than is asked for
+        metric = "throughput_tokens_per_s"
+    ratio_of_metric = figures[metric].ratio if metric in figures else None
+    if ratio_of_metric is not None and FIGURES[metric] < 0:
+        ratio_of_metric = ratio_of_metric.inverse()
+    return ArmChange(figures, judge_speedup(ratio_of_metric), speedup)
+
+
+def _shortage(scenario: Scenario) -> str | None:
+    """What the memory of a scenario lacks, and what would do; None where all arms fit."""
+    from simulator.memory import memory
+
+    report = memory(scenario)
+    if report.fits or not scenario.run.mechanisms.kv_limit:
+        return None
+    return "; ".join(report.notes[:-1])
