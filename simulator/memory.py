@@ -223,13 +223,21 @@ def models_of(scenario: Scenario, arm: Arm | None) -> tuple[Model, Drafter | Non
     """The target in the weights asked for, and the arm's drafter
     where a network drafts. Raises InputError.
     """
-    target = load_model(scenario.target.model, scenario.base_dir)
-    if scenario.target.weights is not None:
-        target = target.with_weights(scenario.target.weights)
-    how = None if arm is None else method(arm.method)
-    if arm is None or how is None or how.drafter is None:
+    drafting = (None, None) if arm is None else (arm.method, arm.draft)
+    return _models(scenario.target.model, scenario.target.weights, *drafting, scenario.base_dir)
+
+
+@lru_cache(maxsize=64)
+def _models(
+    name: str, weights: str | None, method_name: str | None, draft: str | None, base_dir: Path
+) -> tuple[Model, Drafter | None]:
+    target = load_model(name, base_dir)
+    if weights is not None:
+        target = target.with_weights(weights)
+    how = None if method_name is None else method(method_name)
+    if how is None or how.drafter is None:
         return target, None
-    return target, load_drafter(arm.draft, target, how.drafter, scenario.base_dir)
+    return target, load_drafter(draft, target, how.drafter, base_dir)
 
 
 def _device_bytes(scenario: Scenario) -> int:

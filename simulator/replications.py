@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, str], None]
 """(done, total, what) after each run."""
 
+_MOST_REMEMBERED = 200_000
+"""Requests of a replication that are kept, 20 MB."""
+
 MOST_LENGTHENING = 16
 """A run is made so many times longer at most."""
 
@@ -46,7 +49,12 @@ def make_traffic(scenario: Scenario, replication: int) -> Requests:
 
 
 def traffic_of(scenario: Scenario, replication: int) -> Requests:
-    """`make_traffic`, remembered: for searches and studies that run the same requests many times."""
+    """`make_traffic`, remembered: for searches and studies that run the same requests many times.
+
+    Very many requests are made anew each time: that takes little beside their run, and no memory.
+    """
+    if scenario.workload.requests > _MOST_REMEMBERED:
+        return make_traffic(scenario, replication)
     seed = replication_seed(scenario.run.seed, replication)
     return _generated(scenario.workload, seed, scenario.base_dir)
 
@@ -79,6 +87,9 @@ class ArmRuns:
         """Runs, and their requests that are longer than can be served."""
         self.beyond_drafter: str | None = None
         self.driver: tuple[str, str | None] = ("", None)
+        asked = arm.scenario.run
+        self.intervals = asked.replications > 1 or asked.precision is not None
+        """Whether the runs are to give intervals."""
 
     def run(
         self, replication: int, requests: Requests, seed: int, warm_up: int, timeline: list[Stage] | None
@@ -90,7 +101,7 @@ class ArmRuns:
         record = self.arm.run(requests, seed, timeline=timeline, warm_up=warm_up)
         if not self.made:
             self.beyond_drafter = self.arm.beyond_drafter(requests)
-        kept.runs.append(Measured.of(record, self.traffic))
+        kept.runs.append(Measured.of(record, self.traffic, intervals=self.intervals))
         self.made += 1
         self.rejected += int((record.status == STATUS_REJECTED).sum())
         self.driver = record.driver, record.driver_reason
@@ -109,7 +120,7 @@ class ArmRuns:
                 scaled = self.arm.run(
                     requests, seed, step_scale=1 + end, scales_decodes_only=decodes_only, warm_up=warm_up
                 )
-                ends.append((Measured.of(scaled, self.traffic),))
+                ends.append((Measured.of(scaled, self.traffic, intervals=False),))
                 del scaled
 
     def measurement(self, replications: int, warm_up: int, bands: bool) -> ArmMeasurement:

@@ -56,7 +56,7 @@ def statistics(samples: Floats) -> dict[str, float]:
     known = samples[~np.isnan(samples)]
     if not len(known):
         return dict.fromkeys(STATISTICS, NAN)
-    mean = math.fsum(known) / len(known)
+    mean = math.fsum(known.tolist()) / len(known)
     values = np.quantile(known, list(QUANTILE.values()), overwrite_input=True)
     found = {"mean": mean, **dict(zip(QUANTILE, map(float, values), strict=True))}
     return {name: value if len(known) >= samples_needed(name) else NAN for name, value in found.items()}

@@ -79,8 +79,8 @@ class Measured:
     """What lies beyond its percentiles."""
 
     @staticmethod
-    def of(record: RunRecord, traffic: Traffic) -> Measured:
-        """Measure a run."""
+    def of(record: RunRecord, traffic: Traffic, *, intervals: bool = True) -> Measured:
+        """Measure a run. Without `intervals` nothing is made of it that only they need."""
         how = (traffic.class_names, dict(traffic.limits), traffic.replicas)
         figures = measure(record, *how)
         return Measured(
@@ -89,7 +89,7 @@ class Measured:
             evidence=evidence(record) if traffic.open_loop else None,
             drafted=bool(record.drafted_at[:, 1:].any()),
             steady=window_of(record).last >= 0,
-            beyond=beyond(record, traffic.class_names),
+            beyond=beyond(record, traffic.class_names) if intervals else {},
         )
 
 
@@ -150,9 +150,8 @@ class ArmMeasurement:
         speculative = any(run.drafted for run in self.runs)
         estimates: dict[str, Estimate | None] = {}
         missing: dict[str, list[str]] = {}
-        for path, samples in self.samples.items():
-            hidden = self.saturation.saturated and _in(path, (*LATENCIES, *_SLO))
-            estimates[path] = None if hidden else self._estimate(path, samples)
+        for path in self.samples:
+            estimates[path] = self.estimate(path)
             if estimates[path] is None:
                 missing.setdefault(self._why_missing(path, speculative), []).append(path)
         for path in self.samples:  # in their order
@@ -175,7 +174,11 @@ class ArmMeasurement:
         figures = [run.figures_above_capacity if full else run.figures for run in runs]
         return {path: tuple(run[path] for run in figures) for path in figures[0]} if figures else {}
 
-    def _estimate(self, path: str, samples: Sequence[float]) -> Estimate | None:
+    def estimate(self, path: str) -> Estimate | None:
+        """One figure; None where the runs cannot tell."""
+        if self.saturation.saturated and _in(path, (*LATENCIES, *_SLO)):
+            return None
+        samples = self.samples[path]
         estimate = mean_estimate(samples)
         if estimate is None:
             return None
