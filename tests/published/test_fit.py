@@ -100,9 +100,11 @@ def test_candidates_are_presets_that_hold_their_values(tmp_path):
 
 def test_writing_changes_the_numbers_and_nothing_else():
     folder = resources.files("simulator").joinpath("data", "engines")
+    shipped = {one.name: one.of(load_preset(one.presets[0])[0]) for one in PARAMETERS}
     for name in {name for one in PARAMETERS for name in one.presets}:
         text = folder.joinpath(f"{name}.json").read_text("utf-8")
-        assert json.loads(rewritten(text, name, start())) == json.loads(text)
-        changed = json.loads(rewritten(text, name, {key: 1e-3 for key in start()}))
-        assert changed["sources"] == json.loads(text)["sources"]
-        assert changed["host"] != json.loads(text)["host"]
+        assert json.loads(rewritten(text, name, shipped)) == json.loads(text)
+        changed = json.loads(rewritten(text, name, {key: 7e-3 for key in shipped}))
+        moved = {one.path.removeprefix("host.") for one in PARAMETERS if name in one.presets}
+        assert {key for key in changed["host"] if changed["host"][key] == 7e-3} == moved
+        assert {**changed, "host": None} == {**json.loads(text), "host": None}
