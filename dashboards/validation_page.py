@@ -52,7 +52,7 @@ def write_validation_page(validation: Validation, path: str | Path, title: str) 
 def _body(validation: Validation, title: str, drawings: Drawings) -> Html:
     from calibration.validation import tables
     from calibration.validation.groups import BY
-    from calibration.validation.quantities import SPEEDUP
+    from calibration.validation.validate import SPEEDUPS_KNOWN
 
     coverage = validation.coverage
     compared = sum(row.skipped is None for row in validation.rows)
@@ -68,7 +68,7 @@ def _body(validation: Validation, title: str, drawings: Drawings) -> Html:
             cls="traffic",
         ),
     )
-    speedups = [row for row in validation.rows if row.quantity == SPEEDUP and row.gates]
+    speedups = validation.speedups()[SPEEDUPS_KNOWN]
     by = [
         tag("div", tag("h3", f"By {name}"), _table(tables.group_table(name, speedups, of)))
         for name, of in BY.items()
@@ -80,7 +80,7 @@ def _body(validation: Validation, title: str, drawings: Drawings) -> Html:
         _section("Errors by quantity", _ABOUT, tables.quantities_table(validation)),
         _section("Beside what is simpler", _SIMPLER, tables.baselines_table(validation)),
         _section("Targets", "", tables.targets_table(validation)),
-        tag("section", tag("h2", "Speedups in groups"), *by) if speedups else "",
+        tag("section", tag("h2", f"Speedups in groups, {SPEEDUPS_KNOWN}"), *by) if speedups else "",
         _section("Largest misses", _WORST, tables.largest_errors(validation.rows, _MISSES)),
         _section("Skipped, and why", "", tables.reasons_table(validation)),
         _section("Cases without a simulated figure", "", tables.left_out_table(validation)),
@@ -94,7 +94,7 @@ _SIMPLER = (
     "The closed form is E / (1 + o) over uniform steps of the same presets; the constant is the median of "
     "what was published. A simulation that beats neither has no reason to exist."
 )
-_WORST = "The worst figure of each case and quantity."
+_WORST = "The worst figure of each case, tails aside."
 _CLAIMS = "For plain serving, in their own words; none publishes errors for speculative decoding."
 
 

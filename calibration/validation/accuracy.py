@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from calibration.validation.assumed import Move, moves
 from calibration.validation.cases import committed_cases
-from calibration.validation.groups import BY, SPEC_BUNDLE, fit_sources
-from calibration.validation.quantities import SPEEDUP
+from calibration.validation.groups import BY, fit_record
+from calibration.validation.pool import usable_cores, worker_pool
 from calibration.validation.tables import (
     TextTable,
     as_markdown,
@@ -18,12 +19,14 @@ from calibration.validation.tables import (
     group_table,
     largest_errors,
     left_out_table,
+    moves_table,
     quantities_table,
     reasons_table,
     sources_table,
     targets_table,
 )
-from calibration.validation.validate import Validation, validate
+from calibration.validation.trials import trials_of_cases
+from calibration.validation.validate import SPEEDUPS_OTHERS, Validation, validate_trials
 
 _MISSES = 25
 
@@ -33,10 +36,10 @@ Published measurements, simulated and compared, by `make accuracy`; not edited b
 how acceptance is come by and what is not compared: [docs/validation.md](docs/validation.md)."""
 
 
-def accuracy_page(validation: Validation) -> str:
+def accuracy_page(validation: Validation, moved: Sequence[Move]) -> str:
     """The text of ACCURACY.md."""
     good = [row for row in validation.rows if row.gates]
-    speedups = [row for row in good if row.quantity == SPEEDUP and row.source != SPEC_BUNDLE]
+    speedups = validation.speedups()[SPEEDUPS_OTHERS]
     coverage = validation.coverage
     of_cases = f"{coverage.simulated} of {coverage.of} cases"
     parts: list[tuple[str, str, TextTable]] = [
@@ -49,13 +52,22 @@ def accuracy_page(validation: Validation) -> str:
         ),
         ("Every quantity", "", quantities_table(validation)),
         *(
-            (f"Speedup by {name}", "Good sources without SpecBundle.", group_table(name, speedups, by))
+            (
+                f"Speedup by {name}",
+                "Acceptance given or joined, without SpecBundle.",
+                group_table(name, speedups, by),
+            )
             for name, by in BY.items()
             if name != "source"
         ),
         ("By source", "", sources_table(good)),
         ("By quantity, GPU, engine, method and batch", "", cross_table(good)),
-        ("Largest misses", "The worst row of each case and quantity.", largest_errors(good, _MISSES)),
+        ("Largest misses", "The worst row of each case.", largest_errors(good, _MISSES)),
+        (
+            "Lengths that no source says",
+            "Usual ones of the data set are assumed. Halved or doubled, they move predictions by:",
+            moves_table(moved),
+        ),
         (
             "Not compared",
             f"Simulated: {of_cases} on H100, H200 and A100 that are good enough for a gate "
@@ -79,9 +91,11 @@ def accuracy_page(validation: Validation) -> str:
 
 def _held() -> str:
     """What the targets are judged on."""
-    fitted = len(fit_sources())
+    record = fit_record()
+    sources = record.get("fit_sources", ())
+    fitted = sum(bool(one["fitted"]) for one in record.get("parameters", {}).values())
     seen = (
-        f"the {fitted} sources that the presets were fitted on" if fitted else "none: nothing is fitted yet"
+        f"{fitted} parameters of the presets were fitted on {len(sources)}" if record else "there is no fit"
     )
     return (
         "On serving engines on H100 and H200, acceptance given or joined, SpecBundle apart, without sources "
@@ -92,7 +106,12 @@ def _held() -> str:
 def main(arguments: Sequence[str]) -> int:
     """Write the page."""
     path = Path(arguments[0] if arguments else "ACCURACY.md")
-    path.write_text(accuracy_page(validate(committed_cases())), encoding="utf-8")
+    cases = committed_cases()
+    trials = trials_of_cases(cases)
+    with worker_pool(usable_cores()) as pool:
+        validation = validate_trials(cases, trials, pool)
+        moved = moves(trials, pool)
+    path.write_text(accuracy_page(validation, moved), encoding="utf-8")
     return 0
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from calibration.validation.row import Row
 
@@ -80,12 +81,17 @@ def grouped(rows: list[Row], by: Callable[[Row], str]) -> dict[str, list[Row]]:
 
 
 @cache
+def fit_record() -> Mapping[str, Any]:
+    """What the fit of the presets' free parameters left; empty where there was none."""
+    file = resources.files("calibration").joinpath("published", "fit.json")
+    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found
+
+
+@cache
 def fit_sources() -> frozenset[str]:
     """Sources that the presets' free parameters were fitted on."""
-    file = resources.files("calibration").joinpath("published", "fit.json")
-    if not file.is_file():
-        return frozenset()
-    return frozenset(json.loads(file.read_text(encoding="utf-8"))["fit_sources"])
+    return frozenset(fit_record().get("fit_sources", ()))
 
 
 def held_out(row: Row) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from typing import TYPE_CHECKING, TypeVar
 
-from calibration.validation.pool import worker_pool
 from calibration.validation.predict import FAILED, Alteration, Prediction, Question, predict
 from calibration.validation.row import Row, question_of, rows_of
 
@@ -26,18 +25,17 @@ _MOST_AT_ONCE = 24
 
 def run_trials(
     trials: Sequence[Trial],
-    workers: int = 2,
-    alter: Alteration | None = None,
-    progress: Progress | None = None,
     pool: Executor | None = None,
+    progress: Progress | None = None,
+    alter: Alteration | None = None,
 ) -> list[Row]:
     """Simulate the trials and compare every published figure, in their order.
 
-    `alter` changes every compiled arm (with several workers a function that they can import). A `pool` of
-    `worker_pool` serves several calls; without one, `workers` processes are started.
+    `pool` is one of `worker_pool`; without one this process does the work. `alter` changes every compiled
+    arm, as the workers of a pool can import it.
     """
     questions = [question_of(trial) for trial in trials]
-    predictions = answers(Predict(alter), questions, setup_key, workers, progress, pool)
+    predictions = answers(Predict(alter), questions, setup_key, pool, progress)
     pairs = zip(trials, predictions, strict=True)
     return [row for trial, prediction in pairs for row in rows_of(trial, prediction)]
 
@@ -65,37 +63,36 @@ def answers(
     answer: Callable[[Task], Answer],
     tasks: Sequence[Task],
     key: Callable[[Task], str],
-    workers: int,
-    progress: Progress | None = None,
     pool: Executor | None = None,
+    progress: Progress | None = None,
 ) -> list[Answer]:
     """`answer` of every task, in their order; tasks of one `key` share a process, and what it remembers."""
     order = sorted(range(len(tasks)), key=lambda at: key(tasks[at]))
     chunks = [order[at : at + _MOST_AT_ONCE] for at in range(0, len(order), _MOST_AT_ONCE)]
     found: dict[int, Answer] = {}
-
-    def take(chunk: Sequence[int], values: Sequence[Answer]) -> None:
+    for chunk, values in _by_chunk(answer, tasks, chunks, pool):
         found.update(zip(chunk, values, strict=True))
         if progress is not None:
             progress(len(found), len(tasks), "")
-
-    def through(executor: Executor | None) -> None:
-        if executor is None:
-            for chunk in chunks:
-                take(chunk, _several(answer, [tasks[at] for at in chunk]))
-            return
-        futures: dict[Future[list[Answer]], Sequence[int]] = {
-            executor.submit(_several, answer, [tasks[at] for at in chunk]): chunk for chunk in chunks
-        }
-        for future in as_completed(futures):
-            take(futures[future], future.result())
-
-    if pool is not None:
-        through(pool)
-    else:
-        with worker_pool(workers if len(chunks) > 1 else 1) as own:
-            through(own)
     return [found[at] for at in range(len(tasks))]
+
+
+def _by_chunk(
+    answer: Callable[[Task], Answer],
+    tasks: Sequence[Task],
+    chunks: Sequence[Sequence[int]],
+    pool: Executor | None,
+) -> Iterator[tuple[Sequence[int], list[Answer]]]:
+    """The answers of each chunk, as they come."""
+    if pool is None:
+        for chunk in chunks:
+            yield chunk, _several(answer, [tasks[at] for at in chunk])
+        return
+    futures: dict[Future[list[Answer]], Sequence[int]] = {
+        pool.submit(_several, answer, [tasks[at] for at in chunk]): chunk for chunk in chunks
+    }
+    for future in as_completed(futures):
+        yield futures[future], future.result()
 
 
 def _several(answer: Callable[[Task], Answer], tasks: Sequence[Task]) -> list[Answer]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from calibration.validation.baselines import against_baselines
 from calibration.validation.claims import CLAIMS
@@ -17,6 +18,9 @@ from calibration.validation.row import Row
 from calibration.validation.targets import Target
 from calibration.validation.validate import ACCEPTANCE, Validation
 from simulator.units import format_number, format_seconds
+
+if TYPE_CHECKING:
+    from calibration.validation.assumed import Move
 
 NOTHING = "–"
 
@@ -73,7 +77,7 @@ def quantities_table(validation: Validation) -> TextTable:
     for quantity, parts in validation.summary.items():
         for name in (*ACCEPTANCE, "all"):
             errors = parts[name]
-            if errors.n + errors.skipped and (name == "all" or not _only(parts, name)):
+            if name == "all" or (errors.n and not _only(parts, name)):
                 rows.append((quantity, name, *_errors(errors), _signs(errors), str(errors.skipped)))
     return TextTable(("quantity", "acceptance", *_ERRORS, "gain or loss", "skipped"), tuple(rows), 2)
 
@@ -114,24 +118,30 @@ def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def sources_table(rows: Iterable[Row]) -> TextTable:
-    """Errors by source, and whether the presets were fitted on it."""
-    groups = grouped([row for row in rows if row.skipped is None], lambda row: row.source)
+    """Errors of the main quantities by source, and whether the presets were fitted on it."""
+    asked = [row for row in rows if row.skipped is None and row.quantity in MAIN]
+    groups = grouped(asked, lambda row: f"{row.source}\t{row.quantity}")
     found = []
-    for name in sorted(groups):
-        kinds = sorted({row.quantity for row in groups[name]})
-        fitted = "fit" if name in fit_sources() else "held out"
-        shown = ", ".join(kinds) if len(kinds) < 4 else f"{len(kinds)} quantities"
-        found.append((name, shown, fitted, *_errors(errors_of(groups[name]), sources=False)))
-    return TextTable(("source", "quantities", "half", *_ERRORS_OF_ONE), tuple(found), 3)
+    for key in sorted(groups):
+        source, quantity = key.split("\t")
+        fitted = "fit" if source in fit_sources() else "held out"
+        found.append((source, quantity, fitted, *_errors(errors_of(groups[key]), sources=False)))
+    return TextTable(("source", "quantity", "half", *_ERRORS_OF_ONE), tuple(found), 3)
+
+
+MAIN = (SPEEDUP, "throughput", "tpot_mean", "acceptance_length", STEP_RATIO, CROSSOVER)
+"""Quantities whose misses are listed one by one: tails miss by more, and drown the rest."""
 
 
 def largest_errors(rows: Iterable[Row], most: int) -> TextTable:
-    """The rows that miss by most, the worst of each case and quantity."""
-    worst: dict[tuple[str, str], Row] = {}
+    """The rows of the main quantities that miss by most, the worst of each case."""
+    worst: dict[str, Row] = {}
     for row in rows:
-        key = (row.case_id, row.quantity)
-        if row.skipped is None and (key not in worst or abs(row.log_error) > abs(worst[key].log_error)):
-            worst[key] = row
+        known = worst.get(row.case_id)
+        if row.skipped is not None or row.quantity not in MAIN:
+            continue
+        if known is None or abs(row.log_error) > abs(known.log_error):
+            worst[row.case_id] = row
     ordered = sorted(worst.values(), key=lambda row: -abs(row.log_error))
     return rows_table(ordered[:most])
 
@@ -146,7 +156,7 @@ def rows_table(rows: Iterable[Row]) -> TextTable:
             load_of(row),
             value_of(row.quantity, row.published),
             row.skipped or value_of(row.quantity, row.predicted or 0.0),
-            NOTHING if row.ratio is None else f"{row.ratio - 1:+.1%}",
+            NOTHING if row.ratio is None else signed(row.ratio - 1),
             row.acceptance_from,
         )
         for row in rows
@@ -165,6 +175,15 @@ def reasons_table(validation: Validation) -> TextTable:
 def left_out_table(validation: Validation) -> TextTable:
     """The cases of which nothing was simulated."""
     return TextTable(("case", "why"), tuple(validation.coverage.left_out.items()), 2)
+
+
+def moves_table(moves: Iterable[Move]) -> TextTable:
+    """How far predictions move with the lengths that were assumed."""
+    rows = tuple(
+        (move.quantity, f"× {move.factor:g}", str(move.n), share(move.median), share(move.p90))
+        for move in moves
+    )
+    return TextTable(("quantity", "lengths", "rows", "median move", "P90"), rows, 2)
 
 
 def claims_table() -> TextTable:
@@ -195,7 +214,7 @@ _ERRORS_OF_ONE = ("n", "bias", "median", "P90")
 
 
 def _errors(errors: Errors, sources: bool = True) -> tuple[str, ...]:
-    bias = NOTHING if errors.bias is None else f"{errors.bias:+.1%}"
+    bias = NOTHING if errors.bias is None else signed(errors.bias)
     middle = (bias, share(errors.median_abs_log_error), share(errors.p90_abs_log_error))
     if not sources:
         return (str(errors.n), *middle)
@@ -205,7 +224,12 @@ def _errors(errors: Errors, sources: bool = True) -> tuple[str, ...]:
 def _signs(errors: Errors) -> str:
     if errors.sign_balanced_accuracy is None:
         return NOTHING
-    return f"{errors.sign_balanced_accuracy:.0%} of {errors.below} < 1 < {errors.above}"
+    return f"{errors.sign_balanced_accuracy:.0%} ({errors.below} losses, {errors.above} gains)"
+
+
+def signed(value: float) -> str:
+    """`+1.2%`, `−3.4%`."""
+    return f"{value:+.1%}".replace("-", "−")
 
 
 def share(value: float | None) -> str:

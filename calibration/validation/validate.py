@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from calibration.validation.trial import Trial
 
 SCHEMA = "decodesim/validate-1"
+SPEEDUPS_KNOWN, SPEEDUPS_OTHERS = "acceptance given or joined", "of others than SpecBundle"
+"""Parts of the speedups: SpecBundle is most of the points."""
+
+WORTH_A_PROCESS = 50
+"""Trials that this process runs sooner than others start."""
+
 ACCEPTANCE = ("given", "joined", "prior", "none")
 """Where the acceptance of a row is from; `none`: it needs none."""
 
@@ -58,12 +65,14 @@ class Validation:
     def speedups(self) -> dict[str, list[Row]]:
         """The speedups of good sources in the parts that are reported apart; a row can be in several."""
         rows = [row for row in self.rows if row.quantity == SPEEDUP and row.gates]
-        others = [row for row in rows if row.source != SPEC_BUNDLE]
+        known = [row for row in rows if row.acceptance_from in ("given", "joined")]
+        others = [row for row in known if row.source != SPEC_BUNDLE]
         return {
-            "all": rows,
-            "SpecBundle": [row for row in rows if row.source == SPEC_BUNDLE],
-            "without SpecBundle": others,
-            "without SpecBundle, sources not in the fit": [row for row in others if held_out(row)],
+            SPEEDUPS_KNOWN: known,
+            "of SpecBundle": [row for row in known if row.source == SPEC_BUNDLE],
+            SPEEDUPS_OTHERS: others,
+            "of others, sources not in the fit": [row for row in others if held_out(row)],
+            "acceptance from a prior": [row for row in rows if row.acceptance_from == "prior"],
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -90,30 +99,28 @@ def _named(errors: dict[str, Errors]) -> dict[str, Any]:
     return {name: one.to_json() for name, one in errors.items()}
 
 
-def validate(
-    cases: Sequence[Case],
-    workers: int = 2,
-    progress: Progress | None = None,
-    alter: Alteration | None = None,
-) -> Validation:
-    """Simulate and compare all points of these cases. `alter` changes the cost model, to see what comes."""
+def validate(cases: Sequence[Case], workers: int = 2, progress: Progress | None = None) -> Validation:
+    """Simulate and compare all points of these cases."""
     trials = trials_of_cases(cases)
-    return validate_trials(cases, trials, workers, progress, alter)
+    with worker_pool(workers if len(trials) > WORTH_A_PROCESS else 1) as pool:
+        return validate_trials(cases, trials, pool, progress)
 
 
 def validate_trials(
     cases: Sequence[Case],
     trials: Sequence[Trial],
-    workers: int = 2,
+    pool: Executor | None = None,
     progress: Progress | None = None,
     alter: Alteration | None = None,
 ) -> Validation:
-    """The same for trials that were made of the cases before."""
+    """The same for trials that were made of the cases before; without a pool, in this process.
+
+    `alter` changes every compiled arm, as the workers of the pool can import it.
+    """
     curves = curves_of(trials)
     questions = [CurveQuestion.of(curve) for curve in curves]
-    with worker_pool(workers if len(trials) > 1 else 1) as pool:
-        rows = run_trials(trials, workers, alter, progress, pool)
-        found = answers(AnswerCurve(alter), questions, lambda one: one.key, workers, progress, pool)
+    rows = run_trials(trials, pool, progress, alter)
+    found = answers(AnswerCurve(alter), questions, lambda one: one.key, pool)
     pairs = list(zip(curves, found, strict=True))
     crossings = [row for curve, answer in pairs for row in _crossing_rows(curve, answer)]
     shape = [row for curve, answer in pairs for row in _shape_rows(curve, answer)]

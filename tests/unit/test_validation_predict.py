@@ -10,6 +10,7 @@ import pytest
 
 from calibration.validation.client import client_figures
 from calibration.validation.curves import crossing_of, curves_of
+from calibration.validation.pool import worker_pool
 from calibration.validation.predict import DOES_NOT_FIT, Question, predict
 from calibration.validation.row import question_of
 from calibration.validation.run import run_trials
@@ -36,7 +37,7 @@ def test_predicted_figures_are_those_of_both_arms() -> None:
     found = predict(Question(both, both))
     plain, spec = found.figures["plain"], found.figures["spec"]
     speedup = spec["throughput_tokens_per_s"] / plain["throughput_tokens_per_s"]
-    rows = run_trials([trial([SPEEDUP, TPOT], both, batch=16)], workers=1)
+    rows = run_trials([trial([SPEEDUP, TPOT], both, batch=16)])
     assert rows[0].predicted == speedup > 1.2
     assert rows[1].predicted == plain["tpot_s.mean"]
     assert rows[0].acceptance_from == "given"
@@ -48,7 +49,7 @@ def test_speedup_is_that_of_the_figure_the_source_names() -> None:
     about = case(speedup_of="tpot_mean")
     both = scenario(16)
     found = predict(Question(both, both)).figures
-    [row] = run_trials([trial([SPEEDUP], both, about=about, batch=16)], workers=1)
+    [row] = run_trials([trial([SPEEDUP], both, about=about, batch=16)])
     assert row.predicted == found["plain"]["tpot_s.mean"] / found["spec"]["tpot_s.mean"]
 
 
@@ -73,11 +74,11 @@ def test_a_client_that_sent_few_requests_divides_by_its_whole_duration() -> None
 def test_an_arm_that_cannot_be_simulated_leaves_the_other() -> None:
     about = [SPEEDUP, TPOT]
     no_arm = trial(about, spec=None, skipped={"spec": "no such method"})
-    speedup, tpot = run_trials([no_arm], workers=1)
+    speedup, tpot = run_trials([no_arm])
     assert (speedup.predicted, speedup.skipped) == (None, "no such method")
     assert tpot.predicted is not None
     too_large = scenario(8, target={"model": "llama-3.3-70b-instruct"}, speculation=[])
-    [row] = run_trials([trial([TPOT], plain=too_large, spec=None)], workers=1)
+    [row] = run_trials([trial([TPOT], plain=too_large, spec=None)])
     assert row.skipped == DOES_NOT_FIT
 
 
@@ -85,7 +86,7 @@ def test_what_a_trial_does_not_survive_is_its_own_reason(monkeypatch: pytest.Mon
     def broken(arm: CompiledArm) -> CompiledArm:
         raise RuntimeError("a bug")
 
-    [row] = run_trials([trial([TPOT])], workers=1, alter=broken)
+    [row] = run_trials([trial([TPOT])], alter=broken)
     assert row.skipped == "failed: RuntimeError: a bug"
 
 
@@ -99,7 +100,7 @@ def test_offered_rates_above_capacity_have_a_rate_and_no_latency() -> None:
         }
     )
     throughput = Published("throughput", "plain", 10_000.0)
-    rate, tpot = run_trials([trial([throughput, TPOT], open_loop, batch=None)], workers=1)
+    rate, tpot = run_trials([trial([throughput, TPOT], open_loop, batch=None)])
     assert rate.predicted is not None
     assert rate.predicted < 900 * 200
     assert tpot.predicted is None
@@ -107,7 +108,8 @@ def test_offered_rates_above_capacity_have_a_rate_and_no_latency() -> None:
 
 def test_two_processes_give_the_rows_of_one_in_order() -> None:
     some = [trial([SPEEDUP, TPOT], batch=batch) for batch in (1, 4, 8, 2, 3, 6)] * 6
-    assert run_trials(some, workers=2) == run_trials(some, workers=1)
+    with worker_pool(2) as pool:
+        assert run_trials(some, pool) == run_trials(some)
 
 
 def published_curve(of: Scenario, batches: tuple[int, ...]) -> list[float]:
@@ -115,7 +117,7 @@ def published_curve(of: Scenario, batches: tuple[int, ...]) -> list[float]:
     return [
         row.predicted or math.nan
         for batch in batches
-        for row in run_trials([trial([SPEEDUP], scenario(batch, alpha=0.55), batch=batch)], workers=1)
+        for row in run_trials([trial([SPEEDUP], scenario(batch, alpha=0.55), batch=batch)])
     ]
 
 

@@ -1,0 +1,85 @@
+"""Cost models that are wrong on purpose: what a comparison with measurements must notice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.arms import CompiledArm
+from simulator.costs.prices import (
+    PRICE_DRAFT_LAUNCH_NS,
+    PRICE_DRAFT_PREFILL_PAIR_NS,
+    PRICE_DRAFT_PREFILL_START_NS,
+    PRICE_DRAFT_PREFILL_TOKEN_NS,
+    Prices,
+)
+
+_OF_DRAFTS = [
+    PRICE_DRAFT_LAUNCH_NS,
+    PRICE_DRAFT_PREFILL_PAIR_NS,
+    PRICE_DRAFT_PREFILL_START_NS,
+    PRICE_DRAFT_PREFILL_TOKEN_NS,
+]
+
+
+def with_prices(arm: CompiledArm, prices: Prices) -> CompiledArm:
+    """The arm at other prices."""
+    return replace(arm, setup=replace(arm.setup, prices=prices))
+
+
+def verify_free(arm: CompiledArm) -> CompiledArm:
+    """Verifying K drafts costs what decoding one token does: as if every step had a (K + 1)th of its rows."""
+    rows = arm.settings.max_draft_length + 1
+    if rows == 1:
+        return arm
+
+    def thinned(table: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(table[-(-np.arange(len(table)) // rows)])
+
+    prices = arm.prices
+    attention = np.ascontiguousarray(np.broadcast_to(prices.attention[:1], prices.attention.shape))
+    return with_prices(
+        arm,
+        prices._replace(
+            target_tokens=thinned(prices.target_tokens),
+            target_experts=thinned(prices.target_experts),
+            target_head=thinned(prices.target_head),
+            target_comm=thinned(prices.target_comm),
+            sample=thinned(prices.sample),
+            attention=attention,
+        ),
+    )
+
+
+def drafts_free(arm: CompiledArm) -> CompiledArm:
+    """Drafting takes no time, neither on the GPU nor on the host."""
+    prices = arm.prices
+    scalars = prices.scalars.copy()
+    scalars[_OF_DRAFTS] = 0.0
+    free = with_prices(
+        arm,
+        prices._replace(
+            draft_tokens=np.zeros_like(prices.draft_tokens),
+            draft_experts=np.zeros_like(prices.draft_experts),
+            draft_head=np.zeros_like(prices.draft_head),
+            draft_attention=np.zeros_like(prices.draft_attention),
+            scalars=scalars,
+        ),
+    )
+    return replace(free, settings=replace(free.settings, draft_pass_ns=0.0))
+
+
+def kv_charged_per_query(arm: CompiledArm) -> CompiledArm:
+    """The KV cache is read once for every query token in place of once for a request: K + 1 times."""
+    prices = arm.prices
+    queries = np.arange(1, len(prices.attention) + 1, dtype=np.float64)[:, None, None]
+    return with_prices(arm, prices._replace(attention=np.ascontiguousarray(prices.attention[:1] * queries)))
+
+
+WRONG = {
+    "verify free": verify_free,
+    "drafts free": drafts_free,
+    "KV charged K + 1 times": kv_charged_per_query,
+}
+"""Name → what it does to an arm."""
