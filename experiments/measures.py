@@ -64,11 +64,12 @@ def _simulated(
     study.run()
     measurements = study.measurements()
     for one, measurement in zip(runs, measurements, strict=True):
-        name, summary = one.arm.name, measurement.summary()
-        for path, estimate in summary.estimates.items():
-            if estimate is not None and keep.holds(name, path):
+        name = one.arm.name
+        kept = (path for path in measurement.samples if keep.holds(name, path))
+        for path in kept:
+            if (estimate := measurement.estimate(path)) is not None:
                 yield name, path, _json(estimate, study.bands)
-        yield name, SATURATED, float(summary.saturated)
+        yield name, SATURATED, float(measurement.saturation.saturated)
     for one, measurement in zip(runs[1:], measurements[1:], strict=True):
         name, comparison = one.arm.name, compare(one.arm.name, measurements[0], measurement)
         for ratio, estimate in comparison.ratios.items():
