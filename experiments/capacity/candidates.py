@@ -155,10 +155,9 @@ class Candidates:
         if arm.acceptance.model == "fixed":  # a rate at one draft length says nothing of another
             yield self.tried(setting)
             return
-        lengths = range(1, LONGEST_DRAFT + 1) if arm.max_draft_length else range(1)
         best: Candidate | None = None
         most, without_gain = 0.0, 0
-        for draft_length in lengths:
+        for draft_length in range(1, LONGEST_DRAFT + 1):
             candidate = self.tried(setting.with_draft_length(draft_length), most or None)
             yield candidate
             if candidate.capacity is None:

@@ -96,7 +96,8 @@ def decide(
     strongest, other = (latency, cost) if on_cost == UNDECIDED else (cost, latency)
     if outcome == PAYS:
         but = "" if crossing.idle_pays else "; with one request at a time it loses, which the schedule heeds"
-        return Decision(ENABLE, f"{strongest}; {other}{but}")
+        though = "; but " if work is not None and on_cost == UNDECIDED and work.value < 1 else "; "
+        return Decision(ENABLE, f"{strongest}{though}{other}{but}")
     sure = min(crossing.surely_below, ceiling) * replicas
     if demand.low < sure < demand.peak:
         why = "it loses" if outcome == LOSES else "the model cannot tell"

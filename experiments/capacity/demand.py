@@ -93,7 +93,7 @@ def demand_of(scenario: Scenario, rate_per_s: float | None = None) -> Demand:
     arrivals = scenario.workload.arrivals
     if rate_per_s is not None and not 0 < rate_per_s <= MOST:
         problem = Problem(
-            field="--rate", value=rate_per_s, message="is no rate", allowed="above 0, to 1,000,000"
+            file="--rate", value=rate_per_s, message="is no rate", allowed="above 0, to 1,000,000"
         )
         raise InputError(problem)
     if rate_per_s is not None and arrivals.kind != "trace":

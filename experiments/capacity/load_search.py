@@ -27,6 +27,8 @@ _IDLE_SHARE = 0.02
 """The smallest load looked at keeps this many requests under way."""
 _WORTH_LENGTHENING = 1.5
 """Runs that should be longer by less than this stay as they are."""
+_BINDS = 0.8
+"""A limit that is not used up so far at the largest load is not what ends it: more is not served."""
 _MISSED = 5.0
 """Score of a run that serves less than is asked."""
 
@@ -83,7 +85,8 @@ class LoadSearch:
         amount = exponential(root.value)
         at = amount.value if self.kind == RATE else max(1.0, math.floor(amount.value))
         binding = self.replica.slo.worst(self.replica.seen(self.kind, at, requests=requests).figures)
-        return Capacity(amount, self._most(self.replications), binding.limit.label, worst, requests)
+        limited_by = binding.limit.label if binding.ratio > _BINDS else SATURATION
+        return Capacity(amount, self._most(self.replications), limited_by, worst, requests)
 
     def _requests_wanted(self, root: Root, bound: float, requests: int) -> int:
         """Requests of a run for the load that was found; a closed loop always has what its users need."""

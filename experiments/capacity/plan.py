@@ -18,7 +18,6 @@ from experiments.capacity.demand import RATE, Demand, demand_of
 from experiments.capacity.deployment import Deployment, deploy, work_ratio
 from experiments.capacity.mixed import mixed_fleet
 from experiments.capacity.replica import FULL, with_workload
-from experiments.capacity.schedule import schedule_of
 from experiments.capacity.slo import slo_of
 from simulator.errors import InputError, Problem
 
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, str], None]
 """(done, total, what) after each part."""
 
-FEWEST_REPLICATIONS = 3
-"""A capacity without an interval has no verdict."""
+FEWEST_REPLICATIONS = 5
+"""Fewer make intervals so wide that replicas are planned for nothing but them."""
 _LENGTHS_DRAWN = 4000
 """Requests from which the mean output length is taken."""
 _PARTS_PER_ARM = 6
@@ -76,7 +75,7 @@ def _planned(candidates: Candidates, tell: _Teller, scenario: Scenario, gpu_hour
     before, after = (deploy(candidates, one) if one.replicas is not None else None for one in (plain, best))
     decided = _decided(candidates, plain, best, before, after, drafting)
     points = prospects.grid(candidates, best) if after is not None else {}
-    schedule = schedule_of(points) if points else None
+    schedule = prospects.schedule(candidates, points, after)
     return Plan(
         demand=candidates.demand,
         slo=candidates.slo,
@@ -166,10 +165,20 @@ def _check(scenario: Scenario, gpu_hour_cost: float | None) -> None:
     if not scenario.speculation:
         message = "is empty, so there is nothing to plan with"
         problems.append(Problem(field="speculation", message=message, allowed="one arm or more"))
+    problems += [
+        Problem(
+            field=f"speculation.{arm.name}.draft_length",
+            value=0,
+            message="drafts nothing",
+            allowed="1 or more",
+        )
+        for arm in scenario.speculation
+        if arm.max_draft_length == 0
+    ]
     if gpu_hour_cost is not None and not 0 < gpu_hour_cost < math.inf:
         message = "is no price of a GPU hour"
         problem = Problem(
-            field="--gpu-hour-cost", value=gpu_hour_cost, message=message, allowed="a number above 0"
+            file="--gpu-hour-cost", value=gpu_hour_cost, message=message, allowed="a number above 0"
         )
         problems.append(problem)
     if problems:

@@ -11,13 +11,13 @@ from experiments.capacity.candidates import LONGEST_DRAFT, Candidate, Candidates
 from experiments.capacity.demand import RATE
 from experiments.capacity.grid import Point, by_draft_length, concurrencies, pareto, point
 from experiments.capacity.replica import with_workload
+from experiments.capacity.schedule import MARGIN, Schedule, schedule_of
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate, paired_ratio
 
 if TYPE_CHECKING:
     from experiments.capacity.deployment import Deployment
     from experiments.capacity.replica import Setting
-    from experiments.capacity.schedule import Schedule
     from simulator.scenario import Scenario
 
 BETTER_BY = 0.1
@@ -31,10 +31,33 @@ _SCHEDULED_LONGER_BY = 3
 def grid(candidates: Candidates, best: Candidate) -> Mapping[int, tuple[Point, ...]]:
     """Closed loops by draft length for the best arm; empty where it has one draft length only."""
     arm = best.setting.arm
-    if arm is None or arm.acceptance.model == "fixed" or not arm.max_draft_length:
+    if arm is None or arm.acceptance.model == "fixed":
         return {}
     longest = min(LONGEST_DRAFT, max(7, arm.max_draft_length + _SCHEDULED_LONGER_BY))
     return by_draft_length(candidates, best.setting, longest)
+
+
+def schedule(
+    candidates: Candidates, points: Mapping[int, Sequence[Point]], chosen: Deployment | None
+) -> Schedule | None:
+    """The K schedule for the best arm: one row unless several, run as they are, gain somewhere.
+
+    An engine that may draft more pads its steps otherwise, which can cost more than another K gains.
+    """
+    if not points or chosen is None:
+        return None
+    single = chosen.setting.draft_length
+    batch = chosen.summary.values().get("mean_batch", 1.0)
+    found = schedule_of(points, single if isinstance(single, int) else None, batch)
+    if not isinstance(single, int) or len(found.rows) == 1:
+        return found
+    replica = candidates.replica(chosen.setting.with_draft_length(found.rows))
+    gains = [
+        point(replica, one.concurrency).tokens_per_s / one.tokens_per_s - 1
+        for one in points[single]
+        if one.concurrency <= max(batch, 1)
+    ]
+    return found if max(gains) > MARGIN else Schedule(((1, None, single),))
 
 
 def schedule_speedup(
@@ -71,7 +94,7 @@ def better_drafter(candidates: Candidates, best: Candidate) -> BetterDrafter | N
     if alpha is None or alpha + BETTER_BY >= 1 or best.capacity is None:
         return None
     better = replace(best.setting, alpha=alpha + BETTER_BY)
-    varies = isinstance(length, int) and length > 0 and not _is_fixed(best.setting)
+    varies = isinstance(length, int) and not _is_fixed(best.setting)
     lengths = range(length, length + _LONGER_BY + 1) if varies and isinstance(length, int) else ()
     settings = [better.with_draft_length(k) for k in lengths] or [better]
     tried = (candidates.tried(one) for one in settings)
@@ -87,7 +110,7 @@ def break_even_alpha(candidates: Candidates, chosen: Deployment | None) -> Break
     from simulator.breakeven.breakeven import break_even_of
     from simulator.breakeven.simulated_bench import SimulatedBench
 
-    if chosen is None or chosen.setting.arm is None or not chosen.setting.arm.max_draft_length:
+    if chosen is None or chosen.setting.arm is None:
         return None
     demand, arm = candidates.demand, chosen.setting.arm
     one = with_workload(candidates.replica(chosen.setting).scenario, requests=2 * chosen.capacity.requests)

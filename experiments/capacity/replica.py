@@ -17,6 +17,7 @@ from simulator.results.metrics import samples_needed
 if TYPE_CHECKING:
     from experiments.capacity.slo import Slo
     from simulator.memory import ArmMemory
+    from simulator.results.record import RunRecord
     from simulator.results.summary import ArmMeasurement, Measured, Traffic
     from simulator.scenario import Arm, Scenario
 
@@ -135,44 +136,47 @@ class Replica:
         requests = requests or self.fewest_requests
         key = (kind, amount, replication, requests, step_scale, decodes_only and step_scale != 1.0)
         if key not in self._seen:
-            from simulator.results.saturation import judge
+            from simulator.results.measure import measure
+            from simulator.results.saturation import saturation
 
             traffic = self._traffic(kind, amount)
-            run = self._run(kind, amount, replication, requests, step_scale, decodes_only)
-            saturated = run.evidence is not None and judge([run.evidence], traffic.seats).saturated
-            self._seen[key] = Seen(run.figures, saturated)
+            record = self._run(kind, amount, replication, requests, step_scale, decodes_only)
+            figures = measure(record, traffic.class_names, dict(traffic.limits))
+            saturated = traffic.open_loop and saturation([record], traffic.seats).saturated
+            self._seen[key] = Seen(figures, saturated)
         return self._seen[key]
 
     def measurement(
         self, kind: str, amount: float, requests: int, replications: int, band: float
     ) -> ArmMeasurement:
         """Several replications with the ends of the cost model's band, ready for `summary` and `compare`."""
-        from simulator.results.summary import ArmMeasurement
+        from simulator.results.summary import ArmMeasurement, Measured
+
+        traffic = self._traffic(kind, amount)
 
         def runs(count: int, scale: float = 1.0, decodes_only: bool = False) -> tuple[Measured, ...]:
-            return tuple(self._run(kind, amount, i, requests, scale, decodes_only) for i in range(count))
+            records = (self._run(kind, amount, i, requests, scale, decodes_only) for i in range(count))
+            return tuple(Measured.of(record, traffic) for record in records)
 
         ends = [runs(1, 1 + end, decodes_only) for decodes_only in (False, True) for end in (-band, band)]
-        return ArmMeasurement(self._traffic(kind, amount), runs(replications), *ends)
+        return ArmMeasurement(traffic, runs(replications), *ends)
 
     def _run(
         self, kind: str, amount: float, replication: int, requests: int, scale: float, decodes_only: bool
-    ) -> Measured:
+    ) -> RunRecord:
         from simulator.arms import CompiledArm
         from simulator.breakeven.simulated_bench import acceptance_at
-        from simulator.results.summary import Measured
         from simulator.simulation import replication_seed, traffic_of
 
         at_load = self._at(kind, amount, requests)
         arm = CompiledArm.compile(at_load, self.setting.arm)
-        record = arm.run(
+        return arm.run(
             traffic_of(at_load, replication),
             replication_seed(at_load.run.seed, replication),
             acceptance=None if self.setting.alpha is None else acceptance_at(arm, self.setting.alpha),
             step_scale=scale,
             scales_decodes_only=decodes_only,
         )
-        return Measured.of(record, self._traffic(kind, amount))
 
     def _at(self, kind: str, amount: float, requests: int) -> Scenario:
         from simulator.breakeven.simulated_bench import scenario_at

@@ -2,7 +2,8 @@
 
 From closed loops of every K on common luck: the K with the most tokens per second at each load, between loads
 on the straight line. A row changes only where the next K gains more than `MARGIN`, so that noise and ties
-make no rows, and engines do not change to and fro for nothing.
+make no rows, and engines do not change to and fro for nothing. Near the batch of the peak no K is longer than
+the one that was chosen there, as that keeps the SLO.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ Row = tuple[int, int | None, int]
 
 MARGIN = 0.01
 """What a change of K must gain, as a fraction of the throughput."""
+NEAR = 0.5
+"""Share of the mean batch at the peak that the batch often falls to there."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,32 @@ class Schedule:
         return [first for first, _, _ in self.rows[1:] if low < first <= high]
 
 
-def schedule_of(points: Mapping[int, Sequence[Point]], margin: float = MARGIN) -> Schedule:
-    """The schedule of closed loops by draft length; each has the same loads."""
+def schedule_of(
+    points: Mapping[int, Sequence[Point]],
+    longest: int | None = None,
+    peak_batch: float = math.inf,
+    margin: float = MARGIN,
+) -> Schedule:
+    """The schedule of closed loops by draft length; each has the same loads.
+
+    From `NEAR` of `peak_batch` on, no K is longer than `longest`, which is also the K to be beaten first.
+    """
     loads = [point.concurrency for point in next(iter(points.values()))]
     logs = {k: [math.log(point.tokens_per_s) for point in row] for k, row in points.items()}
-    current: int | None = None
+    current = -1 if longest is None else longest
     starts: list[tuple[int, int]] = []
     for batch in _batches(loads):
-        here = {k: _interpolated(loads, values, batch) for k, values in logs.items()}
+        near = longest is not None and batch >= NEAR * peak_batch
+        here = {
+            k: _interpolated(loads, values, batch)
+            for k, values in logs.items()
+            if longest is None or not near or k <= longest
+        }
         best = max(here, key=lambda k: (here[k], -k))
-        if current is None or here[best] - here[current] > math.log1p(margin):
+        if current not in here or here[best] - here[current] > math.log1p(margin):
             current = best
-            starts.append((batch, best))
+        if not starts or starts[-1][1] != current:
+            starts.append((batch, current))
     ends = [*(first - 1 for first, _ in starts[1:]), None]
     return Schedule(tuple((first, end, k) for (first, k), end in zip(starts, ends, strict=True)))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 METRICS = ("ttft", "tpot", "itl", "e2e")
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 GOODPUT = "goodput"
-_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6}
 _EXAMPLE = "for example ttft_p99=1s,tpot_p99=25ms"
 _NUMBER = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(\S*)")
 _SCORE_CUT = 10.0
@@ -159,9 +159,9 @@ def parse_slo(text: str, classes: Sequence[str] = (), each_s: Mapping[str, float
                 each[limit.metric] = limit.most
         except InputError as error:
             problems += error.problems
-    names = [limit.path for limit in limits]
-    for limit in {limit for limit in limits if names.count(limit.path) > 1}:
-        problems.append(_fault(text, f"limits {limit.label} twice", "each figure once"))
+    names = [limit.label for limit in limits]
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        problems.append(_fault(text, f"limits {name} twice", "each figure once"))
     if share is None and each:
         name, limit_s = next(iter(each.items()))
         allowed = f"{name}_p99={format_seconds(limit_s)}; or goodput=95% beside it, the share that keeps it"
@@ -214,12 +214,12 @@ def _seconds(part: str, text: str) -> float:
     if match is None:
         raise InputError(_fault(part.strip(), "is no duration above 0", "such as 25ms or 1.5s"))
     number, unit = float(match[1]), match[2]
-    if unit not in _UNITS:
+    if unit not in _PER_SECOND:
         message = f"has the unit {unit!r}" if unit else "has no unit"
         raise InputError(_fault(part.strip(), message, f"ms or s: {match[1]}ms, {match[1]}s"))
-    if not 0 < number * _UNITS[unit] < math.inf:
+    if not 0 < number / _PER_SECOND[unit] < math.inf:
         raise InputError(_fault(part.strip(), "is no duration above 0", "such as 25ms or 1.5s"))
-    return number * _UNITS[unit]
+    return number / _PER_SECOND[unit]
 
 
 def _share(part: str, text: str) -> float:
@@ -234,4 +234,4 @@ def _share(part: str, text: str) -> float:
 
 
 def _fault(value: str, message: str, allowed: str) -> Problem:
-    return Problem(field="--slo", value=value, message=message, allowed=allowed)
+    return Problem(file="--slo", value=value, message=message, allowed=allowed)

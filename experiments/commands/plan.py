@@ -191,7 +191,8 @@ def _changes(document: Mapping[str, Any]) -> list[str]:
 
 
 def _better(document: Mapping[str, Any], better: Mapping[str, Any]) -> str:
-    text = f"A drafter with α {better['better_alpha']:.2f}: K {better['draft_length']}, {shown_gpus(better['gpus'])}"
+    what = f"A drafter with α {better['better_alpha']:.2f}"
+    text = f"{what}: K {better['draft_length']}, {shown_gpus(better['gpus'])}"
     before, saved = document["cost_per_million_tokens"]["speculative"], better["cost_saved"]
     if before is not None and saved is not None:
         text += f", {saved / before:.0%} off the cost of a token" if saved > 0 else ", no cheaper"

@@ -1,0 +1,272 @@
+"""Whole plans of a tiny model: the verdict's rules, the arithmetic of cost, and what the JSON holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.capacity.answer import Plan
+from experiments.capacity.candidates import Candidate
+from experiments.capacity.crossover import ALL_LOADS, BELOW, NO_LOAD, Crossover
+from experiments.capacity.decision import decide, when_not_confirmed, when_one_fails
+from experiments.capacity.demand import RATE, Demand
+from experiments.capacity.deployment import Deployment
+from experiments.capacity.plan import plan
+from experiments.cell import run_cell
+from experiments.grid import cells_of
+from experiments.study import load_study
+from simulator.errors import InputError
+from simulator.results.estimate import Estimate
+from simulator.results.verdict import LOSES, PAYS, UNDECIDED, Verdict
+from simulator.scenario import scenario_yaml
+from tests.plans import candidates, tiny, tiny_plan
+
+KEYS = (
+    "verdict reason best schedule replicas cost_per_million_tokens crossover value_of_better_drafter "
+    "alternatives"
+)
+
+
+def test_the_contract_of_the_json() -> None:
+    document = json.loads(json.dumps(tiny_plan().to_json(), allow_nan=False))
+    assert set(KEYS.split()) <= set(document)
+    assert document["verdict"].split(" BELOW ")[0] in ("ENABLE", "DO NOT", "MEASURE FIRST")
+    assert document["best"]["method"] == "ngram"
+    assert isinstance(document["best"]["draft_length"], int)
+    assert set(document["replicas"]) == set(document["cost_per_million_tokens"]) == {"plain", "speculative"}
+    assert all(isinstance(count, int) for count in document["replicas"].values())
+    assert document["schedule"][0][0] == 1
+    assert document["schedule"][-1][1] is None
+    assert document["alternatives"]
+    for one in document["alternatives"]:
+        assert (one["gpus"] is None) == (one["why_not"] is not None)
+    gpu_pareto = [point["tokens_per_s_per_gpu"] for point in document["pareto"]]
+    assert gpu_pareto == sorted(gpu_pareto)
+
+
+def test_cost_is_gpus_by_price_by_tokens_asked_for() -> None:
+    document = tiny_plan().to_json()
+    tokens_per_s = 100.0 * candidates(tiny({"workload.requests": 4000})).tokens_per_request
+    for way in ("plain", "speculative"):
+        gpus = document["replicas"][way] * document["tensor_parallel"][way]
+        assert document["gpus"][way] == gpus
+        assert document["cost_per_million_tokens"][way] == pytest.approx(
+            gpus * 3.0 / (tokens_per_s * 3600) * 1e6
+        )
+    in_hours = replace(tiny_plan(), gpu_hour_cost=None).to_json()
+    assert in_hours["cost_unit"] == "GPU-hours"
+    for way, cost in in_hours["cost_per_million_tokens"].items():
+        assert document["cost_per_million_tokens"][way] == pytest.approx(3.0 * cost)
+
+
+def test_the_planned_load_keeps_the_slo_and_the_capacity_carries_the_rate() -> None:
+    made = tiny_plan()
+    for one in (made.plain, made.speculative):
+        assert one is not None
+        assert one.confirmed
+        assert one.capacity.amount is not None
+        assert one.capacity.amount.value * one.replicas >= 100.0
+        assert one.headroom == pytest.approx(one.capacity.amount.value * one.replicas / 100.0 - 1)
+        for limit in made.slo.limits:
+            assert one.summary.values()[limit.path] <= limit.most
+
+
+def test_the_best_draft_length_is_that_of_a_sweep(tmp_path: Path) -> None:
+    """Where every draft length needs one replica the plan takes the shortest time per token, and so does a
+    sweep of the same scenario: the same runs, the same figures."""
+    scenario = tiny({"slo.tpot_p99_s": 1.0})
+    (tmp_path / "scenario.yaml").write_text(scenario_yaml(scenario), encoding="utf-8")
+    (tmp_path / "study.yaml").write_text(
+        "scenario: scenario.yaml\naxes:\n  speculation.lookup.draft_length: {from: 1, to: 14, steps: 14}\n"
+        "keep: [lookup.tpot_s.mean]\n",
+        encoding="utf-8",
+    )
+    swept = {}
+    for cell in cells_of(load_study(tmp_path / "study.yaml")):
+        result = run_cell(cell)
+        swept[cell.settings["speculation.lookup.draft_length"]] = result.metrics["lookup.tpot_s.mean"]
+    times = {length: metric["value"] for length, metric in swept.items() if isinstance(metric, dict)}
+    assert len(times) == 14
+    best = plan(scenario).best
+    assert best.replicas == 1
+    assert best.setting.draft_length == min(times, key=lambda length: times[length])
+    assert best.tpot_s == pytest.approx(times[best.setting.draft_length], rel=1e-12)
+
+
+def test_when_plain_decoding_misses_the_slo_at_any_rate_speculation_is_the_way() -> None:
+    made = plan(tiny(), "tpot_mean=1ms")
+    assert made.decision.verdict == "ENABLE"
+    assert made.plain is None
+    assert made.speculative is not None
+    assert "plain decoding does not: plain: TPOT mean is 1.36 ms even with one request at a time (+36%)" in (
+        made.decision.reason
+    )
+    document = made.to_json()
+    assert document["replicas"]["plain"] is None
+    assert document["cost_per_million_tokens"]["plain"] is None
+    assert document["crossover"] is None
+
+
+def test_when_nothing_keeps_the_slo_the_limit_and_the_miss_are_said() -> None:
+    made = plan(tiny(), "ttft_p99=1s,tpot_p99=50us")
+    assert made.decision.verdict == "DO NOT"
+    assert made.decision.reason.startswith("nothing meets the SLO: plain: TPOT P99 is 1.36 ms even with one")
+    assert "lookup: TPOT P99 is" in made.decision.reason
+    assert made.to_json()["best"]["keeps_slo"] is False
+    assert made.schedule is None
+
+
+def test_a_profile_is_planned_for_its_peak_and_paid_at_its_mean() -> None:
+    rows = [[0, 40.0], [28800, 160.0], [64800, 80.0]]
+    made = plan(tiny({"workload.arrivals": {"kind": "profile", "rates_per_s": rows}}), gpu_hour_cost=2.0)
+    constant = plan(tiny(), rate_per_s=160.0, gpu_hour_cost=2.0)
+    mean = (40 * 8 + 160 * 10 + 80 * 6) / 24
+    for one, other in ((made.plain, constant.plain), (made.speculative, constant.speculative)):
+        assert one is not None
+        assert other is not None
+        assert one.replicas == other.replicas
+        assert one.gpu_hours_per_million_tokens == pytest.approx(
+            other.gpu_hours_per_million_tokens * 160 / mean
+        )
+        assert one.when_scaled is not None
+        assert other.when_scaled is None
+        assert one.when_scaled <= one.gpu_hours_per_million_tokens
+    assert made.demand.low == 40.0
+
+
+def test_classes_may_have_replicas_of_their_own() -> None:
+    classes = [
+        {"name": "chat", "share": 0.5},
+        {"name": "batch", "share": 0.5, "output_tokens": {"kind": "fixed", "tokens": 120}},
+    ]
+    made = plan(tiny({"workload.classes": classes}), "chat.tpot_p99=1.7ms")
+    assert made.mixed is not None
+    fleets = {fleet.name: fleet for fleet in made.mixed}
+    assert set(fleets) == {"chat", "batch"}
+    assert [fleet.demand.peak for fleet in made.mixed] == [50.0, 50.0]
+    document = made.to_json()["mixed_fleet"]
+    assert document["gpus"] == sum(one["gpus"] for one in document["classes"])
+    assert fleets["batch"].best.capacity is not None
+    assert fleets["batch"].best.capacity.limited_by == "saturation", "nothing limits the batch class"
+    assert tiny_plan().mixed is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({"speculation": []}, {}, "speculation: is empty"),
+        ({"speculation.lookup.draft_length": 0}, {}, "speculation.lookup.draft_length: drafts nothing"),
+        ({}, {"gpu_hour_cost": 0.0}, "--gpu-hour-cost: is no price of a GPU hour"),
+        ({}, {"gpu_hour_cost": float("inf")}, "--gpu-hour-cost: is no price"),
+        ({}, {"gpu_hour_cost": -1.0}, "--gpu-hour-cost: is no price"),
+        ({}, {"rate_per_s": 0.0}, "--rate: is no rate"),
+        ({}, {"slo": "ttft_p99=1"}, "--slo: has no unit"),
+        ({"workload.output_tokens": {"kind": "fixed", "tokens": 1}}, {}, "has no figure in this traffic"),
+        ({"engine.gpu_memory_utilization": 0.01}, {}, "hardware.tensor_parallel: plain: "),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    changes: dict[str, Any], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        plan(tiny(changes), **options)
+    assert said in str(caught.value)
+
+
+# The rules of the verdict, on deployments made up from those of the tiny plan.
+
+PEAK = Demand(RATE, 100.0, 100.0, 0.0)
+FOUND = Crossover(BELOW, Estimate(30.0, (28.0, 32.0), (20.0, 40.0)), 200.0, True)
+
+
+def ways(plain_gpus: int, drafting_gpus: int) -> tuple[Deployment, Deployment]:
+    made: Plan = tiny_plan()
+    assert made.plain is not None
+    assert made.speculative is not None
+    pair = ((made.plain, plain_gpus), (made.speculative, drafting_gpus))
+    before, after = (replace(one, replicas=n, gpu_hours_per_million_tokens=float(n)) for one, n in pair)
+    return before, after
+
+
+def verdict(
+    plain_gpus: int,
+    drafting_gpus: int,
+    work: tuple[float, float, float],
+    at_peak: str = PAYS,
+    crossing: Crossover = FOUND,
+    demand: Demand = PEAK,
+    ceiling: float = 1e9,
+) -> str:
+    value, low, high = work
+    estimate = Estimate(value, (low, high), (low, high))
+    sentence = Verdict(at_peak, f"arm: {at_peak}: TPOT speedup × 1.10: because")
+    found = decide(demand, *ways(plain_gpus, drafting_gpus), estimate, sentence, crossing, ceiling, 2)
+    assert found.reason
+    return found.verdict
+
+
+SURE, LESS, UNSURE = (1.3, 1.1, 1.5), (0.7, 0.6, 0.9), (1.05, 0.9, 1.2)
+
+
+def test_fewer_gpus_beyond_the_band_decide() -> None:
+    assert verdict(6, 5, SURE) == "ENABLE"
+    assert verdict(6, 5, SURE, at_peak=LOSES) == "ENABLE", "a token is cheaper, whatever it waits"
+    assert verdict(5, 6, LESS, at_peak=PAYS) != "ENABLE"
+
+
+def test_equal_or_unsure_costs_leave_the_decision_to_the_users() -> None:
+    for costs in ((4, 4, SURE), (4, 4, LESS), (5, 4, UNSURE), (4, 5, UNSURE)):
+        assert verdict(*costs, at_peak=PAYS) == "ENABLE"
+        assert verdict(*costs, at_peak=LOSES, crossing=Crossover(NO_LOAD, None, 200.0, False)) == "DO NOT"
+        nowhere = Crossover("unclear", None, 200.0, True)
+        assert verdict(*costs, at_peak=UNDECIDED, crossing=nowhere) == "MEASURE FIRST"
+
+
+def test_below_a_load_of_all_replicas_it_may_still_pay() -> None:
+    below = "ENABLE BELOW 40 requests/s"  # 20, where the band is still above, on two replicas
+    assert verdict(4, 4, UNSURE, at_peak=LOSES) == below
+    assert verdict(4, 4, UNSURE, at_peak=UNDECIDED) == below
+    assert verdict(4, 6, LESS) == below
+    assert verdict(4, 6, LESS, ceiling=12.0) == "ENABLE BELOW 24 requests/s", "the SLO ends before"
+    everywhere = Crossover(ALL_LOADS, None, 35.0, True)
+    assert verdict(4, 6, LESS, crossing=everywhere) == "ENABLE BELOW 70 requests/s"
+
+
+def test_a_traffic_that_never_falls_so_low_has_no_use_for_it() -> None:
+    busy = replace(PEAK, low=60.0)
+    assert verdict(4, 4, UNSURE, at_peak=LOSES, demand=busy) == "DO NOT"
+    assert verdict(4, 4, UNSURE, at_peak=UNDECIDED, demand=busy) == "MEASURE FIRST"
+
+
+def failing(ratio: float, perhaps: bool = False) -> Candidate:
+    """A candidate that misses its limit with one request at a time."""
+    made = tiny_plan()
+    assert made.plain is not None
+    capacity = replace(
+        made.plain.capacity, amount=None, idle=made.plain.capacity.idle._replace(ratio=ratio), perhaps=perhaps
+    )
+    return Candidate(made.plain.setting, capacity, why_not="TPOT P99 is too long")
+
+
+def test_a_way_that_fails_decides_unless_it_fails_by_less_than_the_models_error() -> None:
+    able = tiny_plan().best
+    for perhaps, verdicts in ((False, ("DO NOT", "ENABLE", "DO NOT")), (True, ("MEASURE FIRST",) * 3)):
+        bad = failing(1.05, perhaps)
+        cases = ((able, bad), (bad, able), (bad, bad))
+        found = [when_one_fails(*case) for case in cases]
+        assert tuple(one.verdict for one in found if one is not None) == verdicts
+    assert when_one_fails(able, able) is None
+
+
+def test_a_long_run_that_misses_the_slo_is_too_near_to_tell() -> None:
+    made = tiny_plan().speculative
+    assert made is not None
+    assert when_not_confirmed(made) is None
+    missed = replace(made, worst=made.worst._replace(ratio=1.02))
+    found = when_not_confirmed(missed)
+    assert found is not None
+    assert found.verdict == "MEASURE FIRST"
