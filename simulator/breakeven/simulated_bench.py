@@ -92,16 +92,25 @@ class SimulatedBench:
     """A `Bench` that runs the simulator. The family of acceptance is that of `acceptance_at`."""
 
     def __init__(
-        self, scenario: Scenario, arm: Arm, load: Load | None = None, own_draft_length: bool = False
+        self,
+        scenario: Scenario,
+        arm: Arm,
+        load: Load | None = None,
+        own_draft_length: bool = False,
+        plain_runs: dict[int, RunRecord] | None = None,
     ) -> None:
-        """`own_draft_length`: runs keep the arm's table or policy of draft lengths, where it has one."""
+        """`own_draft_length`: runs keep the arm's table or policy of draft lengths, where it has one.
+
+        `plain_runs`: plain decoding of this scenario by replication, as far as it was run for another arm; what
+        is run here joins them.
+        """
         self.load = load_of(scenario) if load is None else load
         self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
         self.arm = arm
         self.traffic = Traffic.of(self.scenario)
         self.open_loop = self.traffic.open_loop
         self.draft_length_varies = own_draft_length and not isinstance(arm.draft_length, int)
-        self._plain: dict[int, RunRecord] = {}
+        self._plain = {} if plain_runs is None else plain_runs
         self._speculative: dict[int, CompiledArm] = {}
 
     @cached_property
