@@ -101,8 +101,8 @@ class SimulatedBench:
     ) -> None:
         """`own_draft_length`: runs keep the arm's table or policy of draft lengths, where it has one.
 
-        `plain_runs`: plain decoding of this scenario by replication, as far as it was run for another arm; what
-        is run here joins them.
+        `plain_runs`: plain decoding of this scenario by replication, as far as it was run for another arm;
+        what is run here joins them.
         """
         self.load = load_of(scenario) if load is None else load
         self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
