@@ -20,11 +20,14 @@ from simulator.breakeven.simulated_bench import SimulatedBench
 from simulator.memory import fix_of, smallest_tensor_parallel
 from simulator.replications import ArmRuns, Replications, traffic_of
 from simulator.results.estimate import Estimate
+from simulator.results.record import RunRecord
 from simulator.results.summary import STEP_BAND, Traffic, compare
 from simulator.scenario import Scenario, scenario_from_data
 
 _PLAIN_ARMS = 256
 """Plain arms whose figures are remembered, a few kilobytes each."""
+_PLAIN_RECORDS = 2
+"""Plain arms whose runs are remembered, megabytes each: neighbouring cells share them."""
 
 Found = tuple[str, str, Metric]
 """(arm, metric, value)"""
@@ -34,7 +37,8 @@ def measured(cell: Cell) -> tuple[str, Mapping[str, Metric], str | None]:
     """(status, metrics, why it is not DONE) of a cell. Raises InputError for a scenario that is wrong."""
     data = json.loads(cell.scenario)
     scenario, keep = scenario_from_data(data), Keep(cell.keep)
-    plain = _plain_runs(_without_speculation(data))
+    shared = _without_speculation(data)
+    plain = _plain_runs(shared)
     short = _shortage(scenario, plain.arm)
     if short is not None:
         return DOES_NOT_FIT, {}, short
@@ -47,7 +51,7 @@ def measured(cell: Cell) -> tuple[str, Mapping[str, Metric], str | None]:
         found += [(name, VERDICT, DOES_NOT_FIT) for name in shortages]
     if BREAK_EVEN in cell.measures:
         for arm in fitting:
-            found += _break_even(scenario, arm, keep)
+            found += _break_even(scenario, arm, keep, _plain_records(shared))
         found += [(name, "break_even_verdict", DOES_NOT_FIT) for name in shortages]
     kept = {f"{arm}.{name}": value for arm, name, value in found if keep.holds(arm, name)}
     if shortages and not fitting:
@@ -84,14 +88,16 @@ def _json(estimate: Estimate, bands: bool) -> Metric:
     return {**estimate.to_json(), **({} if bands else {"band": None})}
 
 
-def _break_even(scenario: Scenario, compiled: CompiledArm, keep: Keep) -> Iterator[Found]:
+def _break_even(
+    scenario: Scenario, compiled: CompiledArm, keep: Keep, plain: dict[int, RunRecord]
+) -> Iterator[Found]:
     """The acceptance that an arm needs: for throughput, where requests come at a rate for mean TPOT."""
     arm = compiled.arm
     assert arm is not None
     if arm.max_draft_length == 0:
         yield arm.name, "break_even_note", "drafts nothing"
         return
-    bench = SimulatedBench(scenario, arm, own_draft_length=True)
+    bench = SimulatedBench(scenario, arm, own_draft_length=True, plain_runs=plain)
     replications = max(scenario.run.replications, FEWEST_REPLICATIONS)
     case = Case(bench, arm.max_draft_length, replications, STEP_BAND)
     row = case.row("tpot_mean" if bench.open_loop else "throughput", 1.0, keep.alphas)
@@ -137,3 +143,9 @@ def _without_speculation(data: Mapping[str, Any]) -> str:
 def _plain_runs(scenario_without_speculation: str) -> ArmRuns:
     scenario = scenario_from_data(json.loads(scenario_without_speculation))
     return ArmRuns(CompiledArm.compile(scenario, None), Traffic.of(scenario))
+
+
+@lru_cache(maxsize=_PLAIN_RECORDS)
+def _plain_records(scenario_without_speculation: str) -> dict[int, RunRecord]:
+    """Plain decoding by replication, as far as break-evens have run it."""
+    return {}
