@@ -70,7 +70,7 @@ class _Driver(Generic[T, R]):
         self.run, self.tasks, self.pool = run, tasks, pool
         self.on_result, self.on_failure = on_result, on_failure
         self.again: deque[T] = deque()
-        """Tasks whose group was lost through no fault of theirs."""
+        """Tasks whose group was lost through no fault of theirs, or took too long."""
         self.suspects: deque[T] = deque()
         """Tasks that may have killed their worker."""
         self.in_flight: dict[Future[list[Outcome]], _Group[T]] = {}
@@ -125,7 +125,9 @@ class _Driver(Generic[T, R]):
             if future.cancelled():
                 cancelled = True
             elif (error := future.exception()) is None:
-                self._hand_over(group.tasks, future.result())
+                outcomes = future.result()
+                self.paces_s.append(sum(outcome.seconds_s for outcome in outcomes) / len(outcomes))
+                self._hand_over(group.tasks, outcomes)
             elif isinstance(error, BrokenExecutor):
                 dead.append(group)
             elif isinstance(error, InputError):
@@ -138,9 +140,10 @@ class _Driver(Generic[T, R]):
             self._mend(dead)
 
     def _hand_over(self, tasks: list[T], outcomes: list[Outcome]) -> None:
-        self.paces_s.append(sum(outcome.seconds_s for outcome in outcomes) / len(outcomes))
+        """Results to whoever wants them; what a slow group did not come to is done again."""
         self.deaths_of_nobody = 0
-        for task, outcome in zip(tasks, outcomes, strict=True):
+        self.again.extend(tasks[len(outcomes) :])
+        for task, outcome in zip(tasks, outcomes, strict=False):
             if outcome.error is None:
                 self.on_result(task, outcome.value)
             else:

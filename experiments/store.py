@@ -7,6 +7,7 @@ A cell is on disk as soon as it is added: whatever is killed afterwards, it is t
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -103,10 +104,11 @@ class Store(StoreReader):
         about = (result.key, result.status, result.error, code_version(), result.seconds_s)
         settings = {path: as_column(value) for path, value in cell.settings.items()}
         metrics = {name: value for pair in result.metrics.items() for name, value in _flat(*pair)}
-        row = dict(zip(CELL_COLUMNS, about, strict=True)) | settings | metrics
         with self._transaction():
             self._learn(settings, SETTING)
             self._learn(metrics, METRIC)
+            row = dict(zip(CELL_COLUMNS, about, strict=True)) | settings | metrics
+            row = {name: value for name, value in row.items() if name in self._kinds}
             names, marks = ", ".join(map(quoted, row)), ", ".join("?" * len(row))
             self._writer.execute(
                 f"INSERT OR REPLACE INTO cells ({names}) VALUES ({marks})", tuple(row.values())
@@ -160,7 +162,8 @@ class Store(StoreReader):
 def _flat(name: str, metric: Metric) -> Iterator[tuple[str, float | str]]:
     """The columns of a metric: its value, and the ends of the intervals that it has."""
     if not isinstance(metric, Mapping):
-        yield name, metric
+        if isinstance(metric, str) or math.isfinite(metric):
+            yield name, metric
         return
     yield name, metric["value"]
     for kind, ends in (("ci95", CI95), ("band", BAND)):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _NAMED = 5
-"""Columns without room that are named."""
+"""Columns without room, and reasons, that are named."""
 
 
 @click.command()
@@ -112,7 +112,9 @@ def _print_cells(
     print_text(f"{name}: {count:,}{of} cell{'' if total == 1 else 's'}{_in_words(counts)}")
     if count:
         _print_table(cells, counts, where, columns)
-    print_list("Without figures", [f"{n:,} {status}: {error}" for status, error, n in cells.reasons(where)])
+    reasons = [f"{number:,} {status}: {error}" for status, error, number in cells.reasons(where)]
+    more = [f"{len(reasons) - _NAMED:,} more reasons: --where \"status != 'done'\" --columns key,error"]
+    print_list("Without figures", reasons if len(reasons) <= _NAMED else reasons[:_NAMED] + more)
 
 
 def _print_table(

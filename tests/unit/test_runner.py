@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import runner
+from experiments import runner, worker
 from experiments.pools import Pool
 from experiments.runner import run_tasks
 from experiments.worker import Outcome, run_group
@@ -160,6 +161,33 @@ def test_groups_last_at_least_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatc
     settled = sizes[pool.berths : -1]
     assert min(settled) * 0.004 >= 0.1
     assert max(settled) * 0.004 <= 1.0
+
+
+def slow_now_and_then(number: int) -> int:
+    time.sleep(0.05 if number % 50 > 45 else 0.0)
+    return number
+
+
+def test_a_slow_group_comes_back_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long tasks turn out to take, a group ends soon after its limit, and all is done once."""
+    monkeypatch.setattr(worker, "LONGEST_GROUP_S", 0.04)
+    groups: list[tuple[int, list[Outcome]]] = []
+
+    class Noting(FragilePool):
+        def submit(
+            self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int
+        ) -> Future[list[Outcome]]:
+            future: Future[list[Outcome]] = Future()
+            groups.append((len(tasks), run_group(run, tasks, berth)))
+            future.set_result(groups[-1][1])
+            return future
+
+    done: list[int] = []
+    pool = Noting(1, frozenset(), 0.0)
+    run_tasks(slow_now_and_then, range(300), pool, lambda task, value: done.append(task), lambda t, e: None)
+    assert sorted(done) == list(range(300))
+    assert all(sum(outcome.seconds_s >= 0.05 for outcome in outcomes) <= 1 for _, outcomes in groups)
+    assert any(len(outcomes) < size for size, outcomes in groups)
 
 
 def test_what_a_callback_raises_ends_the_run() -> None:

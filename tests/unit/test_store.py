@@ -98,6 +98,17 @@ def test_every_column_has_a_unit_and_a_meaning(path: Path) -> None:
     assert "a.b-0.5.tpot_s.p99.ci95_low" not in columns, "an interval that nobody has is no column"
 
 
+def test_nothing_is_no_column_until_something_is_there(path: Path) -> None:
+    """An axis may begin with null, and a figure may be infinite or missing."""
+    with made(path) as store:
+        for number, limit in enumerate([None, 4096]):
+            metrics = {"plain.overhead": math.inf if limit is None else 0.5, "plain.steps": math.nan}
+            store.add(Cell({"limit": limit, "seed": 0}, "{}"), CellResult(str(number), "done", metrics))
+        rows = [(row["limit"], row["plain.overhead"]) for row in store.rows()]
+        assert rows == [(None, None), (4096, 0.5)]
+        assert "plain.steps" not in {column.name for column in store.columns()}
+
+
 def test_a_column_widens_when_a_value_needs_it(path: Path) -> None:
     with made(path) as store:
         for number, value in enumerate([1, 0.5, None, "n/a"]):
