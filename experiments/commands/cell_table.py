@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,33 +39,39 @@ def cell_table(cells: StoreReader, where: str | None, columns: Sequence[Column],
     headings: list[str] = []
     texts: list[list[str]] = []
     left_out: list[str] = []
-    room = width - _GAP + 1
+    room = width
     for column in columns:
-        heading = short.get(column.name, column.name)
+        name = short.get(column.name, column.name)
         shown = [_text(row, column) for row in found]
-        needed = max(map(len, [heading, *shown])) + (_GAP if headings else 0)
         if all(text == NOTHING for text in shown):
             continue
-        if headings and needed > room:
-            left_out.append(heading)
+        heading, needed = _heading(name, max(map(len, shown)))
+        if headings and needed + _GAP > room:
+            left_out.append(name)
             continue
         headings.append(heading)
         texts.append(shown)
-        room -= needed
+        room -= needed + _GAP
     return CellTable(headings, [list(row) for row in zip(*texts, strict=True)], left_out)
 
 
-def telling(columns: Sequence[Column], shared: Mapping[str, Any], all_done: bool) -> list[Column]:
-    """Of all columns those for people: settings that vary, the status where it does, metrics."""
+def telling(columns: Sequence[Column], without: Container[str], all_done: bool) -> list[Column]:
+    """Of all columns those for people: settings but some, the status where it varies, metrics."""
 
     def shows(column: Column) -> bool:
         if column.role == METRIC:
             return not column.is_interval and arm_and_path(column.name)[1] not in _SENTENCES
         if column.role == CELL:
             return column.name == "status" and not all_done
-        return column.name not in shared
+        return column.name not in without
 
     return sorted(filter(shows, columns), key=lambda column: (SETTING, CELL, METRIC).index(column.role))
+
+
+def _heading(name: str, width: int) -> tuple[str, int]:
+    """The heading of a column so wide, on a line for each part of the name if that is narrower; its width."""
+    parts = [name] if len(name) <= width else name.replace(".", ".\n").split("\n")
+    return "\n".join(parts), max(width, *map(len, parts))
 
 
 def setting_text(value: Any) -> str:

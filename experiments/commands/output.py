@@ -62,7 +62,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
+        table.add_column(
+            Text(column), justify="right" if number else "left", overflow="fold", vertical="bottom"
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console(file=sys.stdout, width=_width(), highlight=False).print(table)

@@ -129,7 +129,11 @@ def _print_table(
         if shared:
             same = ", ".join(f"{path} {setting_text(value)}" for path, value in shared.items())
             print_text(f"The same in all: {same}")
-        columns = telling(cells.columns(), shared, all_done=set(counts) == {"done"})
+        zips = cells.study().get("zip", ())
+        together = [path for _, *others in zips for path in others if path not in shared]
+        if together:
+            print_text(f"Not shown, as they go with another axis: {', '.join(together)}")
+        columns = telling(cells.columns(), {*shared, *together}, all_done=set(counts) == {"done"})
     headings, rows, left_out = cell_table(cells, where, columns, get_terminal_size((120, 24)).columns)
     print_table(headings, rows)
     count = sum(counts.values())

@@ -30,11 +30,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six cells, of which one failed and one does not fit."""
     path = tmp_path_factory.mktemp("store") / "study.db"
     scenario = (ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml").read_text(encoding="utf-8")
-    with Store.create_or_open(path, {"name": "Alphas and loads"}, "sha") as made:
+    document = {"name": "Alphas and loads", "zip": [["workload.arrivals.concurrency", "workload.requests"]]}
+    with Store.create_or_open(path, document, "sha") as made:
         for number, (alpha, load) in enumerate((alpha, load) for alpha in ALPHAS for load in LOADS):
             settings = {
                 "speculation.eagle3-k3.acceptance.alpha": alpha,
                 "workload.arrivals.concurrency": load,
+                "workload.requests": 10 * load,
                 "hardware.tensor_parallel": 4,
                 "seed": 0,
             }
@@ -51,8 +53,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 status, error, metrics = "failed", "ValueError: odd", {}
             if number == 5:
                 status, error, metrics = "does-not-fit", "the weights need 5 GiB more", {}
-            document = json.dumps({"text": scenario, "number": number})
-            made.add(Cell(settings, document), CellResult(f"{number}a", status, metrics, error))
+            content = json.dumps({"text": scenario, "number": number})
+            made.add(Cell(settings, content), CellResult(f"{number}a", status, metrics, error))
     return path
 
 
@@ -72,6 +74,7 @@ def test_a_person_sees_what_varies_and_the_most_telling_figures(
     text = run("results", store).stdout
     assert text.startswith("Alphas and loads: 6 cells, 1 failed, 1 do not fit the memory\n")
     assert "The same in all: hardware.tensor_parallel 4, seed 0" in text
+    assert "Not shown, as they go with another axis: workload.requests" in text
     assert "- 1 failed: ValueError: odd" in text
     assert "- 1 does-not-fit: the weights need 5 GiB more" in text
     headings, rows = table(store)
@@ -98,7 +101,7 @@ def test_the_columns_asked_for_are_shown(store: Path) -> None:
     headings, rows = table(
         store, "--columns", "key,alpha,throughput_speedup.band_low", "--where", "concurrency = 1"
     )
-    assert headings == ["key", "alpha", "throughput_speedup.band_low"]
+    assert headings == ["key", "alpha", "band_low"], "long names stand on several lines"
     assert rows[0] == ["0a", "0.5", "0.900"]
 
 
