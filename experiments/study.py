@@ -117,6 +117,9 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
     path = Path(path)
     document = parse_yaml(read_text(path), str(path))
     require_mapping(document, StudyFile)
+    if "scenario" not in document.data and {"target", "hardware", "workload"} & set(document.data):
+        allowed = "scenario: FILE and axes in a file of its own; decodesim simulate runs a scenario"
+        raise InputError(document.problem((), None, "is a scenario, and no study", allowed))
     file, problems = checked(document, StudyFile)
     if file is None or problems:
         raise InputError(in_order(problems))

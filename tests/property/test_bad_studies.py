@@ -94,5 +94,5 @@ def test_any_value_in_the_place_of_another(place: Path, path: tuple[str | int, .
 
 def test_every_place_with_every_hostile_value(place: Path) -> None:
     places = [path for path in leaves(DATA)[1:] if path[0] != "scenario" or len(path) == 1]
-    count = sum(refused(place, replaced(path, value)) for path in places for value in HOSTILE)
-    assert count > len(places) * len(HOSTILE) / 2
+    count = sum(refused(place, replaced(path, value)) for path in places for value in HOSTILE[::2])
+    assert count > len(places) * len(HOSTILE[::2]) / 2
