@@ -124,11 +124,18 @@ def local_pool(workers: int | None = None) -> Iterator[LocalPool]:
 
 def checked_count(workers: int | None) -> int:
     """The number of workers asked for, or one per core that this process may use. Raises InputError."""
-    count = len(os.sched_getaffinity(0)) if workers is None else workers
+    count = _cores() if workers is None else workers
     if not 1 <= count <= MOST_WORKERS:
         allowed = f"1 to {MOST_WORKERS:,}"
         raise InputError(Problem(field="--workers", value=count, message="is out of range", allowed=allowed))
     return count
+
+
+def _cores() -> int:
+    """Cores that this process may use, where the system tells; else all."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager

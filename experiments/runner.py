@@ -113,9 +113,6 @@ class _Driver(Generic[T, R]):
     def _collect(self) -> None:
         """Wait a moment for groups to end; hand their results over, or mend what broke."""
         ended, _ = wait(self.in_flight, _CHECK_S, FIRST_COMPLETED)
-        if time.monotonic() - self.checked_s > _CHECK_S:
-            self.pool.check()
-            self.checked_s = time.monotonic()
         if any(_broke(future) for future in ended):
             ended, _ = wait(self.in_flight)  # a broken pool ends them all at once
         dead: list[_Group[T]] = []
@@ -138,6 +135,9 @@ class _Driver(Generic[T, R]):
             raise self.pool.lost()
         if dead:
             self._mend(dead)
+        if time.monotonic() - self.checked_s > _CHECK_S:
+            self.pool.check()
+            self.checked_s = time.monotonic()
 
     def _hand_over(self, tasks: list[T], outcomes: list[Outcome]) -> None:
         """Results to whoever wants them; what a slow group did not come to is done again."""

@@ -210,8 +210,9 @@ def test_workers_that_die_as_they_start_are_given_up() -> None:
         results_of(range(50), Stillborn(1, frozenset(), 0.0))
 
 
-def test_a_lost_pool_keeps_what_had_ended() -> None:
-    """Cancelled groups (a killed scheduler) end the run, after those that are done are handed over."""
+@pytest.mark.parametrize("told", ["by cancelled groups", "by a check"])
+def test_a_lost_pool_keeps_what_had_ended(told: str) -> None:
+    """A killed scheduler ends the run, after the groups that are done are handed over."""
 
     class Lost(FragilePool):
         def submit(
@@ -220,14 +221,16 @@ def test_a_lost_pool_keeps_what_had_ended() -> None:
             future: Future[list[Outcome]] = Future()
             if berth < 2:
                 future.set_result(run_group(run, tasks, berth))
-            else:
+            elif told == "by cancelled groups":
                 future.cancel()
                 future.set_running_or_notify_cancel()
             return future
 
+        def check(self) -> None:
+            raise self.lost()
+
     done: list[int] = []
+    pool = Lost(3, frozenset(), 0.0)
     with pytest.raises(InputError, match="what is done is kept"):
-        run_tasks(
-            double, range(50), Lost(3, frozenset(), 0.0), lambda t, v: done.append(t), lambda t, e: None
-        )
+        run_tasks(double, range(50), pool, lambda task, value: done.append(task), lambda task, error: None)
     assert len(done) == 2
