@@ -201,7 +201,7 @@ def test_a_scenario_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> No
     assert line.startswith("small.study.yaml:1:11: scenario: has the wrong type")
     (line,) = problems(tmp_path, "", "- 1\n")
     assert "is no mapping" in line
-    found = problems(
-        tmp_path, "", SCENARIO.removeprefix("scenario:\n").replace("\n  ", "\n").removeprefix("  ")
-    )
-    assert any("scenario: is missing" in line for line in found)
+    (line,) = problems(tmp_path, "", BARE)
+    assert line.startswith("small.study.yaml:1:1: is a scenario, and no study, scenario: FILE and axes")
+    (line,) = problems(tmp_path, "", "axes: {}\n")
+    assert line.startswith("small.study.yaml:1:1: scenario: is missing")
