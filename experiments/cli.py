@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "breakeven": ("experiments.commands.breakeven", "The acceptance that speculation needs to pay."),
     "sweep": ("experiments.commands.sweep", "A grid of cells, run side by side into a store."),
     "whatif": ("experiments.commands.whatif", "A scenario against others that differ in a few fields."),
+    "sensitivity": ("dashboards.commands.sensitivity", "Which uncertain inputs decide the answer."),
     "memory": ("experiments.commands.memory", "What fits on the GPUs, and what a drafter takes."),
     "validate": (
         "dashboards.commands.validate",

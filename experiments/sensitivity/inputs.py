@@ -1,0 +1,227 @@
+"""The uncertain inputs of a scenario, each with its range and where the range comes from.
+
+Kernel times vary by twice the mean error of their operator on shapes held out of its fit, about what 95 % of
+networks stay within; host times by the interval of the fit to published runs where one was fitted. What is
+assumed varies by as much as seems possible, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from simulator.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from simulator.arms import CompiledArm
+    from simulator.scenario import Scenario
+
+ALPHA, STEP, DRAFT_GPU, KV = "alpha", "step", "draft_gpu", "kv"
+PROMPTS, OUTPUTS = "prompt_tokens", "output_tokens"
+HOST = {
+    "step_s": "host time of a step",
+    "per_sequence_s": "host time per sequence",
+    "draft_step_s": "host time of a step that drafts",
+    "draft_pass_s": "host time of a draft pass",
+}
+"""Host times of the preset that the GPU waits for."""
+KERNELS = ("linear", "attention", "experts", "allreduce", "small", "sampler")
+"""Operators whose times are scaled as a whole."""
+
+ASSUMED_ALPHA = 0.05
+_ASSUMED_DRAFT = 0.2
+_ASSUMED_KV = 0.1
+_ASSUMED_LENGTH = 0.2
+_ASSUMED_KERNEL = 0.3
+_ASSUMED_HOST = 2.0
+_TIMES_THE_MEAN_ERROR = 2.0
+
+
+@dataclass(frozen=True)
+class UncertainInput:
+    """One input: `nominal` is what the scenario has, `low` to `high` where the truth may lie.
+
+    `knob` says what is turned: one of this module's words, a field of the preset's host, or a dotted path of
+    the scenario. A `factor` multiplies what the scenario has.
+    """
+
+    name: str
+    knob: str
+    low: float
+    nominal: float
+    high: float
+    source: str
+    unit: str = ""
+    factor: bool = False
+    of_plain: bool = True
+    """Whether plain decoding changes with it too."""
+    whole: bool = False
+    """A field that takes whole numbers only."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"{self.name}: {self.low} to {self.high} is no range")
+
+
+def inputs_of(scenario: Scenario, arm: CompiledArm) -> tuple[UncertainInput, ...]:
+    """What is uncertain about an arm of a scenario against plain decoding."""
+    return (
+        *_acceptance(arm),
+        *_kernels(scenario, arm),
+        *_host(arm),
+        *_traffic(scenario),
+    )
+
+
+def inputs_from(texts: Sequence[str], scenario: Scenario) -> tuple[UncertainInput, ...]:
+    """`path=low:high` of a numeric field, as a user asks for it. Raises InputError."""
+    found = []
+    for text in texts:
+        path, _, span = text.partition("=")
+        low_text, _, high_text = span.partition(":")
+        try:
+            low, high, nominal = float(low_text), float(high_text), _value_at(path.strip(), scenario)
+            whole = isinstance(nominal, int)
+            found.append(
+                UncertainInput(path.strip(), path.strip(), low, nominal, high, "as asked", whole=whole)
+            )
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            message, example = "is no range", "speculation.eagle3-k3.acceptance.alpha=0.6:0.8"
+            allowed = f"path=low:high of a number, as in {example}"
+            raise InputError(Problem(field="--input", value=text, message=message, allowed=allowed)) from None
+    return tuple(found)
+
+
+def require_distinct(inputs: Sequence[UncertainInput]) -> None:
+    """Raises InputError where two inputs turn the same thing."""
+    knobs = [one.knob for one in inputs]
+    twice = [knob for knob in dict.fromkeys(knobs) if knobs.count(knob) > 1]
+    if twice:
+        raise InputError(
+            Problem(field="--input", value=twice[0], message="varies twice", allowed="each once")
+        )
+
+
+def _value_at(path: str, scenario: Scenario) -> int | float:
+    """The number that stands at a path now."""
+    here: Any = scenario.model_dump(mode="json")
+    for key in path.split("."):
+        entries = here if isinstance(here, list) else []
+        by_name: Mapping[str, Any] = {entry["name"]: entry for entry in entries}
+        here = by_name.get(key) if entries else here.get(key) if isinstance(here, dict) else None
+    if isinstance(here, bool) or not isinstance(here, int | float):
+        message, allowed = (
+            "holds no number in this scenario",
+            "a field with a number, as in the scenario file",
+        )
+        raise InputError(Problem(field="--input", value=path, message=message, allowed=allowed))
+    return here
+
+
+def _acceptance(arm: CompiledArm) -> Iterator[UncertainInput]:
+    """α, where the model has one that can move."""
+    from simulator.acceptance import acceptance_model
+
+    assert arm.arm is not None
+    model = acceptance_model(arm.arm.acceptance, arm.settings.max_draft_length, arm.scenario.base_dir)
+    try:
+        alpha = model.alpha
+    except InputError:  # a replayed trace
+        return
+    low, high = max(alpha - ASSUMED_ALPHA, 0.001), min(alpha + ASSUMED_ALPHA, 0.999)
+    source = f"assumed ± {ASSUMED_ALPHA:g}: measure it on your traffic"
+    yield UncertainInput("acceptance α", ALPHA, low, alpha, high, source, of_plain=False)
+
+
+def _kernels(scenario: Scenario, arm: CompiledArm) -> Iterator[UncertainInput]:
+    from simulator.results.summary import STEP_BAND
+
+    source = f"P95 of the error of the ratio of two step times, ± {STEP_BAND:.0%} (docs/results.md)"
+    yield _factor("speculative step as a whole", STEP, STEP_BAND, source, of_plain=False)
+    profile = arm.setup.profile
+    network = arm.setup.cost.target_pricing.network
+    weights = {matrix.weights for matrix in network.matrices}
+    experts = {one.weights for one in network.experts}
+    latent = any(layers.attention.kv_lora_rank for layers in network.attentions)
+    parts = {
+        "linear": ("linear layers", [f"gemm/{name}" for name in weights]),
+        "attention": ("attention", [f"{'mla' if latent else 'attention'}/{scenario.target.kv_cache}"]),
+        "experts": ("routed experts", [f"experts/{name}" for name in experts]),
+        "allreduce": ("all-reduce", ["allreduce"] if scenario.hardware.tensor_parallel > 1 else []),
+    }
+    for knob, (name, wanted) in parts.items():
+        errors = {
+            part: error for part in wanted if (error := _mean_error(profile.parts.get(part))) is not None
+        }
+        if errors:
+            worst = max(errors, key=lambda part: errors[part])
+            spread = _TIMES_THE_MEAN_ERROR * errors[worst]
+            source = f"± twice the mean error on held-out shapes, {worst} of {profile.name}"
+            yield _factor(name, knob, spread, source)
+        elif wanted:
+            yield _factor(name, knob, _ASSUMED_KERNEL, f"assumed: {profile.name} states no error")
+    yield _factor("norms and other small kernels", "small", _ASSUMED_KERNEL, "assumed in the profile")
+    yield _factor("sampling and rejection", "sampler", _ASSUMED_KERNEL, "assumed in the profile")
+    if arm.settings.has_drafter:
+        source = "assumed: priced as the target's operators, on small shapes"
+        yield _factor("GPU time of a draft pass", DRAFT_GPU, _ASSUMED_DRAFT, source, of_plain=False)
+
+
+def _mean_error(part: Any) -> float | None:
+    """Mean absolute error of an operator on held-out shapes, as a fraction."""
+    error = None if part is None else part.residual.get("mape_percent")
+    return None if error is None else float(error) / 100
+
+
+def _host(arm: CompiledArm) -> Iterator[UncertainInput]:
+    preset = arm.setup.preset
+    for field, name in HOST.items():
+        nominal = float(getattr(preset.host, field))
+        of_plain = not field.startswith("draft")
+        if nominal == 0 or not (of_plain or arm.settings.has_drafter):
+            continue
+        fitted = _fitted(preset.name, f"host.{field}", nominal)
+        low, high = fitted or (nominal / _ASSUMED_HOST, nominal * _ASSUMED_HOST)
+        source = (
+            "interval of the fit to published runs (docs/engines.md)" if fitted else "assumed × 0.5 to × 2"
+        )
+        yield UncertainInput(name, field, low, nominal, high, source, "s", of_plain=of_plain)
+
+
+@cache
+def _fit() -> Mapping[str, Any]:
+    file = resources.files("calibration").joinpath("published", "fit.json")
+    found: Mapping[str, Any] = json.loads(file.read_text("utf-8"))["parameters"]
+    return found
+
+
+def _fitted(preset: str, path: str, nominal: float) -> tuple[float, float] | None:
+    """The interval of a fitted constant, where the scenario has the fitted value."""
+    for entry in _fit().values():
+        here = entry["fitted"] and preset in entry["presets"] and entry["path"] == path
+        if here and math.isclose(entry["value_us"] * 1e-6, nominal, rel_tol=1e-6):
+            low, high = (bound * 1e-6 for bound in entry["interval_us"])
+            return low, high
+    return None
+
+
+def _traffic(scenario: Scenario) -> Iterator[UncertainInput]:
+    workload = scenario.workload
+    source = f"assumed ± {_ASSUMED_LENGTH:.0%}: traffic changes"
+    if workload.sessions is None and workload.arrivals.kind != "trace":
+        yield _factor("length of prompts", PROMPTS, _ASSUMED_LENGTH, source)
+    yield _factor("length of outputs", OUTPUTS, _ASSUMED_LENGTH, source)
+    if scenario.run.mechanisms.kv_limit:
+        source = "assumed: activations and graphs take what is assumed of them"
+        yield _factor("KV memory", KV, _ASSUMED_KV, source)
+
+
+def _factor(name: str, knob: str, spread: float, source: str, of_plain: bool = True) -> UncertainInput:
+    return UncertainInput(name, knob, 1 - spread, 1.0, 1 + spread, source, "×", True, of_plain)

@@ -1,0 +1,110 @@
+"""Uncertain inputs turned: an arm with other prices, host times, memory and acceptance, without compiling
+anything anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from experiments.sensitivity.inputs import DRAFT_GPU, KERNELS, KV, OUTPUTS, PROMPTS
+from simulator.arms import CompiledArm
+from simulator.costs.prices import (
+    PRICE_DRAFT_PREFILL_PAIR_NS,
+    PRICE_DRAFT_PREFILL_START_NS,
+    PRICE_DRAFT_PREFILL_TOKEN_NS,
+    PRICE_PREFILL_PAIR_NS,
+    PRICE_PREFILL_START_NS,
+    PRICE_PREFILL_TOKEN_NS,
+    PRICE_PREFILL_WINDOW_PAIR_NS,
+    Prices,
+)
+from simulator.costs.pricing import NetworkPricing
+from simulator.results.metrics import Floats
+from simulator.traffic.workload import Requests
+from simulator.units import NS_PER_S
+
+_SETTINGS = {
+    "step_s": "host_step_ns",
+    "per_sequence_s": "host_per_sequence_ns",
+    "draft_step_s": "draft_step_ns",
+    "draft_pass_s": "draft_pass_ns",
+}
+"""Host time of the preset → what the engine has of it."""
+_PREFILL = [
+    PRICE_PREFILL_PAIR_NS,
+    PRICE_PREFILL_WINDOW_PAIR_NS,
+    PRICE_PREFILL_START_NS,
+    PRICE_PREFILL_TOKEN_NS,
+]
+_DRAFT_PREFILL = [PRICE_DRAFT_PREFILL_PAIR_NS, PRICE_DRAFT_PREFILL_START_NS, PRICE_DRAFT_PREFILL_TOKEN_NS]
+
+
+class Turnable:
+    """An arm whose knobs can be turned any number of times."""
+
+    def __init__(self, arm: CompiledArm) -> None:
+        self.arm = arm
+        tokens = len(arm.prices.target_tokens)
+        cost = arm.setup.cost
+        self.target, self.drafter = (_parts(one, tokens) for one in (cost.target_pricing, cost.draft_pricing))
+
+    def turned(self, knobs: Mapping[str, float]) -> CompiledArm:
+        """The arm with factors on kernels and memory, and host times in s. Other knobs are left alone."""
+        arm = self.arm
+        factors = {name: knobs[name] for name in (*KERNELS, DRAFT_GPU) if knobs.get(name, 1.0) != 1.0}
+        if factors:
+            arm = replace(arm, setup=replace(arm.setup, prices=self.prices(factors)))
+        changes: dict[str, float] = {
+            setting: knobs[name] * NS_PER_S for name, setting in _SETTINGS.items() if name in knobs
+        }
+        if knobs.get(KV, 1.0) != 1.0:
+            changes["total_blocks"] = int(arm.settings.total_blocks * knobs[KV])
+        return replace(arm, settings=replace(arm.settings, **changes)) if changes else arm  # type: ignore[arg-type]
+
+    def prices(self, factors: Mapping[str, float]) -> Prices:
+        """The tables with operators scaled, target and drafter alike; `draft_gpu` scales the drafter's."""
+        prices = self.arm.prices
+        changes = [factors.get(name, 1.0) - 1 for name in ("linear", "small", "allreduce")]
+        attention, experts = (factors.get(name, 1.0) for name in ("attention", "experts"))
+        draft = factors.get(DRAFT_GPU, 1.0)
+        more, more_draft = (
+            sum(change * part for change, part in zip(changes, parts, strict=True))
+            for parts in (self.target, self.drafter)
+        )
+        linear, _, reduce = (1 + change for change in changes)
+        scalars = prices.scalars.copy()
+        scalars[_PREFILL] *= attention
+        scalars[_DRAFT_PREFILL] *= attention * draft
+        return prices._replace(
+            target_tokens=prices.target_tokens + more,
+            target_comm=prices.target_comm * reduce,
+            target_experts=prices.target_experts * experts,
+            target_head=prices.target_head * linear,
+            sample=prices.sample * factors.get("sampler", 1.0),
+            attention=prices.attention * attention,
+            draft_tokens=(prices.draft_tokens + more_draft) * draft,
+            draft_experts=prices.draft_experts * experts * draft,
+            draft_head=prices.draft_head * linear * draft,
+            draft_attention=prices.draft_attention * attention * draft,
+            scalars=scalars,
+        )
+
+
+def _parts(pricing: NetworkPricing | None, tokens: int) -> tuple[Floats, Floats, Floats]:
+    """Linear layers, small kernels and all-reduces of a pass by its tokens, ns; zeros without a network."""
+    count = np.arange(tokens, dtype=np.float64)
+    if pricing is None:
+        return 0 * count, 0 * count, 0 * count
+    us = pricing.matrices_us(count), pricing.small_us(count), pricing.reduce_us(count)
+    return us[0] * 1000.0, us[1] * 1000.0, us[2] * 1000.0
+
+
+def lengthened(requests: Requests, knobs: Mapping[str, float]) -> Requests:
+    """The requests with prompts and outputs longer or shorter, one token at least."""
+    prompts, outputs = (
+        np.maximum(np.rint(tokens * knobs.get(name, 1.0)), 1).astype(np.int64)
+        for name, tokens in ((PROMPTS, requests.prompt_tokens), (OUTPUTS, requests.output_tokens))
+    )
+    return requests._replace(prompt_tokens=prompts, output_tokens=outputs)

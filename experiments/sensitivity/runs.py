@@ -1,0 +1,149 @@
+"""What an answer becomes when the uncertain inputs have other values: short runs on common luck."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from experiments.alternatives import scenario_with
+from experiments.sensitivity.inputs import ALPHA, STEP, UncertainInput
+from experiments.sensitivity.knobs import Turnable, lengthened
+from simulator.breakeven.simulated_bench import acceptance_at
+from simulator.errors import InputError, unknown_name
+from simulator.replications import replication_seed, traffic_of
+from simulator.results.measure import measure
+from simulator.results.saturation import saturation
+from simulator.results.summary import COMPARED, Traffic
+from simulator.roots import bracketed_root
+from simulator.scenario import Scenario
+
+if TYPE_CHECKING:
+    from simulator.results.record import RunRecord
+
+BREAK_EVEN = "break_even_alpha"
+SPEEDUP = "speedup"
+REPLICATIONS = 3
+_FEWEST_REQUESTS = 400
+_ROUNDS_OF_CLIENTS = 8
+_TOLERANCE = 1e-3
+
+Figures = Mapping[str, float]
+"""Path of `measure.py` → figure of one run."""
+
+
+class SensitivityRuns:
+    """One arm of a scenario against plain decoding, at any values of the uncertain inputs.
+
+    `of`: a ratio of the comparison, `speedup` (throughput; mean TPOT where requests come at a rate), or
+    `break_even_alpha`: the acceptance at which that speedup is 1. Raises InputError for anything else.
+    """
+
+    def __init__(self, scenario: Scenario, arm: str, of: str = SPEEDUP) -> None:
+        self.traffic = Traffic.of(scenario)
+        usual = "tpot_mean_speedup" if self.traffic.open_loop else "throughput_speedup"
+        if of not in (SPEEDUP, BREAK_EVEN, *COMPARED):
+            raise InputError(unknown_name("answer", of, [SPEEDUP, BREAK_EVEN, *COMPARED], field="--of"))
+        self.of, self.arm = of, arm
+        self.path, how = COMPARED[of if of in COMPARED else usual]
+        self.sign = -1 if how == "speedup" else 1
+        self.scenario = scenario if "p99" in self.path else shortened(scenario)
+        self._arms: dict[tuple[str, ...], tuple[Turnable, Turnable]] = {}
+        self._plain_runs: dict[tuple[object, ...], Figures] = {}
+
+    def arms(self, settings: tuple[str, ...] = ()) -> tuple[Turnable, Turnable]:
+        """Plain decoding and the arm, with fields of the scenario set. Raises InputError where they do not
+        fit the memory."""
+        if settings not in self._arms:
+            self._arms[settings] = self._compiled(settings)
+        return self._arms[settings]
+
+    def _compiled(self, settings: tuple[str, ...]) -> tuple[Turnable, Turnable]:
+        from simulator.arms import CompiledArm
+        from simulator.memory import require_fit
+
+        scenario = scenario_with(self.scenario, settings) if settings else self.scenario
+        if scenario.run.mechanisms.kv_limit:
+            require_fit(scenario)
+        arm = scenario.arm(self.arm)
+        return Turnable(CompiledArm.compile(scenario, None)), Turnable(CompiledArm.compile(scenario, arm))
+
+    def outcome(
+        self, values: Mapping[UncertainInput, float], replications: int = REPLICATIONS
+    ) -> tuple[float, ...]:
+        """The answer in every replication; NaN where an arm cannot serve the rate."""
+        return tuple(self._outcome(values, replication) for replication in range(replications))
+
+    def _outcome(self, values: Mapping[UncertainInput, float], replication: int) -> float:
+        if self.of != BREAK_EVEN:
+            return math.exp(self._log_ratio(values, replication, None))
+        score = {alpha: self._log_ratio(values, replication, alpha) for alpha in (0.0, 1.0)}
+        if math.isnan(score[0.0]) or math.isnan(score[1.0]):
+            return math.nan
+        if score[0.0] >= 0 or score[1.0] <= 0:
+            return 0.0 if score[0.0] >= 0 else 1.0
+
+        def at(alpha: float) -> float:
+            return score.get(alpha) or self._log_ratio(values, replication, alpha)
+
+        return bracketed_root(at, 0.0, 1.0, tolerance=_TOLERANCE)
+
+    def _log_ratio(
+        self, values: Mapping[UncertainInput, float], replication: int, alpha: float | None
+    ) -> float:
+        """ln of the ratio, > 0 where speculation is better, at an acceptance of its own or the inputs'."""
+        plain = self._plain(values, replication)[self.path]
+        speculative = self._run(values, replication, 1, alpha)[self.path]
+        if not (plain > 0 and speculative > 0):
+            return math.nan
+        return self.sign * math.log(speculative / plain)
+
+    def _plain(self, values: Mapping[UncertainInput, float], replication: int) -> Figures:
+        mattering = {one: value for one, value in values.items() if one.of_plain}
+        key = (replication, *sorted((one.name, value) for one, value in mattering.items()))
+        if key not in self._plain_runs:
+            self._plain_runs[key] = self._run(mattering, replication, 0, None)
+        return self._plain_runs[key]
+
+    def _run(
+        self, values: Mapping[UncertainInput, float], replication: int, which: int, alpha: float | None
+    ) -> Figures:
+        knobs = {one.knob: value for one, value in values.items()}
+        settings = tuple(
+            f"{one.knob}={_shown(one, value)}" for one, value in values.items() if "." in one.knob
+        )
+        arm = self.arms(settings)[which].turned(knobs)
+        requests = lengthened(traffic_of(arm.scenario, replication), knobs)
+        seed = replication_seed(arm.scenario.run.seed, replication)
+        if which == 0:
+            return self._figures(arm.run(requests, seed))
+        if alpha is None:
+            alpha = knobs.get(ALPHA)
+        acceptance = None if alpha is None else acceptance_at(arm, alpha)
+        record = arm.run(
+            requests,
+            seed,
+            acceptance=acceptance,
+            step_scale=knobs.get(STEP, 1.0),
+            scales_decodes_only=True,
+        )
+        return self._figures(record)
+
+    def _figures(self, record: RunRecord) -> Figures:
+        full = self.traffic.open_loop and saturation([record], self.traffic.seats).saturated
+        figures = measure(record, (), dict(self.traffic.limits), self.traffic.replicas, full)
+        rate = self.path == "throughput_tokens_per_s"
+        return {self.path: figures[self.path] if rate or not full else math.nan}
+
+
+def shortened(scenario: Scenario) -> Scenario:
+    """The scenario with no more requests than a ratio on common luck needs."""
+    workload = scenario.workload
+    clients = workload.arrivals.concurrency if workload.arrivals.kind == "closed" else 0
+    requests = min(workload.requests, max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients))
+    return scenario.model_copy(update={"workload": workload.model_copy(update={"requests": requests})})
+
+
+def _shown(one: UncertainInput, value: float) -> str:
+    """A number as `--set` takes it."""
+    return str(round(value)) if one.whole else repr(float(value))
