@@ -161,6 +161,8 @@ def _at_peak(demand: Demand, before: Deployment, after: Deployment) -> Verdict:
 
 
 def _check(scenario: Scenario, gpu_hour_cost: float | None) -> None:
+    from simulator.arms import CompiledArm
+
     problems = []
     if not scenario.speculation:
         message = "is empty, so there is nothing to plan with"
@@ -183,6 +185,8 @@ def _check(scenario: Scenario, gpu_hour_cost: float | None) -> None:
         problems.append(problem)
     if problems:
         raise InputError(problems)
+    for arm in scenario.speculation:  # what an arm cannot do is said before a long search, not in it
+        CompiledArm.compile(scenario, arm)
 
 
 def _require_figures(candidates: Candidates, plain: Candidate) -> None:
