@@ -1,4 +1,4 @@
-"""Every scenario that comes with the project is valid, and one of them prints every key a scenario has."""
+"""Every scenario and study of the examples is valid, and one scenario prints every key that there is."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from experiments.study import load_study
 from simulator.scenario import defaults_used, load_scenario
 from tests.shared_data import ROOT, SHARED, needs_shared
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+STUDIES = sorted((ROOT / "examples").glob("*.study.yaml"))
+EXAMPLES = sorted(set((ROOT / "examples").glob("*.yaml")) - set(STUDIES))
 COMPLETE = ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
 
 FORMS = frozenset({"arrivals", "prompt_tokens", "output_tokens", "acceptance"})
@@ -32,6 +34,12 @@ def read(text: str) -> Any:
 def test_examples_load_and_are_described(path: Path) -> None:
     scenario = load_scenario(path)
     assert scenario.name
+    assert f"`{path.name}`" in (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_studies_load_and_are_described(path: Path) -> None:
+    assert load_study(path).axes
     assert f"`{path.name}`" in (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
 
 

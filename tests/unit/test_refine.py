@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from experiments.cell import Cell, run_cell
 from experiments.contours import Index, Label, coarse_places, contour, refined
 from experiments.grid import cells_of
+from experiments.maps.study_map import estimate_in
 from experiments.refine import run_refined
 from experiments.store import Store
 from experiments.study import Study, load_study
@@ -23,6 +25,7 @@ from simulator.breakeven.simulated_bench import SimulatedBench
 from simulator.errors import InputError
 from simulator.scenario import load_scenario
 from simulator.theory import tokens_per_verify
+from tests.shared_data import ROOT
 from tests.subjects import EXAMPLE
 
 Function = Callable[[Index], Label]
@@ -319,3 +322,37 @@ def test_words_are_refined_without_a_level_and_samples_not_at_all(tmp_path: Path
     short = STUDY.replace("steps: 10", "steps: 3").replace("[1, 2, 3, 4, 6, 8, 12, 16, 24, 32]", "[1, 2]")
     with pytest.raises(InputError, match="no axis to leave cells out of"):
         study_of(tmp_path, short)
+
+
+def test_acceptance_needed_over_clients_prompts_and_draft_lengths_of_a_whole_study() -> None:
+    """The dense map of docs/break-even-map.md: 350 simulated break-evens for each arm and number of GPUs.
+    What is missed is a cell in whose sampling error the level lies: an island of noise.
+    """
+    kept = json.loads((ROOT / "docs" / "break-even-map.json").read_text(encoding="utf-8"))
+    names = [column["name"] for column in kept["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in kept["rows"]]
+    axes = (
+        "speculation.eagle3.draft_length",
+        "workload.prompt_tokens.median",
+        "workload.arrivals.concurrency",
+    )
+    values = [sorted({row[axis] for row in rows}) for axis in axes]
+    shape = [len(axis) for axis in values]
+    missed = 0
+    for arm, gpus, level in product(("eagle3", "draft-1b"), (2, 4), (0.3, 0.4, 0.55, 0.7)):
+        needed = {
+            tuple(of.index(row[axis]) for axis, of in zip(axes, values, strict=True)): estimate_in(
+                row, f"{arm}.break_even_alpha"
+            )
+            for row in rows
+            if row["hardware.tensor_parallel"] == gpus
+        }
+        labels = {at: root is None or root.value > level for at, root in needed.items()}
+        found = refined(shape, Asked(labels.__getitem__))
+        assert len(found) <= MOST_SHARE * len(labels)
+        gone = contour(labels, range(3)) - contour(found, range(3))
+        missed += len(gone)
+        for change in gone:
+            noise = [root.ci95 or (0.0, 0.0) for at in change if (root := needed[at]) is not None]
+            assert any(low <= level <= high for low, high in noise), (arm, gpus, level, change)
+    assert missed <= 10

@@ -1,0 +1,268 @@
+"""The tables of docs/break-even-map.md, made of the map of a stored study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import dropwhile, pairwise, takewhile
+from statistics import fmean, median
+from typing import Any
+
+from dashboards.stored import THRESHOLD, StoredStudy
+from experiments.maps.choice import PLAIN, choices
+from experiments.maps.limits import Limit, limit_of
+from experiments.maps.study_map import BEYOND, MapCell, Setting, StudyMap
+
+ARM, OTHER = "eagle3", "draft-1b"
+SHOWN_LENGTHS = (1, 3, 5, 7)
+_MANY = 1 / 3
+SHOWN_LOADS = (1, 16, 64, 128, 256, 512)
+
+
+def blocks_of(study: StoredStudy) -> dict[str, str]:
+    """Name → Markdown of every part of the page that is made of figures."""
+    found = study.map
+    arms = list(dict.fromkeys(cell.arm for cell in found.cells))
+    return {
+        "state": _state(study),
+        "answer": "\n".join(_answer(found, arm) for arm in arms),
+        "threshold": _threshold(found, arms),
+        **{f"limits {arm}": _limits(found, arm) for arm in arms},
+        **{f"needed {arm}": _needed(found, arm) for arm in arms},
+        "choices": _choices(found, arms),
+        "regret": _regret(found, arms),
+        "ties": _ties(found),
+        "memory": _memory(found),
+        "closed form": _closed_form(found, arms),
+    }
+
+
+def _state(study: StoredStudy) -> str:
+    cells = " and ".join(f"{count:,} {status}" for status, count in study.counts.items())
+    return f"{sum(study.counts.values()):,} cells: {cells}; decodesim {study.version}."
+
+
+def _answer(found: StudyMap, arm: str) -> str:
+    """Where the rule of thumb is too cautious, where it is right, and where too bold, in a sentence each."""
+    loads = sorted({cell.load for cell in found.cells})
+    by_load = {load: [cell for cell in _known(found, arm) if cell.load == load] for load in loads}
+    sure = [*takewhile(lambda load: all(_end(cell, 1) < THRESHOLD for cell in by_load[load]), loads)]
+    shares = {load: _share(by_load[load]) for load in loads}
+    bold = [*dropwhile(lambda load: shares[load] < _MANY, loads)]
+    right = ", ".join(f"{_crossed(found, arm, length)} with K = {length}" for length in SHOWN_LENGTHS)
+    needed = [alpha for cell in _known(found, arm) if (alpha := cell.needs()) is not None and alpha < BEYOND]
+    return (
+        f"- **{arm}** needs an α of {min(needed):.2f} to {max(needed):.2f}. 0.55 is too cautious up to "
+        f"{max(sure, default=0):g} clients, where it is surely enough in every cell. It is about right at "
+        f"these numbers of clients, in the rows whose line crosses it at all: {right}. "
+        + (f"It is too bold from {bold[0]:g} clients on, where it is surely not enough in " if bold else "")
+        + (f"{min(shares[load] for load in bold):.0%} of the cells and more." if bold else "")
+    )
+
+
+def _share(cells: Sequence[MapCell]) -> float:
+    """Of these cells, in how many the rule of thumb is surely not enough."""
+    return sum(_end(cell, 0) > THRESHOLD for cell in cells) / max(len(cells), 1)
+
+
+def _crossed(found: StudyMap, arm: str, length: int) -> str:
+    """From where to where the lines of a draft length cross the rule of thumb, over all places."""
+    lines = [line for (of, k, _), line in found.lines().items() if (of, k) == (arm, length)]
+    limits = [limit.load for line in lines if (limit := limit_of(line, THRESHOLD)) is not None]
+    inside = [load for load in limits if 0 < load < math.inf]
+    ends = [f"{float(f'{load:.2g}'):g}" for load in (min(inside, default=0.0), max(inside, default=0.0))]
+    return "no number of" if not inside else ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def _threshold(found: StudyMap, arms: Sequence[str]) -> str:
+    """By clients: the share of cells in which the rule of thumb is surely enough, open, surely not enough."""
+    heading = [f"{arm}, {word}" for arm in arms for word in ("enough", "open", "not enough")]
+    rows = []
+    for load in sorted({cell.load for cell in found.cells}):
+        row = [f"{load:g}"]
+        for arm in arms:
+            cells = [cell for cell in _known(found, arm) if cell.load == load]
+            enough = sum(_end(cell, 1) < THRESHOLD for cell in cells)
+            lacking = sum(_end(cell, 0) > THRESHOLD for cell in cells)
+            shares = (enough, len(cells) - enough - lacking, lacking)
+            row += [f"{share / len(cells):.0%}" if cells else "–" for share in shares]
+        rows.append(row)
+    return _table(["clients", *heading], rows)
+
+
+def _limits(found: StudyMap, arm: str) -> str:
+    """By GPUs and prompt: up to how many clients the rule of thumb is enough."""
+    lines = found.lines()
+
+    def cell(place: tuple[Any, ...], length: int) -> str:
+        return _limit(limit_of(lines.get((arm, length, place), ()), THRESHOLD), found)
+
+    return _by_place(found, SHOWN_LENGTHS, lambda length: f"K = {length}", cell)
+
+
+def _limit(limit: Limit | None, found: StudyMap) -> str:
+    if limit is None:
+        return "–"
+    ends = (_clients(limit.low, found), _clients(limit.high, found))
+    band = f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
+    again = " *" if limit.crossings > 1 else ""
+    return f"{_clients(limit.load, found)}{band}{again}"
+
+
+def _clients(load: float, found: StudyMap) -> str:
+    most = max(cell.load for cell in found.cells)
+    return "all" if load > most else "none" if load < 1 else f"{float(f'{load:.2g}'):g}"
+
+
+def _needed(found: StudyMap, arm: str) -> str:
+    """By GPUs and prompt: the acceptance needed with K = 3, by clients."""
+    at = {(cell.place, cell.load): cell for cell in found.cells if (cell.arm, cell.draft_length) == (arm, 3)}
+
+    def cell(place: tuple[Any, ...], load: int) -> str:
+        here = at.get((place, float(load)))
+        if here is None or here.needs() is None:
+            return "–"
+        if here.needs() == BEYOND:
+            return "none is enough"
+        return f"{here.needs():.2f} ({_end(here, 0):.2f} to {_end(here, 1):.2f})"
+
+    return _by_place(found, SHOWN_LOADS, lambda load: f"{load}", cell)
+
+
+def _choices(found: StudyMap, arms: Sequence[str]) -> str:
+    """By clients and acceptance: the draft lengths that are best somewhere, by arm; how often plain is."""
+    rows = []
+    for load in sorted({cell.load for cell in found.cells}):
+        row = [f"{load:g}"]
+        for arm in arms:
+            for alpha in found.alphas:
+                here = [choice for choice in choices(found, alpha, (arm,)) if choice.load == load]
+                lengths = sorted(choice.best[1] or 0 for choice in here)
+                row.append(_range(lengths))
+        rows.append(row)
+    heading = [f"{arm}, α {alpha:g}" for arm in arms for alpha in found.alphas]
+    return _table(["clients", *heading], rows)
+
+
+def _range(lengths: Sequence[int]) -> str:
+    if not lengths:
+        return "–"
+    low, high = lengths[0], lengths[-1]
+    return f"{low}" if low == high else f"{low} to {high}, mostly {max(set(lengths), key=lengths.count)}"
+
+
+def _regret(found: StudyMap, arms: Sequence[str]) -> str:
+    """By arm and acceptance: what a fixed draft length gives away, mean and worst of all cells."""
+    rows = []
+    for arm in arms:
+        for alpha in found.alphas:
+            here = choices(found, alpha, (arm,))
+            row = [f"{arm}, α {alpha:g}"]
+            for option in [PLAIN, *((arm, length) for length in SHOWN_LENGTHS)]:
+                regrets = [choice.regret(option).value for choice in here if option in choice.speedups]
+                row.append(f"{fmean(regrets):.0%} ({max(regrets):.0%})" if regrets else "–")
+            rows.append(row)
+    return _table(["", "plain", *(f"K = {length}" for length in SHOWN_LENGTHS)], rows)
+
+
+def _ties(found: StudyMap) -> str:
+    """By clients and prompt: the α at which the draft model ties with a head of α 0.7, best K each."""
+    best: dict[tuple[float, float], dict[tuple[str, float], list[float]]] = {}
+    for alpha in found.alphas:
+        for arm in (ARM, OTHER):
+            for choice in choices(found, alpha, (arm,)):
+                gains = best.setdefault((choice.load, _number(choice.place[1])), {})
+                gains.setdefault((arm, alpha), []).append(choice.speedups[choice.best].value)
+
+    def tie(load: float, prompt: float) -> str:
+        gains = best.get((load, prompt), {})
+        wanted = fmean(map(math.log, gains.get((ARM, 0.7), [math.nan])))
+        known = [
+            (alpha, fmean(map(math.log, gains[OTHER, alpha])))
+            for alpha in found.alphas
+            if (OTHER, alpha) in gains
+        ]
+        for (low, below), (high, above) in pairwise(known):
+            if below <= wanted <= above and above > below:
+                return f"{low + (high - low) * (wanted - below) / (above - below):.2f}"
+        return "–"
+
+    prompts = sorted({prompt for _, prompt in best})
+    rows = [
+        [f"{load:g}", *(tie(load, prompt) for prompt in prompts)]
+        for load in sorted({load for load, _ in best})
+    ]
+    return _table(["clients", *(f"prompt {prompt:,g}" for prompt in prompts)], rows)
+
+
+def _memory(found: StudyMap) -> str:
+    """By GPUs and prompt: how many requests decode together, by clients."""
+    at = {(cell.place, cell.load): cell for cell in found.cells if cell.arm == ARM}
+
+    def cell(place: tuple[Any, ...], load: int) -> str:
+        here = at.get((place, float(load)))
+        batch = here and here.row.get(f"{ARM}.plain_mean_batch")
+        return "–" if batch is None else f"{batch:.0f}"
+
+    return _by_place(found, SHOWN_LOADS[2:], lambda load: f"{load}", cell)
+
+
+def _closed_form(found: StudyMap, arms: Sequence[str]) -> str:
+    """By prompt: simulated − geometric break-even, median over the cells, by arm and range of clients."""
+    ranges = ((1, 8), (16, 64), (128, 512))
+    prompts = sorted({_prompt(cell) for cell in found.cells})
+    rows = []
+    for prompt in prompts:
+        row = [f"{prompt:,g}"]
+        for arm in arms:
+            for low, high in ranges:
+                gaps = [
+                    (cell.needs() or 0) - cell.row[f"{arm}.geometric_alpha"]
+                    for cell in _known(found, arm)
+                    if _prompt(cell) == prompt
+                    and low <= cell.load <= high
+                    and cell.needs() != BEYOND
+                    and cell.row.get(f"{arm}.geometric_alpha") is not None
+                ]
+                row.append(f"{median(gaps):+.2f}" if gaps else "–")
+        rows.append(row)
+    heading = [f"{arm}, {low} to {high}" for arm in arms for low, high in ranges]
+    return _table(["prompt", *heading], rows)
+
+
+def _by_place(
+    found: StudyMap,
+    columns: Sequence[int],
+    name: Callable[[int], str],
+    cell: Callable[[tuple[Any, ...], int], str],
+) -> str:
+    places = list(dict.fromkeys(one.place for one in found.cells))
+    rows = [
+        [f"{place[0]:g} GPUs, {place[1]:,g}", *(cell(place, column) for column in columns)]
+        for place in places
+    ]
+    return _table(["GPUs, prompt", *map(name, columns)], rows)
+
+
+def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heading, ["---", *["--:"] * (len(heading) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _known(found: StudyMap, arm: str) -> Iterator[MapCell]:
+    return (cell for cell in found.cells if cell.arm == arm and cell.needs() is not None)
+
+
+def _end(cell: MapCell, end: int) -> float:
+    value = cell.needs(end)
+    assert value is not None
+    return value
+
+
+def _prompt(cell: MapCell) -> float:
+    return _number(cell.place[1])
+
+
+def _number(setting: Setting) -> float:
+    assert isinstance(setting, float | int)
+    return setting
