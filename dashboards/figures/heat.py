@@ -13,7 +13,7 @@ from experiments.maps.study_map import StudyMap
 Grid = Sequence[Sequence[Any]]
 """Rows from below, cells from the left."""
 
-_ROW_PX, _AROUND_PX = 27, 74
+_ROW_PX, _LETTER_PX, _AROUND_PX = 27, 7, 74
 _MOST_COLUMNS_WITH_TEXT = 16
 _MOST_PLACES = 60
 
@@ -49,7 +49,7 @@ def laid_out(table: Table) -> tuple[Any, Sequence[Sequence[Mapping[str, Any] | N
 
 def new_heat_map(x: Sequence[str], y: Sequence[str], x_title: str, y_title: str) -> Any:
     """An empty map of so many columns and rows; cell (i, j) lies at x = j, y = i."""
-    height_px = _AROUND_PX + _ROW_PX * len(y)
+    height_px = _AROUND_PX + max(_ROW_PX * len(y), _LETTER_PX * len(y_title))
     figure = new_figure(height_px, x_title, y_title, showlegend=True)
     bare = {"showline": False, "ticks": "", "showgrid": False}
     for names, update in ((x, figure.update_xaxes), (y, figure.update_yaxes)):

@@ -24,6 +24,8 @@ def setting_title(path: str) -> str:
         return _TITLES[path]
     section, *parts = path.removesuffix(".median").split(".")
     of = f" of {parts.pop(0)}" if section == "speculation" and len(parts) > 1 else ""
+    if parts == ["acceptance", "alpha"]:
+        return f"α{of}"
     words = [word for part in parts or [section] for word in part.split("_")]
     return " ".join(dict.fromkeys(words)) + of
 
@@ -46,10 +48,14 @@ def place_text(place: Iterable[Setting]) -> str:
 
 
 def where_text(axes: Sequence[str], place: Sequence[Setting], load: str, amount: float) -> str:
-    """`2 GPUs, 1,024 prompt tokens, 64 clients`."""
-    named = [
-        setting_text(value) if isinstance(value, str) else f"{setting_text(value)} {setting_title(path)}"
-        for path, value in zip(axes, place, strict=True)
-    ]
-    asked = clients(amount) if load == _CLIENTS else f"{setting_text(amount)} {setting_title(load)}"
-    return ", ".join([*named, asked])
+    """`2 GPUs, 1,024 prompt tokens, draft length of head 3, 64 clients`."""
+    named = [_named(path, value) for path, value in zip(axes, place, strict=True)]
+    return ", ".join([*named, clients(amount) if load == _CLIENTS else _named(load, amount)])
+
+
+def _named(path: str, value: Setting) -> str:
+    """A value with what it is of; a text speaks for itself."""
+    if isinstance(value, str):
+        return value
+    title, text = setting_title(path), setting_text(value)
+    return f"{text} {title}" if title.endswith(("s", "second")) else f"{title} {text}"

@@ -181,6 +181,8 @@ def test_settings_in_words() -> None:
     assert where_text(["hardware.gpu"], ["h200"], "workload.arrivals.rate_per_s", 2.5) == (
         "h200, 2.5 requests per second"
     )
+    axes = ["speculation.head.acceptance.alpha", "hardware.tensor_parallel"]
+    assert where_text(axes, [0.7, 4], CLIENTS, 1) == "α of head 0.7, 4 GPUs, 1 client"
 
 
 def test_the_page_of_a_store_holds_its_maps_and_what_it_rests_on(store: Path, tmp_path: Path) -> None:
