@@ -89,6 +89,7 @@ class Plan:
             "load_unit": self.demand.unit,
             "traffic": {"peak": self.demand.peak, "mean": self.demand.mean, "low": self.demand.low},
             "slo": [{"limit": one.path, "label": one.label, "most": one.most} for one in self.slo.limits],
+            "slo_of_requests": dict(self.slo.each_s),
             "best": {
                 "arm": self.best.setting.name,
                 "method": self.best.setting.arm.method if self.best.setting.arm else None,
@@ -114,6 +115,7 @@ class Plan:
             "saturation": {name: one and one.capacity.most.to_json() for name, one in both.items()},
             "headroom": {name: one and one.headroom for name, one in both.items()},
             "at_peak": {name: one and self._at_peak(one) for name, one in both.items()},
+            "tpot_at_mean_s": {name: one and one.tpot_at_mean_s for name, one in both.items()},
             "tokens_within_slo_ratio": _json(self.work_ratio),
             "crossover": self._crossover(),
             "break_even": self._break_even(),

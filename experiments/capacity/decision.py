@@ -96,6 +96,8 @@ def decide(
     strongest, other = (latency, cost) if on_cost == UNDECIDED else (cost, latency)
     if outcome == PAYS:
         but = "" if crossing.idle_pays else "; with one request at a time it loses, which the schedule heeds"
+        if (drafting.tpot_at_mean_s or 0.0) > (plain.tpot_at_mean_s or 0.0):
+            but += "; at the mean load tokens take longer with it"
         though = "; but " if work is not None and on_cost == UNDECIDED and work.value < 1 else "; "
         return Decision(ENABLE, f"{strongest}{though}{other}{but}")
     sure = min(crossing.surely_below, ceiling) * replicas

@@ -68,7 +68,12 @@ class Demand:
 
     def words(self, amount: float) -> str:
         """`12.3 requests/s`, `64 concurrent requests`."""
-        return f"{shown_load(amount)} {self.unit}"
+        return words(amount, self.unit)
+
+
+def words(amount: float, unit: str) -> str:
+    """A load with its unit: `12.3 requests/s`, `1 concurrent request`."""
+    return f"{shown_load(amount)} {unit.removesuffix('s') if amount == 1 and unit.endswith('sts') else unit}"
 
 
 def shown_load(amount: float) -> str:

@@ -28,8 +28,9 @@ class Deployment:
     """Replicas of one setting that carry the demand within the SLO, as a long run confirmed.
 
     `measurement` and `summary` are of one replica at `load`, its part of the peak. `worst` is the limit that
-    it keeps by least. `gpu_hours_per_million_tokens` is that of the mean demand on the replicas of the peak;
-    `when_scaled` if replicas followed the demand, None where it does not change.
+    it keeps by least. `gpu_hours_per_million_tokens` is that of the mean demand on the replicas of the peak.
+    None where the demand does not change: `when_scaled`, if replicas followed it, and `tpot_at_mean_s`, the
+    mean TPOT at the mean demand.
     """
 
     setting: Setting
@@ -41,6 +42,7 @@ class Deployment:
     worst: Reached
     gpu_hours_per_million_tokens: float
     when_scaled: float | None
+    tpot_at_mean_s: float | None
     headroom: float
     tokens_per_s: float
     possible_replicas: tuple[int, int]
@@ -92,6 +94,7 @@ def deploy(candidates: Candidates, candidate: Candidate) -> Deployment:
         worst=worst,
         gpu_hours_per_million_tokens=gpu_hours(replicas * setting.tensor_parallel, tokens_per_s),
         when_scaled=_when_scaled(candidates, setting, capacity.amount),
+        tpot_at_mean_s=_tpot_at_mean_s(candidates, setting, replicas, capacity.requests),
         headroom=amount * replicas / demand.peak - 1,
         tokens_per_s=tokens_per_s,
         possible_replicas=demand.possible_replicas(capacity.amount),
@@ -109,6 +112,15 @@ def _when_scaled(candidates: Candidates, setting: Setting, amount: Estimate) -> 
         gpu_s += seconds * replicas * setting.tensor_parallel
         tokens += seconds * load * candidates.tokens_per_request
     return gpu_s / SECONDS_PER_HOUR / tokens * 1e6
+
+
+def _tpot_at_mean_s(candidates: Candidates, setting: Setting, replicas: int, requests: int) -> float | None:
+    """Mean TPOT at the mean of a profile."""
+    demand = candidates.demand
+    if demand.mean == demand.peak:
+        return None
+    runs = candidates.runs_at(setting, demand.of_one(replicas, demand.mean), requests)
+    return sum(run.figures["tpot_s.mean"] for run in runs) / len(runs)
 
 
 def work_ratio(candidates: Candidates, plain: Deployment, drafting: Deployment) -> Estimate | None:

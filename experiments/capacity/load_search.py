@@ -28,7 +28,8 @@ _IDLE_SHARE = 0.02
 _WORTH_LENGTHENING = 1.5
 """Runs that should be longer by less than this stay as they are."""
 _BINDS = 0.8
-"""A limit that is not used up so far at the largest load is not what ends it: more is not served."""
+_NEARLY_FULL = 0.85
+"""Close to the most that is served, a limit that is not used up so far is not what ends the load."""
 _MISSED = 5.0
 """Score of a run that serves less than is asked."""
 
@@ -85,7 +86,8 @@ class LoadSearch:
         amount = exponential(root.value)
         at = amount.value if self.kind == RATE else max(1.0, math.floor(amount.value))
         binding = self.replica.slo.worst(self.replica.seen(self.kind, at, requests=requests).figures)
-        limited_by = binding.limit.label if binding.ratio > _BINDS else SATURATION
+        full = amount.value > _NEARLY_FULL * bound and binding.ratio < _BINDS
+        limited_by = SATURATION if full else binding.limit.label
         return Capacity(amount, self._most(self.replications), limited_by, worst, requests)
 
     def _requests_wanted(self, root: Root, bound: float, requests: int) -> int:

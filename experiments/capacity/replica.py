@@ -34,7 +34,7 @@ _ROUNDS_IN_FLIGHT = 8
 _ROUNDS_OF_USERS = 4
 """Rounds of a closed loop beyond those: the first ones and the last are not measured."""
 FULL = "full"
-"""A kind of load: so many users who never pause, whatever the scenario's do."""
+"""A kind of load: so many users who never pause, neither between sessions nor within them."""
 
 
 class Seen(NamedTuple):
@@ -186,8 +186,9 @@ class Replica:
             return with_workload(scenario_at(self.scenario, {kind: amount}), requests=requests)
         requests += _ROUNDS_OF_USERS * int(amount)
         if kind == FULL:
-            arrivals = ArrivalsClosed(concurrency=int(amount))
-            return with_workload(self.scenario, requests=requests, arrivals=arrivals)
+            arrivals, sessions = ArrivalsClosed(concurrency=int(amount)), self.scenario.workload.sessions
+            gapless = sessions and sessions.model_copy(update={"gap_s": 0.0})
+            return with_workload(self.scenario, requests=requests, arrivals=arrivals, sessions=gapless)
         return with_workload(scenario_at(self.scenario, {USERS: int(amount)}), requests=requests)
 
     def _traffic(self, kind: str, amount: float) -> Traffic:

@@ -103,11 +103,6 @@ class Slo:
         ]
         return Slo(tuple(mine) or (_NO_LIMIT,), dict(self.each_s))
 
-    def __str__(self) -> str:
-        parts = [f"{limit.label} ≤ {limit.shown(limit.most)}" for limit in self.limits]
-        each = [f"{metric.upper()} ≤ {format_seconds(limit)}" for metric, limit in self.each_s.items()]
-        return ", ".join([*parts, *([f"each request's {' and '.join(each)}"] if each else [])])
-
 
 def _log(ratio: float) -> float:
     if math.isnan(ratio):

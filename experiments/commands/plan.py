@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.capacity.demand import shown_gpus, shown_load
+from experiments.capacity.demand import shown_gpus, shown_load, words
 from experiments.commands.options import (
     flags_of,
     json_option,
@@ -92,11 +92,15 @@ def print_plan(document: Mapping[str, Any], scenario: Scenario) -> None:
 
 
 def _load(document: Mapping[str, Any], amount: float) -> str:
-    return f"{shown_load(amount)} {document['load_unit']}"
+    return words(amount, document["load_unit"])
 
 
 def _slo(document: Mapping[str, Any]) -> str:
-    return " and ".join(f"{limit['label']} ≤ {_limit(limit, limit['most'])}" for limit in document["slo"])
+    limits = [f"{limit['label']} ≤ {_limit(limit, limit['most'])}" for limit in document["slo"]]
+    each = [
+        f"{metric.upper()} ≤ {format_seconds(most)}" for metric, most in document["slo_of_requests"].items()
+    ]
+    return " and ".join([*limits, *([f"each one's {' and '.join(each)}"] if each else [])])
 
 
 def _limit(limit: Mapping[str, Any], value: float) -> str:
@@ -141,6 +145,7 @@ def _print_ways(document: Mapping[str, Any]) -> None:
         row(f"  {text}", "at_peak", lambda one, p=path, s=scale: in_unit(one["figures"][p], s))
         for path, (text, scale) in figures.items()
     ]
+    rows.append(row("TPOT mean at the mean load, ms", "tpot_at_mean_s", lambda s: format_number(s * 1e3)))
     shown = [cells for cells in rows if cells[1:] != [NOTHING, NOTHING]]
     print_table(["± 95 % of sampling", "plain", heading], shown)
 

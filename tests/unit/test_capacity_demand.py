@@ -80,6 +80,8 @@ def test_the_unlucky_end_of_the_interval_is_planned_for(
 
 def test_loads_are_said_in_their_unit() -> None:
     assert Demand(RATE, 2.5, 2.5, 0.0).words(2.5) == "2.50 requests/s"
+    assert Demand(USERS, 1, 1, 0.0).words(1) == "1 concurrent request"
+    assert Demand(RATE, 1, 1, 0.0).words(1) == "1 requests/s"
     assert Demand(USERS, 1200, 1200, 0.0).words(1200) == "1,200 concurrent requests"
 
 

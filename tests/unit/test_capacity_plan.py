@@ -135,6 +135,9 @@ def test_a_profile_is_planned_for_its_peak_and_paid_at_its_mean() -> None:
         assert one.when_scaled is not None
         assert other.when_scaled is None
         assert one.when_scaled <= one.gpu_hours_per_million_tokens
+        assert other.tpot_at_mean_s is None
+        assert one.tpot_at_mean_s is not None
+        assert one.tpot_at_mean_s < one.summary.values()["tpot_s.mean"]
     assert made.demand.low == 40.0
 
 
@@ -234,6 +237,15 @@ def test_below_a_load_of_all_replicas_it_may_still_pay() -> None:
     assert verdict(4, 6, LESS, ceiling=12.0) == "ENABLE BELOW 24 requests/s", "the SLO ends before"
     everywhere = Crossover(ALL_LOADS, None, 35.0, True)
     assert verdict(4, 6, LESS, crossing=everywhere) == "ENABLE BELOW 70 requests/s"
+
+
+def test_what_happens_at_the_mean_load_is_said() -> None:
+    before, after = (replace(one, tpot_at_mean_s=0.01) for one in ways(6, 5))
+    work, sentence = Estimate(1.3, (1.1, 1.5), (1.1, 1.5)), Verdict(PAYS, "arm: pays: TPOT speedup × 1.10")
+    for time_s, said in ((0.009, False), (0.011, True)):
+        slower = replace(after, tpot_at_mean_s=time_s)
+        found = decide(PEAK, before, slower, work, sentence, FOUND, 1e9, 2)
+        assert ("at the mean load tokens take longer with it" in found.reason) is said
 
 
 def test_a_traffic_that_never_falls_so_low_has_no_use_for_it() -> None:
