@@ -34,8 +34,8 @@ Progress = Callable[[int, int, str], None]
 _MOST_REMEMBERED = 200_000
 """Requests of a replication that are kept, 20 MB."""
 
-MOST_LENGTHENING = 16
-"""A run is made so many times longer at most."""
+MOST_LENGTHENING, ENOUGH_REQUESTS = 16, 10_000
+"""A run is made so many times longer at most, but may always have so many requests."""
 
 
 def replication_seed(seed: int, replication: int) -> int:
@@ -209,8 +209,8 @@ class Replications:
 
     def lengthen(self, factor: int) -> bool:
         """Drop what was run for runs `factor` times as long. False where they cannot be."""
-        longest, now = self.asked.workload.requests * MOST_LENGTHENING, self.scenario.workload.requests
-        requests = min(now * factor, longest)
+        before, now = self.asked.workload.requests, self.scenario.workload.requests
+        requests = min(now * factor, max(before * MOST_LENGTHENING, ENOUGH_REQUESTS))
         if self.scenario.workload.arrivals.kind not in STEADY_KINDS or requests <= now:
             return False
         workload = self.scenario.workload.model_copy(update={"requests": requests})

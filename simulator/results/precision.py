@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simulator.breakeven.case import METRICS
-from simulator.errors import InputError, Problem, unknown_name
+from simulator.errors import InputError, Problem, did_you_mean
 from simulator.results.estimate import Estimate
 from simulator.results.metrics import QUANTILE
 from simulator.results.summary import COMPARED, ArmMeasurement, ratio_of
@@ -79,7 +79,10 @@ class Precision:
             return drafting, name
         found = [one for one in ([arm] if arm else arms) if arms[one].has(name)]
         if not found:
+            words = [*METRICS, SPEEDUP, *COMPARED]
             paths = dict.fromkeys(path for measured in arms.values() for path in measured.samples)
-            known = [*METRICS, SPEEDUP, *COMPARED, *paths]
-            raise InputError(unknown_name("metric", self.metric, known, field=_FIELD))
+            guess = did_you_mean(name, [*words, *paths])
+            message = "unknown metric" if guess is None else f"unknown metric, did you mean {guess!r}?"
+            allowed = f"known: {', '.join(words)}; or a path of the results, such as tpot_s.p99"
+            raise InputError(Problem(field=_FIELD, value=self.metric, message=message, allowed=allowed))
         return found, name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -48,7 +48,7 @@ class Provenance:
     defaults_used: Mapping[str, Any] = field(default_factory=dict)
     replications: int = 1
     requests: int | None = None
-    measured_requests: tuple[int, int] | None = None
+    measured_requests: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)

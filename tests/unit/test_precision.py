@@ -87,7 +87,8 @@ def test_what_cannot_be_reached_is_said() -> None:
     ("metric", "problem"),
     [
         ("thruput", "unknown metric, did you mean 'throughput'?"),
-        ("eagle3.tpot_p42", "unknown metric (got 'eagle3.tpot_p42'), known: "),
+        ("eagle3.tpot_p42", "unknown metric, did you mean 'tpot_p99'?"),
+        ("42", "; or a path of the results, such as tpot_s.p99"),
         ("plain.throughput_speedup", "needs a speculative arm"),
     ],
 )
