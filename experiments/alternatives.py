@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simulator.errors import InputError, Problem
+from simulator.scenario import PLAIN
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -22,11 +23,13 @@ class Alternative:
     name: str
     settings: tuple[str, ...]
 
-    @property
-    def runs_the_same_kernels(self) -> bool:
-        """Whether steps of the same shape take the GPU as long as before: the cost model errs alike then."""
+    def runs_the_same_kernels(self, arm: str) -> bool:
+        """Whether steps of the same shape take the GPU of this arm as long as before: then the cost model errs
+        alike. What concerns speculation does not reach plain decoding.
+        """
         paths = [setting.partition("=")[0].strip() for setting in self.settings]
-        return all(path.startswith(_SAME_KERNELS) or ".acceptance" in path for path in paths)
+        of_others = ("speculation",) if arm == PLAIN else ()
+        return all(path.startswith((*_SAME_KERNELS, *of_others)) or ".acceptance" in path for path in paths)
 
 
 def alternatives_of(texts: Iterable[Sequence[str]]) -> tuple[Alternative, ...]:

@@ -31,7 +31,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Published measurements, simulated and compared.",
     ),
     "results": ("experiments.commands.results", "The cells of a study's store: listed, filtered, exported."),
-    "plan": ("experiments.commands.plan", "Replicas and cost within an SLO, and whether to enable speculation."),
+    "plan": (
+        "experiments.commands.plan",
+        "Replicas and cost within an SLO, and whether to enable speculation.",
+    ),
     "report": ("dashboards.commands.report", "One self-contained HTML page of results."),
 }
 """Command → (module with a click command named `command`, what it does). A new command is a line here."""

@@ -146,7 +146,7 @@ def what_if(
     outcomes = tuple(
         Outcome(one, why_not=shortages[one.name])
         if shortages[one.name]
-        else Outcome(one, _changes(metric, old, _by_arm(after[one.name]), one.runs_the_same_kernels))
+        else Outcome(one, _changes(metric, old, _by_arm(after[one.name]), one))
         for one, _ in pairs
     )
     notes = [*before.notes()]
@@ -225,9 +225,11 @@ def _by_arm(study: Replications) -> dict[str, ArmMeasurement]:
 
 
 def _changes(
-    metric: str, old: Mapping[str, ArmMeasurement], new: Mapping[str, ArmMeasurement], together: bool
+    metric: str, old: Mapping[str, ArmMeasurement], new: Mapping[str, ArmMeasurement], one: Alternative
 ) -> dict[str, ArmChange]:
-    return {name: _change(name, metric, old, new, together) for name in old if name in new}
+    return {
+        name: _change(name, metric, old, new, one.runs_the_same_kernels(name)) for name in old if name in new
+    }
 
 
 def _change(

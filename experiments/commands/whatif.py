@@ -62,12 +62,16 @@ _LEGEND = (
     "--versus", multiple=True, metavar="PATH=VALUE;…",
     help="One more alternative beside it, its settings separated by semicolons.",
 )  # fmt: skip
+@click.option(
+    "--base", multiple=True, metavar="PATH=VALUE", help="Change one field of SCENARIO, on all sides."
+)
 @precision_option
 @json_option
 def command(
     scenario: Path | None,
     settings: tuple[str, ...],
     versus: tuple[str, ...],
+    base: tuple[str, ...],
     precision: str | None,
     as_json: bool,
     **given: Any,
@@ -85,7 +89,7 @@ def command(
         allowed = "--set hardware.gpu=h200-sxm, for example"
         raise InputError(Problem(field="--set", message="is missing: what if what?", allowed=allowed))
     alternatives = alternatives_of(asked)
-    read = read_scenario(scenario, precision_override(precision), flags_of(given))
+    read = read_scenario(scenario, (*base, *precision_override(precision)), flags_of(given))
     say_when_compiling()
     with lines_of(read), progress_bar("comparing") as progress:
         document = what_if(read, alternatives, progress).to_json()

@@ -155,8 +155,15 @@ def test_settings_that_cannot_be_used_are_refused() -> None:
 def test_alternatives_are_named_by_what_they_set() -> None:
     (one,) = alternatives_of([["hardware.gpu=h200-sxm", "speculation.e.acceptance.alpha=0.8"]])
     assert one == Alternative("gpu=h200-sxm, e.acceptance.alpha=0.8", one.settings)
-    assert not one.runs_the_same_kernels
-    assert alternatives_of([["engine.host.step_s=0.001"]])[0].runs_the_same_kernels
+    assert not one.runs_the_same_kernels("e")
+
+
+def test_the_same_kernels_are_those_of_an_arm() -> None:
+    host, longer = alternatives_of([["engine.host.step_s=0.001"], ["speculation.e.draft_length=5"]])
+    assert host.runs_the_same_kernels("plain")
+    assert host.runs_the_same_kernels("e")
+    assert longer.runs_the_same_kernels("plain")
+    assert not longer.runs_the_same_kernels("e")
 
 
 def run(*arguments: str) -> Any:
@@ -177,7 +184,7 @@ def test_the_command_says_it_in_words_and_in_one_table() -> None:
 
 
 def test_json_is_one_document() -> None:
-    done = run("--set", "hardware.gpu=h200-sxm", "--json")
+    done = run("--set", "hardware.gpu=h200-sxm", "--base", "workload.requests=150", "--json")
     document = json.loads(done.stdout)
     assert document["schema"] == "decodesim/whatif-1"
     (alternative,) = document["alternatives"]
