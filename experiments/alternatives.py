@@ -24,8 +24,8 @@ class Alternative:
     settings: tuple[str, ...]
 
     def runs_the_same_kernels(self, arm: str) -> bool:
-        """Whether steps of the same shape take the GPU of this arm as long as before: then the cost model errs
-        alike. What concerns speculation does not reach plain decoding.
+        """Whether steps of the same shape take the GPU of this arm as long as before, so that the cost model
+        errs alike. What concerns speculation does not reach plain decoding.
         """
         paths = [setting.partition("=")[0].strip() for setting in self.settings]
         of_others = ("speculation",) if arm == PLAIN else ()
