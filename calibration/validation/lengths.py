@@ -73,6 +73,12 @@ class LengthsChoice(NamedTuple):
     assumed: tuple[str, ...]
     """Fields of the workload whose lengths no source says."""
 
+    @property
+    def stated_means(self) -> dict[str, float]:
+        """Field of the workload → mean tokens, where a source says it."""
+        means = {"prompt_tokens": self.prompt_mean, "output_tokens": self.output_mean}
+        return {name: mean for name, mean in means.items() if name not in self.assumed}
+
 
 def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence[Case] = ()) -> LengthsChoice:
     """The lengths of a point: its own, its counts, the case's, another case's of the source with the same

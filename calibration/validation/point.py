@@ -236,6 +236,7 @@ class PointOfView:
             dataset=self.dataset,
             draft_length=draft.length if isinstance(draft, DraftChoice) else None,
             sent=scenes[0].load.sent if scenes else None,
+            mean_tokens=self.lengths.stated_means,
             assumed_lengths=self.lengths.assumed,
             research=any(scene.engine.research for scene in scenes),
         )

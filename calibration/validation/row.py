@@ -80,6 +80,7 @@ def question_of(trial: Trial) -> Question:
         plain=trial.plain,
         spec=trial.spec,
         sent=trial.sent,
+        mean_tokens=trial.mean_tokens,
         p99=any(one.quantity.endswith("_p99") for one in trial.published),
         runs=not trial.uniform,
     )

@@ -1,10 +1,11 @@
 """One curve of speedup over batch, simulated: its shape, and where it crosses 1.
 
-*Shape*: the acceptance of the curve is that of independent drafts with which the simulated speedup at the
-smallest batch is the published one; the rest of the curve is predicted. It needs no published acceptance, and
-tells how the costs change with the load. The closed form does the same: E from the smallest batch, then
-E / (1 + o). *Crossing*: with the trials' own acceptance, the batch at which the predicted speedup crosses 1,
-and those at which it does with the speculative arm's decodes at either end of the cost model's band.
+*Shape*: the acceptance of the curve is that of independent drafts (of a lookup: where it finds some) with
+which the simulated speedup at the smallest batch is the published one; the rest of the curve is predicted. It
+needs no published acceptance, and tells how the costs change with the load. The closed form does the same: E
+from the smallest batch, then E / (1 + o). *Crossing*: with the trials' own acceptance, the batch at which the
+predicted speedup crosses 1, and those at which it does with the speculative arm's decodes at either end of
+the cost model's band.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from calibration.validation.predict import (
 from calibration.validation.quantities import speedup_of_figures
 from calibration.validation.row import question_of
 from calibration.validation.run import setup_key
-from simulator.acceptance import AcceptanceModel, Geometric
+from simulator.acceptance import AcceptanceModel, Gated, Geometric
 from simulator.breakeven.simulated_bench import scenario_at
 from simulator.errors import InputError
 from simulator.results.summary import STEP_BAND
@@ -103,6 +104,17 @@ class CurvePoint:
         """The speedup in the source's terms; NaN where there is none."""
         return speedup_of_figures(self.plain, self._run(1, acceptance, step_scale), self.speedup_of)
 
+    def with_alpha(self, alpha: float) -> AcceptanceModel:
+        """Independent drafts with this acceptance over all rounds. A lookup finds drafts in as many rounds
+        as the trial's own model has, or in more where all of those accepted would still be too few.
+        """
+        model = next((one for one in self.arms[1].acceptance if one is not None), None)
+        if not isinstance(model, Gated):
+            return Geometric(alpha)
+        match = max(model.match_probability, alpha)
+        rate = alpha / match if match > 0 else 0.0
+        return Gated(match, model.stickiness, first=rate, run=rate)
+
     @cached_property
     def overhead(self) -> float:
         """Speculative ÷ plain uniform step, less 1."""
@@ -136,14 +148,14 @@ def _shape(points: Sequence[CurvePoint], anchor: float) -> tuple[tuple[float, ..
     """Speedups after the first batch with its acceptance, simulated and by E / (1 + o); else empty."""
 
     def excess(alpha: float) -> float:
-        return math.log(points[0].speedup(Geometric(alpha)) / anchor)
+        return math.log(points[0].speedup(points[0].with_alpha(alpha)) / anchor)
 
     try:
         alpha = bracketed_root(excess, 0.0, 1.0, tolerance=_TOLERANCE)
     except ValueError:
         return (), ()
     closed = (anchor * (1 + points[0].overhead) / (1 + point.overhead) for point in points[1:])
-    return tuple(point.speedup(Geometric(alpha)) for point in points[1:]), tuple(closed)
+    return tuple(point.speedup(point.with_alpha(alpha)) for point in points[1:]), tuple(closed)
 
 
 def _crossing(

@@ -62,6 +62,8 @@ class Trial:
     draft_length: int | None = None
     sent: int | None = None
     """Requests that the published run sent, where it is known."""
+    mean_tokens: Mapping[str, float] = field(default_factory=dict)
+    """Field of the workload, prompt_tokens or output_tokens → mean of its lengths, where published."""
     assumed_lengths: tuple[str, ...] = ()
     """Fields of the workload, prompt_tokens or output_tokens, whose lengths no source says."""
     research: bool = False
