@@ -23,7 +23,11 @@ FOUND, UNREACHABLE, ALWAYS, UNDETERMINED = "found", "unreachable", "always", "un
 _LARGEST_SCORE = 5.0
 """Scores are cut here: a system that collapses scores −∞, and interpolation needs a number."""
 _FIRST_STEP = 0.08
-_MOST_ROUNDS = 3
+_MOST_ROUNDS = 10
+"""Where looking for the mean root of all replications ends; two or three rounds are usual."""
+_MOST_FLAT_ROUNDS = 3
+_WIDENING_ROUNDS = 2
+"""In the first rounds a root further away widens the window, and replications may be added."""
 
 
 class Run(NamedTuple):
@@ -121,25 +125,29 @@ class RootSearch:
         most = max(count, self.most_replications or count)
         half = self.tolerance
         centre = round(centre, 2)  # so that questions with nearly the same root share their runs
+        flat = 0
         for attempt in range(_MOST_ROUNDS):
             below, above = max(self.low, centre - half), min(self.high, centre + half)
             runs = [(self.evaluate(below, i, 1.0), self.evaluate(above, i, 1.0)) for i in range(count)]
             slope = sum(_cut(b.score) - _cut(a.score) for a, b in runs) / count / (above - below)
             if not slope > 0:
-                half *= 4
+                half, flat = 4 * half, flat + 1
+                if flat == _MOST_FLAT_ROUNDS:
+                    return None
                 continue
             middle = (below + above) / 2
             roots = [middle - (_cut(a.score) + _cut(b.score)) / 2 / slope for a, b in runs]
             mean = sum(roots) / count
-            if abs(mean - middle) > 2 * half and attempt < _MOST_ROUNDS - 1:
-                centre, half = min(max(mean, self.low), self.high), 2 * half
+            there = min(max(mean, self.low), self.high)
+            if abs(mean - middle) > 2 * half and there != centre:  # a line from afar is no root: look there
+                centre = there
+                half = 2 * half if attempt < _WIDENING_ROUNDS else 2 * self.tolerance
                 continue
             value = mean_estimate(roots)
             if value is None:
                 return None
-            if value.half_width > self.tolerance and count < most and attempt < _MOST_ROUNDS - 1:
-                count = min(most, 2 * count)
-                centre = min(max(mean, self.low), self.high)
+            if value.half_width > self.tolerance and count < most and attempt < _WIDENING_ROUNDS:
+                centre, count = there, min(most, 2 * count)
                 continue
             rise = sum(b.companion - a.companion for a, b in runs) / count / (above - below)
             levels = [

@@ -50,6 +50,21 @@ def test_finds_the_geometric_break_even_in_few_runs(overhead: float, guess: floa
     assert len(asked) <= 45
 
 
+@pytest.mark.parametrize("guess", [0.02, 0.5, 0.9])
+def test_a_line_from_afar_is_not_taken_for_a_root(guess: float) -> None:
+    """The first replication ties where the score is flat, and the others where it is steep."""
+    luck = [0.0, *[0.03] * 4]
+
+    def evaluate(x: float, replication: int, scale: float) -> Run:
+        return Run(math.expm1(8 * x) / 1000 - 0.0002 - luck[replication] + math.log(scale))
+
+    root = RootSearch(evaluate, replications=5, band=0.0).find(guess)
+    exact = math.log1p(1000 * (0.0002 + sum(luck) / 5)) / 8
+    assert root.outcome == FOUND
+    assert root.value is not None
+    assert root.value.value == pytest.approx(exact, abs=0.01)
+
+
 def test_without_a_band_the_root_is_the_same_and_no_run_is_made_for_it() -> None:
     banded, plain = closed_loop(0.6, luck_sd=0.01), closed_loop(0.6, luck_sd=0.01)
     with_band = RootSearch(banded[0], replications=4, band=0.1).find(0.5)
