@@ -92,14 +92,14 @@ def accuracy_page(validation: Validation, moved: Sequence[Move]) -> str:
 def _held() -> str:
     """What the targets are judged on."""
     record = fit_record()
-    sources = record.get("fit_sources", ())
-    fitted = sum(bool(one["fitted"]) for one in record.get("parameters", {}).values())
-    seen = (
-        f"{fitted} parameters of the presets were fitted on {len(sources)}" if record else "there is no fit"
-    )
+    judged = "On serving engines on H100 and H200, acceptance given or joined, SpecBundle apart"
+    if not record:
+        return f"{judged}. No parameter is fitted."
+    fitted = sum(bool(one["fitted"]) for one in record["parameters"].values())
+    sources = len(record["fit_sources"])
     return (
-        "On serving engines on H100 and H200, acceptance given or joined, SpecBundle apart, without sources "
-        f"that a fit has seen ({seen})."
+        f"{judged}, on sources that the fit of the presets has not seen: {fitted} parameters, fitted on "
+        f"{sources} sources ([docs/engines.md](docs/engines.md))."
     )
 
 

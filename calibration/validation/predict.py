@@ -42,6 +42,7 @@ _FEWEST_OPEN = 2000
 _ROUNDS_OF_CLIENTS = 8
 _FEWEST_ROUNDS = 4
 _SAMPLE = 500
+_OF_ALL_REPLICAS = ("throughput_tokens_per_s", "request_rate_per_s")
 _MOST_TOKENS = 1_500_000
 """A run is cut to about so many output tokens: both arms meet the same requests and luck, so that their ratio
 is known to a fraction of a per cent long before that.
@@ -120,7 +121,9 @@ def run_figures(
     """
     if arm.scenario.run.mechanisms.kv_limit and arm.memory.shortage:
         return None
-    requests, replications, whole = _extent(arm.scenario, question)
+    arm, at_work = one_replica(arm)
+    sent = None if question.sent is None else max(1, round(question.sent / at_work))
+    requests, replications, whole = _extent(arm.scenario, replace(question, sent=sent))
     arm = replace(arm, scenario=with_requests(arm.scenario, requests))
     if acceptance is not None:
         arm = replace(arm, acceptance=tuple(model and acceptance for model in arm.acceptance))
@@ -128,7 +131,31 @@ def run_figures(
         _figures_of(arm, question.mean_tokens, replication, whole, step_scale)
         for replication in range(replications)
     ]
-    return {path: _mean([one[path] for one in found if path in one]) for path in found[0]}
+    figures = {path: _mean([one[path] for one in found if path in one]) for path in found[0]}
+    return figures | {path: at_work * figures[path] for path in _OF_ALL_REPLICAS}
+
+
+def one_replica(arm: CompiledArm) -> tuple[CompiledArm, float]:
+    """The arm on one of its replicas with that one's share of the load, and how many such shares there are.
+
+    A router that shares evenly makes all alike; several at once would need the slow driver.
+    """
+    scenario = arm.scenario
+    arrivals, replicas = scenario.workload.arrivals, scenario.hardware.replicas
+    at_work = float(replicas)
+    if arrivals.kind == "closed":
+        clients = max(1, round(arrivals.concurrency / replicas))
+        at_work = arrivals.concurrency / clients
+        arrivals = arrivals.model_copy(update={"concurrency": clients})
+    elif arrivals.kind == "poisson":
+        arrivals = arrivals.model_copy(update={"rate_per_s": arrivals.rate_per_s / replicas})
+    workload = scenario.workload.model_copy(
+        update={"arrivals": arrivals, "requests": max(1, round(scenario.workload.requests / replicas))}
+    )
+    hardware = scenario.hardware.model_copy(update={"replicas": 1})
+    return replace(
+        arm, scenario=scenario.model_copy(update={"workload": workload, "hardware": hardware})
+    ), at_work
 
 
 def with_requests(scenario: Scenario, requests: int) -> Scenario:

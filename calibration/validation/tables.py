@@ -67,8 +67,8 @@ def baselines_table(validation: Validation) -> TextTable:
     for name, of_part in parts:
         for predictor, errors in against_baselines(of_part).items():
             if errors.n:
-                rows.append((name, predictor, *_errors(errors), _signs(errors)))
-    return TextTable(("rows", "predictor", *_ERRORS, "gain or loss"), tuple(rows), 2)
+                rows.append((name, predictor, *_errors(errors), *_signs(errors)))
+    return TextTable(("rows", "predictor", *_ERRORS, *_SIGNS), tuple(rows), 2)
 
 
 def quantities_table(validation: Validation) -> TextTable:
@@ -78,8 +78,8 @@ def quantities_table(validation: Validation) -> TextTable:
         for name in (*ACCEPTANCE, "all"):
             errors = parts[name]
             if name == "all" or (errors.n and not _only(parts, name)):
-                rows.append((quantity, name, *_errors(errors), _signs(errors), str(errors.skipped)))
-    return TextTable(("quantity", "acceptance", *_ERRORS, "gain or loss", "skipped"), tuple(rows), 2)
+                rows.append((quantity, name, *_errors(errors), *_signs(errors), str(errors.skipped)))
+    return TextTable(("quantity", "acceptance", *_ERRORS, *_SIGNS, "skipped"), tuple(rows), 2)
 
 
 def _only(parts: dict[str, Errors], name: str) -> bool:
@@ -211,6 +211,7 @@ def load_of(row: Row) -> str:
 
 _ERRORS = ("n", "sources", "bias", "median", "P90", "of sources")
 _ERRORS_OF_ONE = ("n", "bias", "median", "P90")
+_SIGNS = ("right sign", "losses", "gains")
 
 
 def _errors(errors: Errors, sources: bool = True) -> tuple[str, ...]:
@@ -221,10 +222,10 @@ def _errors(errors: Errors, sources: bool = True) -> tuple[str, ...]:
     return (str(errors.n), str(errors.sources), *middle, share(errors.median_of_sources))
 
 
-def _signs(errors: Errors) -> str:
+def _signs(errors: Errors) -> tuple[str, ...]:
     if errors.sign_balanced_accuracy is None:
-        return NOTHING
-    return f"{errors.sign_balanced_accuracy:.0%} ({errors.below} losses, {errors.above} gains)"
+        return ("", "", "")
+    return f"{errors.sign_balanced_accuracy:.0%}", str(errors.below), str(errors.above)
 
 
 def signed(value: float) -> str:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from calibration.validation.trial import Trial
 
 SCHEMA = "decodesim/validate-1"
-SPEEDUPS_KNOWN, SPEEDUPS_OTHERS = "acceptance given or joined", "of others than SpecBundle"
-"""Parts of the speedups: SpecBundle is most of the points."""
+SPEEDUPS_KNOWN, SPEEDUPS_OTHERS = "acceptance known", "others"
+"""Parts of the speedups: acceptance given or joined; of other sources than SpecBundle."""
 
 WORTH_A_PROCESS = 50
 """Trials that this process runs sooner than others start."""
@@ -69,10 +69,10 @@ class Validation:
         others = [row for row in known if row.source != SPEC_BUNDLE]
         return {
             SPEEDUPS_KNOWN: known,
-            "of SpecBundle": [row for row in known if row.source == SPEC_BUNDLE],
+            "SpecBundle": [row for row in known if row.source == SPEC_BUNDLE],
             SPEEDUPS_OTHERS: others,
-            "of others, sources not in the fit": [row for row in others if held_out(row)],
-            "acceptance from a prior": [row for row in rows if row.acceptance_from == "prior"],
+            "others, held out": [row for row in others if held_out(row)],
+            "acceptance a prior": [row for row in rows if row.acceptance_from == "prior"],
         }
 
     def to_json(self) -> dict[str, Any]:

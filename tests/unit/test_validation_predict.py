@@ -17,6 +17,7 @@ from calibration.validation.run import run_trials
 from calibration.validation.shape import NO_CROSSING, OUT_OF_REACH, CurveQuestion, answer_curve
 from calibration.validation.trial import Published
 from simulator.arms import CompiledArm
+from simulator.results.measure import measure
 from simulator.scenario import Scenario
 from simulator.simulation import make_traffic
 from tests.validation_trials import case, scenario, trial
@@ -27,7 +28,7 @@ TPOT = Published("tpot_mean", "plain", 0.007)
 
 def test_a_question_holds_nothing_that_was_published() -> None:
     kinds = {field.name: field.type for field in fields(Question)}
-    assert set(kinds) == {"plain", "spec", "sent", "p99", "runs"}
+    assert set(kinds) == {"plain", "spec", "sent", "mean_tokens", "p99", "runs"}
     one, other = (question_of(trial([Published("speedup", "both", value)])) for value in (1.2, 2.4))
     assert one == other
 
@@ -69,6 +70,17 @@ def test_a_client_that_sent_few_requests_divides_by_its_whole_duration() -> None
     whole = predict(Question(both, both, sent=24)).figures["plain"]["throughput_tokens_per_s"]
     steady = predict(Question(both, both)).figures["plain"]["throughput_tokens_per_s"]
     assert 0.8 < whole / steady < 0.995, "filling and draining three rounds of clients costs some of it"
+
+
+def test_replicas_are_one_of_them_with_its_share_of_the_load() -> None:
+    alone, two = scenario(8), scenario(16, hardware={"gpu": "h100-sxm", "replicas": 2})
+    one, both = (predict(Question(of, of)).figures for of in (alone, two))
+    for arm in ("plain", "spec"):
+        assert both[arm]["throughput_tokens_per_s"] == 2 * one[arm]["throughput_tokens_per_s"]
+        assert both[arm]["tpot_s.mean"] == one[arm]["tpot_s.mean"]
+    arm = CompiledArm.compile(two, None)
+    together = measure(arm.run(make_traffic(two, 0), 0), replicas=2)
+    assert both["plain"]["throughput_tokens_per_s"] == pytest.approx(together["throughput_tokens_per_s"])
 
 
 def test_an_arm_that_cannot_be_simulated_leaves_the_other() -> None:
