@@ -1,6 +1,6 @@
 # decodesim: `make report` answers the example question, `make test` checks everything. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install report test bench docs lint format lock clean
+.PHONY: help install report test bench docs accuracy map lint format lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/bash
 
@@ -9,6 +9,7 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 EXAMPLE := examples/llama-3.3-70b-eagle3-h100.yaml
 RESULTS := results/llama-3.3-70b-eagle3-h100
+MAP     := examples/break-even-map-70b
 # Arguments for pytest, as in `make test ARGS="tests/unit -x"`.
 ARGS    ?=
 # Two workers are the most that two cores repay; more cores are not needed for a run of this length.
@@ -52,6 +53,13 @@ bench: $(STAMP)  ## speed, as ratios within one run
 docs: $(STAMP)  ## run the blocks of docs/questions.md and docs/methods.md, write what they print
 	$(BIN)/python -m tests.pages
 
+accuracy: $(STAMP)  ## simulate all published cases, write ACCURACY.md
+	$(BIN)/python -m calibration.validation.accuracy
+
+map: $(STAMP)  ## run the 70B break-even study, write docs/break-even-map.md, .json and .png (minutes)
+	$(BIN)/decodesim sweep $(MAP).study.yaml --out results/break-even-map-70b.db
+	$(BIN)/python docs/break_even_map.py results/break-even-map-70b.db
+
 lint: $(STAMP)  ## ruff, its formatter, and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -68,4 +76,4 @@ lock: $(STAMP)  ## write constraints/dev.txt anew from pyproject.toml (needs uv)
 	@mv constraints/dev.txt.new constraints/dev.txt
 
 clean:  ## remove what the commands wrote, and .venv
-	rm -rf $(VENV) results report.html build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) results report.html validation.html build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
