@@ -147,9 +147,9 @@ class Candidates:
             return self.demand.mean * self.tokens_per_request
         return self.demand.mean / load * sum(of_one) / len(of_one)
 
-    def draft_lengths(self, arm: Arm, ranks: int, gpu: str | None = None) -> Iterator[Candidate]:
+    def draft_lengths(self, arm: Arm, ranks: int) -> Iterator[Candidate]:
         """The arm with K = 1, 2, … until longer drafts gain nothing, and with its own table or policy."""
-        setting = self.setting(arm, ranks, gpu)
+        setting = self.setting(arm, ranks)
         if not isinstance(arm.draft_length, int):
             yield self.tried(setting)
         if arm.acceptance.model == "fixed":  # a rate at one draft length says nothing of another

@@ -44,7 +44,6 @@ class Deployment:
     when_scaled: float | None
     tpot_at_mean_s: float | None
     headroom: float
-    tokens_per_s: float
     possible_replicas: tuple[int, int]
 
     @property
@@ -69,8 +68,8 @@ def deploy(candidates: Candidates, candidate: Candidate) -> Deployment:
     if capacity.amount is None:  # found again from another start: the first answer stands, without its band
         capacity = candidate.capacity
     assert capacity.amount is not None
-    replicas = demand.safe_replicas(capacity.amount)
-    for _ in range(_MOST_ADDED):
+    replicas, left = demand.safe_replicas(capacity.amount), _MOST_ADDED
+    while True:
         load = demand.of_one(replicas)
         requests = LONGER * capacity.requests
         measurement = replica.measurement(
@@ -78,10 +77,11 @@ def deploy(candidates: Candidates, candidate: Candidate) -> Deployment:
         )
         summary = measurement.summary()
         worst = candidates.slo.worst(summary.values())
-        if worst.ratio <= 1 or demand.of_one(replicas + 1) == load:
+        if worst.ratio <= 1 or left == 0 or demand.of_one(replicas + 1) == load:
             break
-        replicas = max(replicas + 1, math.ceil(1.02 * replicas))
+        replicas, left = max(replicas + 1, math.ceil(1.02 * replicas)), left - 1
     candidates.tell(f"{setting.name}, confirmed")
+    fewest, most = demand.possible_replicas(capacity.amount)
     amount = capacity.amount.value if demand.kind == RATE else whole(capacity.amount.value)
     tokens_per_s = candidates.tokens_per_s(load, measurement.samples["throughput_tokens_per_s"])
     return Deployment(
@@ -96,8 +96,7 @@ def deploy(candidates: Candidates, candidate: Candidate) -> Deployment:
         when_scaled=_when_scaled(candidates, setting, capacity.amount),
         tpot_at_mean_s=_tpot_at_mean_s(candidates, setting, replicas, capacity.requests),
         headroom=amount * replicas / demand.peak - 1,
-        tokens_per_s=tokens_per_s,
-        possible_replicas=demand.possible_replicas(capacity.amount),
+        possible_replicas=(fewest, max(most, replicas)),
     )
 
 
