@@ -34,7 +34,7 @@ def fast_forward(engine: NDArray[np.void], horizon_ns: int) -> None:
             e.ready = 1
         slot, start_ns = e.slot, e.now_ns
         p = plan_at(e, slot)
-        price(e, slot)
+        price(e, slot, start_ns)
         ahead = 0
         if e.asynchronous:
             ahead = compose(e, 1 - slot, start_ns, p.number, p.draft_length)

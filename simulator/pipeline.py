@@ -96,7 +96,7 @@ class _Engine:
             if plan.hidden_ns:
                 yield self._occupy("host", plan.hidden_ns, plan)
             while plan.entries:
-                host_ns, verify_ns, accept_ns, draft_ns = price_step(self.state.engine, slot)
+                host_ns, verify_ns, accept_ns, draft_ns = price_step(self.state.engine, slot, int(env.now))
                 following, host_ahead = _NOTHING, None
                 if self.asynchronous:
                     yield _Moment(env, 0, COMPOSE)

@@ -29,7 +29,9 @@ class HostCost:
     `step_s`, `per_sequence_s`, `draft_step_s` (once in a step that drafts) and `draft_pass_s` (each pass of
     the drafter) are exposed: the GPU waits for them. `hidden_step_s` and
     `hidden_per_sequence_s` is what an asynchronous engine does for the next step while the GPU runs this one;
-    it shows only when the GPU is faster. Synchronous engines hide nothing.
+    it shows only when the GPU is faster. Synchronous engines hide nothing. `eager_call_s` is what the host
+    takes for one operation of a pass of the target that no graph holds: such a pass lasts at least as long as
+    all of its calls.
     """
 
     step_s: float
@@ -38,6 +40,7 @@ class HostCost:
     draft_step_s: float = 0.0
     hidden_step_s: float = 0.0
     hidden_per_sequence_s: float = 0.0
+    eager_call_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -53,7 +53,7 @@ class UniformStep:
         plan["drafting_samples"] = sequences
         plan["tokens"] = plan["decode_tokens"] = sequences * (draft_length + 1)
         plan["draft_length"], plan["drafts"], plan["uniform"] = draft_length, draft_length > 0, 1
-        price_step(self.state.engine, 0)
+        price_step(self.state.engine, 0, 0)
         host = settings.host_step_ns + settings.host_per_sequence_ns * sequences
         hidden = settings.hidden_step_ns + settings.hidden_per_sequence_ns * sequences
         self.host_ns, self.hidden_ns = (host, hidden) if self.overlaps else (host + hidden, 0.0)

@@ -41,7 +41,7 @@ class Oracle:
         self.on, self.free, self.timeout = engine["mechanisms"], engine["total_blocks"], engine["timeout_ns"]
         self.overlaps = engine["asynchronous"] and self.on["host_overlap"]
         self.junk_on_miss = luck["kind"] == "gated" and not engine["ragged"]
-        self.waiting, self.running = list[Record](), list[Record]()
+        self.waiting, self.running, self.launched = list[Record](), list[Record](), 0
         self.counters: Counter[str] = Counter()
         self.steps: list[tuple[Any, ...]] = []
         new = {"status": "unfinished", **dict.fromkeys(TIMES, -1), **dict.fromkeys(COUNTS + OTHERS, 0)}
@@ -296,6 +296,12 @@ class Oracle:
             while plan["entries"]:  # `now`: the GPU is free; `composed`: the instant at which `plan` was made
                 start = max(now, composed + self.host(plan)[1])
                 ns, mode, padded = self.price(plan)
+                if mode == "eager":  # §4: the host launches it kernel by kernel
+                    begun = (
+                        max(composed, self.launched) + ns["hidden_ns"] if self.on["host_overlap"] else start
+                    )
+                    self.launched = begun + floor(self.prices["launching_eager_ns"] + 0.5)
+                    ns["verify_ns"] = max(ns["verify_ns"], self.launched - start)
                 following = self.compose(start, plan) if self.engine["asynchronous"] else nothing
                 accepted = start + ns["host_ns"] + ns["verify_ns"] + ns["accept_ns"]
                 now, composed = accepted + ns["draft_ns"], start

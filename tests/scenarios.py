@@ -191,6 +191,7 @@ def make_prices(rng: random.Random, engine: Record, ticks: bool) -> Record:
         "launch_full_ns": one(10e3),
         "launch_piecewise_ns": one(60e3),
         "launch_eager_ns": one(200e3),
+        "launching_eager_ns": one(2e6),
         "draft_launch_ns": one(20e3),
     }
 

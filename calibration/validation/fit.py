@@ -22,6 +22,7 @@ import numpy as np
 from calibration.validation.cases import committed_cases
 from calibration.validation.errors import quantile
 from calibration.validation.fit_parameters import (
+    ALSO_USED,
     PARAMETERS,
     Values,
     candidate_presets,
@@ -127,6 +128,7 @@ def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Seq
         "source_count": len(fit_sources),
         "fit_sources": sorted(fit_sources),
         "other_sources": others,
+        "also_used": {source: list(quantities) for source, quantities in ALSO_USED.items()},
         "parameters": parameters,
         "errors": {
             "fit": _errors(linear.errors, linear.sources, fit_sources),

@@ -71,6 +71,12 @@ PARAMETERS = (
 )
 
 
+ALSO_USED = {"arxiv:2601.11580": ("cost_share",)}
+"""Source → quantities that a constant which is no parameter of the fit was set by: the draft pass of
+`vllm-0.10`. They are no independent evidence.
+"""
+
+
 def start() -> dict[str, float]:
     """Where the fit starts."""
     return {one.name: one.start_s for one in PARAMETERS}

@@ -89,6 +89,9 @@ class CostModel:
         ops += _explain_attention(self.target_pricing, decode_sequences, mean, query_tokens)
         ops += _explain_prefill(self.target_pricing, prefill_chunks)
         ops.append(("launch", PassCost(launch_s=self.target_pricing.launch_us(mode) * _US)))
+        if mode == "eager":
+            launching_s = self.target_pricing.launching_us() * _US
+            ops.append(("launching", PassCost(host_s=max(0.0, launching_s - total(ops).gpu_s))))
         ops.append(
             ("host", PassCost(host_s=self.preset.host.exposed_s(decode_sequences + len(prefill_chunks))))
         )

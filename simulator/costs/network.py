@@ -60,7 +60,8 @@ class Network:
     """One network on one rank of a tensor-parallel group.
 
     `traffic_bytes_per_token`: what norms, rope and activations move for one token, all layers.
-    `reduced`: all-reduces of one hidden state per token in a pass.
+    `reduced`: all-reduces of one hidden state per token in a pass. `kernels` of a pass, and `calls` of the
+    host for one that no graph holds.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Network:
     hidden: int
     layers: int
     kernels: int
+    calls: int
     reduced: int
     traffic_bytes_per_token: float
     tensor_parallel: int
@@ -86,6 +88,7 @@ def network(
     matrices = _matrices(layers, tp, () if fc is None else (fc,))
     head = model.head.per_rank(tp)
     blocks = sum(layer.count * _blocks(layer) for layer in layers)
+    reduced = blocks + 1 if tp > 1 else 0
     return Network(
         name=model.name,
         matrices=matrices,
@@ -96,7 +99,8 @@ def network(
         hidden=model.hidden_size,
         layers=model.layer_count,
         kernels=sum(layer.count * _kernels(layer) for layer in layers),
-        reduced=blocks + 1 if tp > 1 else 0,
+        calls=sum(layer.count * _calls(layer) for layer in layers) + reduced,
+        reduced=reduced,
         traffic_bytes_per_token=sum(layer.count * _traffic(layer, model.hidden_size, tp) for layer in layers),
         tensor_parallel=tp,
     )
@@ -166,6 +170,20 @@ def _kernels(layer: Layer) -> int:
     """Kernels of one layer launched one by one: matrices, attention with its KV write, norms, activation."""
     mixer = 2 if layer.attention is not None else 0
     return sum(linear.count for linear in layer.all_linears) + mixer + (3 if layer.experts else 0) + 4
+
+
+def _calls(layer: Layer) -> int:
+    """What the host calls for one layer without a graph: its kernels, and what frameworks do around them.
+
+    Inputs of fp8 matrices are quantised into new tensors; latent attention splits, norms, multiplies and
+    copies; experts need the choice and the sorting of tokens, and a sum. Counts approximate.
+    """
+    latent = layer.attention is not None and layer.attention.kv_lora_rank
+    quantised = sum(linear.count for linear in layer.all_linears if linear.weights.startswith("fp8"))
+    if layer.experts and layer.experts.weights.startswith("fp8"):
+        quantised += 2
+    around = 2 * quantised + (10 if latent else 0) + (6 if layer.experts else 0)
+    return _kernels(layer) + around
 
 
 def _traffic(layer: Layer, hidden: int, tp: int) -> float:

@@ -39,7 +39,9 @@ PRICE_DRAFT_LAUNCH_NS = 9
 PRICE_PREFILL_TOKEN_NS = 10
 """ns per token of prefill chunks in the attention of the target: what it moves besides its pairs."""
 PRICE_DRAFT_PREFILL_TOKEN_NS = 11
-PRICE_COUNT = 12
+PRICE_LAUNCHING_EAGER_NS = 12
+"""ns that the host takes to launch a pass of the target kernel by kernel: it lasts at least as long."""
+PRICE_COUNT = 13
 
 
 class Prices(NamedTuple):
@@ -154,6 +156,7 @@ def _scalars(cost: CostModel) -> NDArray[np.float64]:
     out[PRICE_LAUNCH_FULL_NS] = target.launch_us("full")
     out[PRICE_LAUNCH_PIECEWISE_NS] = target.launch_us("piecewise")
     out[PRICE_LAUNCH_EAGER_NS] = target.launch_us("eager")
+    out[PRICE_LAUNCHING_EAGER_NS] = target.launching_us()
     if draft is not None:
         out[PRICE_DRAFT_PREFILL_PAIR_NS] = draft.prefill_pair_us(False) + draft.prefill_pair_us(True)
         out[PRICE_DRAFT_PREFILL_START_NS] = draft.prefill_start_us()

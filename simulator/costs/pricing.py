@@ -172,6 +172,10 @@ class NetworkPricing:
             return 3 * each * sum(layers.count for layers in self.network.attentions)
         return each * self.network.kernels
 
+    def launching_us(self) -> float:
+        """What the host takes to launch a pass that no graph holds."""
+        return self.preset.host.eager_call_s * 1e6 * self.network.calls
+
     def _indexer_us(self, layers: AttentionLayers, b: Floats, c: Floats, query_tokens: int) -> Floats:
         a = layers.attention
         if not a.index_bytes_per_token:

@@ -207,6 +207,7 @@ def compose(e: Engine, slot: int, now_ns: int, flight_step: int, flight_draft_le
     e.now_ns = now_ns
     bring_up_to(e, now_ns, 0)
     p.number = e.next_number
+    p.composed_ns = now_ns
     p.entries = 0
     p.decodes = 0
     p.decode_tokens = 0

@@ -47,10 +47,10 @@ def compose_step(
 
 
 @compiled(entry=True)
-def price_step(engine: Engine, slot: int) -> tuple[int, int, int, int]:
-    """Price the step in `slot`; return ns of host, verify, accept, draft."""
+def price_step(engine: Engine, slot: int, start_ns: int) -> tuple[int, int, int, int]:
+    """Price the step in `slot`, which starts at `start_ns`; return ns of host, verify, accept, draft."""
     e = engine[0]
-    price(e, slot)
+    price(e, slot, start_ns)
     p = plan_at(e, slot)
     return p.host_ns, p.verify_ns, p.accept_ns, p.draft_ns
 

@@ -16,6 +16,7 @@ from simulator.costs.prices import (
     PRICE_DRAFT_PREFILL_START_NS,
     PRICE_DRAFT_PREFILL_TOKEN_NS,
     PRICE_LAUNCH_FULL_NS,
+    PRICE_LAUNCHING_EAGER_NS,
     PRICE_PREFILL_PAIR_NS,
     PRICE_PREFILL_START_NS,
     PRICE_PREFILL_TOKEN_NS,
@@ -146,9 +147,26 @@ def _price_drafts(
 
 
 @compiled(inline=True)
-def price(e: Engine, slot: int) -> None:
-    """Write the duration of every stage of the step in `slot`, with the contexts that are true now."""
+def _wait_for_launches(e: Engine, slot: int, start_ns: int) -> None:
+    """Let an eager pass that starts at `start_ns` last until the host has launched all of its kernels.
+
+    The host begins when the step was composed and the launches of the one before are done.
+    """
     p = plan_at(e, slot)
+    begun_ns = start_ns
+    if e.host_overlap:
+        begun_ns = max(p.composed_ns, plan_at(e, 1 - slot).launched_ns) + p.hidden_ns
+    p.launched_ns = begun_ns + int(item(scalars_of(e), PRICE_LAUNCHING_EAGER_NS) + 0.5)
+    p.verify_ns = max(p.verify_ns, p.launched_ns - start_ns)
+
+
+@compiled(inline=True)
+def price(e: Engine, slot: int, start_ns: int) -> None:
+    """Write the duration of every stage of the step in `slot`, which starts at `start_ns`, with the contexts
+    that are true then.
+    """
+    p = plan_at(e, slot)
+    p.launched_ns = 0
     context_sum = 0
     pairs = 0.0
     window_pairs = 0.0
@@ -207,6 +225,8 @@ def price(e: Engine, slot: int) -> None:
     if e.scales_decodes_only and chunks > 0:
         scale = 1.0 + (scale - 1.0) * p.decode_tokens / tokens
     p.verify_ns = int(target * scale + 0.5)
+    if mode == EAGER:
+        _wait_for_launches(e, slot, start_ns)
     p.accept_ns = int(item(sample_of(e), rows) * scale + 0.5)
     everybody = decodes
     if chunks > 0:

@@ -100,6 +100,8 @@ PLAN = np.dtype(
         ("drafts", "i8"),  # whether passes 2…K run
         ("uniform", "i8"),  # all decodes have the largest query length
         ("preempted", "i8"),  # composing it preempted somebody
+        ("composed_ns", "i8"),  # when
+        ("launched_ns", "i8"),  # until when the host launches its kernels one by one; 0: a graph
         ("hidden_ns", "i8"),
         ("host_ns", "i8"),
         ("verify_ns", "i8"),

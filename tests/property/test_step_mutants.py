@@ -30,6 +30,8 @@ MUTANTS = {
         "    if tokens <= e.graph_cap:",
         "    if tokens < e.graph_cap:",
     ),
+    "eager launches wait for the GPU": ("step/price.py", "p.composed_ns, plan_at", "start_ns, plan_at"),
+    "eager launches do not queue": ("step/price.py", "plan_at(e, 1 - slot).launched_ns", "0"),
     "tokens leave after the drafts": (
         "fast_forward.py",
         "emission_ns if e.emits_before_drafting else end_ns",

@@ -16,6 +16,7 @@ from simulator.costs.prices import (
     PRICE_LAUNCH_EAGER_NS,
     PRICE_LAUNCH_FULL_NS,
     PRICE_LAUNCH_PIECEWISE_NS,
+    PRICE_LAUNCHING_EAGER_NS,
     PRICE_PREFILL_PAIR_NS,
     PRICE_PREFILL_START_NS,
     PRICE_PREFILL_TOKEN_NS,
@@ -69,6 +70,23 @@ def test_terms_of_a_pass_add_up_operator_by_operator(case):
     assert all(getattr(one, term) >= -1e-15 for _, one in ops for term in TERMS)
     assert whole.moved_bytes > 0
     assert whole.flops > 0
+
+
+def test_a_pass_without_a_graph_lasts_until_the_host_has_launched_it():
+    # SGLang: Llama-3-8B 8.2 and 9.3 ms (sgl-project/sglang#1401), DeepSeek-V3 82.6 ms (#12160).
+    for case, low_s, high_s in (("small", 0.008, 0.0095), ("mla", 0.07, 0.095)):
+        cost = cost_model(case, preset="sglang-0.5")
+        waits = {mode: cost.target_pass(1, 1, 128, mode=mode) for mode in ("full", "eager")}
+        exposed_s = cost.preset.host.exposed_s(1)
+        assert waits["full"].host_s == pytest.approx(exposed_s)
+        assert low_s < waits["eager"].duration_s - exposed_s < high_s
+        large = cost.target_pass(8192, prefill_chunks=((8192, 0),), mode="eager")
+        assert large.host_s == pytest.approx(cost.preset.host.exposed_s(1)), "the GPU takes longer"
+        prices = compile_prices(
+            cost, max_tokens=8, max_sequences=1, max_context_tokens=256, max_query_tokens=1
+        )
+        calls_s = cost.target_pricing.network.calls * cost.preset.host.eager_call_s
+        assert prices.scalars[PRICE_LAUNCHING_EAGER_NS] == pytest.approx(calls_s * 1e9)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -30,6 +30,7 @@ CHUNKS = (
     "draft_prefill_start_ns",
     "prefill_token_ns",
     "draft_prefill_token_ns",
+    "launching_eager_ns",
 )
 
 
@@ -113,6 +114,18 @@ def test_one_plain_request() -> None:
     check(r, admitted_ns=100, first_ns=1263, last_ns=3409, ended_ns=3409, emitted_tokens=3, worst_gap_ns=1073)
     check(r, status="done", draft_rounds=0, decode_rounds=2, preemptions=0)
     check(counters, steps=3, full_steps=2, piecewise_steps=1, host_ns=186, hidden_ns=0, verify_ns=3120)
+
+
+def test_an_eager_pass_lasts_until_the_host_has_launched_it() -> None:
+    # No graph: every step is eager, 1100 or 1010 on the GPU and 5000 to launch; each then samples for 1.
+    slow = prices(launching_eager_ns=5000.0)
+    eager = engine(graph_sizes=[], graph_cap=0)
+    (r,), _ = simulate(eager, [request(10, 3)], prices_=slow)
+    check(r, first_ns=5001, last_ns=5001 + 2 * 5001)
+    # A host that runs ahead launches while the GPU samples.
+    overlapped = engine(graph_sizes=[], graph_cap=0, asynchronous=True, stop_is_foreseen=True)
+    (r,), _ = simulate(overlapped, [request(10, 3)], prices_=slow)
+    check(r, first_ns=5001, last_ns=3 * 5000 + 1)
 
 
 @pytest.mark.parametrize(("early", "times"), [(False, (1312, 2549, 3786)), (True, (1101, 2345, 3582))])
