@@ -175,15 +175,16 @@ def _kernels(layer: Layer) -> int:
 def _calls(layer: Layer) -> int:
     """What the host calls for one layer without a graph: its kernels, and what frameworks do around them.
 
-    Inputs of fp8 matrices are quantised into new tensors; latent attention splits, norms, multiplies and
-    copies; experts need the choice and the sorting of tokens, and a sum. Counts approximate.
+    Inputs of fp8 matrices are quantised, with scales of their own where those are of blocks; latent attention
+    splits, norms, multiplies and copies; experts need the choice and the sorting of tokens, and a sum.
+    Approximate.
     """
     latent = layer.attention is not None and layer.attention.kv_lora_rank
-    quantised = sum(linear.count for linear in layer.all_linears if linear.weights.startswith("fp8"))
-    if layer.experts and layer.experts.weights.startswith("fp8"):
-        quantised += 2
-    around = 2 * quantised + (10 if latent else 0) + (6 if layer.experts else 0)
-    return _kernels(layer) + around
+    quantising = {"fp8": 1, "fp8_block": 2}
+    around = sum(linear.count * quantising.get(linear.weights, 0) for linear in layer.all_linears)
+    if layer.experts:
+        around += 6 + 2 * quantising.get(layer.experts.weights, 0)
+    return _kernels(layer) + around + (10 if latent else 0)
 
 
 def _traffic(layer: Layer, hidden: int, tp: int) -> float:
