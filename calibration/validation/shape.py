@@ -11,7 +11,7 @@ the cost model's band.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -72,18 +72,29 @@ class CurveQuestion:
 
 
 @dataclass(frozen=True)
-class CurveAnswer:
-    """The speedups after the first batch, simulated and by the closed form, and the crossing.
+class Crossing:
+    """The batch at which a predicted speedup crosses 1, and the interval in which it does within the band.
 
-    Empty and None where there are none; `missing` and `no_crossing` say why.
+    `missing` says why there is none.
+    """
+
+    batch: float | None = None
+    interval: tuple[float, float] | None = None
+    missing: str | None = None
+
+
+@dataclass(frozen=True)
+class CurveAnswer:
+    """The speedups after the first batch, simulated and by the closed form; empty where `missing` says why.
+
+    `crossing`: with the trials' own acceptance; `shape_crossing`: with that of the first batch.
     """
 
     shape: tuple[float, ...] = ()
     closed_form: tuple[float, ...] = ()
-    crossing: float | None = None
-    interval: tuple[float, float] | None = None
     missing: str | None = None
-    no_crossing: str | None = None
+    crossing: Crossing = Crossing()
+    shape_crossing: Crossing = Crossing()
 
 
 class CurvePoint:
@@ -132,58 +143,69 @@ def answer_curve(question: CurveQuestion, alter: Alteration | None = None) -> Cu
     """Simulate a curve."""
     try:
         points = [CurvePoint(point, question.speedup_of, alter) for point in question.points]
-        shape, closed_form = _shape(points, question.anchor)
-        answer = CurveAnswer(shape, closed_form, missing=None if shape else OUT_OF_REACH)
+        alpha = _alpha(points[0], question.anchor)
+        answer = CurveAnswer(missing=OUT_OF_REACH, shape_crossing=Crossing(missing=OUT_OF_REACH))
+        if alpha is not None:
+            shape = tuple(point.speedup(point.with_alpha(alpha)) for point in points[1:])
+            whole = question.anchor * (1 + points[0].overhead)
+            answer = CurveAnswer(shape, tuple(whole / (1 + point.overhead) for point in points[1:]))
         if not question.crosses:
             return answer
-        crossing, interval = _crossing(points, question, alter)
-        reason = None if crossing is not None else NO_CROSSING
-        return replace(answer, crossing=crossing, interval=interval, no_crossing=reason)
+        everywhere = _extended(points, question, alter)
+        answer = replace(answer, crossing=_crossing(everywhere))
+        return answer if alpha is None else replace(answer, shape_crossing=_crossing(everywhere, alpha))
     except InputError as error:
         reason = str(error.problems[0].message)
-        return CurveAnswer(missing=reason, no_crossing=reason)
+        return CurveAnswer(missing=reason, crossing=Crossing(missing=reason))
 
 
-def _shape(points: Sequence[CurvePoint], anchor: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Speedups after the first batch with its acceptance, simulated and by E / (1 + o); else empty."""
-
-    def excess(alpha: float) -> float:
-        return math.log(points[0].speedup(points[0].with_alpha(alpha)) / anchor)
-
+def _alpha(first: CurvePoint, anchor: float) -> float | None:
+    """The acceptance with which the simulated speedup of the first point is the published one."""
     try:
-        alpha = bracketed_root(excess, 0.0, 1.0, tolerance=_TOLERANCE)
+        return bracketed_root(
+            lambda alpha: math.log(first.speedup(first.with_alpha(alpha)) / anchor),
+            0.0,
+            1.0,
+            tolerance=_TOLERANCE,
+        )
     except ValueError:
-        return (), ()
-    closed = (anchor * (1 + points[0].overhead) / (1 + point.overhead) for point in points[1:])
-    return tuple(point.speedup(point.with_alpha(alpha)) for point in points[1:]), tuple(closed)
+        return None
 
 
-def _crossing(
+def _extended(
     points: Sequence[CurvePoint], question: CurveQuestion, alter: Alteration | None
-) -> tuple[float | None, tuple[float, float] | None]:
-    """Where the predicted speedup crosses 1, and the interval in which it does within the band.
+) -> dict[float, CurvePoint]:
+    """Batch → point: the published ones, and some beyond either end."""
+    low, high = question.batches[0], question.batches[-1]
+    found = dict(zip(question.batches, points, strict=True))
+    for factor in _BEYOND:
+        found[high * factor] = _moved(points[-1].question, factor, question.speedup_of, alter)
+        if low / factor >= 1:
+            found[low / factor] = _moved(points[0].question, 1 / factor, question.speedup_of, alter)
+    return dict(sorted(found.items()))
+
+
+def _crossing(points: Mapping[float, CurvePoint], alpha: float | None = None) -> Crossing:
+    """Where the predicted speedup crosses 1, with the points' own acceptance or that of `alpha`.
 
     An end of the band that does not cross leaves the interval open towards the last batch looked at.
     """
-    low, high = question.batches[0], question.batches[-1]
-    below = [low / factor for factor in reversed(_BEYOND) if low / factor >= 1]
-    batches = [*below, *question.batches, *(high * factor for factor in _BEYOND)]
-    ends = (points[0].question, low), (points[-1].question, high)
-    before = [_moved(*ends[0], batch, question.speedup_of, alter) for batch in below]
-    after = [_moved(*ends[1], high * factor, question.speedup_of, alter) for factor in _BEYOND]
-    everywhere = [*before, *points, *after]
+    batches = list(points)
     curves = [
-        [point.speedup(step_scale=scale) for point in everywhere]
+        [
+            point.speedup(None if alpha is None else point.with_alpha(alpha), scale)
+            for point in points.values()
+        ]
         for scale in (1.0, 1 - STEP_BAND, 1 + STEP_BAND)
     ]
     crossings = [crossing_of(batches, curve) for curve in curves]
     if crossings[0] is None:
-        return None, None
+        return Crossing(missing=NO_CROSSING)
     found = [
         _end_of(batches, curve) if crossing is None else crossing
         for curve, crossing in zip(curves, crossings, strict=True)
     ]
-    return crossings[0], (min(found), max(found))
+    return Crossing(crossings[0], (min(found), max(found)))
 
 
 def _end_of(batches: Sequence[float], curve: Sequence[float]) -> float:
@@ -191,13 +213,11 @@ def _end_of(batches: Sequence[float], curve: Sequence[float]) -> float:
     return min(zip(batches, curve, strict=True), key=lambda point: abs(math.log(point[1])))[0]
 
 
-def _moved(
-    question: Question, from_batch: float, to_batch: float, speedup_of: str | None, alter: Alteration | None
-) -> CurvePoint:
-    """The point at another batch, in the steady state."""
+def _moved(question: Question, factor: float, speedup_of: str | None, alter: Alteration | None) -> CurvePoint:
+    """The point at so many times its batch, in the steady state."""
     assert question.plain is not None
     assert question.spec is not None
-    plain, spec = (_scaled(one, to_batch / from_batch) for one in (question.plain, question.spec))
+    plain, spec = (_scaled(one, factor) for one in (question.plain, question.spec))
     return CurvePoint(replace(question, plain=plain, spec=spec, sent=None), speedup_of, alter)
 
 

@@ -62,7 +62,7 @@ def _target_value(target: Target, value: float) -> str:
 def baselines_table(validation: Validation) -> TextTable:
     """Speedups by the simulation, the closed form and the constant, in the parts that are reported apart."""
     parts = [(f"speedup, {name}", rows) for name, rows in validation.speedups().items()]
-    parts.append(("shape over batch", [row for row in validation.shape if row.gates]))
+    parts.append(("shape over batch", [row for row in validation.shape_speedups if row.gates]))
     rows = []
     for name, of_part in parts:
         for predictor, errors in against_baselines(of_part).items():

@@ -58,7 +58,8 @@ def serving(row: Row) -> bool:
 def targets_of(rows: Sequence[Row], shape: Sequence[Row]) -> tuple[Target, ...]:
     """Every target, on the rows that it is about."""
     good = [row for row in rows if judged(row)]
-    curves = [row for row in shape if row.gates and held_out(row) and serving(row)]
+    of_curves = [row for row in shape if row.gates and held_out(row) and serving(row)]
+    curves = [row for row in of_curves if row.quantity == SPEEDUP]
     speedups = [row for row in good if row.quantity == SPEEDUP and serving(row)]
     plain = {
         name: [row for row in good if row.quantity == name and row.arm == "plain" and serving(row)]
@@ -74,7 +75,7 @@ def targets_of(rows: Sequence[Row], shape: Sequence[Row]) -> tuple[Target, ...]:
         *(_median(name, rows, math.log(_FACTOR_OF_TAILS)) for name, rows in tails.items()),
         _difference([row for row in good if row.quantity == COST_SHARE]),
         _median("step-time ratio verify ÷ plain", [row for row in good if row.quantity == STEP_RATIO], 0.08),
-        *_crossover([row for row in rows if row.quantity == CROSSOVER and row.gates and serving(row)]),
+        *_crossover([row for row in of_curves if row.quantity == CROSSOVER]),
     )
 
 
@@ -113,7 +114,7 @@ def _difference(rows: Sequence[Row]) -> Target:
 
 
 def _crossover(rows: Sequence[Row]) -> tuple[Target, Target]:
-    """A crossing that was not predicted at all counts as outside."""
+    """With the acceptance of the smallest batch. A crossing that was not predicted counts as outside."""
     inside = [
         row.interval is not None and row.interval[0] <= row.published <= row.interval[1] for row in rows
     ]

@@ -18,7 +18,7 @@ from calibration.validation.pool import worker_pool
 from calibration.validation.quantities import CROSSOVER, QUANTITIES, SPEEDUP
 from calibration.validation.row import BOTH, NO_FIGURE, Row, row_of
 from calibration.validation.run import Progress, answers, failure, run_trials
-from calibration.validation.shape import CurveAnswer, CurveQuestion, answer_curve
+from calibration.validation.shape import Crossing, CurveAnswer, CurveQuestion, answer_curve
 from calibration.validation.targets import Target, targets_of
 from calibration.validation.trials import trials_of_cases
 
@@ -40,7 +40,9 @@ ACCEPTANCE = ("given", "joined", "prior", "none")
 
 @dataclass(frozen=True)
 class Validation:
-    """All rows: one per published figure, and one per crossing; `shape`: those of curves over batch."""
+    """All rows: one per published figure, and one per crossing. `shape`: those of curves over batch whose
+    acceptance is that of their smallest batch.
+    """
 
     rows: tuple[Row, ...]
     shape: tuple[Row, ...]
@@ -61,6 +63,11 @@ class Validation:
     def targets(self) -> tuple[Target, ...]:
         """What the comparison is held to."""
         return targets_of(self.rows, self.shape)
+
+    @property
+    def shape_speedups(self) -> list[Row]:
+        """The rows of curves that are speedups, without crossings."""
+        return [row for row in self.shape if row.quantity == SPEEDUP]
 
     def speedups(self) -> dict[str, list[Row]]:
         """The speedups of good sources in the parts that are reported apart; a row can be in several."""
@@ -87,7 +94,7 @@ class Validation:
             "coverage": self.coverage.to_json(),
             "shape": {
                 "cases": [row.to_json() for row in self.shape],
-                "summary": _named(against_baselines(self.shape)),
+                "summary": _named(against_baselines(self.shape_speedups)),
             },
             "baselines": {name: _named(against_baselines(rows)) for name, rows in self.speedups().items()},
             "targets": [target.to_json() for target in self.targets],
@@ -122,8 +129,9 @@ def validate_trials(
     rows = run_trials(trials, pool, progress, alter)
     found = answers(AnswerCurve(alter), questions, lambda one: one.key, pool)
     pairs = list(zip(curves, found, strict=True))
-    crossings = [row for curve, answer in pairs for row in _crossing_rows(curve, answer)]
+    crossings = [row for curve, answer in pairs for row in _crossing_rows(curve, answer.crossing)]
     shape = [row for curve, answer in pairs for row in _shape_rows(curve, answer)]
+    shape += [row for curve, answer in pairs for row in _crossing_rows(curve, answer.shape_crossing)]
     return Validation((*rows, *crossings), tuple(shape), coverage_of(cases, trials, rows))
 
 
@@ -138,25 +146,18 @@ class AnswerCurve:
             return answer_curve(question, self.alter)
         except Exception as error:  # as in `run.Predict`
             reason = failure(error)
-            return CurveAnswer(missing=reason, no_crossing=reason)
+            return CurveAnswer(missing=reason, crossing=Crossing(missing=reason))
 
 
-def _crossing_rows(curve: Curve, answer: CurveAnswer) -> Iterator[Row]:
+def _crossing_rows(curve: Curve, crossing: Crossing) -> Iterator[Row]:
     """One row where the published curve crosses 1, about its first point beyond the crossing."""
     published = curve.crossing
     if published is None:
         return
     after = next(at for at, batch in enumerate(curve.batches) if batch >= published)
-    value = answer.crossing if answer.crossing is not None else math.nan
-    yield row_of(
-        curve.trials[after],
-        CROSSOVER,
-        BOTH,
-        published,
-        value,
-        answer.no_crossing,
-        interval=answer.interval,
-    )
+    value = math.nan if crossing.batch is None else crossing.batch
+    trial = curve.trials[after]
+    yield row_of(trial, CROSSOVER, BOTH, published, value, crossing.missing, interval=crossing.interval)
 
 
 def _shape_rows(curve: Curve, answer: CurveAnswer) -> Iterator[Row]:

@@ -91,7 +91,12 @@ def test_a_curve_that_falls_through_one_has_its_crossing_and_shape(files: list[P
     assert crossing["point"] == 2
     low, high = crossing["interval"]
     assert low <= crossing["predicted"] <= high
-    assert [row["point"] for row in document["shape"]["cases"]] == [1, 2]
+    shape = document["shape"]["cases"]
+    assert [(row["quantity"], row["point"]) for row in shape] == [
+        ("speedup", 1),
+        ("speedup", 2),
+        ("crossover_batch", 2),
+    ]
 
 
 def test_people_see_every_figure_of_their_own_file_and_the_summary_last(files: list[Path]) -> None:

@@ -122,6 +122,6 @@ def test_a_crossing_that_was_not_predicted_counts_as_outside() -> None:
         row(40.0, 50.0, quantity="crossover_batch", interval=(36.0, 72.0)),
         row(40.0, None, quantity="crossover_batch"),
     ]
-    inside, width = targets_of(rows, [])[-2:]
+    inside, width = targets_of([], rows)[-2:]
     assert (inside.value, inside.met) == (0.5, False)
     assert (width.value, width.met) == (2.0, False)

@@ -210,9 +210,11 @@ def test_the_crossing_lies_in_its_interval_and_the_interval_narrows_with_the_slo
         [found] = curves_of(trials)
         return CurveQuestion.of(found)
 
-    answer = answer_curve(ask(0.3))
-    assert answer.crossing is not None
-    assert answer.interval is not None
-    assert answer.interval[0] <= answer.crossing <= answer.interval[1]
-    assert answer.interval[0] < answer.interval[1]
-    assert answer_curve(ask(0.99)).no_crossing == NO_CROSSING
+    crossing = answer_curve(ask(0.3)).crossing
+    assert crossing.batch is not None
+    assert crossing.interval is not None
+    assert crossing.interval[0] <= crossing.batch <= crossing.interval[1]
+    assert crossing.interval[0] < crossing.interval[1]
+    never = answer_curve(ask(0.99))
+    assert never.crossing.missing == NO_CROSSING
+    assert never.shape_crossing == answer_curve(ask(0.3)).shape_crossing
