@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -21,6 +21,10 @@ SHOWN_AFTER_S = 1.0
 _WIDTH_WITHOUT_TERMINAL = 120
 NOTHING = "–"
 
+_GAP, _NARROW_GAP = 3, 2
+"""Between the columns of a table, and of one that is too wide for the terminal."""
+_UNBROKEN = 16
+"""A word of a table longer than this, a path or a key, may be cut."""
 
 def print_json(document: Mapping[str, Any]) -> None:
     """The one document of `--json`, on stdout."""
@@ -54,20 +58,38 @@ def print_list(title: str, lines: Sequence[str]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """A table on stdout: the first column to the left, figures to the right."""
+    """A table on stdout: the first column to the left, figures to the right.
+
+    Cells wrap between words. Where those alone need more than the terminal has, columns move together, then
+    lines become longer than it: a figure cut in two is worse.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.cells import cell_len
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    width = _width()
+    parts = [[cell for cell in cells if cell] or [""] for cells in zip(columns, *rows, strict=True)]
+    words = [max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in parts]
+    least = [min(word, _UNBROKEN) for word in words]
+    gap = _GAP if sum(least) + _GAP * len(least) < width else _NARROW_GAP
+    widths = [max(cell_len(line) for cell in cells for line in cell.split("\n")) for cells in parts]
+    taken = gap * len(widths)
+    while sum(widths) + taken > width and widths != least:
+        shrinks = [number for number in range(len(widths)) if widths[number] > least[number]]
+        widths[max(shrinks, key=widths.__getitem__)] -= 1
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=gap < _GAP
+    )
     for number, column in enumerate(columns):
         table.add_column(
-            Text(column), justify="right" if number else "left", overflow="fold", vertical="bottom"
+            Text(column), justify=justify, width=widths[number], overflow="fold", vertical="bottom"
+        justify: Literal["left", "right"] = "right" if number else "left"
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console(file=sys.stdout, width=_width(), highlight=False).print(table)
+    Console(file=sys.stdout, width=max(width, sum(widths) + taken), highlight=False).print(table)
 
 
 def _width() -> int:

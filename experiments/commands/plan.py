@@ -118,7 +118,6 @@ def _print_ways(document: Mapping[str, Any]) -> None:
     def row(text: str, key: str, show: Any) -> list[str]:
         return [text, *(NOTHING if document[key][way] is None else show(document[key][way]) for way in ways)]
 
-    cost = "GPU-hours" if document["cost_unit"] == "GPU-hours" else "cost"
     rows = [
         row("replicas", "replicas", str),
         row(
@@ -128,7 +127,7 @@ def _print_ways(document: Mapping[str, Any]) -> None:
         ),
         row("GPUs of a replica", "tensor_parallel", str),
         row("GPUs", "gpus", str),
-        row(f"{cost} per million output tokens", "cost_per_million_tokens", format_number),
+        row(f"{_cost(document)} per million output tokens", "cost_per_million_tokens", format_number),
         row("  with replicas that follow the load", "cost_per_million_tokens_when_scaled", format_number),
         row(f"one replica within the SLO, {unit}", "capacity", in_unit),
         row("  limited by", "limited_by", str),
@@ -205,7 +204,7 @@ def _better(document: Mapping[str, Any], better: Mapping[str, Any]) -> str:
 
 
 def _crossing(document: Mapping[str, Any], crossing: Mapping[str, Any]) -> str:
-    highest = f"{_load(document, crossing['highest_looked_at'])} a replica, where it saturates"
+    highest = f"{_load(document, crossing['highest_looked_at'])} a replica, where one of the two saturates"
     outcome = crossing["outcome"]
     if crossing["per_replica"] is not None:
         load = crossing["per_replica"]
@@ -222,6 +221,10 @@ def _crossing(document: Mapping[str, Any], crossing: Mapping[str, Any]) -> str:
     )
 
 
+def _cost(document: Mapping[str, Any]) -> str:
+    return "GPU-hours" if document["cost_unit"] == "GPU-hours" else "cost"
+
+
 def _print_alternatives(document: Mapping[str, Any]) -> None:
     able = [one for one in document["alternatives"] if one["gpus"] is not None]
     rows = [
@@ -235,7 +238,8 @@ def _print_alternatives(document: Mapping[str, Any]) -> None:
         for one in able[:_MOST_ALTERNATIVES]
     ]
     if rows:
-        print_table(["alternatives", "replicas", "GPUs", "cost per million", "TPOT mean, ms"], rows)
+        cost = f"{_cost(document)} per million"
+        print_table(["alternatives", "replicas", "GPUs", cost, "TPOT mean, ms"], rows)
     unable = [one for one in document["alternatives"] if one["gpus"] is None]
     print_list(
         "Not within the SLO", [f"{_place(one)}: {one['why_not']}" for one in unable[:_MOST_ALTERNATIVES]]

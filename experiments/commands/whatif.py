@@ -159,7 +159,7 @@ def _rows(alternatives: list[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _cell(change: Mapping[str, Any] | None, scale: float) -> str:
-    """`1,234 × 1.12 ± 0.01`."""
+    """`1,234 (× 1.12 ± 0.01)`."""
     if not change or change["alternative"] is None:
         return NOTHING
     ratio = change["ratio"]
@@ -169,4 +169,4 @@ def _cell(change: Mapping[str, Any] | None, scale: float) -> str:
     if ratio is None:
         return value
     half = (ratio["ci95"][1] - ratio["ci95"][0]) / 2 if ratio["ci95"] else 0.0
-    return f"{value} × {ratio['value']:.2f}" + (f" ± {half:.2f}" if half >= 0.005 else "")
+    return f"{value} (× {ratio['value']:.2f}" + (f" ± {half:.2f})" if half >= 0.005 else ")")

@@ -190,3 +190,18 @@ def test_draft_length_may_be_a_policy_or_a_table() -> None:
     flags = ("--model", "llama-3.1-8b-instruct", "--method", "eagle3", "--draft-length")
     for given, written in (("{policy: goodput, max: 5}",) * 2, ("[[1, null, 2]]",) * 2):
         assert f"draft_length: {written}" in run("init", *flags, given).stdout
+
+
+def test_a_table_breaks_no_figure_however_narrow_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from experiments.commands.output import print_table
+
+    headings = ["the rows of it", "predicted", "", "simulated α"]
+    cells = ["speedup, of others", "1,234 ± 56", "", "0.15 [0.06, 0.22]"]
+    for width in (30, 80):
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_table(headings, [cells])
+        shown = capsys.readouterr().out
+        assert set(" ".join([*headings, *cells]).split()) <= set(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80
