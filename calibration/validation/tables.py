@@ -35,18 +35,19 @@ class TextTable:
 
 
 def targets_table(validation: Validation) -> TextTable:
-    """What the comparison is held to, and what it reaches."""
+    """What the comparison is held to, and what it reaches, where there is something to hold."""
     rows = tuple(
         (
             target.name,
             target.statistic,
             ("≥ " if target.at_least else "≤ ") + _target_value(target, target.limit),
-            NOTHING if target.value is None else _target_value(target, target.value),
-            {True: "yes", False: "NO", None: NOTHING}[target.met],
+            _target_value(target, target.value),
+            "yes" if target.met else "NO",
             str(target.n),
             str(target.sources),
         )
         for target in validation.targets
+        if target.value is not None
     )
     return TextTable(("what", "statistic", "limit", "reached", "met", "n", "sources"), rows, 2)
 
@@ -61,14 +62,14 @@ def _target_value(target: Target, value: float) -> str:
 
 def baselines_table(validation: Validation) -> TextTable:
     """Speedups by the simulation, the closed form and the constant, in the parts that are reported apart."""
-    parts = [(f"speedup, {name}", rows) for name, rows in validation.speedups().items()]
+    parts = list(validation.speedups().items())
     parts.append(("shape over batch", [row for row in validation.shape_speedups if row.gates]))
     rows = []
     for name, of_part in parts:
         for predictor, errors in against_baselines(of_part).items():
             if errors.n:
                 rows.append((name, predictor, *_errors(errors), *_signs(errors)))
-    return TextTable(("rows", "predictor", *_ERRORS, *_SIGNS), tuple(rows), 2)
+    return TextTable(("speedups", "predictor", *_ERRORS, *_SIGNS), tuple(rows), 2)
 
 
 def quantities_table(validation: Validation) -> TextTable:
@@ -205,8 +206,9 @@ def value_of(quantity: str, value: float) -> str:
 
 
 def load_of(row: Row) -> str:
-    """The load of a row in a word."""
-    return f"{row.batch:g}" if row.batch is not None else row.load or NOTHING
+    """The load of a row in a word, with the draft length where it drafts."""
+    load = f"{row.batch:g}" if row.batch is not None else row.load or NOTHING
+    return f"{load}, K {row.draft_length}" if row.draft_length and row.arm != "plain" else load
 
 
 _ERRORS = ("n", "sources", "bias", "median", "P90", "of sources")
