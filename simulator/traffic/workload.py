@@ -66,14 +66,14 @@ def generate(workload: Workload, seed: int, base_dir: Path | str = ".") -> Reque
     if workload.arrivals.kind == "trace":
         return _recorded(workload, workload.arrivals, seed, base_dir)
     n = workload.requests
-    turns = workload.sessions.turns if workload.sessions else 1
+    turns, gap_s = (workload.sessions.turns, workload.sessions.gap_s) if workload.sessions else (1, 0.0)
     talks = -(-n // turns)
     traffic_class = np.repeat(_classes(workload, seed, talks), turns)[:n]
     own_tokens = _lengths(workload, "prompt_tokens", seed, traffic_class, base_dir)
     output_tokens = _lengths(workload, "output_tokens", seed, traffic_class, base_dir)
     cancel_after_tokens = _cancellations(workload.cancel_fraction, seed, output_tokens)
     arrival_ns = np.full(n, -1, dtype=np.int64)
-    arrival_ns[::turns] = draw_arrivals(workload.arrivals, seed, talks, turns)
+    arrival_ns[::turns] = draw_arrivals(workload.arrivals, seed, talks, turns, gap_s)
     _check_pauses(workload, talks, int(arrival_ns.max()) / NS_PER_S)
     single = Requests(
         arrival_ns=arrival_ns,

@@ -56,6 +56,14 @@ def test_gamma_of_cv_one_is_poisson():
     assert (poisson == gamma).all()
 
 
+def test_clients_who_pause_start_spread_over_their_pauses():
+    """One round of a client holds its think time and the pauses between the turns of a session."""
+    pausing = arrivals(kind="closed", concurrency=4, think_time_s=10.0)
+    assert (draw_arrivals(pausing, 1, 6) / 1e9).tolist() == [0, 2.5, 5, 7.5, -1e-9, -1e-9]
+    assert (draw_arrivals(pausing, 1, 3, turns=3, gap_s=5.0) / 1e9).tolist() == [0, 5, 10]
+    assert (draw_arrivals(arrivals(kind="closed", concurrency=4), 1, 5) == [0, 0, 0, 0, -1]).all()
+
+
 def test_vanishing_cv_is_evenly_spaced():
     times_ns = draw_arrivals(arrivals(kind="gamma", rate_per_s=4.0, cv=1e-300), 3, 100)
     # The smallest cv drawn is 1e-9: n gaps of 0.25 s spread by 0.25 √n ns, and rounding adds half a ns.

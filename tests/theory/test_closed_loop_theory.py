@@ -145,6 +145,27 @@ def test_clients_are_working_or_thinking(think_time_s: float) -> None:
         assert mean(without_thinking).score(clients) > 10 * SIGMAS
 
 
+def test_clients_who_pause_do_not_stay_in_step() -> None:
+    """With equal requests and pauses nothing would ever part clients who started together: all would be at
+    work at once. A short run meets as many of them as the interactive response-time law says."""
+    clients, pause_s = 32, 20.0
+    scenario = small_scenario(
+        {
+            "workload.arrivals": {"kind": "closed", "concurrency": clients, "think_time_s": pause_s},
+            "workload.requests": 6 * clients,
+            "workload.prompt_tokens": {"kind": "fixed", "tokens": 200},
+            "workload.output_tokens": {"kind": "fixed", "tokens": 100},
+        }
+    )
+    record = run(drafting_arm(scenario), 1)
+    stay_s = (record.ended_ns - record.arrival_ns) / 1e9
+    steady = slice(clients, 5 * clients)
+    under_way = [
+        ((record.arrival_ns <= at) & (at < record.ended_ns)).sum() for at in record.arrival_ns[steady]
+    ]
+    assert max(under_way) <= 2 + clients * stay_s[steady].mean() / (pause_s + stay_s[steady].mean())
+
+
 def test_a_full_batch_emits_its_harmonic_mean_every_step() -> None:
     """Throughput of the steady window = clients × tokens per request-step ÷ step, prompts' steps included."""
     arm = arm_of(closed_loop())

@@ -39,7 +39,8 @@ def test_turns_carry_what_was_said_before():
 
 def test_clients_start_sessions_not_turns():
     requests = generate(sessions(), seed=1)
-    assert requests.arrival_ns.tolist() == [0, -1, -1, 0, -1, -1, -1, -1, -1, -1]
+    started_ns = requests.arrival_ns.tolist()
+    assert started_ns == [0, -1, -1, 2_500_000_000, -1, -1, -1, -1, -1, -1]  # half of two gaps of 2.5 s later
 
 
 def test_open_loop_sessions_keep_the_rate_of_requests():
