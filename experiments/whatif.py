@@ -189,6 +189,9 @@ def _run(scenario: Scenario, before: Replications, after: Iterable[Replications]
     count = max(scenario.run.replications, FEWEST_REPLICATIONS if precision else 0)
     for study in studies:
         study.start(count)
+    latest = max(study.warm_up for study in studies)  # so that all measure the same requests
+    for study in studies:
+        study.leave_out(latest)
     widest = 0.0
     while precision is not None:
         widest = max((_widest(precision, before, other) for other in studies[1:]), default=0.0)

@@ -196,10 +196,16 @@ class Replications:
             for one, measurement in serving
             if not measurement.saturation.saturated
         }
-        self.warm_up = max((steady.warm_up for steady in self.steadiness.values()), default=0)
-        if self.warm_up:
-            self.have = 0
-            self.replicate(replications)
+        self.leave_out(max((steady.warm_up for steady in self.steadiness.values()), default=0))
+
+    def leave_out(self, warm_up: int) -> None:
+        """Leave out at least so many requests at the start, running again what was run with fewer. Only
+        where arrivals keep their rate: others have no warm-up that is looked for.
+        """
+        if warm_up <= self.warm_up or self.scenario.workload.arrivals.kind not in STEADY_KINDS:
+            return
+        replications, self.have, self.warm_up = self.have, 0, warm_up
+        self.replicate(replications)
 
     def replicate(self, replications: int) -> None:
         """Run until every arm has so many replications."""

@@ -15,6 +15,7 @@ from experiments.whatif import ArmChange, Change, WhatIf, what_if
 from simulator.arms import CompiledArm
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate
+from simulator.results.warm_up import Steadiness
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
 from tests.runs import small_scenario
@@ -94,6 +95,17 @@ def test_arms_that_are_the_same_run_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert runs.count("plain") == 4 + 2  # replications, and both ends of the band
     assert runs.count("eagle3") == 3 * (4 + 4)
     assert ratio(better.outcomes[0].arms["plain"].figures[THROUGHPUT]).band == (1.0, 1.0)
+
+
+def test_all_sides_leave_out_the_same_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warm-up of one alternative holds for all: an arm that it leaves as it is does not change."""
+    asked_for = iter([0, 0, 0, 70])  # both arms of the baseline, then of the alternative
+    monkeypatch.setattr(
+        "simulator.replications.steadiness", lambda stays, measured: Steadiness(next(asked_for), None)
+    )
+    answer = asked("speculation.eagle3.acceptance.alpha=0.9")
+    assert {ratio(change).value for change in arm_of(answer, "plain").figures.values()} == {1.0}
+    assert sum("the first 70 requests are warm-up" in note for note in answer.notes) == 2
 
 
 def test_the_cost_model_errs_alike_where_the_kernels_are_the_same() -> None:
