@@ -19,12 +19,12 @@ Progress = Callable[[int, int, str], None]
 SHOWN_AFTER_S = 1.0
 """A bar appears when the work has lasted so long."""
 _WIDTH_WITHOUT_TERMINAL = 120
-NOTHING = "–"
-
 _GAP, _NARROW_GAP = 3, 2
 """Between the columns of a table, and of one that is too wide for the terminal."""
 _UNBROKEN = 16
 """A word of a table longer than this, a path or a key, may be cut."""
+NOTHING = "–"
+
 
 def print_json(document: Mapping[str, Any]) -> None:
     """The one document of `--json`, on stdout."""
@@ -64,9 +64,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     lines become longer than it: a figure cut in two is worse.
     """
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
-    from rich.cells import cell_len
     from rich.text import Text
 
     width = _width()
@@ -83,9 +83,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=gap < _GAP
     )
     for number, column in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if number else "left"
         table.add_column(
             Text(column), justify=justify, width=widths[number], overflow="fold", vertical="bottom"
-        justify: Literal["left", "right"] = "right" if number else "left"
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
