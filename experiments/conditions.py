@@ -24,6 +24,8 @@ _BATCH = 1000
 """Rows looked at together."""
 _CALLS = 2_000_000
 """Steps of SQLite's machine for a batch of rows: conditions that would never end are refused."""
+_LONGEST_TEXT = 1_000_000
+"""Bytes of a value on the way: one step may otherwise make a gigabyte."""
 
 
 def short_names(columns: Iterable[str]) -> dict[str, str]:
@@ -59,6 +61,7 @@ def condition_sql(condition: str, columns: Sequence[str]) -> str:
     with closing(sqlite3.connect(":memory:")) as database:
         _make(database, columns)
         try:
+            database.execute(f"SELECT n FROM cells WHERE {sql}\n")  # one that closes our bracket is none
             database.execute(f"SELECT n FROM cells WHERE ({sql}\n)").fetchall()
         except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
             raise InputError(_explained(condition, str(error), columns)) from None
@@ -110,6 +113,7 @@ def quoted(name: str) -> str:
 
 def _make(database: sqlite3.Connection, columns: Sequence[str]) -> None:
     """The table of rows; its columns have no type, so that a number stays one and text stays text."""
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_TEXT)
     database.execute(f"CREATE TABLE cells ({', '.join(['n', *map(quoted, columns)])})")
 
 
@@ -137,6 +141,8 @@ def _explained(condition: str, error: str, columns: Sequence[str]) -> Problem:
     missing = re.match(r"no such column: (.*)", error)
     if missing:
         return _no_column(condition, missing[1], columns)
+    if error.startswith("unrecognized token") and "\n" in error:
+        error = "a quote that nothing closes"
     said = "takes too long" if error == "interrupted" else f"is no condition: {error}"
     allowed = "an SQL expression, such as concurrency <= 64 AND alpha > 0.5"
     return Problem(value=condition, message=said, allowed=allowed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -126,4 +126,5 @@ def _whole(path: Path) -> Iterator[Path]:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise InputError(Problem(file=str(path), message=f"cannot be written: {reason.lower()}")) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # of a name that is too long, say, there is none
+            part.unlink(missing_ok=True)

@@ -70,7 +70,10 @@ class Grid:
         """The settings of every cell: path → value, and `seed`."""
         for seed in range(self.study.first_seed, self.study.first_seed + self.study.seeds):
             rows = ({**point, SEED: seed} for point in self._points())
-            yield from self._filter.holding(rows)
+            try:
+                yield from self._filter.holding(rows)
+            except InputError as error:
+                raise error.at(file=self.study.place.file, field="where") from error
 
     def cells(self) -> Iterator[Cell]:
         """Every cell."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 _ROWS = 2000
 """Rows fetched together."""
+
+_LONGEST_BYTES = 50_000_000
+"""Of a value that a condition may make on the way."""
+_LONGEST_S = 60.0
+"""Time that a condition may take for the next rows; those of 100,000 cells take a second."""
+_STEPS = 1_000_000
+"""Of SQLite's machine, between looks at the clock."""
 
 _READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION))
 """All that SQLite is let do for a condition: nothing is written, attached or set."""
@@ -43,6 +51,7 @@ class StoreReader:
             self._connection = _opened(self.path)
             refuse_strangers(self.path, self._connection)
             self._connection.set_authorizer(_only_reading)
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_BYTES)
 
     def __enter__(self) -> Self:
         return self
@@ -136,6 +145,9 @@ class StoreReader:
         known = {column.name: column for column in self.columns()}
         if names is None:
             return tuple(known.values())
+        if not names:
+            shown = f"one or more of {', '.join(shown_names(list(known)))}"
+            raise InputError(Problem(message="names no column", allowed=shown))
         short = short_names(known)
         missing = [name for name in names if name not in known and name not in short]
         if missing:
@@ -162,15 +174,27 @@ class StoreReader:
         return self._fetched(statement, where)
 
     def _fetched(self, statement: str, where: str | None) -> Iterator[tuple[Any, ...]]:
+        begun_s = time.monotonic()
+
+        def too_long() -> bool:
+            return time.monotonic() - begun_s > _LONGEST_S
+
         with explained(self.path):
+            self._connection.set_progress_handler(too_long if where is not None else None, _STEPS)
             try:
                 found = self._connection.execute(statement)
                 while rows := found.fetchmany(_ROWS):
                     yield from rows
+                    begun_s = time.monotonic()
             except sqlite3.DatabaseError as error:
                 if where is None:
                     raise
-                raise InputError(Problem(value=where, message=f"is no condition: {error}")) from error
+                if str(error) != "interrupted":
+                    raise InputError(Problem(value=where, message=f"is no condition: {error}")) from error
+                if not too_long():  # what stopped it is Ctrl-C, which SQLite keeps to itself
+                    raise KeyboardInterrupt from None
+                message = f"takes more than {_LONGEST_S:.0f} s"
+                raise InputError(Problem(value=where, message=message)) from error
 
 
 def packed(scenario: str, dictionary: str) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from experiments import store_reader
 from experiments.cell import Cell, CellResult
 from experiments.store import Store
 from simulator.scenario import load_scenario
@@ -157,6 +158,9 @@ def test_conditions_choose_cells(store: Path, condition: str, keys: set[str]) ->
             "no condition",
         ),
         ("load_extension('evil')", "is no condition"),
+        ("1) OR (1", "is no condition"),
+        ("verdict = 'pays", "a quote that nothing closes"),
+        ("randomblob(900000000) IS NOT NULL", "too big"),
     ],
 )
 def test_other_conditions_get_one_line(store: Path, condition: str, said: str) -> None:
@@ -165,6 +169,13 @@ def test_other_conditions_get_one_line(store: Path, condition: str, said: str) -
     assert line.startswith("--where: ")
     assert re.search(said, line)
     assert store.read_bytes() == before
+
+
+def test_a_condition_that_takes_too_long_is_given_up(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_reader, "_LONGEST_S", 0.0)
+    condition = f"(SELECT count(*) FROM {', '.join(f'cells c{n}' for n in range(20))}) > 0"  # 6^20 rows
+    (line,) = bad("results", store, "--where", condition)
+    assert line.startswith("--where: takes more than 0 s (got ")
 
 
 def test_both_files_hold_the_cells_asked_for(store: Path, tmp_path: Path) -> None:
@@ -207,6 +218,8 @@ def test_the_scenario_of_a_cell_can_be_simulated(store: Path, tmp_path: Path) ->
             "/no/where.csv: cannot be written: no such file or directory",
         ),
         (["STORE", "--export", "/no/where.parquet"], "cannot be written: no such file or directory"),
+        (["STORE", "--export", f"{'x' * 300}.csv"], "cannot be written: file name too long"),
+        (["STORE", "--columns", ","], "--columns: names no column, one or more of key, status"),
         (["STORE", "--scenario", "zz"], "key: names no cell (got 'zz')"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
