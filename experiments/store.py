@@ -64,6 +64,8 @@ class Store(StoreReader):
         path = Path(path)
         if path.is_dir():
             raise bad_store(path, "is a folder", "the name of a file in it")
+        if path.exists() and not path.is_file():  # a device, say: it must not give way to a file
+            raise bad_store(path, "is no plain file", "the name of a file that is not there yet")
         if not path.parent.is_dir():
             raise bad_store(path, "cannot be written: its folder is not there")
         refuse_network(path)

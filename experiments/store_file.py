@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -67,6 +68,13 @@ def refuse_strangers(path: Path, connection: sqlite3.Connection) -> None:
         older = "older" if schema < SCHEMA else "newer"
         message = f"is a store of schema {schema}, and this version reads schema {SCHEMA}"
         raise bad_store(path, message, f"use the {older} decodesim that wrote it, or sweep anew with --fresh")
+    about = dict(connection.execute("SELECT name, value FROM about"))
+    try:
+        whole = isinstance(json.loads(about["study"]), dict) and {"study_sha256", "version"} <= set(about)
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise bad_store(path, "is damaged: it does not say of which study it is", "sweep anew with --fresh")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import os
 import random
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -279,6 +280,17 @@ def test_other_files_are_refused_and_stay_as_they_are(path: Path, content: bytes
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("change", ["DELETE FROM about", "UPDATE about SET value = '{'"])
+def test_a_store_that_has_lost_its_study_is_refused(path: Path, change: str) -> None:
+    made(path, [1]).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+        connection.commit()
+    assert refusal(path).startswith("STORE: is damaged: it does not say of which study it is")
+    with pytest.raises(InputError, match="is damaged"):
+        StoreReader(path)
+
+
 def test_another_programs_database_is_refused_even_with_fresh(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE photos (name)")
@@ -291,6 +303,11 @@ def test_another_programs_database_is_refused_even_with_fresh(path: Path) -> Non
 def test_places_that_cannot_hold_a_store_are_refused(path: Path) -> None:
     assert refusal(path.parent).endswith("is a folder, the name of a file in it")
     assert "its folder is not there" in refusal(path.parent / "no" / "x.db")
+    device = path.parent / "device"
+    os.mkfifo(device)
+    for fresh in (False, True):
+        assert "is no plain file" in refusal(device, fresh=fresh)
+    assert device.is_fifo()
     path.touch()  # a driver killed before its first page
     with made(path, [1]) as store:
         assert store.counts() == {"done": 1}
