@@ -18,7 +18,7 @@ from typing import Any
 from experiments.axes import Axis
 from experiments.cell import SEED
 from experiments.conditions import condition_sql
-from experiments.study_axes import TENSOR_PARALLEL, absolute, followers_of, put, read_axes, read_zips
+from experiments.study_axes import TENSOR_PARALLEL, absolute, followers_of, put, read_axes, read_zips, repeats
 from experiments.study_file import StudyFile
 from simulator.errors import InputError, Problem
 from simulator.scenario import Scenario
@@ -149,7 +149,7 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
     )
     problems = [*document.problems, *base.problems, *_override_problems(overrides, axes)]
     if not problems:
-        problems = list(study_problems(study, base, document))
+        problems = [*repeats(document, axes, study.zips), *study_problems(study, base, document)]
     if problems:
         raise InputError(in_order(problems))
     return study

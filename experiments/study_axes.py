@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.axes import Axis, axis_values, collisions
 from experiments.cell import SEED
 from experiments.study_file import StudyFile
-from simulator.errors import did_you_mean
+from simulator.errors import Problem, did_you_mean
 from simulator.scenario.base import Where
 from simulator.scenario.document import Document
 from simulator.scenario.fields import value_at
@@ -86,6 +87,22 @@ def read_zips(document: Document, file: StudyFile, axes: Sequence[Axis]) -> tupl
             document.problems.append(document.problem(("zip", index), None, message, "lists, or ranges"))
         groups.append(tuple(names.index(path) for path in group))
     return tuple(groups)
+
+
+def repeats(document: Document, axes: Sequence[Axis], zips: Sequence[Sequence[int]]) -> Iterator[Problem]:
+    """Values that stand twice on an axis, or on axes that go together: they would make the same cell."""
+    together = {number for group in zips for number in group}
+    for group in [*zips, *((number,) for number in range(len(axes)) if number not in together)]:
+        if any(axes[number].span is not None for number in group):
+            continue
+        seen: set[str] = set()
+        for index, values in enumerate(zip(*(axes[number].values for number in group), strict=True)):
+            text = json.dumps(values, sort_keys=True)
+            if text in seen:
+                value = values[0] if len(values) == 1 else text
+                at: Where = ("axes", axes[group[0]].path, index)
+                yield document.problem(at, value, "stands twice", "each value of an axis once")
+            seen.add(text)
 
 
 def followers_of(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[Where, ...]:

@@ -130,6 +130,12 @@ BAD = {
         f"collides with {CONCURRENCY}",
     ),
     "no values": (f"axes:\n  {ALPHA}: §[]\n", "has no values"),
+    "a value twice": (f"axes:\n  {ALPHA}: [0.5, 0.6, §0.5]\n", "stands twice (got 0.5)"),
+    "values together twice": (
+        f"axes:\n  {ALPHA}: [0.5, 0.5, §0.5]\n  {DRAFT_LENGTH}: [1, 2, 1]\n"
+        f"zip: [[{ALPHA}, {DRAFT_LENGTH}]]\n",
+        "stands twice (got '[0.5, 1]')",
+    ),
     "a single value": (f"axes:\n  {ALPHA}: §0.5\n", "has the wrong type"),
     "range without end": (f"axes:\n  {ALPHA}: §{{from: 0.5, steps: 3}}\n", "to: is missing"),
     "range with a typo": (
