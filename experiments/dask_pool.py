@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -19,6 +20,8 @@ _LOGGERS = ("distributed", "tornado", "asyncio")
 _FIELD = "--dask"
 CONNECT_S = 4.0
 """Seconds that a scheduler has to answer, and then its first worker to be there."""
+_LONGEST_GREETING = 1 << 20
+"""Bytes; that of Dask has some hundred."""
 _GONE_S = 30.0
 """Seconds without any worker after which a cluster is given up: killed workers come back within a few."""
 
@@ -120,7 +123,8 @@ def _local_cluster(dask: Any, workers: int) -> Iterator[Any]:
 def _connected(dask: Any, address: str) -> Iterator[Any]:
     """A client of a scheduler that runs already, once its workers are known to compute as we do."""
     try:
-        dask.comm.get_address_host_port(address)  # said here, as a client of no address takes long to go
+        # Said here, as a client of no address takes long to go, and one of another server waits for ever.
+        _require_scheduler(address, *dask.comm.get_address_host_port(address))
         client = dask.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         message = f"no Dask scheduler answers ({' '.join(str(error).split())})"
@@ -135,6 +139,21 @@ def _connected(dask: Any, address: str) -> Iterator[Any]:
             raise InputError(problem) from None
         _refuse_other_versions(client, address)
         yield client
+
+
+def _require_scheduler(address: str, host: str, port: int) -> None:
+    """Raises OSError unless what answers at an address speaks first, as servers of Dask do: a length and a
+    greeting. Encrypted connections are left to Dask.
+    """
+    if address.partition("://")[0] not in ("tcp", address):
+        return
+    with socket.create_connection((host, port), CONNECT_S) as probe:
+        try:
+            greeting = probe.recv(8, socket.MSG_WAITALL)
+        except TimeoutError:
+            greeting = b""
+    if len(greeting) < 8 or int.from_bytes(greeting, "little") > _LONGEST_GREETING:
+        raise OSError("what answers there is none")
 
 
 def _refuse_other_versions(client: Any, address: str) -> None:

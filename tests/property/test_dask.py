@@ -6,15 +6,18 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from experiments import dask_pool as dask_pools
 from experiments.dask_pool import dask_pool
 from experiments.pools import Pool, local_pool
 from experiments.runner import run_tasks
@@ -175,6 +178,21 @@ def test_addresses_where_nobody_answers_are_refused(address: str) -> None:
         dask_pool(address),
     ):
         pass
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request"], ids=["silent", "of another kind"])
+def test_servers_that_are_no_scheduler_are_refused(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_pools, "CONNECT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as open_:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            open_.enter_context(connection).sendall(greeting)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(InputError, match="what answers there is none"), dask_pool(address):
+            pass
 
 
 def test_a_local_cluster_leaves_no_process_when_its_driver_is_killed(sweep: Sweep) -> None:
