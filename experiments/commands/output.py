@@ -18,6 +18,8 @@ Progress = Callable[[int, int, str], None]
 
 SHOWN_AFTER_S = 1.0
 """A bar appears when the work has lasted so long."""
+SAID_EVERY_S = 30.0
+"""Where no terminal shows a bar, a line says as often how far it is."""
 _WIDTH_WITHOUT_TERMINAL = 120
 _GAP, _NARROW_GAP = 3, 2
 """Between the columns of a table, and of one that is too wide for the terminal."""
@@ -100,7 +102,9 @@ def _width() -> int:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
-    """Yields a callback for library functions; a bar on a terminal's stderr when it takes a while."""
+    """Yields a callback for library functions; when it takes a while, a bar on a terminal's stderr, and where
+    there is none a line now and then.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -110,9 +114,13 @@ def progress_bar(title: str) -> Iterator[Progress]:
     bar = Bar(*columns, TimeElapsedColumn(), console=console, transient=True)
     task = bar.add_task(title, total=None)
     begun, shown = time.monotonic(), False
+    said = begun
 
     def progress(done: int, total: int, what: str) -> None:
-        nonlocal shown
+        nonlocal shown, said
+        if not console.is_terminal and time.monotonic() - said > SAID_EVERY_S:
+            said = time.monotonic()
+            note(f"{title}{f': {what}' if what else ''}, {done:,} of {total:,} done")
         bar.update(task, completed=done, total=total, description=f"{title}: {what}")
         if not shown and console.is_terminal and time.monotonic() - begun > SHOWN_AFTER_S:
             shown = True

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from experiments.commands.options import json_option, precision_option, precision_override
-from experiments.commands.output import note, print_json, print_list, print_text, say_when_compiling
+from experiments.commands.output import (
+    SAID_EVERY_S,
+    note,
+    print_json,
+    print_list,
+    print_text,
+    say_when_compiling,
+)
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -19,8 +26,6 @@ if TYPE_CHECKING:
     from experiments.store import Store
     from experiments.sweep import Best, Standing
 
-_SAID_EVERY_S = 30.0
-"""Where no terminal shows a bar, a line says as often how far it is."""
 _DRAWN_EVERY_S = 0.2
 
 
@@ -32,7 +37,7 @@ _DRAWN_EVERY_S = 0.2
 )  # fmt: skip
 @click.option(
     "--out", metavar="STORE", type=click.Path(path_type=Path),
-    help="The store, a file; default: the study's name with .db, here.",
+    help="The store, a file; default: the name of the study's file with .db, here.",
 )  # fmt: skip
 @click.option("--workers", type=int, metavar="N", help="Worker processes; default: one per core.")
 @click.option(
@@ -140,7 +145,7 @@ class _Lines:
 
     def tell(self, standing: Standing) -> None:
         """Say it, unless that was just done."""
-        if time.monotonic() - self.said_s > _SAID_EVERY_S:
+        if time.monotonic() - self.said_s > SAID_EVERY_S:
             self.said_s = time.monotonic()
             of = "" if standing.cells is None else f" of {standing.cells:,}"
             note(", ".join(part for part in (f"{standing.passed:,}{of} cells", _rest(standing)) if part))
