@@ -8,6 +8,7 @@ place; a leaf that is of another type than expected counts as not published, bec
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
@@ -18,6 +19,8 @@ from simulator.errors import InputError, Problem
 
 Facts = Mapping[str, Any]
 """Whatever an object of the file says."""
+
+_LONGEST_TEXT = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,12 @@ def read_cases(paths: Iterable[str | Path]) -> tuple[Case, ...]:
     found: list[Case] = []
     for path in map(Path, paths):
         try:
-            found += _cases_of(path.read_text(encoding="utf-8-sig"), str(path))
+            with path.open(encoding="utf-8-sig") as stream:
+                text = stream.read(_LONGEST_TEXT + 1)
+            if len(text) > _LONGEST_TEXT:
+                allowed = f"at most {_LONGEST_TEXT:,} characters"
+                raise InputError(Problem(str(path), message="is too long", allowed=allowed))
+            found += _cases_of(text, str(path))
         except InputError as error:
             problems += error.problems
         except UnicodeDecodeError as error:
@@ -157,10 +165,15 @@ def number(value: object) -> float | None:
     return found if abs(found) < 1e18 else None
 
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
 def _cases_of(text: str, file: str) -> list[Case]:
     """The cases in the text of a file. Raises InputError."""
     try:
         data = json.loads(text)
+        if _HALF.search(text):  # half a character, which no page could be written with
+            data = json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
     except json.JSONDecodeError as error:
         problem = Problem(file, error.lineno, error.colno, message=f"is no JSON: {error.msg}")
         raise InputError(problem) from None
@@ -180,7 +193,8 @@ def _cases_in(data: object, file: str) -> list[Case]:
         raise InputError(problems)
     listed = data["sources"] if isinstance(data.get("sources"), list) else []
     sources = [source for source in (data.get("source"), *listed) if isinstance(source, dict)]
-    dates = {str(source["id"]): _text(source.get("date")) for source in sources if source.get("id")}
+    named = ((_text(source.get("id")), _text(source.get("date"))) for source in sources)
+    dates = {name: date for name, date in named if name is not None}
     default = next(iter(dates), Path(file).stem)
     return [_case(raw, default, dates, file) for raw in data["cases"]]
 
@@ -194,7 +208,7 @@ def _faults(raw: object, index: int, file: str) -> list[Problem]:
     if not isinstance(raw, dict):
         return [Problem(file, field=place, value=raw, message="is no object")]
     faults = []
-    if not isinstance(raw.get("case_id"), str) or not raw["case_id"]:
+    if not isinstance(raw.get("case_id"), str) or not raw["case_id"].strip():
         faults.append(Problem(file, field=f"{place}.case_id", value=raw.get("case_id"), message="is no name"))
     for name in _SECTIONS:
         if raw.get(name) is not None and not isinstance(raw[name], dict):
@@ -210,9 +224,9 @@ def _faults(raw: object, index: int, file: str) -> list[Problem]:
 
 def _case(raw: Facts, source_id: str, dates: Mapping[str, str | None], file: str) -> Case:
     draft = _section(Draft, raw.get("draft"))
-    source_id = str(raw.get("source_id") or source_id)
+    source_id = _text(raw.get("source_id")) or source_id
     return Case(
-        case_id=raw["case_id"],
+        case_id=" ".join(raw["case_id"].split()),
         kind=str(raw.get("kind") or "unknown"),
         source_id=source_id,
         date=dates.get(source_id),
@@ -254,8 +268,8 @@ def _section(kind: type[Record], raw: object) -> Record:
 def _text(value: object) -> str | None:
     """A text, or a number as text (versions are often written as numbers)."""
     if isinstance(value, str):
-        return value or None
-    return None if value is None or isinstance(value, bool | dict | list) else str(value)
+        return " ".join(value.split()) or None
+    return None if isinstance(value, bool) or number(value) is None else str(value)
 
 
 def _texts(value: object) -> tuple[str, ...]:

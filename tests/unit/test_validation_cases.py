@@ -63,6 +63,14 @@ def test_each_case_may_name_its_own_source(tmp_path):
     assert (first.source_id, first.date) == ("a", "2025-03")
 
 
+def test_texts_are_of_one_line_and_whole_characters(tmp_path):
+    odd = {**SPEC, "case_id": "a\tb\n", "source_id": "here\tthere", "draft": {"method": " "}}
+    target = {"model": "Llama \ud800", "arch": float("nan")}
+    (case,) = cases_of(tmp_path, {**odd, "target": target})
+    assert (case.case_id, case.source_id, case.draft) == ("a b", "here there", None)
+    assert (case.target.model, case.target.arch) == ("Llama ?", None)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
