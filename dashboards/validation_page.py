@@ -64,7 +64,7 @@ def _body(validation: Validation, title: str, drawings: Drawings) -> Html:
         tag(
             "p",
             f"{compared:,} of {len(validation.rows):,} published figures compared; of {coverage.of} cases on "
-            f"H100, H200 and A100 that are fit for a gate, {coverage.simulated} are simulated{share}.",
+            f"H100, H200 and A100 whose source is good enough, {coverage.simulated} are simulated{share}.",
             cls="traffic",
         ),
     )
