@@ -27,7 +27,7 @@ _MAY_BE_ZERO = ("graph_cap_tokens",)
 def read_preset(text: str, file: str) -> Preset:
     """The preset in the text of a file. Raises InputError with all that is wrong, each with its place."""
     values = parse_json(text, file)
-    own = {name: value for name, value in values.items() if name not in ("schema", "inherits")}
+    own = [name for name, value in values.items() if value is not None and name not in ("schema", "inherits")]
     fields = Fields(values)
     if values.get("schema") != SCHEMA:
         fields.add("schema", values.get("schema"), "is no schema of this version", f'"{SCHEMA}"')

@@ -178,6 +178,8 @@ def _from_file(path: str, base_dir: Path | None) -> Preset:
         text = (Path(base_dir or ".") / path).read_text("utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        if isinstance(error, OSError) and error.strerror:
+            why = error.strerror.lower()
         message = f"the preset cannot be read: {why}"
         problem = Problem(field="engine.preset", value=path, message=message, allowed="a JSON file")
         raise InputError(problem) from error

@@ -22,6 +22,9 @@ FEWEST_REPLICATIONS = 10
 MOST_REPLICATIONS = 100
 """Where more would be needed, runs are made longer instead."""
 
+_MOST_TIMES = 1e6
+"""By which an interval is looked at as too wide: what is asked for is far beyond the most replications then."""
+
 SPEEDUP = "speedup"
 """Another word for the throughput speedup."""
 _FIELD = "run.precision_metric"
@@ -58,7 +61,9 @@ class Precision:
 
     def replications(self, widest: float, have: int) -> int:
         """How many replications are foreseen to be enough, from the widest interval of those there are."""
-        return have if widest <= self.fraction else math.ceil(have * (widest / self.fraction) ** 2)
+        if widest <= self.fraction:
+            return have
+        return math.ceil(have * min(widest / self.fraction, _MOST_TIMES) ** 2)
 
     def waits_for_samples(self, arms: Mapping[str, ArmMeasurement]) -> bool:
         """Whether the figure is a percentile that longer runs would have, or have an interval of."""

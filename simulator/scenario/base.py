@@ -64,7 +64,9 @@ class Section(BaseModel):
     @classmethod
     def is_meant(cls, raw: Raw) -> bool:
         """Whether a mapping with these values means this class, among the alternatives of one field."""
-        return all(raw.get(name) in values for name, values in cls.tags().items())
+        return all(
+            raw.get(name, cls.model_fields[name].default) in values for name, values in cls.tags().items()
+        )
 
     @model_validator(mode="after")
     def _refuse_faults(self) -> Self:

@@ -152,7 +152,11 @@ def _explained(document: Document, root: type[Section], details: ErrorDetails) -
         yield from _explained_tag(document, root, path)
     else:
         value = None if kind == "missing" else fields.value_at(path, document.data)
-        allowed = f"must be {fields.describe(fields.annotation_at(path, document.data, root))}"
+        annotation = fields.annotation_at(path, document.data, root)
+        if annotation is None and kind == "literal_error":  # of a section that the value alone would make one
+            allowed = f"must be {details['ctx']['expected']}"
+        else:
+            allowed = f"must be {fields.describe(annotation)}"
         shown = (
             value
             if not isinstance(value, dict | list)
@@ -160,7 +164,13 @@ def _explained(document: Document, root: type[Section], details: ErrorDetails) -
         )
         if value is None and kind != "missing":
             shown = "null"
-        yield document.problem(path, shown, _message(kind, value, details["msg"]), allowed)
+        message = _message(kind, value, details["msg"])
+        if kind == "too_short" and isinstance(value, list) and value:
+            least = details["ctx"]["min_length"]
+            if len(value) >= least:
+                return  # what is wrong with its entries is said of them
+            message, allowed = "is too short", f"{least} entries or more"
+        yield document.problem(path, shown, message, allowed)
 
 
 def _explained_tag(document: Document, root: type[Section], path: Where) -> Iterator[Problem]:

@@ -131,6 +131,7 @@ def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(
         ("[1]", r"mine\.json:1.*list"),
         ("{", r"mine\.json:1:2: is not JSON"),
         ({**OWN, "schema": "x"}, r"mine\.json:2:\d+: schema: .*engine-1"),
+        ({"schema": "decodesim/engine-1", "asynchronous": None}, r"mine\.json.*asynchronous: is missing"),
         ({**OWN, "inherits": "sglang"}, r"mine\.json:4:\d+: inherits: unknown preset.*sglang-0\.5"),
         ({**OWN, "surprise": 1}, r"mine\.json:5:\d+: surprise: unknown field"),
         ({**OWN, "max_num_seqs": 0}, r"max_num_seqs: is not usable \(got 0\)"),

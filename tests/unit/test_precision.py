@@ -103,6 +103,7 @@ def test_the_number_of_replications_is_foreseen() -> None:
     precision = Precision(0.01)
     assert precision.replications(0.01, 10) == 10
     assert precision.replications(0.03, 10) == 90
+    assert Precision(1e-302).replications(0.1, 10) > 1_000_000
 
 
 def test_the_option_sets_the_field() -> None:

@@ -98,6 +98,12 @@ run:
         ("ARM.draft_length", "[[2, null, 5]]", "ARM.draft_length[0][0]", "must start"),
         ("ARM.draft_length", "[[1, null, 5], [9, 9, 1]]", "ARM.draft_length[0][1]", "rows follow"),
         ("ARM.draft_length", "[]", "ARM.draft_length", "is empty"),
+        (
+            "ARM.acceptance",
+            "{model: positional, conditional: [2]}",
+            "ARM.acceptance.conditional[0]",
+            "0 to 1",
+        ),
         ("ARM.draft_length", "{policy: best, max: 7}", "ARM.draft_length.policy", "must be goodput"),
         ("ARM.draft_tensor_parallel", "2", "ARM.draft_tensor_parallel", "1 or 4"),
         ("ARM.tree", "{depth: 3}", "ARM.tree.nodes", "is missing"),
