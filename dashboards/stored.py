@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from experiments.columns import Column
     from experiments.maps.study_map import StudyMap
+    from experiments.store.columns import Column
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -40,8 +40,8 @@ class StoredStudy:
     @cached_property
     def map(self) -> StudyMap:
         """The cells of the arms with speculation."""
-        from experiments.columns import SETTING
         from experiments.maps.study_map import study_map
+        from experiments.store.columns import SETTING
 
         settings = [column.name for column in self.columns if column.role == SETTING]
         return study_map(self.rows, settings, [str(arm["name"]) for arm in self._arms])
@@ -74,7 +74,7 @@ def is_store(path: Path) -> bool:
 
 def stored_study(path: str | Path) -> StoredStudy:
     """The study in a store, as it is now. Raises InputError for what is no store, or has no cells yet."""
-    from experiments.store_reader import StoreReader
+    from experiments.store.reader import StoreReader
     from simulator.errors import InputError, Problem
 
     with StoreReader(path) as store:

@@ -92,7 +92,7 @@ def _values(values: list[Any]) -> str:
 
 def _metrics(study: StoredStudy) -> Html:
     """Every metric with its range over the cells."""
-    from experiments.columns import METRIC, TEXT
+    from experiments.store.columns import METRIC, TEXT
 
     rows = []
     for column in study.columns:

@@ -25,7 +25,7 @@ from dashboards.images import picture_of_page
 from dashboards.markup import tag
 from dashboards.page import Drawings, legend_of, whole_page
 from dashboards.stored import StoredStudy, stored_study
-from experiments.columns import Column
+from experiments.store.columns import Column
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, FIGURES, PICTURE = (FOLDER / f"break-even-map.{end}" for end in ("md", "json", "png"))

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from experiments.capacity.answer import Plan
     from experiments.maps.speedup import SpeedupMap
     from experiments.maps.study_map import StudyMap
-    from experiments.pools import Pool
+    from experiments.runner.pools import Pool
     from experiments.sensitivity.sobol import Sobol
     from experiments.sensitivity.tornado import Tornado
-    from experiments.study import Study
+    from experiments.study.study import Study
     from experiments.sweep import Standing
     from experiments.whatif import WhatIf
     from simulator.breakeven.answer import BreakEven
@@ -180,8 +180,8 @@ def sweep(
 ) -> Standing:
     """Run what a store does not have yet of a study. `workers` 0: in this process; more are processes, and a
     script that starts them keeps its work under `if __name__ == "__main__":`. `dask`: address, or `local`."""
-    from experiments.store import Store
-    from experiments.study import Study, load_study
+    from experiments.store.store import Store
+    from experiments.study.study import Study, load_study
     from experiments.sweep import sweep as run
 
     read = study if isinstance(study, Study) else load_study(study)
@@ -191,7 +191,7 @@ def sweep(
 
 def results(store: str | Path, where: str | None = None, columns: Sequence[str] | None = None) -> Columns:
     """The cells of a store as arrays, filtered by an SQL expression over its columns. It may still grow."""
-    from experiments.store_reader import StoreReader
+    from experiments.store.reader import StoreReader
 
     with StoreReader(store) as cells:
         return cells.arrays(where, columns)
@@ -199,9 +199,9 @@ def results(store: str | Path, where: str | None = None, columns: Sequence[str] 
 
 def break_even_map(store: str | Path, where: str | None = None) -> StudyMap:
     """The cells of a study's store by load and place: acceptance needed, speedups, best draft lengths."""
-    from experiments.columns import SETTING
     from experiments.maps.study_map import study_map
-    from experiments.store_reader import StoreReader
+    from experiments.store.columns import SETTING
+    from experiments.store.reader import StoreReader
 
     with StoreReader(store) as cells:
         settings = [column.name for column in cells.columns() if column.role == SETTING]
@@ -223,7 +223,7 @@ def plan(
 
 def validate(*files: str | Path, progress: Progress | None = None) -> Validation:
     """Published measurements, simulated and compared: those of case files, or the ones that come along."""
-    from calibration.validation.cases import committed_cases, read_cases
+    from calibration.validation.trials.cases import committed_cases, read_cases
     from calibration.validation.validate import validate as compare
 
     return compare(read_cases(files) if files else committed_cases(), 1, progress)
@@ -258,16 +258,16 @@ def _texts(ranges: Mapping[str, tuple[float, float]] | None) -> list[str]:
 @contextmanager
 def _pool(workers: int, dask: str | None) -> Iterator[Pool]:
     if dask is not None:
-        from experiments.dask_pool import dask_pool
+        from experiments.runner.dask_pool import dask_pool
 
         with dask_pool(dask, workers or None) as cluster:
             yield cluster
     elif workers:
-        from experiments.pools import local_pool
+        from experiments.runner.pools import local_pool
 
         with local_pool(workers) as processes:
             yield processes
     else:
-        from experiments.inline_pool import InlinePool
+        from experiments.runner.inline_pool import InlinePool
 
         yield InlinePool()

@@ -83,6 +83,12 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+        except BrokenPipeError:  # whoever read our output has seen enough
+            raise
+        except OSError as error:  # of a file nobody foresaw, or of stdout on a full disk
+            name = f"{error.filename}: " if error.filename else ""
+            click.echo(f"{name}{(error.strerror or str(error)).lower()}", err=True)
+            ctx.exit(BAD_INPUT)
 
 
 @click.group(

@@ -12,16 +12,16 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from experiments.cell import DONE, SEED
-from experiments.conditions import Filter
 from experiments.contours import Index, Label, refined
-from experiments.grid import cell_at
 from experiments.metrics import Keep, keep_problem
+from experiments.study.conditions import Filter
+from experiments.study.grid import cell_at
 from simulator.errors import Problem
 
 if TYPE_CHECKING:
     from experiments.cell import Cell
-    from experiments.store_reader import StoreReader
-    from experiments.study import Study
+    from experiments.store.reader import StoreReader
+    from experiments.study.study import Study
     from simulator.scenario.document import Document
 
 _WORDS = ("verdict", "break_even_verdict")

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.cell import DOES_NOT_FIT, FAILED, SEED, Cell, CellResult, Metric, run_cell
-from experiments.grid import MOST_CELLS, Grid
-from experiments.runner import run_tasks
+from experiments.runner.runner import run_tasks
+from experiments.study.grid import MOST_CELLS, Grid
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from experiments.pools import Pool
-    from experiments.store import Store
-    from experiments.study import Study
+    from experiments.runner.pools import Pool
+    from experiments.store.store import Store
+    from experiments.study.study import Study
 
 _BEST = (("throughput_speedup", max), ("break_even_alpha", min))
 """What the best cell has the most or the least of: the first that is kept."""

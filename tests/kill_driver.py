@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from experiments.dask_pool import dask_pool
-from experiments.pools import local_pool
-from experiments.runner import run_tasks
-from experiments.store import Store
+from experiments.runner.dask_pool import dask_pool
+from experiments.runner.pools import local_pool
+from experiments.runner.runner import run_tasks
+from experiments.store.store import Store
 from simulator.errors import InputError
 from tests.tiny_tasks import cell_of, run_tiny
 

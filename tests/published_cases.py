@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from calibration.validation.cases import Case, read_cases
-from calibration.validation.evidence import Evidence
-from calibration.validation.trial import Trial
-from calibration.validation.trials import trials_of
+from calibration.validation.trials.cases import Case, read_cases
+from calibration.validation.trials.evidence import Evidence
+from calibration.validation.trials.trial import Trial
+from calibration.validation.trials.trials import trials_of
 
 PLAIN: dict[str, Any] = {
     "case_id": "c",

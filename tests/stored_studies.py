@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from dashboards.stored import StoredStudy
-from experiments.columns import METRIC, REAL, SETTING, TEXT, Column, described
+from experiments.store.columns import METRIC, REAL, SETTING, TEXT, Column, described
 from simulator.theory import alpha_from_tokens_per_verify, tokens_per_verify
 
 ARMS = ("head", "draft")

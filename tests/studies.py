@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from experiments.pools import Pool
-from experiments.study import Study, load_study
-from experiments.worker import Outcome, run_group
+from experiments.runner.pools import Pool
+from experiments.runner.worker import Outcome, run_group
+from experiments.study.study import Study, load_study
 
 SCENARIO = """\
 scenario:

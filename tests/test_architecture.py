@@ -102,7 +102,7 @@ def test_files_have_one_idea(path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "source", "offence"),
     [
-        ("simulator/x.py", "import experiments.runner", "right of simulator"),
+        ("simulator/x.py", "import experiments.runner.runner", "right of simulator"),
         ("simulator/x.py", "def f():\n    from calibration import fit", "right of simulator"),
         ("simulator/x.py", "if TYPE_CHECKING:\n    from calibration.fit import Fit", "right of simulator"),
         ("calibration/x.py", "importlib.import_module('dashboards.report')", "right of calibration"),
@@ -124,7 +124,7 @@ def test_offences_are_found(place: str, source: str, offence: str) -> None:
         ("calibration/x.py", "def f():\n    import torch"),
         (
             "dashboards/x.py",
-            "import simulator.results.result\nimport experiments.grid\nfrom . import figures",
+            "import simulator.results.result\nimport experiments.study.grid\nfrom . import figures",
         ),
         ("simulator/step/x.py", "from ..units import GIB\nfrom .plan import Plan"),
     ],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calibration.validation.cases import Case, Draft, Framework, Hardware, Target, Traffic
-from calibration.validation.trial import Published, Trial
+from calibration.validation.trials.cases import Case, Draft, Framework, Hardware, Target, Traffic
+from calibration.validation.trials.trial import Published, Trial
 from simulator.scenario import Scenario, scenario_from_data
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from calibration.validation.assumed import Move, moves
-from calibration.validation.cases import committed_cases
 from calibration.validation.groups import BY, fit_record
 from calibration.validation.pool import usable_cores, worker_pool
 from calibration.validation.tables import (
@@ -25,7 +24,8 @@ from calibration.validation.tables import (
     sources_table,
     targets_table,
 )
-from calibration.validation.trials import trials_of_cases
+from calibration.validation.trials.cases import committed_cases
+from calibration.validation.trials.trials import trials_of_cases
 from calibration.validation.validate import SPEEDUPS_OTHERS, Validation, validate_trials
 
 _MISSES = 25

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from calibration.validation.errors import quantile
 from calibration.validation.quantities import SPEEDUP
 from calibration.validation.run import run_trials
-from calibration.validation.trial import with_assumed_lengths
+from calibration.validation.trials.trial import with_assumed_lengths
 
 if TYPE_CHECKING:
     from calibration.validation.row import Row
-    from calibration.validation.trial import Trial
+    from calibration.validation.trials.trial import Trial
 
 FACTORS = (0.5, 2.0)
 _ASKED = (SPEEDUP, "throughput", "tpot_mean")

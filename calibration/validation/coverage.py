@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from calibration.validation.row import Row
 
 if TYPE_CHECKING:
-    from calibration.validation.cases import Case
-    from calibration.validation.trial import Trial
+    from calibration.validation.trials.cases import Case
+    from calibration.validation.trials.trial import Trial
 
 NOTHING_PUBLISHED = "nothing published that a simulation could be compared with"
 _COUNTED = re.compile(r"\b(H100|H200|A100)\b", re.IGNORECASE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from calibration.validation.quantities import SPEEDUP
 
 if TYPE_CHECKING:
-    from calibration.validation.trial import Trial
+    from calibration.validation.trials.trial import Trial
 
 _SETTINGS = (
     *("k", "topk", "num_draft_tokens", "task", "dataset", "domain", "input_len_tokens", "output_len_tokens"),

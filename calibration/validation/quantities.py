@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from calibration.validation.figures import SPEEDUP_TERMS
 from calibration.validation.predict import PLAIN, SPEC, Prediction
+from calibration.validation.trials.figures import SPEEDUP_TERMS
 
 SPEEDUP, COST_SHARE, STEP_RATIO, CROSSOVER = "speedup", "cost_share", "step_ratio", "crossover_batch"
 

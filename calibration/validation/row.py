@@ -11,7 +11,7 @@ from calibration.validation.predict import PLAIN, SPEC, Prediction, Question
 from calibration.validation.quantities import SPEEDUP, predicted
 
 if TYPE_CHECKING:
-    from calibration.validation.trial import Trial
+    from calibration.validation.trials.trial import Trial
 
 NO_FIGURE = "the simulation has no such figure"
 BOTH = "both"

@@ -10,7 +10,7 @@ from calibration.validation.predict import FAILED, Alteration, Prediction, Quest
 from calibration.validation.row import Row, question_of, rows_of
 
 if TYPE_CHECKING:
-    from calibration.validation.trial import Trial
+    from calibration.validation.trials.trial import Trial
     from simulator.scenario import Scenario
 
 Progress = Callable[[int, int, str], None]

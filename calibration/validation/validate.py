@@ -20,12 +20,12 @@ from calibration.validation.row import BOTH, NO_FIGURE, Row, row_of
 from calibration.validation.run import Progress, answers, failure, run_trials
 from calibration.validation.shape import Crossing, CurveAnswer, CurveQuestion, answer_curve
 from calibration.validation.targets import Target, targets_of
-from calibration.validation.trials import trials_of_cases
+from calibration.validation.trials.trials import trials_of_cases
 
 if TYPE_CHECKING:
-    from calibration.validation.cases import Case
     from calibration.validation.predict import Alteration
-    from calibration.validation.trial import Trial
+    from calibration.validation.trials.cases import Case
+    from calibration.validation.trials.trial import Trial
 
 SCHEMA = "decodesim/validate-1"
 SPEEDUPS_KNOWN, SPEEDUPS_OTHERS = "acceptance known", "others"

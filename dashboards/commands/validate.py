@@ -41,8 +41,8 @@ def command(cases: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
 
     CASES are files of published cases; what cannot be simulated is skipped with its reason.
     """
-    from calibration.validation.cases import committed_cases, read_cases
     from calibration.validation.pool import usable_cores
+    from calibration.validation.trials.cases import committed_cases, read_cases
     from calibration.validation.validate import validate
     from dashboards.validation_page import write_validation_page
 

@@ -6,12 +6,12 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.columns import CELL, CI95, METRIC, SETTING, Column, arm_and_path
 from experiments.commands.output import NOTHING, in_unit
-from experiments.conditions import short_names
+from experiments.store.columns import CELL, CI95, METRIC, SETTING, Column, arm_and_path
+from experiments.study.conditions import short_names
 
 if TYPE_CHECKING:
-    from experiments.store_reader import StoreReader
+    from experiments.store.reader import StoreReader
 
 MOST_ROWS = 40
 _LONGEST_TEXT = 28

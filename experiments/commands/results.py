@@ -15,8 +15,8 @@ from experiments.commands.output import note, print_list, print_table, print_tex
 from simulator.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.columns import Column
-    from experiments.store_reader import StoreReader
+    from experiments.store.columns import Column
+    from experiments.store.reader import StoreReader
 
 
 _NAMED = 5
@@ -52,8 +52,8 @@ def command(
 
     Columns go by their full name, or by the last part of it where that is clear: concurrency, verdict.
     """
-    from experiments.export import export
-    from experiments.store_reader import StoreReader
+    from experiments.store.export import export
+    from experiments.store.reader import StoreReader
 
     with StoreReader(store) as cells:
         if scenario is not None:

@@ -22,8 +22,8 @@ from experiments.commands.output import (
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from experiments.pools import Pool
-    from experiments.store import Store
+    from experiments.runner.pools import Pool
+    from experiments.store.store import Store
     from experiments.sweep import Best, Standing
 
 _DRAWN_EVERY_S = 0.2
@@ -62,8 +62,8 @@ def command(
 
     Whatever ends a run, all finished cells are kept; the same command again does only the rest.
     """
-    from experiments.store import Store
-    from experiments.study import load_study
+    from experiments.store.store import Store
+    from experiments.study.study import load_study
     from experiments.sweep import require_few, sweep
 
     read = load_study(study, (*precision_override(precision), *overrides))
@@ -96,12 +96,12 @@ def command(
 def _pool(dask: str | None, workers: int | None) -> Iterator[Pool]:
     """The workers asked for. Raises InputError."""
     if dask is None:
-        from experiments.pools import local_pool
+        from experiments.runner.pools import local_pool
 
         with local_pool(workers) as local:
             yield local
         return
-    from experiments.dask_pool import LOCAL, dask_pool
+    from experiments.runner.dask_pool import LOCAL, dask_pool
 
     if workers is not None and dask != LOCAL:
         allowed = "leave it out: the cluster has its own"
@@ -171,7 +171,7 @@ def _about(duration_s: float) -> str:
 
 def _best(best: Best) -> str:
     """`eagle3.throughput_speedup 1.84 at draft_length 5, concurrency 1`: settings by their short names."""
-    from experiments.conditions import as_column, short_names
+    from experiments.study.conditions import as_column, short_names
 
     short = {full: name for name, full in short_names(best.settings).items()}
     at = ", ".join(

@@ -6,9 +6,9 @@ import time
 from contextlib import ExitStack
 from statistics import median
 
-from experiments.dask_pool import LOCAL, dask_pool
-from experiments.pools import Pool, local_pool
-from experiments.runner import run_tasks
+from experiments.runner.dask_pool import LOCAL, dask_pool
+from experiments.runner.pools import Pool, local_pool
+from experiments.runner.runner import run_tasks
 
 ROUNDS = 5
 CELL_S = 10.0

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from experiments.cell import Cell, CellResult, Metric, run_cell
-from experiments.export import export
-from experiments.grid import cells_of
-from experiments.store import Store
-from experiments.store_reader import StoreReader
-from experiments.study import load_study
+from experiments.store.export import export
+from experiments.store.reader import StoreReader
+from experiments.store.store import Store
+from experiments.study.grid import cells_of
+from experiments.study.study import load_study
 from tests.shared_data import ROOT
 
 CELLS = 100_000

@@ -15,10 +15,10 @@ import tracemalloc
 from pathlib import Path
 
 from experiments.cell import Cell
-from experiments.grid import Grid, cells_of
-from experiments.pools import local_pool
-from experiments.store import Store
-from experiments.study import Study, load_study
+from experiments.runner.pools import local_pool
+from experiments.store.store import Store
+from experiments.study.grid import Grid, cells_of
+from experiments.study.study import Study, load_study
 from experiments.sweep import Standing, sweep
 from simulator.arms import CompiledArm
 from simulator.replications import replication_seed, traffic_of

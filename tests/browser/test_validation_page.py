@@ -10,7 +10,7 @@ import pytest
 from calibration.validation.coverage import Coverage
 from calibration.validation.predict import Prediction
 from calibration.validation.row import rows_of
-from calibration.validation.trial import Published
+from calibration.validation.trials.trial import Published
 from calibration.validation.validate import Validation
 from dashboards.validation_page import write_validation_page
 from tests.validation_trials import trial

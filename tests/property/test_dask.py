@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from experiments import dask_pool as dask_pools
-from experiments.dask_pool import dask_pool
-from experiments.pools import Pool, local_pool
-from experiments.runner import run_tasks
+from experiments.runner.dask_pool import dask_pool
+from experiments.runner.pools import Pool, local_pool
+from experiments.runner.runner import run_tasks
 from simulator.errors import InputError
 from tests import tiny_tasks
 from tests.processes import end, eventually, start, workers_of

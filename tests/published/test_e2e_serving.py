@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from calibration.validation.cases import read_cases
 from calibration.validation.errors import Errors, errors_of
 from calibration.validation.groups import grouped
+from calibration.validation.trials.cases import read_cases
 from calibration.validation.validate import Validation, validate
 from tests.shared_data import SHARED, needs_shared
 

@@ -6,13 +6,13 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from calibration.validation.cases import committed_cases
-from calibration.validation.fit_parameters import PARAMETERS, candidate_presets, start
-from calibration.validation.fit_solve import Linear, from_scale, to_scale
-from calibration.validation.fit_split import fit_half, name_hash
-from calibration.validation.fit_write import rewritten
+from calibration.validation.fit.parameters import PARAMETERS, candidate_presets, start
+from calibration.validation.fit.solve import Linear, from_scale, to_scale
+from calibration.validation.fit.split import fit_half, name_hash
+from calibration.validation.fit.write import rewritten
 from calibration.validation.groups import fit_sources
-from calibration.validation.trials import trials_of_cases
+from calibration.validation.trials.cases import committed_cases
+from calibration.validation.trials.trials import trials_of_cases
 from simulator.presets import load_preset
 
 RECORD = json.loads(

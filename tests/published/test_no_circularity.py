@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from calibration.validation.acceptance_facts import facts_of
-from calibration.validation.cases import Case, committed_cases
-from calibration.validation.evidence import Evidence
-from calibration.validation.trial import Trial
-from calibration.validation.trials import trials_of
+from calibration.validation.trials.acceptance_facts import facts_of
+from calibration.validation.trials.cases import Case, committed_cases
+from calibration.validation.trials.evidence import Evidence
+from calibration.validation.trials.trial import Trial
+from calibration.validation.trials.trials import trials_of
 
 RATIO_OF_LATENCIES = "ITL ÷ TPOT"
 SPEEDS = re.compile(

@@ -16,13 +16,13 @@ import pytest
 
 from calibration.validation.accuracy import accuracy_page
 from calibration.validation.assumed import Move, moves
-from calibration.validation.cases import committed_cases
 from calibration.validation.errors import errors_of
 from calibration.validation.pool import worker_pool
 from calibration.validation.row import Row
 from calibration.validation.targets import Target
-from calibration.validation.trial import Trial
-from calibration.validation.trials import trials_of_cases
+from calibration.validation.trials.cases import committed_cases
+from calibration.validation.trials.trial import Trial
+from calibration.validation.trials.trials import trials_of_cases
 from calibration.validation.validate import Validation, validate_trials
 from tests.shared_data import ROOT
 from tests.wrong_costs import WRONG

@@ -172,6 +172,16 @@ def test_what_no_memory_holds_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> N
     assert bad("memory", EXAMPLE) == ["not enough memory: fewer requests or tokens need less"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_answer_that_has_no_room_gets_one_line() -> None:
+    code = "from experiments.cli import main; main(['memory', '--model', 'llama-3.1-8b-instruct'])"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (2, "no space left on device\n")
+
+
 def test_a_terminal_without_our_signs_gets_question_marks() -> None:
     code = (
         "from contextlib import suppress\nfrom experiments.cli import main\n"

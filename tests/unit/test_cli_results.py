@@ -14,7 +14,7 @@ import pytest
 
 from experiments import store_reader
 from experiments.cell import Cell, CellResult
-from experiments.store import Store
+from experiments.store.store import Store
 from simulator.scenario import load_scenario
 from tests.shared_data import ROOT
 from tests.unit.test_cli import bad, run

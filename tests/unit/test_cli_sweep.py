@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.store_reader import StoreReader
+from experiments.store.reader import StoreReader
 from tests.shared_data import ROOT
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, study_file
 from tests.unit.test_cli import bad, run

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.axes import Axis
-from experiments.conditions import Filter, condition_sql, short_names
-from experiments.grid import MOST_POINTS, Grid, cell_at, cells_of, coarse_first, levels_of
-from experiments.study import Study
+from experiments.study.axis import Axis
+from experiments.study.conditions import Filter, condition_sql, short_names
+from experiments.study.grid import MOST_POINTS, Grid, cell_at, cells_of, coarse_first, levels_of
+from experiments.study.study import Study
 from simulator.errors import InputError
 from simulator.scenario import Scenario, parse_scenario, scenario_from_data
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, SCENARIO, study

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pools import checked_count, local_pool
-from experiments.runner import run_tasks
+from experiments.runner.pools import checked_count, local_pool
+from experiments.runner.runner import run_tasks
 from simulator.errors import InputError
 from tests import tiny_tasks
 from tests.processes import end, eventually, session_of, start, workers_of
@@ -68,8 +68,8 @@ def test_numbers_of_workers_out_of_range_are_refused(count: int) -> None:
 
 
 UNGUARDED = """
-from experiments.pools import local_pool
-from experiments.runner import run_tasks
+from experiments.runner.pools import local_pool
+from experiments.runner.runner import run_tasks
 from simulator.errors import InputError
 from tests.tiny_tasks import figure
 
@@ -96,8 +96,8 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
 
 SLEEPER = """
 import sys, time
-from experiments.pools import local_pool
-from experiments.runner import run_tasks
+from experiments.runner.pools import local_pool
+from experiments.runner.runner import run_tasks
 
 if __name__ == "__main__":
     with local_pool(2) as pool:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from experiments.cell import Cell, run_cell
 from experiments.contours import Index, Label, coarse_places, contour, refined
-from experiments.grid import cells_of
 from experiments.maps.study_map import estimate_in
 from experiments.refine import run_refined
-from experiments.store import Store
-from experiments.study import Study, load_study
+from experiments.store.store import Store
+from experiments.study.grid import cells_of
+from experiments.study.study import Study, load_study
 from simulator.arms import CompiledArm
 from simulator.breakeven.simulated_bench import SimulatedBench
 from simulator.errors import InputError

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import runner, worker
-from experiments.pools import Pool
-from experiments.runner import run_tasks
-from experiments.worker import Outcome, run_group
+from experiments.runner import runner, worker
+from experiments.runner.pools import Pool
+from experiments.runner.runner import run_tasks
+from experiments.runner.worker import Outcome, run_group
 from simulator.errors import InputError
 
 

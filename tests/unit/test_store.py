@@ -19,12 +19,12 @@ import pyarrow.parquet
 import pytest
 
 from experiments import cell as cells
-from experiments import export as exports
-from experiments import store_file
 from experiments.cell import Cell, CellResult
-from experiments.export import export
-from experiments.store import Store
-from experiments.store_reader import StoreReader
+from experiments.store import export as exports
+from experiments.store import file as store_file
+from experiments.store.export import export
+from experiments.store.reader import StoreReader
+from experiments.store.store import Store
 from simulator.errors import InputError
 from tests.tiny_tasks import cell_of, figure, result_of
 

@@ -17,10 +17,10 @@ from dashboards.stored import THRESHOLD, StoredStudy, is_store, stored_study
 from dashboards.study_article import findings
 from experiments.cell import run_cell
 from experiments.cli import decodesim
-from experiments.columns import REAL, SETTING, described
-from experiments.grid import cells_of
-from experiments.store import Store
-from experiments.study import load_study
+from experiments.store.columns import REAL, SETTING, described
+from experiments.store.store import Store
+from experiments.study.grid import cells_of
+from experiments.study.study import load_study
 from simulator.errors import InputError
 from tests.shared_data import ROOT
 from tests.stored_studies import (

@@ -11,10 +11,10 @@ import pytest
 
 from experiments import sweep as sweeping
 from experiments.cell import FAILED, Cell, CellResult, run_cell
-from experiments.grid import cells_of
-from experiments.pools import Pool, local_pool
-from experiments.store import Store
-from experiments.study import Study
+from experiments.runner.pools import Pool, local_pool
+from experiments.store.store import Store
+from experiments.study.grid import cells_of
+from experiments.study.study import Study
 from experiments.sweep import Standing, better, require_few, sweep
 from simulator.errors import InputError
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, InlinePool, study

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from calibration.validation.cases import committed_cases, number, read_cases
+from calibration.validation.trials.cases import committed_cases, number, read_cases
 from simulator.errors import InputError
 from tests.published_cases import PLAIN, SPEC, cases_of, write_cases
 from tests.shared_data import SHARED, needs_shared

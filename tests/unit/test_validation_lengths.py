@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calibration.validation.cases import Traffic
 from calibration.validation.predict import Question, predict, with_means
 from calibration.validation.row import question_of
 from calibration.validation.shape import CurvePoint
-from calibration.validation.trials import trials_of_cases
+from calibration.validation.trials.cases import Traffic
+from calibration.validation.trials.trials import trials_of_cases
 from simulator.acceptance import Gated
 from simulator.simulation import make_traffic
 from tests.validation_trials import case, scenario, trial

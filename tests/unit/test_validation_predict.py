@@ -15,7 +15,7 @@ from calibration.validation.predict import DOES_NOT_FIT, Question, predict
 from calibration.validation.row import question_of
 from calibration.validation.run import run_trials
 from calibration.validation.shape import NO_CROSSING, OUT_OF_REACH, CurveQuestion, answer_curve
-from calibration.validation.trial import Published
+from calibration.validation.trials.trial import Published
 from simulator.arms import CompiledArm
 from simulator.results.measure import measure
 from simulator.scenario import Scenario

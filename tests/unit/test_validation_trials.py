@@ -9,13 +9,13 @@ from collections import Counter
 
 import pytest
 
-from calibration.validation.cases import committed_cases
 from calibration.validation.coverage import counts
-from calibration.validation.evidence import Evidence
-from calibration.validation.lengths import lengths_of
-from calibration.validation.names import datasets_of, gpu_of, side_of, weights_of
-from calibration.validation.trial import Published, with_assumed_lengths
-from calibration.validation.trials import trials_of, trials_of_cases
+from calibration.validation.trials.cases import committed_cases
+from calibration.validation.trials.evidence import Evidence
+from calibration.validation.trials.lengths import lengths_of
+from calibration.validation.trials.names import datasets_of, gpu_of, side_of, weights_of
+from calibration.validation.trials.trial import Published, with_assumed_lengths
+from calibration.validation.trials.trials import trials_of, trials_of_cases
 from simulator.acceptance import acceptance_model
 from simulator.models.catalogue import load_model
 from simulator.traffic.workload import generate

@@ -1,0 +1,1 @@
+"""The presets' free host times, fitted on stated sources."""

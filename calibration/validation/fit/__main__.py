@@ -1,0 +1,5 @@
+"""`python -m calibration.validation.fit`."""
+
+from calibration.validation.fit.fit import main
+
+main()

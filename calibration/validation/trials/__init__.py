@@ -1,0 +1,1 @@
+"""Published cases and what of them is simulated."""

@@ -1,0 +1,174 @@
+"""The network that drafts: the catalogue's, or one built in the usual shape."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from calibration.validation.trials.cases import Case, Draft, Facts, number
+from calibration.validation.trials.generated import config_file
+from calibration.validation.trials.models import ModelChoice
+from simulator.errors import InputError
+from simulator.models.catalogue import (
+    drafters,
+    entry,
+    find_drafter,
+    find_model,
+    load_drafter,
+    load_model,
+    targets,
+)
+from simulator.models.model import Model
+from simulator.speculation import methods
+
+NO_MODULE = "target carries no MTP module"
+SPARSE_DRAFT = "drafter that keeps part of its KV"
+DRAFT_NOT_USABLE = "drafter does not fit the target"
+_SPARSE_KV = re.compile(r"stream|snapkv|sink|sliding|sparse|quest|triforce")
+_DRAFT_VOCAB = 32_000
+"""Draft vocabulary of published EAGLE-3 heads (their configs)."""
+
+Drafter = tuple[str | None, tuple[str, ...]]
+"""What `draft` of an arm takes, and what was assumed."""
+
+
+def drafter_of(case: Case, point: Facts, target: ModelChoice, method: str) -> Drafter | str:
+    """The drafter that a case's method needs, or why there is none."""
+    kind = methods()[method].drafter
+    draft = case.draft or Draft()
+    if kind is None:
+        return None, ()
+    words = point.get("draft") if isinstance(point.get("draft"), str) else draft.model
+    size = number(point.get("draft_params_b")) or draft.params_b
+    if kind == "mtp":
+        return NO_MODULE if target.model.mtp is None else (None, ())
+    if isinstance(words, str) and _SPARSE_KV.search(words.lower()):
+        return SPARSE_DRAFT
+    if kind == "draft_model":
+        return _draft_model(words, size, target.model)
+    for name in _named(words):
+        if _usable(name, target.model, kind):
+            return name, ()
+    known = (
+        name for name in drafters() if entry(name).method == kind and target.title in entry(name).targets
+    )
+    for name in known:
+        if _usable(name, target.model, kind):
+            return name, () if words is None else (f"drafter {words} taken as {name}",)
+    built = config_file(f"{kind}-{target.title}", _head(target.model, kind))
+    if not _usable(built, target.model, kind):
+        return DRAFT_NOT_USABLE
+    return built, (f"{kind} head of the usual shape for {target.title}",)
+
+
+def _named(words: object) -> list[str]:
+    """The catalogue's drafter that a text names; none for a text that names none, or several."""
+    try:
+        return [find_drafter(words)] if isinstance(words, str) else []
+    except InputError:
+        return []
+
+
+def _usable(name: str, target: Model, kind: str) -> bool:
+    try:
+        load_drafter(name, target, kind)
+    except InputError:
+        return False
+    return True
+
+
+def _head(target: Model, kind: str) -> dict[str, object]:
+    """One decoder layer as wide as the target, as EAGLE heads are: arXiv 2401.15077, arXiv 2503.01840.
+
+    Attention as in the target where that has plain heads, else heads of 128; the MLP three times as wide.
+    """
+    plain = next(
+        (
+            layer.attention
+            for layer in target.layers
+            if layer.attention is not None and layer.attention.heads and layer.attention.kv_heads
+        ),
+        None,
+    )
+    heads = plain.heads if plain is not None else max(1, target.hidden_size // 128)
+    config: dict[str, object] = {
+        "architectures": ["LlamaForCausalLMEagle3" if kind == "eagle3" else "LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": target.hidden_size,
+        "intermediate_size": 3 * target.hidden_size,
+        "num_hidden_layers": 1,
+        "num_attention_heads": heads,
+        "num_key_value_heads": math.gcd(heads, 8),
+        "head_dim": 128,
+        "vocab_size": target.vocab_size,
+        "max_position_embeddings": target.max_context_tokens,
+    }
+    if kind == "eagle3":
+        config["draft_vocab_size"] = min(_DRAFT_VOCAB, target.vocab_size)
+    return config
+
+
+def _draft_model(words: object, size: float | None, target: Model) -> Drafter | str:
+    """A small model of the target's vocabulary: by name, by size, else the smallest there is."""
+    name = _small_model(words) if isinstance(words, str) else None
+    if name is not None:
+        if load_model(name).vocab_size == target.vocab_size:
+            return name, ()
+        config = {**entry(name).config, "vocab_size": target.vocab_size}
+        return config_file(name, config), (f"{name} with the target's vocabulary",)
+    alike = {
+        name: load_model(name).parameters / 1e9
+        for name in targets()
+        if load_model(name).vocab_size == target.vocab_size
+        and load_model(name).parameters < _LARGEST_DRAFT * target.parameters
+    }
+    if size is None and isinstance(words, str):
+        stated = re.search(r"(\d+(?:\.\d+)?) ?([bm])\b", words.lower())
+        size = None if stated is None else float(stated[1]) / (1 if stated[2] == "b" else 1000)
+    if alike and (size is None or min(abs(math.log(size / own)) for own in alike.values()) < _NEAR):
+        wanted = size or min(alike.values())
+        name = min(alike, key=lambda one: abs(math.log(wanted / alike[one])))
+        stated_words = f"{size:g}B" if size is not None else "not named"
+        return name, (f"draft model {words or stated_words}: {name} taken",)
+    wanted = size or target.parameters / 1e9 * _USUAL_DRAFT
+    config = _small_config(wanted, target)
+    return config_file(f"draft-{wanted:.2g}B", config), (f"draft model of {wanted:.2g}B parameters built",)
+
+
+_LARGEST_DRAFT = 0.25
+"""A draft model has at most this share of the target's parameters, or it saves nothing."""
+_USUAL_DRAFT = 1 / 64
+_NEAR = math.log(1.5)
+
+
+def _small_model(words: str) -> str | None:
+    """The catalogue model that a text names; the first where it names several."""
+    for piece in re.split(r"\s+/\s+|\(|,|_streaming|_", words):
+        try:
+            return find_model(piece.strip())
+        except InputError:
+            continue
+    return None
+
+
+def _small_config(size_b: float, target: Model) -> dict[str, object]:
+    """A dense model of that size and the target's vocabulary; embeddings tied, as small models have them."""
+    body = max(size_b * 1e9, 1.2 * 256 * target.vocab_size)
+    hidden = next(
+        width
+        for width in (2048, 1536, 1024, 768, 512, 256)
+        if width * target.vocab_size < 0.5 * body or width == 256
+    )
+    layers = max(1, round((body - hidden * target.vocab_size) / (12.5 * hidden**2)))
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": hidden,
+        "intermediate_size": 3 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": hidden // 64,
+        "num_key_value_heads": hidden // 64,
+        "vocab_size": target.vocab_size,
+        "max_position_embeddings": target.max_context_tokens,
+        "tie_word_embeddings": True,
+    }

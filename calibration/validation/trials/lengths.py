@@ -1,0 +1,207 @@
+"""How long prompts and outputs were: as published, as counted, or as a data set is known to be."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from calibration.validation.trials.cases import Case, Facts, number
+from calibration.validation.trials.habits import Habit, habit_of
+from calibration.validation.trials.names import datasets_of
+
+Form = dict[str, Any]
+"""A length distribution of the scenario file."""
+
+
+class Known(NamedTuple):
+    """Usual lengths of a data set: means in tokens, and the spread of their logarithms."""
+
+    prompt: float
+    output: float
+    prompt_spread: float = 0.7
+    output_spread: float = 0.7
+
+
+_KNOWN: Mapping[str, Known] = {
+    "gsm8k": Known(120, 200, 0.25, 0.35),
+    "cnn_dailymail": Known(900, 120, 0.45, 0.4),
+    "sharegpt": Known(250, 300, 1.1, 0.9),
+    "instructcoder": Known(150, 250),
+    "mt_bench": Known(100, 400, 0.7, 0.6),
+    "humaneval": Known(150, 300, 0.4, 0.5),
+    "alpaca": Known(60, 250, 0.6),
+    "spec_bench": Known(450, 300, 0.9),
+    "math500": Known(130, 700, 0.5),
+    "aime": Known(150, 2000, 0.3, 0.5),
+    "livecodebench": Known(600, 800, 0.5),
+    "gpqa": Known(250, 900, 0.4),
+    "financeqa": Known(700, 400),
+    "speed_bench": Known(400, 500),
+    "swe_bench": Known(5000, 500),
+    "arxiv": Known(8000, 250, 0.4),
+    "wmt": Known(80, 60, 0.4, 0.4),
+    "qa": Known(500, 150),
+    "summarization": Known(500, 100),
+}
+"""Approximate, for where a source gives no lengths: the first six from the notes beside the cases, the
+others from the data sets' cards. Chat spreads most; its spread is that of case sdb_trace_sharegpt_eagle3.
+"""
+
+_UNKNOWN = Known(250, 300, 1.0, 0.8)
+_SGLANG_UNIFORM = (0.4, 0.6)
+"""Realised ÷ nominal mean where lengths were drawn uniformly below the nominal one."""
+_FIXED_WITHIN = 0.02
+_LONGEST_PER_MEAN = 8.0
+"""Where a log-normal is cut when no longest length is known: benchmarks drop what is too long for them."""
+_REASONING_FACTOR = 6.0
+"""Outputs of a model that thinks first, in those of one that does not: assumed."""
+MOST_TOKENS = 1_000_000
+
+
+class LengthsChoice(NamedTuple):
+    """Prompt and output distributions, their means in tokens, and what was assumed."""
+
+    prompt: Form
+    output: Form
+    prompt_mean: float
+    output_mean: float
+    random: bool
+    """Prompts of random tokens of a set length: outputs then end where they were told to."""
+    notes: tuple[str, ...]
+    assumed: tuple[str, ...]
+    """Fields of the workload whose lengths no source says."""
+
+    @property
+    def stated_means(self) -> dict[str, float]:
+        """Field of the workload → mean tokens, where a source says it."""
+        means = {"prompt_tokens": self.prompt_mean, "output_tokens": self.output_mean}
+        return {name: mean for name, mean in means.items() if name not in self.assumed}
+
+
+def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence[Case] = ()) -> LengthsChoice:
+    """The lengths of a point: its own, its counts, the case's, another case's of the source with the same
+    data set (`siblings`), or the data set's usual ones."""
+    names = datasets_of(dataset or case.workload.dataset)
+    random = "random" in names or (not names and _is_number(case.workload.input_len_tokens))
+    known = next((_KNOWN[name] for name in names if name in _KNOWN), None)
+    spread = known or _UNKNOWN
+    reasoning = bool(re.search(r"thinking|reasoning", f"{case.target.model} {case.text}".lower()))
+    notes: list[str] = []
+    assumed: list[str] = []
+
+    def one(what: str, short: str, sigma: float, usual: float) -> tuple[Form, float]:
+        field = f"{what}_len_tokens"
+        said = _first(point.get(field), point.get(short), getattr(case.workload, field))
+        exact = random or (what == "input" and _is_number(said))
+        found = _form(said, _realised(point, what), sigma, exact)
+        if found is not None:
+            nominal = random and _realised(point, what) is None and number(said) is not None
+            return _ranged(found, habit_of(case), notes) if nominal else found
+        longer = _REASONING_FACTOR if reasoning and what == "output" else 1.0
+        for sibling in siblings if longer == 1.0 else ():
+            if names and datasets_of(sibling.workload.dataset) == names:
+                found = _form(getattr(sibling.workload, field), None, sigma, exact)
+                if found is not None:
+                    notes.append(f"{what} length: that of the source's case {sibling.case_id}")
+                    return found
+        assumed.append("prompt_tokens" if what == "input" else "output_tokens")
+        where = names[0] if known is not None else "no known data set"
+        thinks = ", for a model that reasons" if longer > 1 else ""
+        notes.append(f"{what} length not published: {usual * longer:g} tokens, usual for {where}{thinks}")
+        return _lognormal(usual * longer, sigma)
+
+    prompt, prompt_mean = one("input", "isl", spread.prompt_spread, spread.prompt)
+    output, output_mean = one("output", "osl", spread.output_spread, spread.output)
+    return LengthsChoice(prompt, output, prompt_mean, output_mean, random, tuple(notes), tuple(assumed))
+
+
+def _ranged(found: tuple[Form, float], habit: Habit | None, notes: list[str]) -> tuple[Form, float]:
+    """A nominal length as the tool draws it."""
+    if habit is None or habit.shortest is None:
+        return found
+    longest = max(1, round(found[1]))
+    shortest = max(1, round(habit.shortest * longest))
+    notes.append(f"{habit.tool} draws lengths from {shortest} to {longest} tokens")
+    return {"kind": "uniform", "low": shortest, "high": longest}, (shortest + longest) / 2
+
+
+def _first(*values: object) -> object:
+    return next((value for value in values if value is not None), None)
+
+
+def _is_number(value: object) -> bool:
+    return number(value) is not None
+
+
+def _realised(point: Facts, what: str) -> float | None:
+    """Mean tokens of a request by the client's own count, of the plain run where there is one."""
+    for name in ("baseline", "spec"):
+        arm = point.get(name)
+        if isinstance(arm, Mapping):
+            total, requests = number(arm.get(f"total_{what}_tokens")), number(arm.get("num_requests"))
+            if total and requests and 1 <= total / requests <= MOST_TOKENS:
+                return total / requests
+    return None
+
+
+def _form(said: object, realised: float | None, sigma: float, exact: bool) -> tuple[Form, float] | None:
+    """A distribution and its mean, from what was said and what was counted; None when neither is there."""
+    facts: Mapping[str, Any] = said if isinstance(said, Mapping) else {"mean": said}
+    mean, nominal = _tokens(facts.get("mean")), _tokens(facts.get("nominal"))
+    median, p90, longest = (_tokens(facts.get(key)) for key in ("p50", "p90", "max"))
+    if nominal and realised and _SGLANG_UNIFORM[0] <= realised / nominal <= _SGLANG_UNIFORM[1]:
+        return _uniform(nominal)
+    level = realised or mean
+    if level is None and median is not None:
+        level = median * math.exp(sigma**2 / 2)
+    level = level or nominal or p90 or longest
+    if level is None:
+        return None
+    if median and p90 and p90 > median:
+        return _lognormal(level, math.log(p90 / median) / 1.2816, longest)
+    if median and median < level:
+        return _lognormal(level, math.sqrt(2 * math.log(level / median)), longest)
+    if exact or (longest and abs(longest / level - 1) < _FIXED_WITHIN):
+        return {"kind": "fixed", "tokens": max(1, round(level))}, level
+    return _lognormal(level, sigma, longest)
+
+
+def _tokens(value: object) -> float | None:
+    found = number(value)
+    return found if found is not None and 0 < found <= MOST_TOKENS else None
+
+
+def _uniform(nominal: float) -> tuple[Form, float]:
+    return {"kind": "uniform", "low": 1, "high": max(1, round(nominal))}, (nominal + 1) / 2
+
+
+def _lognormal(mean: float, sigma: float, longest: float | None = None) -> tuple[Form, float]:
+    """A log-normal of that spread, cut at the longest, whose mean after the cut is `mean`."""
+    longest = max(longest or _LONGEST_PER_MEAN * mean, 1.05 * mean, 2.0)
+    sigma = min(max(sigma, 0.05), 2.0)
+
+    def cut_mean(log_median: float) -> float:
+        """E[min(X, longest)] of a log-normal X."""
+        at = (math.log(longest) - log_median) / sigma
+        below = math.exp(log_median + sigma**2 / 2) * _normal_cdf(at - sigma)
+        return below + longest * (1 - _normal_cdf(at))
+
+    low, high = math.log(mean) - sigma**2, math.log(longest) + 2 * sigma
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cut_mean(middle) < mean else (low, middle)
+    median = math.exp(low)
+    p95 = median * math.exp(1.6448536 * sigma)
+    form = {
+        "kind": "lognormal",
+        "median": round(median, 3),
+        "p95": round(p95, 3),
+        "max": max(1, round(longest)),
+    }
+    return form, mean
+
+
+def _normal_cdf(z: float) -> float:
+    return 0.5 * math.erfc(-z / math.sqrt(2))

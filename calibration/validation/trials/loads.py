@@ -1,0 +1,117 @@
+"""The load of a point: how many requests at once, how fast they come, and how many there were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from calibration.validation.trials.cases import Case, Facts, number
+from calibration.validation.trials.habits import habit_of
+
+LOAD_NOT_STATED = "load not stated"
+
+_CLOSED = ("batch_size", "concurrency", "running_requests", "concurrency_cap")
+"""Keys of a point that say how many requests are in flight at once."""
+_ALL_AT_ONCE = ("inf", "infinity", "infinite", "max", "saturation", "saturated")
+MOST_IN_FLIGHT = 100_000
+_ENOUGH = 256
+"""Requests of a run whose source does not say how many it sent; whoever runs it may take more or fewer."""
+_ROUNDS = 8
+_BURST = 1000
+
+
+class Load(NamedTuple):
+    """`arrivals` in the form of the scenario file. `batch`: requests in flight, where that is the load."""
+
+    arrivals: Mapping[str, Any]
+    batch: float | None
+    title: str
+    requests: int
+    sent: int | None = None
+    """Requests of the published run, where they are known."""
+    max_num_seqs: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def load_of(case: Case, point: Facts, ranks: float) -> Load | str:
+    """The load of a point, or why it cannot be told. `ranks`: over which a load per rank is spread."""
+    sent = _sent(case, point)
+    habit = habit_of(case) if sent is None else None
+    found = _load(case, point, ranks, sent)
+    if habit is None or isinstance(found, str):
+        return found
+    usual = habit.prompts or round((habit.prompts_per_client or 0) * (found.batch or 0))
+    if not usual:
+        return found
+    note = f"{habit.tool} sends {usual} requests"
+    return found._replace(requests=usual, sent=usual, notes=(*found.notes, note))
+
+
+def _load(case: Case, point: Facts, ranks: float, sent: int | None) -> Load | str:
+    limit = number(point.get("max_num_seqs"))
+    seats = int(limit) if limit is not None and 1 <= limit <= MOST_IN_FLIGHT else None
+    for key in (*_CLOSED, "max_num_seqs"):
+        value = number(point.get(key))
+        if value is not None and 1 <= value <= MOST_IN_FLIGHT:
+            return _closed(value, key, sent, seats)
+    per_rank = number(point.get("concurrency_per_rank")) or number(point.get("batch_size_per_rank"))
+    if per_rank is not None and 1 <= per_rank * ranks <= MOST_IN_FLIGHT:
+        note = f"{per_rank:g} requests on each of {ranks:g} ranks taken as {per_rank * ranks:g} in all"
+        return _closed(per_rank * ranks, "concurrency", sent)._replace(notes=(note,))
+    if str(point.get("request_rate_rps")).lower() in _ALL_AT_ONCE:
+        return _burst(sent)
+    rate = number(point.get("request_rate_rps"))
+    if rate is not None and 0 < rate <= 1e6:
+        title = f"rate {rate:g}/s"
+        return Load({"kind": "poisson", "rate_per_s": rate}, None, title, sent or _BURST, sent)
+    return _unsaid(case, point, sent)
+
+
+def _unsaid(case: Case, point: Facts, sent: int | None) -> Load | str:
+    """A load that the point has no key for: from its axis, its arms' counts, or the words of the case."""
+    text = case.text
+    if case.load_axis == "saturation" or re.search(r"infinite request rate|rate inf(?!\w)|offline", text):
+        capped = _counted(point, ("max_concurrency",)) if case.load_axis != "saturation" else None
+        if capped is None:
+            return _burst(sent)
+    counted = _counted(point, ("max_concurrency", "mean_concurrency", "peak_concurrent"))
+    if counted is not None:
+        return _closed(counted, "concurrency", sent)._replace(notes=("load from the client's counts",))
+    words = re.search(r"(?:batch(?: size)?|bs|concurrency)\s*(?:=|of)?\s*(\d+)\b", text)
+    if words and 1 <= int(words[1]) <= MOST_IN_FLIGHT:
+        return _closed(float(words[1]), "batch_size", sent)._replace(notes=("load from the source's words",))
+    if case.kind == "acceptance":  # what survives does not depend on who else is there
+        return _closed(1.0, "batch_size", sent)._replace(notes=("load not stated: one request at a time",))
+    return LOAD_NOT_STATED
+
+
+def _burst(sent: int | None) -> Load:
+    notes = () if sent else (f"requests not stated: {_BURST} at once",)
+    return Load({"kind": "burst"}, None, "saturation", sent or _BURST, sent, notes=notes)
+
+
+def _closed(value: float, key: str, sent: int | None, seats: int | None = None) -> Load:
+    clients = max(1, round(value))
+    title = f"{'batch' if key == 'batch_size' else key} {clients}"
+    requests = sent or max(_ENOUGH, _ROUNDS * clients)
+    return Load({"kind": "closed", "concurrency": clients}, float(clients), title, requests, sent, seats)
+
+
+def _sent(case: Case, point: Facts) -> int | None:
+    """Requests that were sent, where the source says so."""
+    counts = [_counted(point, ("num_requests",)), number(point.get("num_requests_sent"))]
+    found = next((n for n in (*counts, case.workload.num_prompts) if n is not None and 1 <= n <= 1e6), None)
+    return None if found is None else round(found)
+
+
+def _counted(point: Facts, keys: tuple[str, ...]) -> float | None:
+    """What the client counted in its plain run, else in the other."""
+    for name in ("baseline", "spec"):
+        arm = point.get(name)
+        facts: Facts = arm if isinstance(arm, Mapping) else {}
+        for key in keys:
+            value = number(facts.get(key))
+            if value is not None and 1 <= value <= MOST_IN_FLIGHT:
+                return value
+    return None

@@ -1,0 +1,1 @@
+"""Who does the work: one driver over processes or a Dask cluster."""

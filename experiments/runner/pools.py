@@ -1,0 +1,161 @@
+"""Where tasks run: a pool of local processes. A cluster's pool (`dask_pool.py`) has the same verbs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import resource_tracker
+from typing import Any
+
+from experiments.runner.worker import Marks, Outcome, one_line, run_group, start_worker
+from simulator.errors import InputError, Problem
+
+WINDOW = 3
+"""Groups of tasks in flight per worker: one runs, the others wait at hand."""
+
+MOST_WORKERS = 1024
+
+WHY_WORKERS_DIE = "killed for memory, or a crash in compiled code"
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Numeric libraries start one thread per core in every worker otherwise."""
+
+
+class Pool(ABC):
+    """Workers behind `concurrent.futures`. Groups in flight have berths, numbers below `berths`."""
+
+    workers: int
+
+    @property
+    def berths(self) -> int:
+        """How many groups may be in flight."""
+        return WINDOW * self.workers
+
+    @abstractmethod
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+        """Start a group. Raises BrokenExecutor when the workers are dead."""
+
+    @abstractmethod
+    def was_at(self, berth: int) -> int | None:
+        """Index of the task that the group at this berth was at when its worker died; None: it had none."""
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Start fresh workers after a BrokenExecutor."""
+
+    @abstractmethod
+    def alone(self) -> AbstractContextManager[Pool]:
+        """A pool whose worker runs one group, beside which nothing else runs."""
+
+    def check(self) -> None:  # noqa: B027
+        """Raise InputError when this pool will never finish what it was given. Local workers die loudly."""
+
+    def failure(self, error: Exception) -> str:
+        """Why a group failed as a whole, in a line."""
+        return one_line(error)
+
+    def lost(self) -> InputError:
+        """What to say when the pool gave up its groups."""
+        return InputError("the workers are gone; what is done is kept, and a second run does the rest")
+
+
+class LocalPool(Pool):
+    """Processes of this machine, each started afresh (`spawn`): nothing of the driver's state is in them."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._context = multiprocessing.get_context("spawn")
+        self._start()
+
+    def _start(self) -> None:
+        self._marks: Marks = self._context.RawArray("i", self.berths)
+        self._executor = ProcessPoolExecutor(
+            self.workers, self._context, initializer=start_worker, initargs=(self._marks,)
+        )
+
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+        self._marks[berth] = 0
+        with interrupts_held_back():
+            return self._executor.submit(run_group, run, tasks, berth)
+
+    def was_at(self, berth: int) -> int | None:
+        return self._marks[berth] - 1 if self._marks[berth] else None
+
+    def renew(self) -> None:
+        self._executor.shutdown()
+        self._start()
+
+    def alone(self) -> AbstractContextManager[Pool]:
+        return local_pool(1)
+
+    def close(self, *, at_once: bool) -> None:
+        """End the workers, when they are done or `at_once`."""
+        # Python 3.14 has `kill_workers` for what needs a private name until then.
+        processes = list((self._executor._processes or {}).values())
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        if at_once:
+            for process in processes:
+                process.kill()
+        self._executor.shutdown()
+
+
+@contextmanager
+def local_pool(workers: int | None = None) -> Iterator[LocalPool]:
+    """Worker processes on this machine, by default one per core that this process may use.
+
+    When the block ends by an exception, Ctrl-C included, the workers are killed rather than waited for.
+    Raises InputError for a number of workers out of range.
+    """
+    count = checked_count(workers)
+    with one_thread_each():
+        pool = LocalPool(count)
+        try:
+            yield pool
+        except BaseException:
+            pool.close(at_once=True)
+            raise
+        pool.close(at_once=False)
+
+
+def checked_count(workers: int | None) -> int:
+    """The number of workers asked for, or one per core that this process may use. Raises InputError."""
+    count = _cores() if workers is None else workers
+    if not 1 <= count <= MOST_WORKERS:
+        allowed = f"1 to {MOST_WORKERS:,}"
+        raise InputError(Problem(field="--workers", value=count, message="is out of range", allowed=allowed))
+    return count
+
+
+def _cores() -> int:
+    """Cores that this process may use, where the system tells; else all."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """Processes and threads that start here never see Ctrl-C: they inherit that it is held back."""
+    resource_tracker.ensure_running()  # whose start, later on, would let it through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Processes started here inherit one thread for each numeric library, unless the user said otherwise."""
+    ours = [name for name in _ONE_THREAD if name not in os.environ]
+    os.environ.update(dict.fromkeys(ours, "1"))
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)

@@ -1,0 +1,1 @@
+"""Where results go: one SQLite file per study."""

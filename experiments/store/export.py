@@ -1,0 +1,130 @@
+"""Cells of a store as a Parquet or CSV file, which appears under its name when it is whole.
+
+Both are written in pieces, so that memory does not grow with the number of cells.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from experiments.store.columns import INTEGER, REAL, TEXT, Column
+from experiments.store.reader import StoreReader
+from simulator.errors import InputError, Problem
+
+Rows = Iterator[tuple[Any, ...]]
+
+_PIECE = 10_000
+"""Rows written together: a row group of a Parquet file."""
+
+
+def export(
+    store: StoreReader, path: str | Path, where: str | None = None, columns: Sequence[str] | None = None
+) -> int:
+    """Write the cells that hold `where`, by the ending of the path `.parquet` or `.csv`; returns how many.
+
+    Figures that are not there are null (empty in CSV). Raises InputError for another ending, and for Parquet
+    without pyarrow.
+    """
+    path = Path(path)
+    write = _WRITERS.get(path.suffix.lower())
+    if write is None:
+        message, allowed = "has no known ending", " or ".join(_WRITERS)
+        raise InputError(Problem(field="--export", value=str(path), message=message, allowed=allowed))
+    chosen = store.chosen(columns)
+    rows = store.values(where, [column.name for column in chosen])
+    with _whole(path) as part:
+        return write(part, rows, chosen, store.about)
+
+
+def _write_csv(path: Path, rows: Rows, columns: Sequence[Column], about: Mapping[str, str]) -> int:
+    """With pyarrow, which forms numbers five times as fast; the same numbers without it."""
+    count = 0
+    if find_spec("pyarrow") is not None:
+        from pyarrow import csv as arrow
+
+        schema = _schema(columns, about)
+        with arrow.CSVWriter(path, schema, write_options=arrow.WriteOptions(quoting_style="needed")) as out:
+            for table in _tables(rows, columns, schema):
+                out.write_table(table)
+                count += len(table)
+        return count
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([column.name for column in columns])
+        for piece in _pieces(rows):
+            writer.writerows(piece)
+            count += len(piece)
+    return count
+
+
+def _write_parquet(path: Path, rows: Rows, columns: Sequence[Column], about: Mapping[str, str]) -> int:
+    if find_spec("pyarrow") is None:
+        message, allowed = "needs pyarrow", "pip install 'decodesim[parquet]', or export to .csv"
+        raise InputError(Problem(field="--export", value=".parquet", message=message, allowed=allowed))
+    from pyarrow import parquet
+
+    schema, count = _schema(columns, about), 0
+    with parquet.ParquetWriter(path, schema, compression="zstd") as out:
+        for table in _tables(rows, columns, schema):
+            out.write_table(table)
+            count += len(table)
+    return count
+
+
+def _schema(columns: Sequence[Column], about: Mapping[str, str]) -> Any:
+    """Each field with its unit and meaning, the whole with the study and the version of the code."""
+    import pyarrow as pa
+
+    types = {INTEGER: pa.int64(), REAL: pa.float64(), TEXT: pa.string()}
+    fields = [
+        pa.field(column.name, types[column.kind], metadata={"unit": column.unit, "meaning": column.meaning})
+        for column in columns
+    ]
+    return pa.schema(fields, metadata={f"decodesim.{name}": about[name] for name in ("study", "version")})
+
+
+def _tables(rows: Rows, columns: Sequence[Column], schema: Any) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for piece in _pieces(rows):
+        values = [
+            _texts(found) if column.kind == TEXT else found
+            for column, found in zip(columns, zip(*piece, strict=True), strict=True)
+        ]
+        yield pa.table([pa.array(v, type=f.type) for v, f in zip(values, schema, strict=True)], schema=schema)
+
+
+def _texts(values: Sequence[Any]) -> list[str | None]:
+    """Values of a column that holds text, and perhaps numbers beside it."""
+    return [value if value is None or isinstance(value, str) else str(value) for value in values]
+
+
+def _pieces(rows: Rows) -> Iterator[list[tuple[Any, ...]]]:
+    while piece := list(islice(rows, _PIECE)):
+        yield piece
+
+
+_Write = Callable[[Path, Rows, Sequence[Column], Mapping[str, str]], int]
+_WRITERS: Mapping[str, _Write] = {".parquet": _write_parquet, ".csv": _write_csv}
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A file beside the path that takes its name when the block ends well, and goes when it does not."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason.lower()}")) from error
+    finally:
+        with suppress(OSError):  # of a name that is too long, say, there is none
+            part.unlink(missing_ok=True)

@@ -1,0 +1,224 @@
+"""Reading a store: its columns, its cells as rows or as arrays, filtered by SQL. It may grow meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from experiments.store.columns import SETTING, TEXT, Column, ordered
+from experiments.store.file import bad_store, explained, network_file_system, refuse_strangers
+from experiments.study.conditions import condition_sql, quoted, short_names, shown_names
+from simulator.errors import InputError, Problem, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_ROWS = 2000
+"""Rows fetched together."""
+
+_LONGEST_BYTES = 50_000_000
+"""Of a value that a condition may make on the way."""
+_LONGEST_S = 60.0
+"""Time that a condition may take for the next rows; those of 100,000 cells take a second."""
+_STEPS = 1_000_000
+"""Of SQLite's machine, between looks at the clock."""
+
+_READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION))
+"""All that SQLite is let do for a condition: nothing is written, attached or set."""
+
+
+class StoreReader:
+    """An open store, read only; a context manager.
+
+    Each call sees the cells that are there when it begins. Raises InputError for what is no store.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            message = "is a folder" if self.path.is_dir() else "is not there"
+            raise bad_store(self.path, message, "STORE is a file that `decodesim sweep` wrote")
+        with explained(self.path):
+            self._connection = _opened(self.path)
+            refuse_strangers(self.path, self._connection)
+            self._connection.set_authorizer(_only_reading)
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_BYTES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+    @property
+    def about(self) -> Mapping[str, str]:
+        """`study`: the study's document as JSON; `version`: that of the code which computed the cells."""
+        with explained(self.path):
+            return dict(self._connection.execute("SELECT name, value FROM about"))
+
+    def study(self) -> Any:
+        """The document of the study."""
+        return json.loads(self.about["study"])
+
+    def columns(self) -> tuple[Column, ...]:
+        """The columns there are now, in an order that does not depend on the order of the cells."""
+        with explained(self.path):
+            found = self._connection.execute("SELECT name, role, kind, unit, meaning FROM columns")
+            return ordered(Column(*row) for row in found.fetchall())
+
+    def counts(self, where: str | None = None) -> dict[str, int]:
+        """Status → number of cells."""
+        sql = "SELECT status, count(*) FROM cells {where} GROUP BY status ORDER BY status"
+        return dict(self._selected(sql, where))
+
+    def reasons(self, where: str | None = None) -> list[tuple[str, str, int]]:
+        """(status, error, number of cells) of the cells that have no figures, most frequent first."""
+        sql = (
+            "SELECT status, error, count(*) FROM cells {where} AND status != 'done' "
+            "GROUP BY status, error ORDER BY count(*) DESC, status, error"
+        )
+        return list(self._selected(sql, where))
+
+    def shared(self, where: str | None = None) -> dict[str, Any]:
+        """Setting → its value, of those that have the same in all cells."""
+        settings = [column.name for column in self.columns() if column.role == SETTING]
+        if not settings:
+            return {}
+        ends = ", ".join(f"min({quoted(name)}), max({quoted(name)})" for name in settings)
+        (found,) = self._selected(f"SELECT {ends} FROM cells {{where}}", where)
+        pairs = zip(settings, found[::2], found[1::2], strict=True)
+        return {name: low for name, low, high in pairs if low == high}
+
+    def rows(
+        self, where: str | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The cells: column → value, None where there is none, of the columns asked for or of all.
+
+        `where`: an SQL expression over the columns. In order of the settings. Raises InputError.
+        """
+        names = [column.name for column in self.chosen(columns)]
+        for values in self.values(where, names):
+            yield dict(zip(names, values, strict=True))
+
+    def values(self, where: str | None, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """`rows` as bare tuples, in the order of the columns."""
+        names = [quoted(column.name) for column in self.chosen(columns)]
+        settings = [quoted(column.name) for column in self.columns() if column.role == SETTING]
+        order = ", ".join([*settings, "key"])
+        return self._selected(f"SELECT {', '.join(names)} FROM cells {{where}} ORDER BY {order}", where)
+
+    def arrays(
+        self, where: str | None = None, columns: Sequence[str] | None = None
+    ) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.object_]]:
+        """Column → its values (cells,): float64 with NaN for what is missing, text as objects."""
+        import numpy as np
+
+        chosen = self.chosen(columns)
+        kinds = [object if column.kind == TEXT else np.float64 for column in chosen]
+        rows = self.values(where, [column.name for column in chosen])
+        pieces = [[np.array((), kind)] for kind in kinds]
+        while piece := list(islice(rows, _ROWS)):
+            for parts, kind, values in zip(pieces, kinds, zip(*piece, strict=True), strict=True):
+                parts.append(np.array(values, kind))
+        return {column.name: np.concatenate(parts) for column, parts in zip(chosen, pieces, strict=True)}
+
+    def chosen(self, names: Sequence[str] | None) -> tuple[Column, ...]:
+        """The columns called so, by full names or by last parts that one alone has; None: all.
+
+        Raises InputError for what is no column.
+        """
+        known = {column.name: column for column in self.columns()}
+        if names is None:
+            return tuple(known.values())
+        if not names:
+            shown = f"one or more of {', '.join(shown_names(list(known)))}"
+            raise InputError(Problem(message="names no column", allowed=shown))
+        short = short_names(known)
+        missing = [name for name in names if name not in known and name not in short]
+        if missing:
+            raise InputError([unknown_name("column", name, shown_names(list(known))) for name in missing])
+        return tuple(known[short.get(name, name)] for name in names)
+
+    def scenario(self, key: str) -> str:
+        """The whole scenario of the cell whose key starts so, as JSON. Raises InputError unless it is one."""
+        with explained(self.path):
+            found = self._connection.execute(
+                "SELECT scenario FROM scenarios WHERE key >= ? AND key < ? LIMIT 2", (key, key + "g")
+            ).fetchall()
+        if len(found) != 1:
+            message = "names several cells" if found else "names no cell"
+            raise InputError(Problem(file=str(self.path), field="key", value=key, message=message))
+        return unpacked(found[0][0], self.about["dictionary"])
+
+    def _selected(self, sql: str, where: str | None) -> Iterator[tuple[Any, ...]]:
+        """What a statement with a place for `{where}` finds. Raises InputError, at once where it can."""
+        condition = "TRUE"
+        if where is not None:
+            condition = condition_sql(where, [column.name for column in self.columns()])
+        statement = sql.replace("{where}", f"WHERE ({condition}\n)")
+        return self._fetched(statement, where)
+
+    def _fetched(self, statement: str, where: str | None) -> Iterator[tuple[Any, ...]]:
+        begun_s = time.monotonic()
+
+        def too_long() -> bool:
+            return time.monotonic() - begun_s > _LONGEST_S
+
+        with explained(self.path):
+            self._connection.set_progress_handler(too_long if where is not None else None, _STEPS)
+            try:
+                found = self._connection.execute(statement)
+                while rows := found.fetchmany(_ROWS):
+                    yield from rows
+                    begun_s = time.monotonic()
+            except sqlite3.DatabaseError as error:
+                if where is None:
+                    raise
+                if str(error) != "interrupted":
+                    raise InputError(Problem(value=where, message=f"is no condition: {error}")) from error
+                if not too_long():  # what stopped it is Ctrl-C, which SQLite keeps to itself
+                    raise KeyboardInterrupt from None
+                message = f"takes more than {_LONGEST_S:.0f} s"
+                raise InputError(Problem(value=where, message=message)) from error
+
+
+def packed(scenario: str, dictionary: str) -> bytes:
+    """A scenario, compressed against one that is much like it."""
+    packer = zlib.compressobj(level=6, zdict=dictionary.encode())
+    return packer.compress(scenario.encode()) + packer.flush()
+
+
+def unpacked(data: bytes, dictionary: str) -> str:
+    """The scenario that `packed` packed."""
+    return zlib.decompressobj(zdict=dictionary.encode()).decompress(data).decode()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A connection that only reads. Where nothing can be written, SQLite must be told that nobody writes."""
+    log = path.with_name(path.name + "-wal")
+    away = network_file_system(path)
+    if away and log.exists():
+        message = f"lies on a network file system ({away}), and its last run did not end"
+        raise bad_store(path, message, "copy it to a local disk, with its -wal file beside it")
+    fixed = (away or not os.access(path.parent, os.W_OK)) and not log.exists()
+    uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _only_reading(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY

@@ -1,0 +1,68 @@
+"""The tables of a store: made whole, recognised, done away with."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import astuple
+from pathlib import Path
+
+from experiments.store.columns import CELL, CELL_COLUMNS, TEXT, described
+from experiments.store.file import APPLICATION_ID, SCHEMA, bad_store, refuse_strangers
+
+_TABLES = (
+    "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE columns (name TEXT PRIMARY KEY, role TEXT, kind TEXT, unit TEXT, meaning TEXT)",
+    "CREATE TABLE cells (key TEXT PRIMARY KEY, status TEXT, error TEXT, version TEXT, seconds_s REAL)",
+    "CREATE TABLE scenarios (key TEXT PRIMARY KEY, scenario BLOB)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA}",
+)
+"""`cells` gets a column for each setting and metric; `StoreReader.scenario` unpacks scenarios."""
+
+
+def make(path: Path, about: Mapping[str, str]) -> None:
+    """A store without cells, which appears under its name when it is whole."""
+    part = path.with_name(path.name + "-new")
+    part.unlink(missing_ok=True)
+    with closing(sqlite3.connect(part, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        for statement in _TABLES:
+            connection.execute(statement)
+        for column in (described(name, CELL, TEXT) for name in CELL_COLUMNS):
+            connection.execute("INSERT INTO columns VALUES (?, ?, ?, ?, ?)", astuple(column))
+        put_about(connection, about)
+        connection.execute("COMMIT")
+    os.replace(part, path)
+
+
+def put_about(writer: sqlite3.Connection, about: Mapping[str, str]) -> None:
+    """Keep what there is to know of the store, by name."""
+    writer.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", about.items())
+
+
+def require_same(path: Path, writer: sqlite3.Connection, about: Mapping[str, str]) -> None:
+    """Raises InputError for a store of another study, or with cells that other code made."""
+    refuse_strangers(path, writer)
+    found = dict(writer.execute("SELECT name, value FROM about"))
+    if found["study_sha256"] != about["study_sha256"]:
+        name = json.loads(found["study"]).get("name") or "no name"
+        allowed = "choose another one with --out, or --fresh to do away with it"
+        raise bad_store(path, f"is the store of another study ({name})", allowed)
+    if found["version"] != about["version"] and writer.execute("SELECT 1 FROM cells LIMIT 1").fetchone():
+        message = f"holds cells of decodesim {found['version']}, and this is {about['version']}"
+        allowed = "its figures may differ: --fresh, or another store with --out; `results` reads both"
+        raise bad_store(path, message, allowed)
+
+
+def remove(path: Path) -> None:
+    """Delete a store. Raises InputError for any other file."""
+    with closing(sqlite3.connect(path)) as connection:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION_ID:
+        raise bad_store(path, "is no store of decodesim", "the name of a file that is not there yet")
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)

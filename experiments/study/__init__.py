@@ -1,0 +1,1 @@
+"""What is varied: the study file, its axes and conditions, its grid of cells."""

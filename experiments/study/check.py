@@ -1,0 +1,91 @@
+"""Checks a study before anything runs: every value of every axis must be right in some cell.
+
+A value is tried with the first values of all other axes, and where that fails with others: a draft on two
+GPUs is wrong beside a target on four, and right beside one on two. What is wrong everywhere is said at its
+line; a combination that is wrong becomes a failed cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import islice, product
+
+from experiments.metrics import keep_problem
+from experiments.refine import refine_problems
+from experiments.study.study import Study, follow
+from simulator.errors import InputError, Problem
+from simulator.scenario import PLAIN, Scenario
+from simulator.scenario.document import Document
+from simulator.scenario.load import in_order, scenario_from_document
+from simulator.scenario.overrides import set_field
+
+_MOST_TRIES = 30
+"""Cells that are built in search of one where a value is right."""
+_MOST_OF_RANGE = 50
+"""Values of an axis that are tried; of a longer one the ends and some between."""
+
+
+def study_problems(study: Study, base: Document, document: Document) -> Iterator[Problem]:
+    """All that is wrong with the values and the kept metrics of a study that was read from `document`."""
+    arms = {PLAIN}
+    problems: list[Problem] = []
+    for axis, index in _tries(study):
+        found = _first_right(study, base, axis, index)
+        if isinstance(found, Scenario):
+            arms |= {arm.name for arm in found.speculation}
+        else:
+            problems += found
+    yield from in_order(problems)
+    if not problems:
+        for index, wanted in enumerate(study.keep):
+            problem = keep_problem(wanted, sorted(arms), study.measures)
+            if problem is not None:
+                place = document.place(("keep", index))
+                yield problem.at(place.file, place.line, place.column, "keep")
+        yield from refine_problems(study, sorted(arms), document)
+
+
+def _tries(study: Study) -> Iterator[tuple[int, int]]:
+    """(axis, value) of all that is tried; (-1, 0), the scenario alone, where nothing varies."""
+    if not study.axes:
+        yield -1, 0
+    for number, axis in enumerate(study.axes):
+        count = len(axis.values)
+        step = max(1, (count - 1) // _MOST_OF_RANGE)
+        yield from ((number, index) for index in sorted({*range(0, count, step), count - 1}))
+
+
+def _first_right(study: Study, base: Document, axis: int, index: int) -> Scenario | Sequence[Problem]:
+    """A scenario with this value that is right, or what is wrong with the first that was tried."""
+    problems: Sequence[Problem] = ()
+    for point in _points_with(study, axis, index):
+        try:
+            return _scenario_at(study, base, point)
+        except InputError as error:
+            problems = problems or error.problems
+    return problems
+
+
+def _points_with(study: Study, axis: int, index: int) -> Iterator[Mapping[int, int]]:
+    """Positions by axis, those that go together together: the first value of all others, then other ones."""
+    groups = [
+        *study.zips,
+        *((n,) for n in range(len(study.axes)) if not any(n in zip_ for zip_ in study.zips)),
+    ]
+    lengths = [len(study.axes[group[0]].values) for group in groups]
+    ranges = [
+        (index,) if axis in group else range(length) for group, length in zip(groups, lengths, strict=True)
+    ]
+    for places in islice(product(*ranges), _MOST_TRIES):
+        yield {n: place for group, place in zip(groups, places, strict=True) for n in group}
+
+
+def _scenario_at(study: Study, base: Document, point: Mapping[int, int]) -> Scenario:
+    document = Document(deepcopy(base.data), base.file, dict(base.values), dict(base.keys))
+    for number, index in point.items():
+        axis = study.axes[number]
+        set_field(document, axis.path, deepcopy(axis.values[index]), axis.places[index])
+        document.keys[axis.where] = base.keys[axis.where]
+    follow(study, document.data)
+    return scenario_from_document(document, study.base_dir)

@@ -1,0 +1,202 @@
+"""The cells of a study, one after the other, in an order that answers early.
+
+The grid is the product of the axes, those that are zipped counting as one. A coarse sub-grid comes first: the
+ends of every axis, then the middles, then the middles of what is left, so that whatever is done covers the
+whole. Within that, what only concerns speculation varies fastest: neighbours share prices, requests and the
+runs of plain decoding. Cells are made one at a time; a study of a million cells takes no memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+from experiments.cell import SEED, Cell
+from experiments.study.axes import TENSOR_PARALLEL
+from experiments.study.axis import Axis
+from experiments.study.conditions import Filter
+from experiments.study.study import Study
+from simulator.errors import InputError, Problem
+from simulator.scenario.base import Where
+from simulator.scenario.write import named_files
+
+MOST_CELLS = 20_000
+"""A study of more cells runs when it is confirmed."""
+MOST_POINTS = 10_000_000
+"""Points that conditions are tried on."""
+
+_SLOW = ("target", "hardware", "engine", "workload", "slo", "run", "speculation")
+"""Sections from those whose values are dearest to change to the cheapest."""
+
+Settings = Mapping[str, Any]
+
+
+class Grid:
+    """The points of a study: positions on the axes, settings, cells."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self._axes = study.axes
+        self._filter = Filter(study.where, [*study.paths, SEED])
+        groups = sorted(study.groups, key=lambda group: min(_rank(study.axes[n].where) for n in group))
+        self._groups: Sequence[tuple[int, ...]] = groups
+        self._levels = [levels_of(study.axes[group[0]]) for group in groups]
+
+    @property
+    def points(self) -> int:
+        """Points before conditions, seeds included."""
+        count = self.study.seeds
+        if self.study.samples is not None:
+            return count * self.study.samples
+        for levels in self._levels:
+            count *= len(levels)
+        return count
+
+    def count(self, most: int) -> int:
+        """How many cells there are, or `most` when there are at least so many. Raises InputError."""
+        if self.points > MOST_POINTS:
+            message, allowed = f"multiply to {self.points:,} points", f"at most {MOST_POINTS:,}"
+            raise InputError(Problem(*self.study.place, field="axes", message=message, allowed=allowed))
+        if not self.study.where and self.study.samples is None:
+            return min(self.points, most)
+        return sum(1 for _ in islice(self.settings(), most))
+
+    def settings(self) -> Iterator[Settings]:
+        """The settings of every cell: path → value, and `seed`."""
+        for seed in range(self.study.first_seed, self.study.first_seed + self.study.seeds):
+            rows = ({**point, SEED: seed} for point in self._points())
+            try:
+                yield from self._filter.holding(rows)
+            except InputError as error:
+                raise error.at(file=self.study.place.file, field="where") from error
+
+    def cells(self) -> Iterator[Cell]:
+        """Every cell."""
+        return (cell_at(self.study, settings) for settings in self.settings())
+
+    def _points(self) -> Iterator[Settings]:
+        if self.study.samples is not None:
+            return _samples(self.study)
+        return (self._values(indices) for indices in coarse_first(self._levels))
+
+    def _values(self, indices: Iterable[int]) -> Settings:
+        place = {n: index for group, index in zip(self._groups, indices, strict=True) for n in group}
+        return {axis.path: axis.values[place[n]] for n, axis in enumerate(self._axes)}
+
+
+def cells_of(study: Study) -> Iterator[Cell]:
+    """Every cell of a study, made as it is asked for."""
+    return Grid(study).cells()
+
+
+def cell_at(study: Study, settings: Settings) -> Cell:
+    """The cell with these settings: a value for each axis, on the grid or between, and perhaps `seed`."""
+    data: dict[str, Any] = dict(study.base)
+    for axis in study.axes:
+        data = _with(data, axis.where, settings[axis.path])
+    seed = settings.get(SEED, study.first_seed)
+    data["run"] = {**(data.get("run") or {}), SEED: seed}
+    ranks = data.get("hardware", {}).get(TENSOR_PARALLEL[-1])
+    for where in study.followers:
+        data = _with(data, where, ranks)
+    return Cell(
+        settings={**{axis.path: settings[axis.path] for axis in study.axes}, SEED: seed},
+        scenario=json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        measures=study.measures,
+        keep=study.keep,
+        files=_files(data),
+    )
+
+
+def _with(data: Any, where: Where, value: Any) -> Any:
+    """The data with another value at a place; what does not lead there is shared with the old."""
+    if not where:
+        return value
+    key, *rest = where
+    copy: Any = list(data) if isinstance(data, list) else dict(data)
+    copy[key] = _with(copy[key], tuple(rest), value)
+    return copy
+
+
+def _files(data: Any) -> str:
+    """A digest of the files that a scenario names, empty where it names none."""
+    found = sorted(set(named_files(data)))
+    return hashlib.sha256("".join(map(_content, found)).encode()).hexdigest() if found else ""
+
+
+def _content(file: str) -> str:
+    path = Path(file)
+    if not path.is_file():
+        return ""
+    about = path.stat()
+    return _digest(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: Path, changed_ns: int, size_bytes: int) -> str:
+    """Hash of a file, read again when it has changed."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _rank(where: Where) -> tuple[int, int]:
+    """Where an axis stands from the slowest to the fastest."""
+    acceptance = int("acceptance" in where)  # the same prices and settings serve every acceptance
+    section = str(where[0])
+    return (_SLOW.index(section) if section in _SLOW else len(_SLOW), acceptance)
+
+
+def levels_of(axis: Axis) -> list[int]:
+    """When each value of an axis has its turn: 0 for both ends, 1 for the middle, 2 for the quarters, …
+
+    Values that are no numbers have nothing between them, and are all of level 0.
+    """
+    count = len(axis.values)
+    levels = [0] * count
+    if not axis.ordered:
+        return levels
+    order = sorted(range(count), key=lambda index: axis.values[index])
+    stretches, level = [(0, count - 1)], 1
+    while stretches:
+        halves = []
+        for low, high in stretches:
+            middle = (low + high) // 2
+            if low < middle:
+                levels[order[middle]] = level
+                halves += [(low, middle), (middle, high)]
+        stretches, level = halves, level + 1
+    return levels
+
+
+def coarse_first(levels: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Every position of a grid, level by level."""
+    for level in range(max((max(axis) for axis in levels), default=0) + 1):
+        within = [[index for index, own in enumerate(axis) if own <= level] for axis in levels]
+        for indices in product(*within):
+            if level == 0 or any(axis[index] == level for axis, index in zip(levels, indices, strict=True)):
+                yield indices
+
+
+def _samples(study: Study) -> Iterator[Settings]:
+    """Points of a scrambled Sobol sequence, the same for the same study; each once.
+
+    Axes that are ranges are sampled between their ends, of lists every value is as likely. Zipped axes share
+    a coordinate.
+    """
+    from scipy.stats import qmc
+
+    assert study.samples is not None
+    groups = study.groups
+    sequence = qmc.Sobol(len(groups), seed=study.first_seed)
+    shares = sequence.random_base2((study.samples - 1).bit_length())[: study.samples]
+    seen: set[str] = set()
+    for row in shares:
+        share_of = {n: float(share) for group, share in zip(groups, row, strict=True) for n in group}
+        settings = {axis.path: axis.at(share_of[n]) for n, axis in enumerate(study.axes)}
+        if (text := json.dumps(settings, sort_keys=True)) not in seen:
+            seen.add(text)
+            yield settings
