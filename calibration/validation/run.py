@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from typing import TYPE_CHECKING, TypeVar
 
 from calibration.validation.predict import FAILED, Alteration, Prediction, Question, predict
 from calibration.validation.row import Row, question_of, rows_of
+from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from calibration.validation.trials.trial import Trial
@@ -91,8 +92,12 @@ def _by_chunk(
     futures: dict[Future[list[Answer]], Sequence[int]] = {
         pool.submit(_several, answer, [tasks[at] for at in chunk]): chunk for chunk in chunks
     }
-    for future in as_completed(futures):
-        yield futures[future], future.result()
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenExecutor:
+        message = "a worker process was killed, for lack of memory perhaps"
+        raise InputError(Problem(message=message, allowed="run it again, with fewer cases at once")) from None
 
 
 def _several(answer: Callable[[Task], Answer], tasks: Sequence[Task]) -> list[Answer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import fields, replace
 
 import numpy as np
@@ -13,10 +14,11 @@ from calibration.validation.curves import crossing_of, curves_of
 from calibration.validation.pool import worker_pool
 from calibration.validation.predict import DOES_NOT_FIT, Question, predict
 from calibration.validation.row import question_of
-from calibration.validation.run import run_trials
+from calibration.validation.run import answers, run_trials
 from calibration.validation.shape import NO_CROSSING, OUT_OF_REACH, CurveQuestion, answer_curve
 from calibration.validation.trials.trial import Published
 from simulator.arms import CompiledArm
+from simulator.errors import InputError
 from simulator.results.measure import measure
 from simulator.scenario import Scenario
 from simulator.simulation import make_traffic
@@ -122,6 +124,14 @@ def test_two_processes_give_the_rows_of_one_in_order() -> None:
     some = [trial([SPEEDUP, TPOT], batch=batch) for batch in (1, 4, 8, 2, 3, 6)] * 6
     with worker_pool(2) as pool:
         assert run_trials(some, pool) == run_trials(some)
+
+
+def test_a_killed_worker_is_said_in_one_line() -> None:
+    with (
+        pytest.raises(InputError, match=r"^a worker process was killed.*run it again"),
+        worker_pool(2) as pool,
+    ):
+        answers(os._exit, [1], str, pool)
 
 
 def published_curve(of: Scenario, batches: tuple[int, ...]) -> list[float]:
