@@ -141,20 +141,22 @@ def parse_slo(text: str, classes: Sequence[str] = (), each_s: Mapping[str, float
     limits: list[Limit] = []
     each: dict[str, float] = {}
     share: float | None = None
+    names: list[str] = []
     for part in text.split(","):
         try:
             left, value = _sides(part)
             if left.lower() == GOODPUT:
+                names.append(GOODPUT)
                 share = _share(part, value)
                 continue
             limit = _limit(part, left, _seconds(part, value), classes)
+            names.append(limit.label.rstrip())
             if limit.statistic:
                 limits.append(limit)
             else:
                 each[limit.metric] = limit.most
         except InputError as error:
             problems += error.problems
-    names = [limit.label for limit in limits]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         problems.append(_fault(text, f"limits {name} twice", "each figure once"))
     if share is None and each:

@@ -92,6 +92,8 @@ def test_the_score_is_that_of_the_worst_limit_and_rises_through_zero_at_it() -> 
         ("tpot_p42=1ms", "has no such statistic"),
         ("tpot_p999=1ms", "one of mean, p50, p90, p95, p99"),
         ("ttft_p99=1s,ttft_p99=2s", "limits TTFT P99 twice"),
+        ("ttft=1s,ttft=2s,goodput=90%", "limits TTFT twice"),
+        ("ttft=1s,goodput=95%,goodput=90%", "limits goodput twice"),
         ("ttft=1s", "does not say for which requests ttft holds"),
         ("goodput=95%", "goodput needs limits to meet"),
         ("ttft=1s,goodput=95", "is no share of requests"),
