@@ -156,6 +156,10 @@ BAD = {
         f"axes:\n  {ALPHA}: [0.5, 0.6]\n  {DRAFT_LENGTH}: [1]\nzip: [§[{ALPHA}, {DRAFT_LENGTH}]]\n",
         f"different numbers of values: {ALPHA} 2, {DRAFT_LENGTH} 1",
     ),
+    "zip of one axis": (
+        f"axes:\n  {ALPHA}: [0.5]\nzip: [§[{ALPHA}]]\n",
+        "is too short (got 'a list'), 2 entries",
+    ),
     "zip of one axis twice": (
         f"axes:\n  {ALPHA}: [0.5]\nzip: [[{ALPHA}, §{ALPHA}]]\n",
         "goes with two others",
@@ -171,6 +175,8 @@ BAD = {
     "unknown metric": ("keep: [verdict, §troughput_speedup]\n", "did you mean throughput_speedup?"),
     "metric of no arm": ("keep: [§eagle2.verdict]\n", "did you mean 'eagle3'?"),
     "metric that is not measured": ("keep: [§break_even_alpha]\n", "is not measured by simulate"),
+    "unknown measure among several": ("measure: [breakeven, §simulat]\n", "is not known (got 'simulat')"),
+    "unknown samples": (f"sample: {{kind: §random, n: 8}}\naxes:\n  {ALPHA}: [0.5]\n", "must be 'sobol'"),
     "unknown measure": ("measure: §simulat\n", "is not known"),
     "unknown key": ("§axis:\n  a: [1]\n", "is no key here, did you mean axes?"),
     "no seeds": ("seeds: §0\n", "is out of range"),
