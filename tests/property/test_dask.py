@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from experiments import dask_pool as dask_pools
+from experiments.runner import dask_pool as dask_pools
 from experiments.runner.dask_pool import dask_pool
 from experiments.runner.pools import Pool, local_pool
 from experiments.runner.runner import run_tasks

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from experiments import store_reader
 from experiments.cell import Cell, CellResult
+from experiments.store import reader as store_reader
 from experiments.store.store import Store
 from simulator.scenario import load_scenario
 from tests.shared_data import ROOT
