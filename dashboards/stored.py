@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,17 @@ class StoredStudy:
     def title(self) -> str:
         """What the study calls itself."""
         return str(self.study.get("name") or "A study without a name")
+
+    @property
+    def whole(self) -> int | None:
+        """Cells of the whole grid; None where conditions or a refinement decide how many there are."""
+        if self.study.get("where") or self.study.get("refine"):
+            return None
+        seeds = int(self.study.get("seeds") or 1)
+        if sample := self.study.get("sample"):
+            return int(sample) * seeds
+        follows = {path for group in self.study.get("zip") or () for path in group[1:]}
+        return seeds * prod(len(values) for path, values in self.study["axes"].items() if path not in follows)
 
     @cached_property
     def map(self) -> StudyMap:

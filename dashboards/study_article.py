@@ -55,9 +55,12 @@ def study_article(study: StoredStudy, number: int, drawings: Drawings) -> Html:
 
 
 def _state(study: StoredStudy) -> str:
-    """`700 cells: 690 done, 10 does-not-fit · decodesim 0.1.0+…`."""
+    """`690 of 700 cells so far: 680 done, 10 does-not-fit · decodesim 0.1.0+…`."""
     counts = ", ".join(f"{count:,} {status}" for status, count in study.counts.items())
-    return f"{sum(study.counts.values()):,} cells: {counts} · decodesim {study.version}"
+    there = sum(study.counts.values())
+    missing = study.whole is not None and there < study.whole
+    cells = f"{there:,} of {study.whole:,} cells so far" if missing else f"{there:,} cells"
+    return f"{cells}: {counts} · decodesim {study.version}"
 
 
 def _varied(study: StoredStudy) -> Html:

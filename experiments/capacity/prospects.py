@@ -160,10 +160,12 @@ def alternatives(
     chosen: Sequence[Candidate],
     schedule: Schedule | None,
 ) -> tuple[Candidate, ...]:
-    """The schedule, the best of every other arm and number of GPUs, the chosen ones on other kinds of GPU."""
-    scheduled = (
-        () if schedule is None else (candidates.tried(chosen[-1].setting.with_draft_length(schedule.rows)),)
-    )
+    """The schedule where K changes in it, the best of every other arm and number of GPUs, the chosen ones on
+    other kinds of GPU.
+    """
+    changes = schedule is not None and len(schedule.rows) > 1
+    rows = schedule.rows if schedule is not None else ()
+    scheduled = (candidates.tried(chosen[-1].setting.with_draft_length(rows)),) if changes else ()
     tried = [*plains, *drafting]
     for gpu in _other_gpus(candidates.scenario):
         ranks = candidates.ranks(gpu)
