@@ -33,8 +33,8 @@ _MISSES = 25
 _INTRODUCTION = """# Accuracy
 
 Published measurements, simulated and compared, by `make accuracy`; not edited by hand. What the columns mean,
-how acceptance is come by and what is not compared: [docs/validation.md](docs/validation.md). An error is ln(predicted ÷ published)
-in per cent: 5 % is a twentieth, 69 % a factor of two, 230 % a factor of ten."""
+how acceptance is come by and what is not compared: [docs/validation.md](docs/validation.md). An error is
+ln(predicted ÷ published) in per cent: 5 % is a twentieth, 69 % a factor of two, 230 % a factor of ten."""
 
 
 def accuracy_page(validation: Validation, moved: Sequence[Move]) -> str:
