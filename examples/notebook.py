@@ -53,7 +53,7 @@ print(f"{measured.sum():,} measured requests; the slowest waited {longest_s:.2f}
 # %%
 needed = decodesim.columns(decodesim.break_even(scenario, concurrency=[1, 16, 64]))
 for clients, alpha in zip(needed["concurrency"], needed["simulated_alpha"], strict=True):
-    print(f"{clients:3.0f} clients: α {alpha:.2f}")
+    print(f"at {clients:.0f}: α {alpha:.2f}")
 memory = decodesim.memory(scenario)
 print(f"KV tokens: {memory.arms[0].kv_tokens:,} plain, {memory.arms[1].kv_tokens:,} with the drafter")
 

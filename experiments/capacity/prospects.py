@@ -208,6 +208,8 @@ def notes(
         found.append(
             f"{demand.words(demand.peak)} is taken as the peak of a traffic that also falls below it"
         )
+    if _other_gpus(candidates.scenario):
+        found.append("every kind of GPU is taken at the same price an hour")
     if any(one is not None and one.replicas > 1 for one in deployed):
         found.append("each replica gets an equal part of the traffic; a router that sees queues does better")
     for one in deployed:
