@@ -76,7 +76,7 @@ def command(
     flags = flags_of(given)
     if scenario is not None:
         flags |= {"concurrency": None, "draft_length": None}
-    read = read_scenario(scenario, overrides, flags)
+    read = read_scenario(scenario, overrides, flags, lists=True)
     say_when_compiling()
     own = lines_of(read) if loads is None else nullcontext()  # a load from a flag stands on no line
     with own, progress_bar("break-even") as progress:

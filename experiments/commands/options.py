@@ -101,13 +101,18 @@ def flags_of(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: given.get(name) for name in FLAGS}
 
 
-def read_scenario(scenario: Path | None, overrides: Sequence[str], flags: Mapping[str, Any]) -> Scenario:
-    """The scenario of the file, or of the flags in its place. Raises InputError."""
+def read_scenario(
+    scenario: Path | None, overrides: Sequence[str], flags: Mapping[str, Any], *, lists: bool = False
+) -> Scenario:
+    """The scenario of the file, or of the flags in its place. Raises InputError.
+
+    `lists`: the command takes several loads and draft lengths itself, and the scenario has the first of them.
+    """
     from simulator.scenario import load_scenario, scenario_from_flags
 
     given = {name: value for name, value in flags.items() if value is not None}
     if scenario is None:
-        return scenario_from_flags(given | _first_of_lists(given), overrides)
+        return scenario_from_flags(given | _numbers_of(given, lists), overrides)
     if given:
         raise InputError([_no_flag_beside_a_file(name, value) for name, value in given.items()])
     return load_scenario(scenario, overrides)
@@ -122,13 +127,18 @@ def lines_of(scenario: Scenario) -> Iterator[None]:
         raise scenario.located(error) from error
 
 
-def _first_of_lists(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags that stand for one number in a scenario and may be lists on a command: their first."""
+def _numbers_of(given: Mapping[str, Any], lists: bool) -> dict[str, Any]:
+    """Flags that stand for one number in a scenario and may be lists on a command: the first of them."""
     first: dict[str, Any] = {}
-    if isinstance(given.get("concurrency"), str):
-        first["concurrency"] = numbers("--concurrency", given["concurrency"], whole=True)[0]
-    if isinstance(given.get("draft_length"), str) and not is_yaml(given["draft_length"]):
-        first["draft_length"] = numbers("--draft-length", given["draft_length"], whole=True)[0]
+    for name in ("concurrency", "draft_length"):
+        text = given.get(name)
+        if not isinstance(text, str) or (name == "draft_length" and is_yaml(text)):
+            continue
+        flag = FLAGS[name][0]
+        first[name], *more = numbers(flag, text, whole=True)
+        if more and not lists:
+            message, allowed = "is a list", "one whole number; `breakeven` and `sweep` take several"
+            raise InputError(Problem(field=flag, value=text, message=message, allowed=allowed))
     return first
 
 

@@ -253,3 +253,15 @@ def test_where_nothing_can_be_written_nothing_is_run(tmp_path: Path, monkeypatch
     assert said.startswith(f"{file}/results: cannot be written")
     (said,) = bad("simulate", EXAMPLE, "--trace-out", tmp_path / "none" / "trace.json")
     assert said == f"{tmp_path}/none/trace.json: cannot be written: its folder is not there"
+
+
+def test_a_list_where_one_number_is_meant_is_refused() -> None:
+    from click.testing import CliRunner
+
+    from experiments.cli import decodesim
+
+    for flags in (["--concurrency", "1,2"], ["--method", "ngram", "--draft-length", "3,5"]):
+        said = CliRunner().invoke(decodesim, ["simulate", "--model", "llama-3.1-8b-instruct", *flags])
+        assert said.exit_code == 2
+        assert "is a list" in said.output
+        assert len(said.output.splitlines()) == 1
