@@ -97,3 +97,8 @@ def fit_sources() -> frozenset[str]:
 def held_out(row: Row) -> bool:
     """Whether no parameter was fitted on this row's source."""
     return row.source not in fit_sources()
+
+
+def set_a_constant(row: Row) -> bool:
+    """Whether rows of this quantity and source set a constant of a preset outside the fit."""
+    return row.quantity in fit_record().get("also_used", {}).get(row.source, ())

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from calibration.validation.errors import errors_of
-from calibration.validation.groups import RESEARCH, SPEC_BUNDLE, engine_of, gpu_of, held_out
+from calibration.validation.groups import RESEARCH, SPEC_BUNDLE, engine_of, gpu_of, held_out, set_a_constant
 from calibration.validation.quantities import COST_SHARE, CROSSOVER, SPEEDUP, STEP_RATIO
 from calibration.validation.row import Row
 
@@ -110,7 +110,9 @@ def _difference(rows: Sequence[Row]) -> Target:
             steps[key] = max(steps.get(key, 0.0), abs(row.predicted - row.published))
     value = median(steps.values()) if steps else None
     sources = len({source for source, *_ in steps})
-    return Target("shares of a step, the worst part", "median difference", 0.04, value, len(steps), sources)
+    seen = ", whose source also set a constant" if any(set_a_constant(row) for row in rows) else ""
+    name = f"shares of a step, the worst part{seen}"
+    return Target(name, "median difference", 0.04, value, len(steps), sources)
 
 
 def _crossover(rows: Sequence[Row]) -> tuple[Target, Target]:
