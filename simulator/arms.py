@@ -188,9 +188,10 @@ def _settings(
     preset, workload, mechanisms = setup.preset, scenario.workload, scenario.run.mechanisms
     arrivals = workload.arrivals
     longest = arm.max_draft_length if arm is not None else 0
-    asynchronous = preset.asynchronous if how is None else preset.drafts_asynchronously
-    asynchronous = asynchronous and not (how is not None and how.host_sync(asynchronous))
     passes = how is not None and how.drafter is not None
+    asynchronous = preset.asynchronous
+    if how is not None and (passes or longest > 0):  # an arm that never drafts is plain decoding
+        asynchronous = preset.drafts_asynchronously and not how.host_sync(preset.drafts_asynchronously)
     limit = arm.max_context_tokens if arm is not None else None
     if limit is None and preset.stops_at_drafter_limit:  # what a scenario says goes before the training
         limit = setup.drafter_max_context_tokens
