@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from dashboards.markup import Html, tag
@@ -60,6 +61,23 @@ def _key(trace: Any) -> Html:
     }
     sign = tag("line", x1="0", y1="6", x2="22", y2="6", **line)
     return tag("svg", sign, width="22", height="12")
+
+
+def write_page(path: str | Path, title: str, body: Html, drawings: Drawings) -> Path:
+    """Write a page and return its path; it opens offline. Raises InputError where it cannot be written."""
+    from simulator.errors import InputError, Problem
+    from simulator.files import whole_file
+
+    path = Path(path)
+    text = whole_page(title, body, drawings)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as part:
+            part.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason}")) from error
+    return path
 
 
 def whole_page(title: str, body: Html, drawings: Drawings) -> str:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from dashboards.change import percent
 from dashboards.markup import Html, joined, table, tag
-from dashboards.page import Drawings, whole_page
+from dashboards.page import Drawings, write_page
 from dashboards.sections import figure_section, rows_of
 from dashboards.stored import StoredStudy, is_store, stored_study
 from dashboards.study import Progress
 from dashboards.study_article import findings, study_article
 from dashboards.subject import Subject, subject_of, subjects_at
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError
 
 if TYPE_CHECKING:
     from dashboards.headline import Headline
@@ -41,14 +41,7 @@ def write_report(
     drawings = Drawings()
     body = _body(subjects, drawings)
     title = subjects[0].title if len(subjects) == 1 else _several(subjects)
-    text = whole_page(f"{title} – decodesim", body, drawings)
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason}")) from error
+    path = write_page(path, f"{title} – decodesim", body, drawings)
     if png_dir is not None:
         from dashboards.images import write_images
 

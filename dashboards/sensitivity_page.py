@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dashboards.markup import Html, table, tag
-from dashboards.page import Drawings, legend_of, whole_page
+from dashboards.page import Drawings, legend_of, write_page
 
 if TYPE_CHECKING:
     from experiments.sensitivity.sobol import Sobol
@@ -23,10 +23,9 @@ _SOBOL = (
 
 
 def write_sensitivity_page(title: str, tornado: Tornado, found: Sobol | None, path: Path) -> None:
-    """Write the page; it opens offline."""
+    """Write the page; it opens offline. Raises InputError where it cannot be written."""
     drawings = Drawings()
-    text = whole_page(f"{title} – decodesim", _body(title, tornado, found, drawings), drawings)
-    path.write_text(text, encoding="utf-8")
+    write_page(path, f"{title} – decodesim", _body(title, tornado, found, drawings), drawings)
 
 
 def _body(title: str, tornado: Tornado, found: Sobol | None, drawings: Drawings) -> Html:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -146,12 +145,8 @@ def _read(file: Path, key: str) -> Study | None:
 
 def _write(file: Path, key: str, study: Study) -> None:
     """Store a study for the next page; where that is not possible the next page simulates again."""
+    from simulator.files import whole_file
     from simulator.results.result import dump_json
 
-    part = file.with_suffix(f".{os.getpid()}.part")
-    try:
+    with suppress(OSError), whole_file(file) as part:
         part.write_text(dump_json({"schema": SCHEMA, "key": key, **study.to_json()}), encoding="utf-8")
-        os.replace(part, file)
-    except OSError:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashboards.markup import Html, linked, sentence, table, tag
-from dashboards.page import Drawings, legend_of, whole_page
-from simulator.errors import InputError, Problem
+from dashboards.page import Drawings, legend_of, write_page
 
 if TYPE_CHECKING:
     from calibration.validation.row import Row
@@ -38,15 +37,7 @@ _HOW_TO_READ = (
 def write_validation_page(validation: Validation, path: str | Path, title: str) -> Path:
     """Write the page and return its path; it opens offline. Raises InputError where it cannot be written."""
     drawings = Drawings()
-    text = whole_page(f"{title} – decodesim", _body(validation, title, drawings), drawings)
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason}")) from error
-    return path
+    return write_page(path, f"{title} – decodesim", _body(validation, title, drawings), drawings)
 
 
 def _body(validation: Validation, title: str, drawings: Drawings) -> Html:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from calibration.validation.assumed import Move, moves
 from calibration.validation.groups import BY, fit_record
-from calibration.validation.pool import usable_cores, worker_pool
+from calibration.validation.pool import worker_pool, worthwhile_workers
 from calibration.validation.tables import (
     TextTable,
     as_markdown,
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     path = Path(arguments[0] if arguments else "ACCURACY.md")
     cases = committed_cases()
     trials = trials_of_cases(cases)
-    with worker_pool(usable_cores()) as pool:
+    with worker_pool(worthwhile_workers()) as pool:
         validation = validate_trials(cases, trials, pool)
         moved = moves(trials, pool)
     path.write_text(accuracy_page(validation, moved), encoding="utf-8")

@@ -41,7 +41,7 @@ def command(cases: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
 
     CASES are files of published cases; what cannot be simulated is skipped with its reason.
     """
-    from calibration.validation.pool import usable_cores
+    from calibration.validation.pool import worthwhile_workers
     from calibration.validation.trials.cases import committed_cases, read_cases
     from calibration.validation.validate import validate
     from dashboards.validation_page import write_validation_page
@@ -49,7 +49,7 @@ def command(cases: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
     read = read_cases(cases) if cases else committed_cases()
     say_when_compiling()
     with progress_bar("validating") as progress:
-        validation = validate(read, usable_cores(), progress)
+        validation = validate(read, worthwhile_workers(), progress)
     page = html if html is not None else None if as_json else _PAGE
     if page is not None:
         title = "Published measurements, simulated" if not cases else ", ".join(path.name for path in cases)

@@ -16,10 +16,10 @@ from experiments.runner.pools import (
     Pool,
     checked_count,
     interrupts_held_back,
-    one_thread_each,
 )
 from experiments.runner.worker import Outcome, differences, fingerprint, one_line, run_group
 from simulator.errors import InputError, Problem
+from simulator.workers import one_thread_each
 
 LOCAL = "local"
 _LOGGERS = ("distributed", "tornado", "asyncio")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 from experiments.runner.worker import Marks, Outcome, one_line, run_group, start_worker
 from simulator.errors import InputError, Problem
+from simulator.workers import one_thread_each, usable_cores
 
 WINDOW = 3
 """Groups of tasks in flight per worker: one runs, the others wait at hand."""
@@ -21,9 +21,6 @@ WINDOW = 3
 MOST_WORKERS = 1024
 
 WHY_WORKERS_DIE = "killed for memory, or a crash in compiled code"
-
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Numeric libraries start one thread per core in every worker otherwise."""
 
 
 class Pool(ABC):
@@ -124,18 +121,11 @@ def local_pool(workers: int | None = None) -> Iterator[LocalPool]:
 
 def checked_count(workers: int | None) -> int:
     """The number of workers asked for, or one per core that this process may use. Raises InputError."""
-    count = _cores() if workers is None else workers
+    count = usable_cores() if workers is None else workers
     if not 1 <= count <= MOST_WORKERS:
         allowed = f"1 to {MOST_WORKERS:,}"
         raise InputError(Problem(field="--workers", value=count, message="is out of range", allowed=allowed))
     return count
-
-
-def _cores() -> int:
-    """Cores that this process may use, where the system tells; else all."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -147,15 +137,3 @@ def interrupts_held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Processes started here inherit one thread for each numeric library, unless the user said otherwise."""
-    ours = [name for name in _ONE_THREAD if name not in os.environ]
-    os.environ.update(dict.fromkeys(ours, "1"))
-    try:
-        yield
-    finally:
-        for name in ours:
-            os.environ.pop(name, None)

@@ -6,8 +6,6 @@ that after its death the driver knows whom to suspect.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import platform
 import signal
 import threading
@@ -18,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from simulator.errors import InputError
+from simulator.workers import end_with_driver
 
 Marks = MutableSequence[int]
 """Shared memory, one number per group in flight: 1 + index of the task that is being run, 0 when none is."""
@@ -85,14 +84,7 @@ def start_worker(marks: Marks) -> None:
     _marks = marks
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_end_with_driver, daemon=True).start()
-
-
-def _end_with_driver() -> None:
-    driver = multiprocessing.parent_process()
-    if driver is not None:
-        driver.join()  # returns at once when the driver is killed: its end of a pipe closes
-        os._exit(1)
+    end_with_driver()
 
 
 @cache

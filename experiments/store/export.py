@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from experiments.store.columns import INTEGER, REAL, TEXT, Column
 from experiments.store.reader import StoreReader
 from simulator.errors import InputError, Problem
+from simulator.files import whole_file
 
 Rows = Iterator[tuple[Any, ...]]
 
@@ -39,8 +39,12 @@ def export(
         raise InputError(Problem(field="--export", value=str(path), message=message, allowed=allowed))
     chosen = store.chosen(columns)
     rows = store.values(where, [column.name for column in chosen])
-    with _whole(path) as part:
-        return write(part, rows, chosen, store.about)
+    try:
+        with whole_file(path) as part:
+            return write(part, rows, chosen, store.about)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason.lower()}")) from error
 
 
 def _write_csv(path: Path, rows: Rows, columns: Sequence[Column], about: Mapping[str, str]) -> int:
@@ -113,18 +117,3 @@ def _pieces(rows: Rows) -> Iterator[list[tuple[Any, ...]]]:
 
 _Write = Callable[[Path, Rows, Sequence[Column], Mapping[str, str]], int]
 _WRITERS: Mapping[str, _Write] = {".parquet": _write_parquet, ".csv": _write_csv}
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A file beside the path that takes its name when the block ends well, and goes when it does not."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        os.replace(part, path)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason.lower()}")) from error
-    finally:
-        with suppress(OSError):  # of a name that is too long, say, there is none
-            part.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from simulator.errors import InputError, Problem
+from simulator.files import whole_file
 from simulator.results.arm_summary import ArmSummary, summary_from_json
 from simulator.results.summary import Comparison, comparison_from_json
 from simulator.results.verdict import LOSES, PAYS, UNDECIDED
@@ -86,28 +87,16 @@ class Result:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, records in self.records.items():
-                with _replaced(folder / _requests_file(name)) as stream:
+                with whole_file(folder / _requests_file(name)) as part, open(part, "wb") as stream:
                     np.savez_compressed(stream, **_to_arrays(records))
             path = folder / RESULT_FILE
-            with _replaced(path) as stream:
-                stream.write(dump_json(self.to_json()).encode())
+            with whole_file(path) as part:
+                part.write_text(dump_json(self.to_json()), encoding="utf-8")
         except OSError as error:
             raise InputError(
                 Problem(file=str(folder), message=f"cannot be written: {error.strerror}")
             ) from error
         return path
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name when it is whole: a run that is interrupted leaves the old one."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as stream:
-            yield stream
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def dump_json(document: Any) -> str:
