@@ -21,7 +21,6 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 _MOST_AT_ONCE = 24
-"""Tasks that a process takes in one go."""
 
 
 def run_trials(
@@ -66,10 +65,14 @@ def answers(
     key: Callable[[Task], str],
     pool: Executor | None = None,
     progress: Progress | None = None,
+    at_once: int = _MOST_AT_ONCE,
 ) -> list[Answer]:
-    """`answer` of every task, in their order; tasks of one `key` share a process, and what it remembers."""
+    """`answer` of every task, in their order; tasks of one `key` share a process, and what it remembers.
+
+    `at_once`: how many a process takes in one go; fewer where each takes long.
+    """
     order = sorted(range(len(tasks)), key=lambda at: key(tasks[at]))
-    chunks = [order[at : at + _MOST_AT_ONCE] for at in range(0, len(order), _MOST_AT_ONCE)]
+    chunks = [order[at : at + at_once] for at in range(0, len(order), at_once)]
     found: dict[int, Answer] = {}
     for chunk, values in _by_chunk(answer, tasks, chunks, pool):
         found.update(zip(chunk, values, strict=True))

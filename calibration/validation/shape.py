@@ -96,6 +96,12 @@ class CurveAnswer:
     crossing: Crossing = Crossing()
     shape_crossing: Crossing = Crossing()
 
+    @staticmethod
+    def failed(reason: str) -> CurveAnswer:
+        """No answer to any of it, and why."""
+        nowhere = Crossing(missing=reason)
+        return CurveAnswer(missing=reason, crossing=nowhere, shape_crossing=nowhere)
+
 
 class CurvePoint:
     """Both arms at one load; the plain one runs once. Raises InputError for what cannot be simulated."""
@@ -144,7 +150,7 @@ def answer_curve(question: CurveQuestion, alter: Alteration | None = None) -> Cu
     try:
         points = [CurvePoint(point, question.speedup_of, alter) for point in question.points]
         alpha = _alpha(points[0], question.anchor)
-        answer = CurveAnswer(missing=OUT_OF_REACH, shape_crossing=Crossing(missing=OUT_OF_REACH))
+        answer = CurveAnswer.failed(OUT_OF_REACH)
         if alpha is not None:
             shape = tuple(point.speedup(point.with_alpha(alpha)) for point in points[1:])
             whole = question.anchor * (1 + points[0].overhead)
@@ -155,8 +161,7 @@ def answer_curve(question: CurveQuestion, alter: Alteration | None = None) -> Cu
         answer = replace(answer, crossing=_crossing(everywhere))
         return answer if alpha is None else replace(answer, shape_crossing=_crossing(everywhere, alpha))
     except InputError as error:
-        reason = str(error.problems[0].message)
-        return CurveAnswer(missing=reason, crossing=Crossing(missing=reason))
+        return CurveAnswer.failed(str(error.problems[0].message))
 
 
 def _alpha(first: CurvePoint, anchor: float) -> float | None:

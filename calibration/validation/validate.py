@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from calibration.validation.trials.trial import Trial
 
 SCHEMA = "decodesim/validate-1"
-SPEEDUPS_KNOWN, SPEEDUPS_OTHERS = "acceptance known", "others"
-"""Parts of the speedups: acceptance given or joined; of other sources than SpecBundle."""
+SPEEDUPS_KNOWN, SPEEDUPS_SPEC_BUNDLE, SPEEDUPS_OTHERS = "acceptance known", "SpecBundle", "others"
+"""Parts of the speedups: acceptance given or joined; of these SpecBundle's, and those of other sources."""
 
 WORTH_A_PROCESS = 50
 """Trials that this process runs sooner than others start."""
@@ -76,7 +76,7 @@ class Validation:
         others = [row for row in known if row.source != SPEC_BUNDLE]
         return {
             SPEEDUPS_KNOWN: known,
-            "SpecBundle": [row for row in known if row.source == SPEC_BUNDLE],
+            SPEEDUPS_SPEC_BUNDLE: [row for row in known if row.source == SPEC_BUNDLE],
             SPEEDUPS_OTHERS: others,
             "others, held out": [row for row in others if held_out(row)],
             "acceptance a prior": [row for row in rows if row.acceptance_from == "prior"],
@@ -127,7 +127,7 @@ def validate_trials(
     curves = curves_of(trials)
     questions = [CurveQuestion.of(curve) for curve in curves]
     rows = run_trials(trials, pool, progress, alter)
-    found = answers(AnswerCurve(alter), questions, lambda one: one.key, pool)
+    found = answers(AnswerCurve(alter), questions, lambda one: one.key, pool, at_once=1)
     pairs = list(zip(curves, found, strict=True))
     crossings = [row for curve, answer in pairs for row in _crossing_rows(curve, answer.crossing)]
     shape = [row for curve, answer in pairs for row in _shape_rows(curve, answer)]
@@ -145,8 +145,7 @@ class AnswerCurve:
         try:
             return answer_curve(question, self.alter)
         except Exception as error:  # as in `run.Predict`
-            reason = failure(error)
-            return CurveAnswer(missing=reason, crossing=Crossing(missing=reason))
+            return CurveAnswer.failed(failure(error))
 
 
 def _crossing_rows(curve: Curve, crossing: Crossing) -> Iterator[Row]:

@@ -12,11 +12,12 @@ import pytest
 from calibration.validation.client import client_figures
 from calibration.validation.curves import crossing_of, curves_of
 from calibration.validation.pool import worker_pool
-from calibration.validation.predict import DOES_NOT_FIT, Question, predict
+from calibration.validation.predict import DOES_NOT_FIT, Alteration, Question, predict
 from calibration.validation.row import question_of
 from calibration.validation.run import answers, run_trials
 from calibration.validation.shape import NO_CROSSING, OUT_OF_REACH, CurveQuestion, answer_curve
 from calibration.validation.trials.trial import Published
+from calibration.validation.validate import validate_trials
 from simulator.arms import CompiledArm
 from simulator.errors import InputError
 from simulator.results.measure import measure
@@ -26,6 +27,12 @@ from tests.validation_trials import case, scenario, trial
 
 SPEEDUP = Published("speedup", "both", 1.5)
 TPOT = Published("tpot_mean", "plain", 0.007)
+LOOKUP = {
+    "name": "spec",
+    "method": "ngram",
+    "draft_length": 3,
+    "acceptance": {"model": "geometric", "alpha": 0.5},
+}
 
 
 def test_a_question_holds_nothing_that_was_published() -> None:
@@ -96,10 +103,7 @@ def test_an_arm_that_cannot_be_simulated_leaves_the_other() -> None:
     assert row.skipped == DOES_NOT_FIT
 
 
-def test_what_a_trial_does_not_survive_is_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(arm: CompiledArm) -> CompiledArm:
-        raise RuntimeError("a bug")
-
+def test_what_a_trial_does_not_survive_is_its_own_reason() -> None:
     [row] = run_trials([trial([TPOT])], alter=broken)
     assert row.skipped == "failed: RuntimeError: a bug"
 
@@ -173,6 +177,38 @@ def test_the_shape_of_a_curve_needs_no_acceptance_but_that_of_its_first_point(cu
 def test_a_first_point_beyond_all_acceptance_has_no_shape(curve: CurveQuestion) -> None:
     answer = answer_curve(replace(curve, anchor=5.0))
     assert (answer.shape, answer.missing) == ((), OUT_OF_REACH)
+
+
+def broken(arm: CompiledArm) -> CompiledArm:
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("target", "alter", "reason"),
+    [
+        ({"model": "llama-3.3-70b-instruct"}, None, DOES_NOT_FIT),
+        ({"model": "llama-3.1-8b-instruct"}, broken, "failed: RuntimeError: a bug"),
+    ],
+)
+def test_a_curve_that_crosses_and_cannot_be_simulated_is_skipped_with_its_reason(
+    target: dict[str, str], alter: Alteration | None, reason: str
+) -> None:
+    batches, published = (1, 64, 256), (1.3, 1.1, 0.8)
+    about = case([{"batch_size": batch} for batch in batches])
+    trials = [
+        trial(
+            [Published("speedup", "both", value)],
+            scenario(batch, target=target, speculation=[LOOKUP]),
+            about=about,
+            point=at,
+            batch=batch,
+        )
+        for at, (batch, value) in enumerate(zip(batches, published, strict=True))
+    ]
+    found = validate_trials([about], trials, alter=alter)
+    rows = (*found.rows, *found.shape)
+    assert [row.quantity for row in rows].count("crossover_batch") == 2
+    assert {(row.predicted, row.ratio, row.skipped) for row in rows} == {(None, None, reason)}
 
 
 def test_points_of_one_curve_differ_in_nothing_but_their_load() -> None:
