@@ -28,8 +28,8 @@ def fit_attention(
 
     `windows`: the same keys and the window after them. `penalties`: points with more than 64 query heads
     per KV head, of a framework that has them, for the cost of a second tile of rows. Cells that were not
-    measured (large batch × long context) continue with the bytes of the cache. `every`: only
-    each so-manieth context from the last one back, and the first.
+    measured (large batch × long context) continue with the bytes of the cache. `every` = n:
+    only each n-th context from the last one back, and the first.
     """
     by_cell: dict[tuple[int, ...], list[float]] = {}
     for (_, *cell), value in points.items():

@@ -53,7 +53,6 @@ def case(points: Sequence[Mapping[str, Any]] = ({},), **fields: Any) -> Case:
         "speedup_of": None,
         "usable_as_gate": True,
         "quality_flags": (),
-        "validates": (),
         "notes": (),
         "date": None,
         **fields,

@@ -59,7 +59,6 @@ def accuracy_page(validation: Validation, moved: Sequence[Move]) -> str:
                 group_table(name, speedups, by),
             )
             for name, by in BY.items()
-            if name != "source"
         ),
         ("By source", "", sources_table(good)),
         ("By quantity, GPU, engine, method and batch", "", cross_table(good)),
@@ -96,11 +95,9 @@ def _held() -> str:
     judged = "On serving engines on H100 and H200, acceptance given or joined, SpecBundle apart"
     if not record:
         return f"{judged}. No parameter is fitted."
-    fitted = sum(bool(one["fitted"]) for one in record["parameters"].values())
-    sources = len(record["fit_sources"])
     return (
-        f"{judged}, on sources that the fit of the presets has not seen: {fitted} parameters, fitted on "
-        f"{sources} sources ([docs/engines.md](docs/engines.md))."
+        f"{judged}, on sources that the fit of the presets has not seen: {record['parameter_count']} "
+        f"parameters, fitted on {record['source_count']} sources ([docs/engines.md](docs/engines.md))."
     )
 
 
@@ -111,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     trials = trials_of_cases(cases)
     with worker_pool(worthwhile_workers()) as pool:
         validation = validate_trials(cases, trials, pool)
-        moved = moves(trials, pool)
+        moved = moves(trials, validation.rows, pool)
     path.write_text(accuracy_page(validation, moved), encoding="utf-8")
     return 0
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -33,14 +34,20 @@ class Move:
     p90: float
 
 
-def moves(trials: Sequence[Trial], pool: Executor | None = None) -> tuple[Move, ...]:
-    """What hangs on assumed lengths, per quantity and factor."""
-    asked = [
-        trial
-        for trial in trials
-        if trial.assumed_lengths and any(one.quantity in _ASKED for one in trial.published)
-    ]
-    base = _predicted(run_trials(asked, pool))
+def moves(trials: Sequence[Trial], rows: Sequence[Row], pool: Executor | None = None) -> tuple[Move, ...]:
+    """What hangs on assumed lengths, per quantity and factor.
+
+    `rows` begin with those of the trials as they stand, in their order, as those of their `Validation` do.
+    """
+    asked: list[Trial] = []
+    known: list[Row] = []
+    ahead = iter(rows)
+    for trial in trials:
+        own = list(islice(ahead, len(trial.published)))
+        if trial.assumed_lengths and any(one.quantity in _ASKED for one in trial.published):
+            asked.append(trial)
+            known += own
+    base = _predicted(known)
     found = []
     for factor in FACTORS:
         other = _predicted(run_trials([with_assumed_lengths(trial, factor) for trial in asked], pool))

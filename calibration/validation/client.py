@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.results import metrics
-from simulator.results.measure import known
-from simulator.step.state import DONE
+from simulator.results.measure import per_request
 from simulator.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -25,17 +24,10 @@ def client_figures(record: RunRecord) -> dict[str, float]:
 
     Percentiles are those of the requests there are, as a client prints them, however few.
     """
-    done = record.status == DONE
-    answered = known(record.first_ns) & known(record.arrival_ns)
     tokens = float(record.emitted_tokens.sum())
-    found = {
-        "throughput_tokens_per_s": metrics.share(tokens, record.makespan_ns / NS_PER_S),
-    }
-    for path, values in (
-        ("ttft_s", metrics.elapsed_s(record.arrival_ns, record.first_ns, answered)),
-        ("tpot_s", metrics.tpot_s(record.first_ns, record.last_ns, record.emitted_tokens)[done]),
-        ("e2e_s", metrics.elapsed_s(record.arrival_ns, record.last_ns, done)),
-    ):
+    found = {"throughput_tokens_per_s": metrics.share(tokens, record.makespan_ns / NS_PER_S)}
+    for path in ("ttft_s", "tpot_s", "e2e_s"):
+        values = per_request(record, path)
         samples = values[~np.isnan(values)]
         if len(samples):
             found[f"{path}.mean"] = float(samples.mean())

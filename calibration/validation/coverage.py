@@ -22,13 +22,14 @@ _COUNTED = re.compile(r"\b(H100|H200|A100)\b", re.IGNORECASE)
 class Coverage:
     """Cases with a simulated row, of those on H100, H200 or A100 that are good enough for a gate.
 
-    `reasons`: why → skipped rows, of all cases. `left_out`: case → why it has no simulated row, of all cases.
+    `reasons`: why → skipped rows, of all cases. `left_out`: (source, case) → why
+    it has no simulated row, of all cases.
     """
 
     simulated: int
     of: int
     reasons: Mapping[str, int]
-    left_out: Mapping[str, str]
+    left_out: Mapping[tuple[str, str], str]
 
     @property
     def value(self) -> float | None:
@@ -42,7 +43,7 @@ class Coverage:
             "simulated": self.simulated,
             "of": self.of,
             "reasons": dict(self.reasons),
-            "left_out": dict(self.left_out),
+            "left_out": {case: why for (_, case), why in self.left_out.items()},
         }
 
 
@@ -65,7 +66,7 @@ def coverage_of(cases: Sequence[Case], trials: Iterable[Trial], rows: Sequence[R
             found.update(trial.skipped.values() or [NOTHING_PUBLISHED])
     keys = [(case.source_id, case.case_id) for case in cases]
     nothing = Counter({NOTHING_PUBLISHED: 1})
-    left_out = {key[1]: why.get(key, nothing).most_common(1)[0][0] for key in keys if key not in done}
+    left_out = {key: why.get(key, nothing).most_common(1)[0][0] for key in keys if key not in done}
     counted = [key for key, case in zip(keys, cases, strict=True) if counts(case)]
     return Coverage(
         simulated=sum(key in done for key in counted),

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from calibration.validation.quantities import COST_SHARE, SPEEDUP
 from calibration.validation.row import Row
 
@@ -74,12 +76,8 @@ def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predic
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Linear between order statistics, as NumPy's."""
-    ordered = sorted(values)
-    at = share * (len(ordered) - 1)
-    low = math.floor(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+    """Linear between order statistics."""
+    return float(np.quantile(values, share))
 
 
 def _balanced(signs: Sequence[tuple[float, float]]) -> float | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 from calibration.validation.row import Row
+
+Key = TypeVar("Key", bound=Hashable)
 
 SPEC_BUNDLE = "specforge:spec_bundle"
 """One source that is most of the points, at batch 1 and 8 alone: it is reported apart."""
@@ -22,6 +24,11 @@ _ENGINES: Mapping[str, str] = {
     "tensorrt": "TensorRT-LLM",
 }
 RESEARCH = "research code"
+
+KNOWN_ACCEPTANCE = ("given", "joined", "none")
+"""Where the acceptance of rows is from that count: priors are reported, and plain decoding needs none."""
+MEASURED_GPUS = ("H100", "H200")
+"""GPUs with kernel tables of their own: elsewhere what the kernels leave over is not the host."""
 
 _BANDS = (1, 8, 32, 128)
 """Largest batch of each band but the last."""
@@ -57,24 +64,18 @@ def band_of(row: Row) -> str:
     return f"{first} and more"
 
 
-def source_of(row: Row) -> str:
-    """Where it was published."""
-    return row.source
-
-
 BY: Mapping[str, Callable[[Row], str]] = {
     "GPU": gpu_of,
     "engine": engine_of,
     "method": method_of,
     "batch": band_of,
-    "source": source_of,
 }
 """Name of a grouping → the group of a row."""
 
 
-def grouped(rows: list[Row], by: Callable[[Row], str]) -> dict[str, list[Row]]:
+def grouped(rows: Iterable[Row], by: Callable[[Row], Key]) -> dict[Key, list[Row]]:
     """Group → its rows, in order of appearance."""
-    found: dict[str, list[Row]] = {}
+    found: dict[Key, list[Row]] = {}
     for row in rows:
         found.setdefault(by(row), []).append(row)
     return found

@@ -42,7 +42,7 @@ _FEWEST_OPEN = 2000
 _ROUNDS_OF_CLIENTS = 8
 _FEWEST_ROUNDS = 4
 _SAMPLE = 500
-_OF_ALL_REPLICAS = ("throughput_tokens_per_s", "request_rate_per_s")
+_OF_ALL_REPLICAS = "throughput_tokens_per_s"
 _MOST_TOKENS = 1_500_000
 """A run is cut to about so many output tokens: both arms meet the same requests and luck, so that their ratio
 is known to a fraction of a per cent long before that.
@@ -132,7 +132,7 @@ def run_figures(
         for replication in range(replications)
     ]
     figures = {path: _mean([one[path] for one in found if path in one]) for path in found[0]}
-    return figures | {path: at_work * figures[path] for path in _OF_ALL_REPLICAS}
+    return figures | {_OF_ALL_REPLICAS: at_work * figures[_OF_ALL_REPLICAS]}
 
 
 def one_replica(arm: CompiledArm) -> tuple[CompiledArm, float]:

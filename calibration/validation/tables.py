@@ -99,20 +99,18 @@ def group_table(heading: str, rows: Iterable[Row], by: Callable[[Row], str]) -> 
 def cross_table(rows: Iterable[Row]) -> TextTable:
     """Errors by quantity, GPU, serving engine, method and batch band together."""
 
-    def key(row: Row) -> str:
-        return "\t".join((row.quantity, gpu_of(row), engine_of(row), method_of(row), band_of(row)))
+    def key(row: Row) -> tuple[str, ...]:
+        return row.quantity, gpu_of(row), engine_of(row), method_of(row), band_of(row)
 
-    groups = grouped([row for row in rows if row.skipped is None], key)
-    found = tuple(
-        (*name.split("\t"), *_errors(errors_of(groups[name]))) for name in sorted(groups, key=_natural)
-    )
+    groups = grouped((row for row in rows if row.skipped is None), key)
+    found = tuple((*names, *_errors(errors_of(groups[names]))) for names in sorted(groups, key=_natural))
     return TextTable(("quantity", "GPU", "engine", "method", "batch", *_ERRORS), found, 5)
 
 
-def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+def _natural(names: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
     """So that the batch 9–32 stands before 33–128."""
     parts = []
-    for part in name.split("\t"):
+    for part in names:
         digits = part.split("–")[0].split(" ")[0]
         parts.append((0, int(digits), part) if digits.isdigit() else (1, 0, part))
     return tuple(parts)
@@ -121,12 +119,11 @@ def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
 def sources_table(rows: Iterable[Row]) -> TextTable:
     """Errors of the main quantities by source, and whether the presets were fitted on it."""
     asked = [row for row in rows if row.skipped is None and row.quantity in MAIN]
-    groups = grouped(asked, lambda row: f"{row.source}\t{row.quantity}")
+    groups = grouped(asked, lambda row: (row.source, row.quantity))
     found = []
-    for key in sorted(groups):
-        source, quantity = key.split("\t")
+    for (source, quantity), own in sorted(groups.items()):
         fitted = "fit" if source in fit_sources() else "held out"
-        found.append((source, quantity, fitted, *_errors(errors_of(groups[key]), sources=False)))
+        found.append((source, quantity, fitted, *_errors(errors_of(own), sources=False)))
     return TextTable(("source", "quantity", "half", *_ERRORS_OF_ONE), tuple(found), 3)
 
 
@@ -136,13 +133,13 @@ MAIN = (SPEEDUP, "throughput", "tpot_mean", "acceptance_length", STEP_RATIO, CRO
 
 def largest_errors(rows: Iterable[Row], most: int) -> TextTable:
     """The rows of the main quantities that miss by most, the worst of each case."""
-    worst: dict[str, Row] = {}
+    worst: dict[tuple[str, str], Row] = {}
     for row in rows:
-        known = worst.get(row.case_id)
+        known = worst.get((row.source, row.case_id))
         if row.skipped is not None or row.quantity not in MAIN:
             continue
         if known is None or abs(row.log_error) > abs(known.log_error):
-            worst[row.case_id] = row
+            worst[row.source, row.case_id] = row
     ordered = sorted(worst.values(), key=lambda row: -abs(row.log_error))
     return rows_table(ordered[:most])
 
@@ -175,7 +172,8 @@ def reasons_table(validation: Validation) -> TextTable:
 
 def left_out_table(validation: Validation) -> TextTable:
     """The cases of which nothing was simulated."""
-    return TextTable(("case", "why"), tuple(validation.coverage.left_out.items()), 2)
+    left_out = validation.coverage.left_out
+    return TextTable(("case", "why"), tuple((case, why) for (_, case), why in left_out.items()), 2)
 
 
 def moves_table(moves: Iterable[Move]) -> TextTable:

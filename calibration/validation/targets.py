@@ -9,12 +9,19 @@ from statistics import median
 from typing import Any
 
 from calibration.validation.errors import errors_of
-from calibration.validation.groups import RESEARCH, SPEC_BUNDLE, engine_of, gpu_of, held_out, set_a_constant
+from calibration.validation.groups import (
+    KNOWN_ACCEPTANCE,
+    MEASURED_GPUS,
+    RESEARCH,
+    SPEC_BUNDLE,
+    engine_of,
+    gpu_of,
+    held_out,
+    set_a_constant,
+)
 from calibration.validation.quantities import COST_SHARE, CROSSOVER, SPEEDUP, STEP_RATIO
 from calibration.validation.row import Row
 
-_KNOWN_ACCEPTANCE = ("given", "joined", "none")
-"""Priors are reported, not held to anything; plain decoding needs no acceptance."""
 _FACTOR_OF_TAILS = 1.3
 
 
@@ -47,12 +54,12 @@ class Target:
 
 def judged(row: Row) -> bool:
     """Whether a row counts for the targets: a good source that no fit has seen, with known acceptance."""
-    return row.gates and held_out(row) and row.acceptance_from in _KNOWN_ACCEPTANCE
+    return row.gates and held_out(row) and row.acceptance_from in KNOWN_ACCEPTANCE
 
 
 def serving(row: Row) -> bool:
     """A serving engine on H100 or H200, and not the one source that is most of the points."""
-    return gpu_of(row) in ("H100", "H200") and engine_of(row) != RESEARCH and row.source != SPEC_BUNDLE
+    return gpu_of(row) in MEASURED_GPUS and engine_of(row) != RESEARCH and row.source != SPEC_BUNDLE
 
 
 def targets_of(rows: Sequence[Row], shape: Sequence[Row]) -> tuple[Target, ...]:
@@ -65,7 +72,7 @@ def targets_of(rows: Sequence[Row], shape: Sequence[Row]) -> tuple[Target, ...]:
         name: [row for row in good if row.quantity == name and row.arm == "plain" and serving(row)]
         for name in ("tpot_mean", "throughput", "tpot_p99", "ttft_mean", "ttft_p99")
     }
-    tails = {f"{name} of plain serving": rows for name, rows in plain.items() if name not in _CENTRAL}
+    tails = {f"{name} of plain serving": rows for name, rows in plain.items() if name not in _NOT_TAILS}
     return (
         *_central("speedup", speedups, 0.06, 0.15),
         _sign(speedups),
@@ -79,7 +86,7 @@ def targets_of(rows: Sequence[Row], shape: Sequence[Row]) -> tuple[Target, ...]:
     )
 
 
-_CENTRAL = ("tpot_mean", "throughput")
+_NOT_TAILS = ("tpot_mean", "throughput")
 
 
 def _median(name: str, rows: Sequence[Row], limit: float) -> Target:

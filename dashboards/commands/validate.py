@@ -84,7 +84,7 @@ def _print(validation: Validation, every_row: bool) -> None:
         f"{coverage.of} cases on H100, H200 and A100 are simulated{share}"
     )
     if every_row:
-        left = [f"{case}: {why}" for case, why in coverage.left_out.items()]
+        left = [f"{case}: {why}" for (_, case), why in coverage.left_out.items()]
         print_list("Cases without a simulated figure", left)
 
 

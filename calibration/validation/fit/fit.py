@@ -25,7 +25,7 @@ from calibration.validation.fit.parameters import (
     PARAMETERS,
     Values,
     candidate_presets,
-    preset_of,
+    presets_of,
     start,
     with_presets,
 )
@@ -65,7 +65,7 @@ class Runs:
         u = to_scale(np.array([values[one.name] for one in PARAMETERS]), TYPICAL)
         for p, one in enumerate(PARAMETERS):
             moved = dict(values) | {one.name: float(from_scale(u + DIFFERENCE, TYPICAL)[p])}
-            own = [trial for trial in trials if preset_of(trial) & set(one.presets)]
+            own = [trial for trial in trials if presets_of(trial) & set(one.presets)]
             for row in self.rows(own, moved):
                 number = at[_key(row)]
                 slopes[number, p] = (row.log_error - base[number].log_error) / DIFFERENCE
@@ -86,7 +86,7 @@ def fit(trials: Sequence[Trial], runs: Runs, rounds: int) -> dict[str, float]:
     for number in range(rounds):
         linear, _ = runs.linear(trials, values)
         fitted = np.array([len(sources) >= 2 for sources in linear.constraining()])
-        step = linear.solve([True] * len(linear.errors)) * fitted
+        step = linear.solve() * fitted
         u = to_scale(np.array(list(values.values())), TYPICAL) + step
         values = dict(zip(values, from_scale(u, TYPICAL).tolist(), strict=True))
         told = ", ".join(f"{name} {1e6 * value:.4g}" for name, value in values.items())
@@ -101,10 +101,7 @@ def rounded(values: Values) -> dict[str, float]:
 
 def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Sequence[str]) -> dict[str, Any]:
     """What is written beside the values: intervals, errors of both halves, rotation, sensitivities."""
-    in_fit = [source in fit_sources for source in linear.sources]
-    own = Linear(
-        linear.errors[in_fit], linear.slopes[in_fit], tuple(s for s in linear.sources if s in fit_sources)
-    )
+    own = linear.of_rows([source in fit_sources for source in linear.sources])
     u, half = to_scale(np.array([values[one.name] for one in PARAMETERS]), TYPICAL), own.jackknife()
     low, high = from_scale(u - half, TYPICAL), from_scale(u + half, TYPICAL)
     rests = own.constraining()
@@ -114,7 +111,7 @@ def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Seq
             "interval_us": [round(1e6 * float(low[p]), 3), round(1e6 * float(high[p]), 3)],
             "before_us": round(1e6 * one.start_s, 3),
             "presets": list(one.presets),
-            "path": one.path,
+            "path": f"host.{one.leaf}",
             "what": one.what,
             "fitted": len(rests[p]) >= 2,
             "rests_on": sorted(rests[p]),
@@ -166,7 +163,7 @@ def rotation(linear: Linear) -> dict[str, Any]:
     errors = linear.errors.copy()
     for fold in range(FOLDS):
         test = np.array([fold_of(source) == fold for source in linear.sources])
-        errors[test] = linear.errors[test] + linear.slopes[test] @ linear.solve(list(~test))
+        errors[test] = linear.errors[test] + linear.slopes[test] @ linear.of_rows(list(~test)).solve()
     names = sorted(set(linear.sources))
     for fold in range(FOLDS):
         found[str(fold)] = _errors(errors, linear.sources, [name for name in names if fold_of(name) == fold])

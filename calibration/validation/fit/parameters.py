@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from calibration.validation.trials.trial import Trial
 from simulator.presets import SCHEMA, Preset, presets
@@ -20,39 +19,33 @@ Values = Mapping[str, float]
 class Parameter:
     """One number, in seconds, of one preset or of several that share it.
 
-    `path` is where it stands in the preset's file. `typical_s` scales its logarithm near zero: a change of
-    `typical_s` is a step of one. The fit starts at `start_s`, whatever ships: what was assumed before it.
+    `leaf` is its field in the `host` of the preset's file. `typical_s` scales its logarithm near zero: a
+    change of `typical_s` is a step of one. The fit starts at `start_s`, whatever ships: what was assumed
+    before it.
     """
 
     name: str
     presets: tuple[str, ...]
-    path: str
+    leaf: str
     typical_s: float
     start_s: float
     what: str
 
     def of(self, preset: Preset) -> float:
         """Its value in a preset."""
-        head, _, leaf = self.path.rpartition(".")
-        return float(getattr(preset.host if head else preset, leaf))
+        return float(getattr(preset.host, self.leaf))
 
 
 _QUEUED = ("sglang-0.5", "trtllm-1")
 PARAMETERS = (
-    Parameter("sync step", ("vllm-0.10",), "host.step_s", 3e-4, 1e-3, "host of a synchronous step"),
-    Parameter(
-        "sync sequence", ("vllm-0.10",), "host.per_sequence_s", 5e-6, 8e-6, "and of each sequence in it"
-    ),
-    Parameter(
-        "sync draft pass", ("vllm-0.10",), "host.draft_pass_s", 2e-4, 4.2e-4, "host of a drafter's pass"
-    ),
-    Parameter(
-        "overlapped step", _QUEUED, "host.step_s", 1e-4, 3e-4, "what an overlapped step leaves exposed"
-    ),
+    Parameter("sync step", ("vllm-0.10",), "step_s", 3e-4, 1e-3, "host of a synchronous step"),
+    Parameter("sync sequence", ("vllm-0.10",), "per_sequence_s", 5e-6, 8e-6, "and of each sequence in it"),
+    Parameter("sync draft pass", ("vllm-0.10",), "draft_pass_s", 2e-4, 4.2e-4, "host of a drafter's pass"),
+    Parameter("overlapped step", _QUEUED, "step_s", 1e-4, 3e-4, "what an overlapped step leaves exposed"),
     Parameter(
         "overlapped sequence",
         ("sglang-0.5", "trtllm-1", "vllm-0.33"),
-        "host.per_sequence_s",
+        "per_sequence_s",
         2e-6,
         4e-6,
         "and each sequence in it",
@@ -60,14 +53,12 @@ PARAMETERS = (
     Parameter(
         "hidden step",
         ("sglang-0.5",),
-        "host.hidden_step_s",
+        "hidden_step_s",
         3e-4,
         1e-3,
         "host work that shows when it drafts",
     ),
-    Parameter(
-        "graph draft pass", ("sglang-0.5",), "host.draft_pass_s", 1e-4, 0.0, "top-k and sampling of a pass"
-    ),
+    Parameter("graph draft pass", ("sglang-0.5",), "draft_pass_s", 1e-4, 0.0, "top-k and sampling of a pass"),
 )
 
 
@@ -87,13 +78,9 @@ def candidate_presets(values: Values, folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = {}
     for name in presets():
-        changed: dict[str, Any] = {"host": {}}
-        for one in PARAMETERS:
-            if name in one.presets:
-                head, _, leaf = one.path.rpartition(".")
-                (changed["host"] if head else changed)[leaf] = values[one.name]
+        host = {one.leaf: values[one.name] for one in PARAMETERS if name in one.presets}
         path = folder / f"{name}.json"
-        path.write_text(json.dumps({"schema": SCHEMA, "inherits": name, **changed}), "utf-8")
+        path.write_text(json.dumps({"schema": SCHEMA, "inherits": name, "host": host}), "utf-8")
         paths[name] = str(path)
     return paths
 
@@ -110,6 +97,6 @@ def with_presets(trials: Sequence[Trial], paths: Mapping[str, str]) -> list[Tria
     return [replace(trial, plain=moved(trial.plain), spec=moved(trial.spec)) for trial in trials]
 
 
-def preset_of(trial: Trial) -> frozenset[str]:
+def presets_of(trial: Trial) -> frozenset[str]:
     """The presets that a trial runs on."""
     return frozenset(one.engine.preset for one in (trial.plain, trial.spec) if one is not None)

@@ -20,6 +20,9 @@ must not be paid for by a constant.
 """
 PULL = 0.05
 """A parameter that moves by one on its scale weighs as a source with this mean error."""
+MOST_STEP = 0.7
+"""No parameter moves by more in one step, on its scale."""
+_REWEIGHTINGS = 30
 TELLS = 0.02
 """A source constrains a parameter when a step of one on its scale moves one of its rows by 2 %."""
 
@@ -47,17 +50,20 @@ class Linear:
         counts = np.array([self.sources.count(source) for source in self.sources], float)
         return np.asarray(np.exp(-((errors / SCALE) ** 2)) / counts)
 
-    def solve(self, kept: Sequence[bool], most: float = 0.7, rounds: int = 30) -> Floats:
-        """The step (p,) that these rows ask for, `kept` rows only; no parameter moves by more than `most`."""
+    def of_rows(self, kept: Sequence[bool]) -> Linear:
+        """The same of some rows."""
         rows = np.array(kept, bool)
-        slopes, step = self.slopes[rows], np.zeros(self.slopes.shape[1])
-        for _ in range(rounds):
-            errors = self.errors[rows] + slopes @ step
-            part = Linear(errors, slopes, tuple(s for s, k in zip(self.sources, rows, strict=True) if k))
-            w = part.weights(errors)
-            normal = slopes.T @ (w[:, None] * slopes) + PULL**2 * np.eye(len(step))
-            step = np.linalg.solve(normal, -slopes.T @ (w * self.errors[rows]))
-        return np.clip(step, -most, most)
+        sources = tuple(source for source, one in zip(self.sources, kept, strict=True) if one)
+        return Linear(self.errors[rows], self.slopes[rows], sources)
+
+    def solve(self) -> Floats:
+        """The step (p,) that the rows ask for."""
+        step: Floats = np.zeros(self.slopes.shape[1])
+        for _ in range(_REWEIGHTINGS):
+            w = self.weights(self.errors + self.slopes @ step)
+            normal = self.slopes.T @ (w[:, None] * self.slopes) + PULL**2 * np.eye(len(step))
+            step[:] = np.linalg.solve(normal, -self.slopes.T @ (w * self.errors))
+        return np.clip(step, -MOST_STEP, MOST_STEP)
 
     def constraining(self) -> list[set[str]]:
         """Parameter → the sources that tell something of it, by rows that still have a say."""
@@ -71,7 +77,7 @@ class Linear:
     def jackknife(self) -> Floats:
         """90 % half-widths (p,) on the scale of the fit, leaving out one source at a time."""
         names = sorted(set(self.sources))
-        steps = np.array([self.solve([s != name for s in self.sources]) for name in names])
+        steps = np.array([self.of_rows([s != name for s in self.sources]).solve() for name in names])
         n = len(names)
         spread = (n - 1) / n * ((steps - steps.mean(0)) ** 2).sum(0)
         return np.asarray(1.645 * np.sqrt(spread))

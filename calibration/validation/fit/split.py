@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from calibration.validation.groups import RESEARCH, engine_of, gpu_of
+from calibration.validation.groups import KNOWN_ACCEPTANCE, MEASURED_GPUS, RESEARCH, engine_of, gpu_of
 from calibration.validation.row import Row, gates
 from calibration.validation.trials.trial import Trial
 
 QUANTITIES = ("speedup", "throughput", "tpot_mean", "itl_mean")
 """What is fitted: figures of steps. First tokens and tails hang on the client and on arrivals as well."""
-KNOWN_ACCEPTANCE = ("given", "joined", "none")
-MEASURED = ("H100", "H200")
-"""GPUs with kernel tables of their own: elsewhere what the kernels leave over is not the host."""
 MOST_TRIALS = 12
 """Of one source: evenly spaced, so that a source of a hundred points costs no more than others."""
 FOLDS = 5
@@ -22,7 +19,7 @@ FOLDS = 5
 def usable(row: Row) -> bool:
     """Whether a row may take part in a fit: a good source, a serving engine, an acceptance that is known."""
     known = row.acceptance_from in KNOWN_ACCEPTANCE
-    measured = gpu_of(row) in MEASURED and engine_of(row) != RESEARCH
+    measured = gpu_of(row) in MEASURED_GPUS and engine_of(row) != RESEARCH
     return row.gates and known and measured and row.quantity in QUANTITIES
 
 
@@ -33,7 +30,7 @@ def trials_for_fit(trials: Sequence[Trial], most: int = MOST_TRIALS) -> list[Tri
         wanted = any(one.quantity in QUANTITIES for one in trial.published)
         known = trial.acceptance_from in KNOWN_ACCEPTANCE or any(p.arm == "plain" for p in trial.published)
         simulated = trial.plain is not None or trial.spec is not None
-        measured = trial.gpu[:4].upper() in MEASURED and not trial.research
+        measured = trial.gpu[:4].upper() in MEASURED_GPUS and not trial.research
         if wanted and known and simulated and measured and gates(trial) and not trial.uniform:
             by_source.setdefault(trial.case.source_id, []).append(trial)
     return [trial for source in sorted(by_source) for trial in _spaced(by_source[source], most)]
@@ -73,7 +70,8 @@ def _engine(trials: Sequence[Trial]) -> str:
 
 def _family(trial: Trial) -> str:
     scenario = trial.spec or trial.plain
-    return scenario.engine.preset.split("-")[0] if scenario is not None else "none"
+    assert scenario is not None
+    return scenario.engine.preset.split("-")[0]
 
 
 def fold_of(source: str) -> int:

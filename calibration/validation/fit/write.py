@@ -23,9 +23,8 @@ def rewritten(text: str, name: str, values: Values) -> str:
     """The text of the preset `name` with the values in it. Raises ValueError where a field is not there."""
     for one in PARAMETERS:
         if name in one.presets:
-            leaf = one.path.rpartition(".")[2]
             value = format(values[one.name], "g")
-            text, count = re.subn(rf'("{leaf}": ){_NUMBER}', rf"\g<1>{value}", text, count=1)
+            text, count = re.subn(rf'("{one.leaf}": ){_NUMBER}', rf"\g<1>{value}", text, count=1)
             if count != 1:
-                raise ValueError(f"preset {name} has no {leaf}")
+                raise ValueError(f"preset {name} has no {one.leaf}")
     return text

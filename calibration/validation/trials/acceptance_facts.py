@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from calibration.validation.trials.cases import Case, Facts, number
+from calibration.validation.trials.cases import Case, Facts, named_datasets, number
 from calibration.validation.trials.drafts import (
     LENGTH_KEYS,
     draft_length_of,
@@ -19,6 +19,7 @@ from calibration.validation.trials.drafts import (
 from calibration.validation.trials.engines import engine_of
 from calibration.validation.trials.models import model_of
 from calibration.validation.trials.names import datasets_of
+from simulator.theory import tokens_per_verify
 
 DATASET_KEYS = (
     "gsm8k",
@@ -63,9 +64,9 @@ class AcceptanceFact:
 
 @dataclass(frozen=True)
 class Said:
-    """What one mapping says: a mean length, survival by position, or both."""
+    """What one mapping says: a mean length, and survival by position where it tells it."""
 
-    length: float | None
+    length: float
     survival: tuple[float, ...] = ()
 
 
@@ -79,7 +80,7 @@ def said_by(facts: Facts, draft_length: int) -> Said | None:
     if length is None:
         length = _counted(facts)
     if length is None and (alpha := number(facts.get("alpha"))) is not None and 0 <= alpha <= 1:
-        length = sum(alpha**j for j in range(draft_length + 1))
+        length = tokens_per_verify(alpha, draft_length)
     if length is None and (rate := number(facts.get("draft_acceptance_rate"))) is not None and 0 <= rate <= 1:
         length = 1 + rate * draft_length
     if length is None and survival:
@@ -105,7 +106,7 @@ def facts_of(case: Case) -> Iterator[AcceptanceFact]:
         tree = is_tree(case, point, published, research)
         for dataset, facts in _by_dataset(case, point):
             said = said_by(facts, drafted.tokens) or _in_words(case, drafted.tokens)
-            if said is None or said.length is None:
+            if said is None:
                 continue
             by_position = not drafted.stated and bool(said.survival)
             yield AcceptanceFact(
@@ -137,10 +138,7 @@ def _chain_facts(facts: Facts) -> bool:
 
 def _by_dataset(case: Case, point: Facts) -> Iterator[tuple[tuple[str, ...], Facts]]:
     """The point itself under its data set, and what it says of single ones."""
-    named = next(
-        (point[key] for key in ("dataset", "task", "domain") if isinstance(point.get(key), str)), None
-    )
-    yield dataset_key(case, named), point
+    yield dataset_key(case, next(named_datasets(point), None)), point
     for key in DATASET_KEYS:
         inner = point.get(key)
         if isinstance(inner, Mapping):

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from simulator.errors import InputError, Problem
 
 Facts = Mapping[str, Any]
 """Whatever an object of the file says."""
+
+Side = Literal["plain", "spec"]
+"""Which arm of a comparison."""
+
+ARMS: Mapping[Side, str] = {"plain": "baseline", "spec": "spec"}
+"""Our name of an arm → the schema's."""
 
 _LONGEST_TEXT = 100_000_000
 
@@ -79,7 +85,6 @@ class Traffic:
     input_len_tokens: float | Facts | None = None
     output_len_tokens: float | Facts | None = None
     num_prompts: float | None = None
-    temperature: float | None = None
     note: str | None = None
 
 
@@ -103,7 +108,6 @@ class Case:
     speedup_of: str | None
     usable_as_gate: bool
     quality_flags: tuple[str, ...]
-    validates: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -163,6 +167,18 @@ def number(value: object) -> float | None:
     except OverflowError:
         return None
     return found if abs(found) < 1e18 else None
+
+
+def arm_facts(point: Facts, side: Side) -> Facts:
+    """What a point says of one arm; nothing when it is null."""
+    found = point.get(ARMS[side])
+    return found if isinstance(found, Mapping) else {}
+
+
+def named_datasets(point: Facts) -> Iterator[str]:
+    """What a point calls its data set, the surest first."""
+    said = (point.get(key) for key in ("dataset", "task", "domain"))
+    return (name for name in said if isinstance(name, str))
 
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
@@ -242,7 +258,6 @@ def _case(raw: Facts, source_id: str, dates: Mapping[str, str | None], file: str
         speedup_of=_text(raw.get("speedup_of")),
         usable_as_gate=raw.get("usable_as_gate") is True,
         quality_flags=_texts(raw.get("quality_flags")),
-        validates=_texts(raw.get("validates")),
         notes=_texts(raw.get("notes")),
     )
 

@@ -16,20 +16,17 @@ TREE = "tree"
 NO_DRAFT = "no drafter stated"
 SEVERAL_METHODS = "several methods in one point"
 
-_OURS: Mapping[str, tuple[str, ...]] = {
-    "eagle": ("eagle",), "eagle1": ("eagle",), "eagle2": ("eagle",), "hass": ("eagle",),
-    "samdeagle2": ("eagle",), "eagle3": ("eagle3",), "eagle3.1": ("eagle3",), "peagle": ("p_eagle",),
-    "draftmodel": ("draft_model",), "draft": ("draft_model",), "sps": ("draft_model",),
-    "ngram": ("ngram",), "pldngram": ("ngram",), "pld": ("ngram",), "promptlookup": ("ngram",),
-    "rest": ("ngram",), "recycling": ("ngram",), "tokenrecycling": ("ngram",), "oraclereplay": ("ngram",),
-    "mtp": ("mtp",), "nextn": ("mtp",), "multitokenprediction": ("mtp",), "deepseekmtp": ("mtp",),
-    "hydra": ("hydra", "medusa"),
+_OURS: Mapping[str, str] = {
+    "eagle": "eagle", "eagle1": "eagle", "eagle2": "eagle", "hass": "eagle",
+    "samdeagle2": "eagle", "eagle3": "eagle3", "eagle3.1": "eagle3",
+    "draftmodel": "draft_model", "draft": "draft_model", "sps": "draft_model",
+    "ngram": "ngram", "pldngram": "ngram", "pld": "ngram", "promptlookup": "ngram",
+    "rest": "ngram", "recycling": "ngram", "tokenrecycling": "ngram", "oraclereplay": "ngram",
+    "mtp": "mtp", "nextn": "mtp", "multitokenprediction": "mtp", "deepseekmtp": "mtp",
 }  # fmt: skip
-"""Published method, letters and digits alone → ours, the nearest first. One that is called as ours needs no
-entry; one that is not registered has no model yet.
-"""
+"""Published method, letters and digits alone → ours. One that is called as ours needs no entry."""
 
-_NEAREST = frozenset({"hydra", "hass", "samdeagle2", "rest", "recycling", "tokenrecycling", "oraclereplay"})
+_NEAREST = frozenset({"hass", "samdeagle2", "rest", "recycling", "tokenrecycling", "oraclereplay"})
 """Methods without a model of their own, simulated as the nearest where an acceptance length is published."""
 
 _TREES_OF_PAPERS = frozenset({"eagle", "eagle1", "eagle2", "eagle3", "hass", "samdeagle2", "medusa", "hydra"})
@@ -64,8 +61,9 @@ def method_of(case: Case, point: Facts) -> str | None:
 
 
 def our_method(published: str) -> str | None:
-    """The registered method that simulates a published one."""
-    return next((name for name in _OURS.get(_letters(published), (published,)) if name in methods()), None)
+    """The registered method that simulates a published one; None: it has no model yet."""
+    name = _OURS.get(_letters(published), published)
+    return name if name in methods() else None
 
 
 def _letters(published: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calibration.validation.trials.cases import Case
-from calibration.validation.trials.names import Side, side_of
+from calibration.validation.trials.cases import Case, Side
+from calibration.validation.trials.names import side_of
 from simulator.presets import Preset, presets
 
 VLLM, SGLANG, TRTLLM = "vLLM", "SGLang", "TensorRT-LLM"

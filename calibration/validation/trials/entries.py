@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simulator.roots import bracketed_root
+from simulator.theory import tokens_per_verify
 
 Entry = dict[str, Any]
 
@@ -56,20 +57,15 @@ def entry_of_lookup(
     `length` at draft length `at` counts all rounds, or only those that found something.
     """
     match = next((_MATCH[name] for name in datasets if name in _MATCH), USUAL_MATCH)
-    run = _RUN
+    run = _RUN  # a find whose first token passes gives `tokens_per_verify(run, at - 1)` tokens
     if len(survival) > 1 and survival[-1] > 0:
         run = min((survival[-1] / survival[0]) ** (1 / (len(survival) - 1)), _MOST)
     accepted = min(max(length - 1, _LEAST), at * _MOST)
     if not drafted_rounds_only:
         # The usual share of finds, unless more are needed to get there.
-        match = max(match, min(accepted / (_MOST * _passed(run, at)), 1.0))
+        match = max(match, min(accepted / (_MOST * tokens_per_verify(run, at - 1)), 1.0))
         accepted = accepted / match
-    if accepted > _MOST * _passed(run, at) * (1 + 1e-9):
-        run = bracketed_root(lambda rate: _MOST * _passed(rate, at) - accepted, 0.0, 1.0)
-    first = min(max(accepted / _passed(run, at), _LEAST), _MOST)
+    if accepted > _MOST * tokens_per_verify(run, at - 1) * (1 + 1e-9):
+        run = bracketed_root(lambda rate: _MOST * tokens_per_verify(rate, at - 1) - accepted, 0.0, 1.0)
+    first = min(max(accepted / tokens_per_verify(run, at - 1), _LEAST), _MOST)
     return {"model": "gated", "match": match, "first": first, "run": run}
-
-
-def _passed(run: float, draft_length: int) -> float:
-    """Tokens accepted of a find whose first token was."""
-    return sum(run**j for j in range(draft_length))

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from calibration.validation.trials.acceptance_facts import AcceptanceFact, dataset_key, facts_of
-from calibration.validation.trials.cases import Case, Facts, number
+from calibration.validation.trials.cases import Case, Facts, arm_facts, named_datasets, number
 from calibration.validation.trials.drafts import DraftChoice
 from calibration.validation.trials.entries import (
     USUAL_MATCH,
@@ -23,10 +23,8 @@ from calibration.validation.trials.entries import (
     entry_of_lookup,
     entry_of_survival,
 )
-from calibration.validation.trials.figures import arm_facts
 from calibration.validation.trials.trial import AcceptanceFrom
-from simulator.acceptance import acceptance_model
-from simulator.roots import bracketed_root
+from simulator.theory import alpha_from_tokens_per_verify, tokens_per_verify
 
 NO_ACCEPTANCE = "no acceptance published for this method"
 ABOVE_MOST = "acceptance length above K + 1"
@@ -37,12 +35,11 @@ _PLAIN_STREAM = 0.1
 
 
 class AcceptanceChoice(NamedTuple):
-    """`entry` is the `acceptance` of an arm in a scenario file; `length` is what it gives at the arm's K."""
+    """`entry` is the `acceptance` of an arm in a scenario file."""
 
     entry: Mapping[str, Any]
     origin: AcceptanceFrom
     note: str
-    length: float
 
 
 class Wanted(NamedTuple):
@@ -58,10 +55,7 @@ class Wanted(NamedTuple):
     def key(self) -> tuple[str, ...]:
         """The data sets it is about."""
         facts = self.case.points[self.point]
-        said = (facts.get(name) for name in ("dataset", "task", "domain"))
-        return dataset_key(
-            self.case, self.dataset or next((one for one in said if isinstance(one, str)), None)
-        )
+        return dataset_key(self.case, self.dataset or next(named_datasets(facts), None))
 
 
 @dataclass(frozen=True)
@@ -114,7 +108,7 @@ def acceptance_of(evidence: Evidence, wanted: Wanted, *, leave_own: bool) -> Acc
     `leave_own`: the point's own statement is what is compared, so it must not be the input.
     """
     if wanted.draft.published_method.startswith("oracle"):
-        return _choice({"model": "geometric", "alpha": 1.0}, "given", "drafts are the known output", wanted)
+        return AcceptanceChoice({"model": "geometric", "alpha": 1.0}, "given", "drafts are the known output")
     if not leave_own:
         for fact in evidence.facts_about(wanted.case):
             own = fact.point == wanted.point and not fact.tree
@@ -123,7 +117,7 @@ def acceptance_of(evidence: Evidence, wanted: Wanted, *, leave_own: bool) -> Acc
         ratio = _steps_per_token(wanted)
         if ratio is not None:
             entry = _entry(ratio, wanted.draft.length, wanted)
-            return _choice(entry, "given", "ITL ÷ TPOT of the same run", wanted)
+            return AcceptanceChoice(entry, "given", "ITL ÷ TPOT of the same run")
     near = min(_joinable(evidence, wanted), key=lambda fact: _distance(fact, wanted), default=None)
     if near is not None:
         return _of_fact(near, wanted, "joined", f"case {near.case_id}, K = {near.draft_length}")
@@ -169,7 +163,7 @@ def _of_fact(
         entry = entry_of_survival(fact.survival, length)
     else:
         entry = entry_of_length(fact.length, fact.draft_length, length)
-    return _choice(entry, origin, note, wanted)
+    return AcceptanceChoice(entry, origin, note)
 
 
 def _entry(length: float, at: int, wanted: Wanted) -> dict[str, Any]:
@@ -220,9 +214,9 @@ def _prior(evidence: Evidence, wanted: Wanted) -> AcceptanceChoice | str:
             by_source.setdefault(fact.source_id, []).append(_alpha_of(fact))
         if len(by_source) >= fewest:
             alpha = statistics.median(statistics.median(alphas) for alphas in by_source.values())
-            length = sum(alpha**j for j in range(wanted.draft.length + 1))
+            length = tokens_per_verify(alpha, wanted.draft.length)
             note = f"α = {alpha:.2f}, median of {len(by_source)} other sources {what}"
-            return _choice(_entry(length, wanted.draft.length, wanted), "prior", note, wanted)
+            return AcceptanceChoice(_entry(length, wanted.draft.length, wanted), "prior", note)
     return NO_ACCEPTANCE
 
 
@@ -234,9 +228,6 @@ def _alpha_of(fact: AcceptanceFact) -> float:
         length = 1 + USUAL_MATCH * (length - 1)
     if length >= k + 1:
         return 1.0
-    return bracketed_root(lambda a: sum(a**j for j in range(k + 1)) - max(length, 1.0), 0.0, 1.0)
-
-
-def _choice(entry: Mapping[str, Any], origin: AcceptanceFrom, note: str, wanted: Wanted) -> AcceptanceChoice:
-    k = wanted.draft.length
-    return AcceptanceChoice(entry, origin, note, acceptance_model(dict(entry), k).mean_acceptance_length(k))
+    alpha = alpha_from_tokens_per_verify(max(length, 1.0), k)
+    assert alpha is not None
+    return alpha

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
-from calibration.validation.trials.cases import Case, Facts, number
+from calibration.validation.trials.cases import ARMS, Case, Facts, Side, arm_facts, number
 from calibration.validation.trials.lengths import LengthsChoice
 from calibration.validation.trials.trial import Published
-
-ArmName = Literal["plain", "spec"]
-
-ARMS: Mapping[ArmName, str] = {"plain": "baseline", "spec": "spec"}
-"""Our name of an arm → the schema's."""
 
 _LATENCIES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "tpot_mean": (("tpot_mean_ms", 1e-3), ("ms_per_token", 1e-3)),
@@ -47,19 +41,12 @@ _SMALLEST_SHARE = 0.001
 _LARGEST = 1e12
 
 
-def arm_facts(point: Facts, arm: ArmName) -> Facts:
-    """What a point says of one arm; nothing when it is null."""
-    found = point.get(ARMS[arm])
-    return found if isinstance(found, Mapping) else {}
-
-
 def figures_of(
     case: Case, point: Facts, lengths: LengthsChoice, gpus: float | None, ranks: float
 ) -> list[Published]:
     """Everything that a point publishes and a simulation can be held against."""
     found: list[Published] = []
-    arms: tuple[ArmName, ...] = ("plain", "spec")
-    for arm in arms:
+    for arm in ARMS:
         facts = arm_facts(point, arm)
         rate = throughput(facts, lengths, gpus, ranks)
         if rate is not None:
@@ -104,7 +91,7 @@ def _derived(case: Case, found: Sequence[Published]) -> float | None:
 def _shares(case: Case, point: Facts) -> Iterator[Published]:
     """Shares of a step, of the arm that the case is about."""
     shares = point.get("share_pct")
-    arm: ArmName = "plain" if case.draft is None else "spec"
+    arm: Side = "plain" if case.draft is None else "spec"
     for name, value in shares.items() if isinstance(shares, Mapping) else ():
         part, share = _PARTS.get(str(name)), _positive(value)
         if part is not None and share is not None and _SMALLEST_SHARE <= share / 100 <= 1:

@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from calibration.validation.trials.cases import Case, Facts, number
+from calibration.validation.trials.cases import ARMS, Case, Facts, arm_facts, number
 from calibration.validation.trials.habits import Habit, habit_of
 from calibration.validation.trials.names import datasets_of
+from simulator.roots import bracketed_root
+from simulator.traffic.lengths import Z_95
 
 Form = dict[str, Any]
 """A length distribution of the scenario file."""
@@ -137,12 +139,11 @@ def _is_number(value: object) -> bool:
 
 def _realised(point: Facts, what: str) -> float | None:
     """Mean tokens of a request by the client's own count, of the plain run where there is one."""
-    for name in ("baseline", "spec"):
-        arm = point.get(name)
-        if isinstance(arm, Mapping):
-            total, requests = number(arm.get(f"total_{what}_tokens")), number(arm.get("num_requests"))
-            if total and requests and 1 <= total / requests <= MOST_TOKENS:
-                return total / requests
+    for side in ARMS:
+        arm = arm_facts(point, side)
+        total, requests = number(arm.get(f"total_{what}_tokens")), number(arm.get("num_requests"))
+        if total and requests and 1 <= total / requests <= MOST_TOKENS:
+            return total / requests
     return None
 
 
@@ -189,11 +190,8 @@ def _lognormal(mean: float, sigma: float, longest: float | None = None) -> tuple
         return below + longest * (1 - _normal_cdf(at))
 
     low, high = math.log(mean) - sigma**2, math.log(longest) + 2 * sigma
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if cut_mean(middle) < mean else (low, middle)
-    median = math.exp(low)
-    p95 = median * math.exp(1.6448536 * sigma)
+    median = math.exp(bracketed_root(lambda log_median: cut_mean(log_median) - mean, low, high))
+    p95 = median * math.exp(Z_95 * sigma)
     form = {
         "kind": "lognormal",
         "median": round(median, 3),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from calibration.validation.trials.cases import Case, Facts, number
+from calibration.validation.trials.cases import ARMS, Case, Facts, arm_facts, number
 from calibration.validation.trials.habits import habit_of
 
 LOAD_NOT_STATED = "load not stated"
@@ -107,9 +107,8 @@ def _sent(case: Case, point: Facts) -> int | None:
 
 def _counted(point: Facts, keys: tuple[str, ...]) -> float | None:
     """What the client counted in its plain run, else in the other."""
-    for name in ("baseline", "spec"):
-        arm = point.get(name)
-        facts: Facts = arm if isinstance(arm, Mapping) else {}
+    for side in ARMS:
+        facts = arm_facts(point, side)
         for key in keys:
             value = number(facts.get(key))
             if value is not None and 1 <= value <= MOST_IN_FLIGHT:

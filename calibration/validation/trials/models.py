@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from calibration.validation.trials.cases import Target
+from calibration.validation.trials.cases import Target, number
 from calibration.validation.trials.generated import config_file
 from calibration.validation.trials.names import weights_of
 from simulator.errors import InputError
@@ -60,7 +60,7 @@ def model_of(target: Target, precision: str | None, context_tokens: float) -> Mo
         name, config, note = _scaled(size, active, target.arch)
         notes = [f"{words} is not known: {note}"]
         title = f"{size:g}B" + (f"-a{active:g}b" if active else "")
-    longest = number_of(config.get("max_position_embeddings")) or load_model(name).max_context_tokens
+    longest = number(config.get("max_position_embeddings")) or load_model(name).max_context_tokens
     if known is not None and context_tokens > longest:
         notes.append(f"context of {name} extended to {math.ceil(context_tokens):,} tokens")
     if known is None or context_tokens > longest:
@@ -69,11 +69,6 @@ def model_of(target: Target, precision: str | None, context_tokens: float) -> Mo
     model = load_model(name)
     weights, remark = _weights(precision, words, title, model)
     return ModelChoice(name, model, weights, title, (*notes, *((remark,) if remark else ())))
-
-
-def number_of(value: object) -> float | None:
-    """A number of a config, None for what is none."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _named(words: str, target: Target) -> tuple[str | None, list[str]]:

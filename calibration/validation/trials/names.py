@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Side = Literal["plain", "spec"]
+from calibration.validation.trials.cases import Side
 
 _PLAIN = r"(?:the )?(?:plain|baseline|base|vanilla|non-?spec\w*|without spec\w*|no spec\w*)"
 _SPEC = r"(?:the )?(?:spec(?:ulative|ulation)?|with spec\w*|drafting)"

@@ -17,13 +17,13 @@ from calibration.validation.trials.drafts import (
     draft_length_of,
     draft_of,
     method_of,
+    our_method,
 )
-from calibration.validation.trials.drafts import our_method as ours
 from calibration.validation.trials.evidence import AcceptanceChoice, Evidence, Wanted, acceptance_of
 from calibration.validation.trials.figures import figures_of
 from calibration.validation.trials.lengths import LengthsChoice, lengths_of
 from calibration.validation.trials.scenes import Scene, scene_of
-from calibration.validation.trials.trial import SPEC, Published, Trial
+from calibration.validation.trials.trial import OF_STEPS, SPEC, Published, Trial
 from simulator.scenario import Scenario
 
 KINDS = frozenset({"spec_vs_plain", "spec_absolute", "plain_baseline", "acceptance", "cost_breakdown"})
@@ -35,8 +35,7 @@ SIZE_NOT_STATED = "GPUs not stated: ratios only"
 
 _SLOW_PLAIN = frozenset({"speedup_exceeds_acceptance_length", "handicapped_baseline", "implausible_baseline"})
 _RELATIVE = ("speedup", "acceptance_length")
-_OF_STEPS = ("cost_share", "step_ratio")
-_ANY_ACCEPTANCE = AcceptanceChoice({"model": "geometric", "alpha": 0.5}, "none", "", 1.0)
+_ANY_ACCEPTANCE = AcceptanceChoice({"model": "geometric", "alpha": 0.5}, "none", "")
 """For single steps, whose prices do not depend on it."""
 
 
@@ -56,11 +55,11 @@ class PointOfView:
         gpus = placements[0].gpus if placements else None
         ranks = placements[0].ranks if placements else 1.0
         found = figures_of(self.case, self.point, self.lengths, gpus, ranks)
-        for quantity in _OF_STEPS:
+        for quantity in OF_STEPS:
             asked = [one for one in found if one.quantity == quantity]
             if asked:
                 yield self._of_steps(asked)
-        runs = [one for one in found if one.quantity not in _OF_STEPS]
+        runs = [one for one in found if one.quantity not in OF_STEPS]
         if any(placement.tensor_parallel is None for placement in placements):
             absolute = [one for one in runs if one.quantity not in _RELATIVE]
             runs = [one for one in runs if one.quantity in _RELATIVE]
@@ -230,7 +229,7 @@ class PointOfView:
             point=self.index,
             gpu=gpu or str(self.case.hardware.gpu),
             engine=engine or str(self.case.framework.name),
-            method=None if method is None else ours(method) or method,
+            method=None if method is None else our_method(method) or method,
             batch=scenes[0].load.batch if scenes else None,
             load=scenes[0].load.title if scenes else self.case.load_axis,
             plain=plain,

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from calibration.validation.trials.cases import Case, Facts
+from calibration.validation.trials.cases import Case, Facts, Side, Target
 from calibration.validation.trials.engines import EngineChoice, engine_of
 from calibration.validation.trials.lengths import LengthsChoice
 from calibration.validation.trials.loads import Load, load_of
 from calibration.validation.trials.models import ModelChoice, model_of
-from calibration.validation.trials.names import Gpu, Side, gpu_of, kv_cache_of, side_of
+from calibration.validation.trials.names import Gpu, gpu_of, kv_cache_of, side_of
 from calibration.validation.trials.placement import NODE, SIZES, Placement, placement_of
 from simulator.errors import InputError
 from simulator.memory import ArmMemory, arm_memory
@@ -159,7 +159,7 @@ def scene_of(case: Case, point: Facts, lengths: LengthsChoice, side: Side) -> Sc
     said = point.get("precision") if isinstance(point.get("precision"), str) else case.target.weight_precision
     target = case.target
     if isinstance(point.get("model"), str):
-        target = type(target)(model=point["model"], arch=target.arch, kv_precision=target.kv_precision)
+        target = Target(model=point["model"], arch=target.arch, kv_precision=target.kv_precision)
     model = model_of(target, side_of(said, side), lengths.prompt_mean + lengths.output_mean)
     if isinstance(model, str):
         return model

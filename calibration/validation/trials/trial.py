@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from calibration.validation.trials.cases import Case
+from calibration.validation.trials.cases import Case, Side
 
 if TYPE_CHECKING:
     from simulator.scenario import Lengths, Scenario
 
 AcceptanceFrom = Literal["given", "joined", "prior", "none"]
 """Where a trial's acceptance is from: its own point, another point of its source, other sources, nowhere."""
+
+OF_STEPS = ("cost_share", "step_ratio")
+"""Quantities of single steps: nothing needs to be run."""
 
 SPEC = "spec"
 """Name of the one speculative arm of `Trial.spec`."""
@@ -28,7 +31,7 @@ class Published:
     """
 
     quantity: str
-    arm: Literal["plain", "spec", "both"]
+    arm: Side | Literal["both"]
     value: float
     part: str | None = None
 
@@ -71,8 +74,8 @@ class Trial:
 
     @property
     def uniform(self) -> bool:
-        """Whether it asks for step times alone: nothing needs to be run."""
-        steps = [one.quantity in ("cost_share", "step_ratio") for one in self.published]
+        """Whether it asks for step times alone."""
+        steps = [one.quantity in OF_STEPS for one in self.published]
         return bool(steps) and all(steps)
 
 

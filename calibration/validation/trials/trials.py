@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calibration.validation.trials.acceptance_facts import DATASET_KEYS
-from calibration.validation.trials.cases import Case, Facts, committed_cases
+from calibration.validation.trials.cases import Case, Facts, committed_cases, named_datasets
 from calibration.validation.trials.evidence import Evidence
 from calibration.validation.trials.names import datasets_of
 from calibration.validation.trials.point import PointOfView
-from calibration.validation.trials.trial import Published, Trial
-
-__all__ = ["Evidence", "Published", "Trial", "trials_of", "trials_of_cases"]
+from calibration.validation.trials.trial import Trial
 
 
 def trials_of_cases(cases: Sequence[Case]) -> tuple[Trial, ...]:
@@ -43,8 +41,7 @@ def _views(point: Facts) -> Iterator[tuple[str | None, Facts]]:
     for key in inner:
         yield key, {**shared, **point[key]}
     if not inner:
-        said = (point.get(key) for key in ("dataset", "task", "domain"))
-        yield next((name for name in said if isinstance(name, str) and datasets_of(name)), None), point
+        yield next((name for name in named_datasets(point) if datasets_of(name)), None), point
 
 
 def _once(trials: Iterator[Trial]) -> Iterator[Trial]:
