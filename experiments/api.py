@@ -34,14 +34,12 @@ if TYPE_CHECKING:
     from experiments.whatif import WhatIf
     from simulator.breakeven.answer import BreakEven
     from simulator.memory import MemoryReport
+    from simulator.replications import Progress
     from simulator.results.result import Result
     from simulator.scenario import Scenario
 
     Columns = dict[str, npt.NDArray[np.float64] | npt.NDArray[np.object_]]
     """Name → one value per row: float64 with NaN for what is missing, text as objects."""
-
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each part."""
 
 __all__ = [
     "break_even",
@@ -166,8 +164,9 @@ def speedup_map(
     """Throughput of an arm ÷ that of plain decoding, by clients at work and acceptance."""
     from experiments.maps.speedup import ALPHAS
     from experiments.maps.speedup import speedup_map as draw
+    from simulator.scenario import chosen_arm
 
-    chosen = scenario.speculation[0] if arm is None else scenario.arm(arm)
+    chosen = chosen_arm(scenario, arm, "compare with plain decoding")
     return draw(scenario, chosen, concurrency, ALPHAS if alpha is None else alpha, progress)
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from simulator.errors import InputError
 
-DONE, FAILED, DOES_NOT_FIT = "done", "failed", "does-not-fit"
+DONE, FAILED = "done", "failed"
+"""What becomes of a cell; or DOES_NOT_FIT of `verdict.py`."""
 SIMULATE, BREAK_EVEN = "simulate", "breakeven"
 SEED = "seed"
 """The setting that every cell has besides its axes: `run.seed` of its scenario."""

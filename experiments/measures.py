@@ -11,17 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from experiments.cell import BREAK_EVEN, DOES_NOT_FIT, DONE, SIMULATE, Cell, Metric
+from experiments.cell import BREAK_EVEN, DONE, SIMULATE, Cell, Metric
 from experiments.metrics import SATURATED, SPEEDUP_AT, VERDICT, Keep
 from simulator.arms import CompiledArm
 from simulator.breakeven.breakeven import FEWEST_REPLICATIONS
 from simulator.breakeven.case import Case
 from simulator.breakeven.simulated_bench import SimulatedBench
-from simulator.memory import fix_of, smallest_tensor_parallel
+from simulator.memory import shortage_of
 from simulator.replications import ArmRuns, Replications, traffic_of
 from simulator.results.estimate import Estimate
 from simulator.results.record import RunRecord
 from simulator.results.summary import STEP_BAND, Traffic, compare
+from simulator.results.verdict import DOES_NOT_FIT
 from simulator.scenario import Scenario, scenario_from_data
 
 _PLAIN_ARMS = 256
@@ -39,11 +40,11 @@ def measured(cell: Cell) -> tuple[str, Mapping[str, Metric], str | None]:
     scenario, keep = scenario_from_data(data), Keep(cell.keep)
     shared = _without_speculation(data)
     plain = _plain_runs(shared)
-    short = _shortage(scenario, plain.arm)
+    short = shortage_of(scenario, plain.arm.memory)
     if short is not None:
         return DOES_NOT_FIT, {}, short
     arms = [CompiledArm.compile(scenario, arm) for arm in scenario.speculation]
-    shortages = {arm.name: text for arm in arms if (text := _shortage(scenario, arm)) is not None}
+    shortages = {arm.name: text for arm in arms if (text := shortage_of(scenario, arm.memory)) is not None}
     fitting = [arm for arm in arms if arm.name not in shortages]
     found: list[Found] = []
     if SIMULATE in cell.measures:
@@ -117,13 +118,6 @@ def _break_even(
         "plain_mean_batch": row.plain_mean_batch,
     }
     yield from ((arm.name, name, value) for name, value in others.items() if value is not None)
-
-
-def _shortage(scenario: Scenario, arm: CompiledArm) -> str | None:
-    """What an arm's memory lacks, and what would do; None where it fits, or memory sets no limit."""
-    if not scenario.run.mechanisms.kv_limit or arm.memory.shortage is None:
-        return None
-    return f"{arm.memory.shortage}; {fix_of(smallest_tensor_parallel(scenario))}"
 
 
 def _without_speculation(data: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from experiments.cell import DONE, SEED
 from experiments.contours import Index, Label, refined
 from experiments.metrics import Keep, keep_problem
 from experiments.study.conditions import Filter
-from experiments.study.grid import cell_at
+from experiments.study.grid import Grid, cell_at
 from simulator.errors import Problem
 
 if TYPE_CHECKING:
@@ -32,11 +32,13 @@ FEWEST_VALUES = 4
 
 
 def run_refined(study: Study, store: StoreReader, run: Callable[[Sequence[Cell]], None]) -> int:
-    """Run the cells of a study that its contour needs, and return how many they are.
+    """Run the cells of a study that its contour needs, and return how many they are. Raises InputError.
 
     `run` is called once a round with cells that are to be in the store afterwards; it skips those that are.
     """
     assert study.refine is not None
+    if study.where:
+        Grid(study).count(1)  # refuses more points than conditions are tried on
     grid = _Grid(study)
 
     def ask(asked: Sequence[Index]) -> Mapping[Index, Label]:

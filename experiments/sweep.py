@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cell import DOES_NOT_FIT, FAILED, SEED, Cell, CellResult, Metric, run_cell
+from experiments.cell import FAILED, SEED, Cell, CellResult, Metric, run_cell
 from experiments.runner.runner import run_tasks
 from experiments.study.grid import MOST_CELLS, Grid
 from simulator.errors import InputError, Problem
+from simulator.results.verdict import DOES_NOT_FIT
 
 if TYPE_CHECKING:
     from experiments.runner.pools import Pool

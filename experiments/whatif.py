@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from simulator.results.verdict import DOES_NOT_FIT, LOSES, PAYS, judge_speedup
 from simulator.scenario import PLAIN
 
 if TYPE_CHECKING:
-    from simulator.replications import ArmRuns, Replications
+    from simulator.replications import ArmRuns, Progress, Replications
     from simulator.results.precision import Precision
     from simulator.results.summary import ArmMeasurement
     from simulator.scenario import Scenario
@@ -41,9 +41,6 @@ FIGURES: Mapping[str, int] = {
     "step_s.mean": -1,
 }
 """Figures that are compared → +1 where more is better, −1 where less is."""
-
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each run."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ def what_if(
     after = {one.name: runs.of(changed) for one, changed in pairs if not shortages[one.name]}
     missed = _run(scenario, before, after.values())
     old = _by_arm(before)
-    metric = "tpot_s.mean" if old["plain"].traffic.open_loop else "throughput_tokens_per_s"
+    metric = "tpot_s.mean" if old[PLAIN].traffic.open_loop else "throughput_tokens_per_s"
     outcomes = tuple(
         Outcome(one, why_not=shortages[one.name])
         if shortages[one.name]
@@ -270,7 +267,7 @@ def _shortage(scenario: Scenario) -> str | None:
     """What the memory of a scenario lacks, and what would do; None where all arms fit."""
     from simulator.memory import memory
 
-    report = memory(scenario)
-    if report.fits or not scenario.run.mechanisms.kv_limit:
+    if not scenario.run.mechanisms.kv_limit:
         return None
-    return "; ".join(report.notes[:-1])
+    report = memory(scenario)
+    return None if report.fits else "; ".join((*report.shortages, report.fix))

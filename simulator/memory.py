@@ -119,13 +119,20 @@ class MemoryReport:
         return all(arm.fits for arm in self.arms)
 
     @property
+    def shortages(self) -> tuple[str, ...]:
+        """Why each of those arms does not fit that do not."""
+        return tuple(arm.shortage for arm in self.arms if arm.shortage)
+
+    @property
+    def fix(self) -> str:
+        """What would make all arms fit."""
+        return fix_of(self.smallest_tensor_parallel)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What does not fit, what would, and what is assumed."""
-        notes = [arm.shortage for arm in self.arms if arm.shortage]
-        if notes:
-            notes.append(fix_of(self.smallest_tensor_parallel))
         reserve = f"{format_bytes(RESERVE_BYTES)} per GPU for activations and CUDA graphs is assumed"
-        return (*notes, reserve)
+        return (*self.shortages, *(() if self.fits else (self.fix,)), reserve)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim memory`. `per_gpu` is of the first speculative arm, `arms` of each."""
@@ -197,12 +204,19 @@ def require_fit(scenario: Scenario) -> None:
     """Raises InputError with the numbers of every arm that does not fit, and the smallest TP that would."""
     report = memory(scenario)
     if not report.fits:
-        allowed = fix_of(report.smallest_tensor_parallel)
-        text = "; ".join(arm.shortage for arm in report.arms if arm.shortage)
-        ranks = scenario.hardware.tensor_parallel
+        text, ranks = "; ".join(report.shortages), scenario.hardware.tensor_parallel
         raise InputError(
-            Problem(field="hardware.tensor_parallel", value=ranks, message=text, allowed=allowed)
+            Problem(field="hardware.tensor_parallel", value=ranks, message=text, allowed=report.fix)
         )
+
+
+def shortage_of(scenario: Scenario, arm: ArmMemory) -> str | None:
+    """What the memory of one arm lacks, and what would make all of the scenario fit; None where it fits, or
+    memory sets no limit.
+    """
+    if not scenario.run.mechanisms.kv_limit or arm.fits:
+        return None
+    return f"{arm.shortage}; {fix_of(smallest_tensor_parallel(scenario))}"
 
 
 def request_tokens(scenario: Scenario) -> tuple[float, int]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from experiments.runner.pools import Pool
-from experiments.runner.worker import Outcome, run_group
+from experiments.runner import inline_pool
+from experiments.runner.worker import Outcome
 from experiments.study.study import Study, load_study
 
 SCENARIO = """\
@@ -45,25 +44,12 @@ def study(folder: Path, rest: str = "", scenario: str = SCENARIO, overrides: Seq
     return load_study(study_file(folder, rest, scenario), overrides)
 
 
-class InlinePool(Pool):
-    """A worker that is this process: groups are done when they are submitted."""
-
-    workers = 1
+class InlinePool(inline_pool.InlinePool):
+    """A worker that is this process, and remembers what it ran."""
 
     def __init__(self) -> None:
         self.ran: list[Any] = []
 
     def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
-        future: Future[list[Outcome]] = Future()
         self.ran += tasks
-        future.set_result(run_group(run, tasks, berth))
-        return future
-
-    def was_at(self, berth: int) -> int | None:
-        raise AssertionError("this worker does not die")
-
-    def renew(self) -> None:
-        raise AssertionError("this worker does not die")
-
-    def alone(self) -> AbstractContextManager[Pool]:
-        return nullcontext(self)
+        return super().submit(run, tasks, berth)

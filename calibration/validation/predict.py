@@ -17,12 +17,12 @@ from calibration.validation.client import client_figures
 from simulator.acceptance import AcceptanceModel
 from simulator.arms import CompiledArm
 from simulator.errors import InputError
+from simulator.replications import make_traffic, replication_seed
 from simulator.results.measure import LATENCIES, measure
 from simulator.results.record import RunRecord
 from simulator.results.saturation import saturation
 from simulator.results.summary import Traffic
-from simulator.scenario import Scenario
-from simulator.simulation import make_traffic, replication_seed
+from simulator.scenario import Scenario, with_workload
 from simulator.theory import speedup
 from simulator.traffic.workload import Requests
 
@@ -160,8 +160,7 @@ def one_replica(arm: CompiledArm) -> tuple[CompiledArm, float]:
 
 def with_requests(scenario: Scenario, requests: int) -> Scenario:
     """The scenario with so many requests."""
-    workload = scenario.workload.model_copy(update={"requests": requests})
-    return scenario.model_copy(update={"workload": workload})
+    return with_workload(scenario, requests=requests)
 
 
 def with_means(requests: Requests, mean_tokens: Mapping[str, float]) -> Requests:

@@ -12,10 +12,8 @@ from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from calibration.validation.trials.trial import Trial
+    from simulator.replications import Progress
     from simulator.scenario import Scenario
-
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each part."""
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

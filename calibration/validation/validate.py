@@ -17,7 +17,7 @@ from calibration.validation.groups import SPEC_BUNDLE, fit_sources, held_out
 from calibration.validation.pool import worker_pool
 from calibration.validation.quantities import CROSSOVER, QUANTITIES, SPEEDUP
 from calibration.validation.row import BOTH, NO_FIGURE, Row, row_of
-from calibration.validation.run import Progress, answers, failure, run_trials
+from calibration.validation.run import answers, failure, run_trials
 from calibration.validation.shape import Crossing, CurveAnswer, CurveQuestion, answer_curve
 from calibration.validation.targets import Target, targets_of
 from calibration.validation.trials.trials import trials_of_cases
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from calibration.validation.predict import Alteration
     from calibration.validation.trials.cases import Case
     from calibration.validation.trials.trial import Trial
+    from simulator.replications import Progress
 
 SCHEMA = "decodesim/validate-1"
 SPEEDUPS_KNOWN, SPEEDUPS_SPEC_BUNDLE, SPEEDUPS_OTHERS = "acceptance known", "SpecBundle", "others"

@@ -162,19 +162,14 @@ class Plan:
         if found is None:
             return None
         before, after = self.speculative, found.best
-        cost = self.cost(after.gpu_hours_per_million_tokens)
-        saved = before is not None and after.replicas is not None and after.gpus is not None
+        cost = self.cost(before.gpu_hours_per_million_tokens) if before else None
         return {
             "alpha": found.alpha,
             "better_alpha": found.better_alpha,
             **self.alternative(after),
-            "replicas_saved": before.replicas - after.replicas
-            if saved and before and after.replicas
-            else None,
-            "gpus_saved": before.gpus - after.gpus if saved and before and after.gpus else None,
-            "cost_saved": None
-            if before is None or cost is None
-            else (self.cost(before.gpu_hours_per_million_tokens) or 0.0) - cost,
+            "replicas_saved": _saved(before.replicas if before else None, after.replicas),
+            "gpus_saved": _saved(before.gpus if before else None, after.gpus),
+            "cost_saved": _saved(cost, self.cost(after.gpu_hours_per_million_tokens)),
         }
 
     def _mixed(self) -> dict[str, Any] | None:
@@ -202,6 +197,10 @@ class Plan:
             "tpot_mean_s": one.tpot_s,
             "why_not": one.why_not,
         }
+
+
+def _saved(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else before - after
 
 
 def _json(estimate: Estimate | None) -> dict[str, Any] | None:

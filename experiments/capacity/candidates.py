@@ -111,17 +111,17 @@ class Candidates:
         if replica.shortage:
             return Candidate(setting, why_not=replica.shortage)
         search = LoadSearch(replica, self.demand.kind, self.replications, band=0.0)
-        return self.deployed(Candidate(setting, search.capacity(guess)))
+        return self._deployed(Candidate(setting, search.capacity(guess)))
 
-    def deployed(self, candidate: Candidate, replicas: int | None = None) -> Candidate:
-        """The candidate with the replicas that its capacity needs, or so many."""
+    def _deployed(self, candidate: Candidate) -> Candidate:
+        """The candidate with the replicas that its capacity needs."""
         capacity = candidate.capacity
         assert capacity is not None
         if capacity.amount is None:
             limit, value, ratio = capacity.idle
             why = f"{limit.label} is {limit.shown(value)} even with one request at a time ({ratio - 1:+.0%})"
             return replace(candidate, why_not=why)
-        count = replicas or self.demand.safe_replicas(capacity.amount)
+        count = self.demand.safe_replicas(capacity.amount)
         load = self.demand.of_one(count)
         runs = self.runs_at(candidate.setting, load, capacity.requests)
         tpots = [run.figures["tpot_s.mean"] for run in runs]
@@ -136,8 +136,10 @@ class Candidates:
     def runs_at(self, setting: Setting, load: float, requests: int, scale: float = 1.0) -> list[Seen]:
         """The replications at a load of one replica; `scale` makes its decodes longer."""
         replica, kind = self.replica(setting), self.demand.kind
-        how = {"requests": requests, "step_scale": scale, "decodes_only": True}
-        return [replica.seen(kind, load, i, **how) for i in range(self.replications)]  # type: ignore[arg-type]
+        return [
+            replica.seen(kind, load, i, requests=requests, step_scale=scale, decodes_only=True)
+            for i in range(self.replications)
+        ]
 
     def tokens_per_s(self, load: float, of_one: Sequence[float]) -> float:
         """Output tokens per second of all replicas at the mean demand: at a rate as many as are asked for,
@@ -188,7 +190,7 @@ def label(setting: Setting, ranks: bool = True) -> str:
 
 def _tokens_per_request(scenario: Scenario, replications: int) -> float:
     """Mean output tokens of a request, of the lengths that the runs have."""
-    from simulator.simulation import make_traffic
+    from simulator.replications import make_traffic
 
     means = [float(make_traffic(scenario, i).output_tokens.mean()) for i in range(replications)]
     return sum(means) / len(means)

@@ -111,8 +111,14 @@ class LoadSearch:
 
     def _search(self, low: float, high: float, requests: int) -> RootSearch:
         def score(load: float, replication: int, scale: float) -> float:
-            how = {"requests": requests, "step_scale": scale, "decodes_only": self.decodes_only}
-            seen = self.replica.seen(self.kind, load, replication, **how)  # type: ignore[arg-type]
+            seen = self.replica.seen(
+                self.kind,
+                load,
+                replication,
+                requests=requests,
+                step_scale=scale,
+                decodes_only=self.decodes_only,
+            )
             missed_by = self.replica.slo.score(seen.figures)
             return max(missed_by, _MISSED) if seen.saturated else missed_by
 

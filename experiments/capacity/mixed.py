@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.capacity.candidates import Candidate, Candidates
 from experiments.capacity.demand import USERS
-from experiments.capacity.replica import with_workload
+from simulator.scenario import with_workload
 
 if TYPE_CHECKING:
     from experiments.capacity.demand import Demand

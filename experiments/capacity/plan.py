@@ -5,7 +5,7 @@ whether to enable it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,17 +17,16 @@ from experiments.capacity.decision import Decision, decide, when_not_confirmed, 
 from experiments.capacity.demand import RATE, Demand, demand_of
 from experiments.capacity.deployment import Deployment, deploy, work_ratio
 from experiments.capacity.mixed import mixed_fleet
-from experiments.capacity.replica import FULL, with_workload
+from experiments.capacity.replica import FULL
 from experiments.capacity.slo import slo_of
 from simulator.errors import InputError, Problem
+from simulator.scenario import with_workload
 
 if TYPE_CHECKING:
+    from simulator.replications import Progress
     from simulator.results.estimate import Estimate
     from simulator.results.verdict import Verdict
     from simulator.scenario import Scenario
-
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each part."""
 
 FEWEST_REPLICATIONS = 5
 """Fewer make intervals so wide that replicas are planned for nothing but them."""

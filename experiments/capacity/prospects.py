@@ -10,10 +10,10 @@ from experiments.capacity.answer import BetterDrafter, BreakEvenAlpha
 from experiments.capacity.candidates import LONGEST_DRAFT, Candidate, Candidates, label
 from experiments.capacity.demand import RATE
 from experiments.capacity.grid import Point, by_draft_length, concurrencies, pareto, point
-from experiments.capacity.replica import with_workload
 from experiments.capacity.schedule import MARGIN, Schedule, schedule_of
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate, paired_ratio
+from simulator.scenario import assumed_acceptance, with_workload
 
 if TYPE_CHECKING:
     from experiments.capacity.deployment import Deployment
@@ -198,9 +198,9 @@ def notes(
     _, of_preset = engine_preset(scenario)
     if of_preset:
         found.append(of_preset)
-    assumed = [arm.name for arm in scenario.speculation if "acceptance" not in arm.model_fields_set]
-    if assumed:
-        found.append(f"provisional: acceptance assumed (α 0.7), not measured: {', '.join(assumed)}")
+    assumed = assumed_acceptance(scenario)
+    if assumed is not None:
+        found.append(f"provisional: {assumed}")
     if len(demand.rows) > 1:
         hours = sum(seconds for seconds, _ in demand.rows) / 3600
         found.append(f"replicas for the peak; costs at the mean of the profile, taken as {hours:.3g} h long")

@@ -166,7 +166,7 @@ class Replica:
     ) -> RunRecord:
         from simulator.arms import CompiledArm
         from simulator.breakeven.simulated_bench import acceptance_at
-        from simulator.simulation import replication_seed, traffic_of
+        from simulator.replications import replication_seed, traffic_of
 
         at_load = self._at(kind, amount, requests)
         arm = CompiledArm.compile(at_load, self.setting.arm)
@@ -180,7 +180,7 @@ class Replica:
 
     def _at(self, kind: str, amount: float, requests: int) -> Scenario:
         from simulator.breakeven.simulated_bench import scenario_at
-        from simulator.scenario import ArrivalsClosed
+        from simulator.scenario import ArrivalsClosed, with_workload
 
         if kind == RATE:
             return with_workload(scenario_at(self.scenario, {kind: amount}), requests=requests)
@@ -215,8 +215,3 @@ def one_replica(scenario: Scenario, setting: Setting) -> Scenario:
             "speculation": () if setting.arm is None else (setting.arm,),
         }
     )
-
-
-def with_workload(scenario: Scenario, **changes: object) -> Scenario:
-    """The scenario with fields of its workload changed."""
-    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update=changes)})

@@ -50,7 +50,6 @@ def schedule_of(
     points: Mapping[int, Sequence[Point]],
     longest: int | None = None,
     peak_batch: float = math.inf,
-    margin: float = MARGIN,
 ) -> Schedule:
     """The schedule of closed loops by draft length; each has the same loads.
 
@@ -68,7 +67,7 @@ def schedule_of(
             if longest is None or not near or k <= longest
         }
         best = max(here, key=lambda k: (here[k], -k))
-        if current not in here or here[best] - here[current] > math.log1p(margin):
+        if current not in here or here[best] - here[current] > math.log1p(MARGIN):
             current = best
         if not starts or starts[-1][1] != current:
             starts.append((batch, current))

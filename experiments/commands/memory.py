@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from experiments.commands.options import flags_of, json_option, lines_of, read_scenario, scenario_options
-from experiments.commands.output import print_json, print_list, print_table, print_text
+from experiments.commands.output import NOTHING, print_json, print_list, print_table, print_text
 from simulator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _print_arms(report: MemoryReport) -> None:
 
 
 def _against(tokens: int, plain: int) -> str:
-    return f"{tokens / plain - 1:+.1%}" if plain else "–"
+    return f"{tokens / plain - 1:+.1%}" if plain else NOTHING
 
 
 def _summary(report: MemoryReport) -> str:

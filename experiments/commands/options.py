@@ -84,9 +84,10 @@ def precision_override(precision: str | None) -> tuple[str, ...]:
     """What `--precision 1%` (or 0.01) sets of a scenario, as `--set` takes it. Raises InputError."""
     if precision is None:
         return ()
+    from simulator.scenario.base import from_percent
+
     try:
-        percent = precision.rstrip().removesuffix("%")
-        fraction = float(percent) / (1 if percent == precision.rstrip() else 100)
+        fraction = float(str(from_percent(precision)))
     except ValueError:
         fraction = 0.0
     if not 0 < fraction < 1:

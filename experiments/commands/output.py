@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from simulator.units import format_number
 
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each part."""
+if TYPE_CHECKING:
+    from simulator.replications import Progress
 
 SHOWN_AFTER_S = 1.0
 """A bar appears when the work has lasted so long."""

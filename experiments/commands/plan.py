@@ -204,6 +204,8 @@ def _better(document: Mapping[str, Any], better: Mapping[str, Any]) -> str:
 
 
 def _crossing(document: Mapping[str, Any], crossing: Mapping[str, Any]) -> str:
+    from experiments.capacity.crossover import ALL_LOADS, NO_LOAD
+
     highest = f"{_load(document, crossing['highest_looked_at'])} a replica, where one of the two saturates"
     outcome = crossing["outcome"]
     if crossing["per_replica"] is not None:
@@ -212,12 +214,10 @@ def _crossing(document: Mapping[str, Any], crossing: Mapping[str, Any]) -> str:
         text = f"speculation pays up to {_load(document, load['value'])} a replica"
         within = f"({format_number(band[0])} to {format_number(band[1])})"
         return f"{text} {within} on TP {crossing['tensor_parallel']}"
-    if outcome == "pays-at-all-loads":
+    if outcome == ALL_LOADS:
         return f"none: speculation pays at every load up to {highest}"
     return (
-        "none: speculation pays at no load"
-        if outcome == "pays-at-no-load"
-        else "not clear: the arms tie over the load"
+        "none: speculation pays at no load" if outcome == NO_LOAD else "not clear: the arms tie over the load"
     )
 
 

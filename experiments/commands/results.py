@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from experiments.cell import DONE, FAILED
 from experiments.commands.options import json_option, words
 from experiments.commands.output import note, print_list, print_table, print_text
 from simulator.errors import InputError
+from simulator.results.verdict import DOES_NOT_FIT
 
 if TYPE_CHECKING:
     from experiments.store.columns import Column
@@ -89,8 +91,8 @@ def _print_json(
 
     document = {
         "cells": sum(counts.values()),
-        "failed": counts.get("failed", 0),
-        "does_not_fit": counts.get("does-not-fit", 0),
+        "failed": counts.get(FAILED, 0),
+        "does_not_fit": counts.get(DOES_NOT_FIT, 0),
         "columns": [{"name": c.name, "unit": c.unit, "meaning": c.meaning} for c in columns],
         "rows": [],
     }
@@ -133,7 +135,7 @@ def _print_table(
         together = [path for _, *others in zips for path in others if path not in shared]
         if together:
             print_text(f"Not shown, as they go with another axis: {', '.join(together)}")
-        columns = telling(cells.columns(), {*shared, *together}, all_done=set(counts) == {"done"})
+        columns = telling(cells.columns(), {*shared, *together}, all_done=set(counts) == {DONE})
     headings, rows, left_out = cell_table(cells, where, columns, get_terminal_size((120, 24)).columns)
     print_table(headings, rows)
     count = sum(counts.values())
@@ -146,5 +148,5 @@ def _print_table(
 
 def _in_words(counts: Mapping[str, int]) -> str:
     """`, 3 failed, 7 do not fit the memory`."""
-    texts = {"failed": "failed", "does-not-fit": "do not fit the memory"}
+    texts = {FAILED: "failed", DOES_NOT_FIT: "do not fit the memory"}
     return "".join(f", {counts[status]:,} {text}" for status, text in texts.items() if counts.get(status))

@@ -172,16 +172,18 @@ def _traffic(scenario: Scenario) -> str:
 
 def _basis(provenance: Mapping[str, Any], scenario: Scenario) -> list[str]:
     """What the answer rests on: profile, preset, driver, acceptance, and the values nobody gave."""
+    from simulator.scenario import assumed_acceptance
+
     driver = provenance["backend"]
     reason = provenance.get("backend_reason")
-    assumed = [arm.name for arm in scenario.speculation if "acceptance" not in arm.model_fields_set]
+    assumed = assumed_acceptance(scenario)
     lines = [
         f"kernel times: profile {provenance['profile']}; serving engine: preset {provenance['preset']}",
         f"driver: {driver}{f' ({reason})' if reason else ''}; seed {provenance['seed']}, "
         f"scenario {provenance['scenario_sha256'][:12]}, version {provenance['version']}",
     ]
-    if assumed:
-        lines.append(f"acceptance assumed (α 0.7), not measured: {', '.join(assumed)}")
+    if assumed is not None:
+        lines.append(assumed)
     defaults = provenance["defaults_used"]
     shown = [f"{path} {_short(value)}" for path, value in defaults.items() if path in _DEFAULTS_THAT_MATTER]
     if shown:

@@ -19,7 +19,6 @@ from experiments.commands.output import (
     print_text,
     say_when_compiling,
 )
-from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from experiments.runner.pools import Pool
@@ -101,12 +100,8 @@ def _pool(dask: str | None, workers: int | None) -> Iterator[Pool]:
         with local_pool(workers) as local:
             yield local
         return
-    from experiments.runner.dask_pool import LOCAL, dask_pool
+    from experiments.runner.dask_pool import dask_pool
 
-    if workers is not None and dask != LOCAL:
-        allowed = "leave it out: the cluster has its own"
-        message = "says nothing beside the address of a cluster"
-        raise InputError(Problem(field="--workers", value=workers, message=message, allowed=allowed))
     with dask_pool(dask, workers) as cluster:
         yield cluster
 

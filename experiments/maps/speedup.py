@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simulator.breakeven.bench import DoesNotFitError
+from simulator.scenario import with_workload
 
 if TYPE_CHECKING:
+    from simulator.replications import Progress
     from simulator.scenario import Arm, Scenario
 
 CONCURRENCIES = (1, 4, 16, 32, 64, 128, 256, 512)
@@ -21,17 +23,14 @@ _LEAST_APART = 0.04
 
 _FEWEST_REQUESTS = 400
 _ROUNDS_OF_CLIENTS = 8
-"""A cell of a map is one run of so many requests, or so many per client, whatever the scenario's number: both
-arms meet the same luck, so that their ratio is known far better than either throughput.
+"""A run has so many requests, or so many per client, whatever the scenario's number: both arms meet the same
+luck, so that their ratio is known far better than either throughput.
 """
 
 _ROUNDS_OF_BREAK_EVEN = 12
 """Requests per client that a break-even over the load needs."""
 
 _METRIC = "throughput_tokens_per_s"
-
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each part."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,12 @@ def alphas_with(own: float | None) -> tuple[float, ...]:
 def with_enough_requests(scenario: Scenario, loads: Sequence[int]) -> Scenario:
     """The scenario with so many requests that the largest of these loads has a steady stretch."""
     requests = max(scenario.workload.requests, _ROUNDS_OF_BREAK_EVEN * max(loads))
-    return _with_requests(scenario, requests)
+    return with_workload(scenario, requests=requests)
 
 
-def _with_requests(scenario: Scenario, requests: int) -> Scenario:
-    workload = scenario.workload.model_copy(update={"requests": requests})
-    return scenario.model_copy(update={"workload": workload})
+def enough_for_a_ratio(clients: int) -> int:
+    """Requests of a run on common luck whose ratio to another is known well; 0 clients: no closed loop."""
+    return max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
 
 
 def speedup_map(
@@ -127,10 +126,8 @@ def _column(scenario: Scenario, arm: Arm, load: int, alphas: Sequence[float]) ->
     """The speedups at one load, one per acceptance."""
     from simulator.breakeven.simulated_bench import SimulatedBench
 
-    requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * load)
-    bench = SimulatedBench(
-        _with_requests(scenario, requests), arm, {"concurrency": load}, own_draft_length=True
-    )
+    long = with_workload(scenario, requests=enough_for_a_ratio(load))
+    bench = SimulatedBench(long, arm, {"concurrency": load}, own_draft_length=True)
     try:
         plain = bench.plain(0)[_METRIC]
         runs = [bench.speculative(arm.max_draft_length, alpha, 0, 1.0)[_METRIC] for alpha in alphas]

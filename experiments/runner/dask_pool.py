@@ -87,9 +87,14 @@ class DaskPool(Pool):
 def dask_pool(address: str, workers: int | None = None) -> Iterator[Pool]:
     """A pool on the scheduler at an address (`tcp://host:8786`), or on a cluster of this machine (`local`).
 
-    `workers`: processes of a local cluster, by default one per core. Raises InputError when Dask is not
-    installed, nobody answers within seconds, there is no worker, or one has other versions.
+    `workers`: processes of a local cluster, by default one per core. Raises InputError when they are given
+    beside an address, Dask is not installed, nobody answers within seconds, there is no worker, or one has
+    other versions.
     """
+    if workers is not None and address != LOCAL:
+        allowed = "leave it out: the cluster has its own"
+        message = "says nothing beside the address of a cluster"
+        raise InputError(Problem(field="--workers", value=workers, message=message, allowed=allowed))
     if find_spec("distributed") is None:
         message, allowed = "needs Dask", "pip install 'decodesim[cluster]'"
         raise InputError(Problem(field=_FIELD, value=address, message=message, allowed=allowed))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from experiments.alternatives import scenario_with
+from experiments.maps.speedup import enough_for_a_ratio
 from experiments.sensitivity.inputs import ALPHA, STEP, UncertainInput
 from experiments.sensitivity.knobs import Turnable, lengthened
 from simulator.breakeven.simulated_bench import acceptance_at
@@ -16,7 +17,7 @@ from simulator.results.measure import measure
 from simulator.results.saturation import saturation
 from simulator.results.summary import COMPARED, Traffic
 from simulator.roots import bracketed_root
-from simulator.scenario import Scenario
+from simulator.scenario import Scenario, with_workload
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 BREAK_EVEN = "break_even_alpha"
 SPEEDUP = "speedup"
 REPLICATIONS = 3
-_FEWEST_REQUESTS = 400
-_ROUNDS_OF_CLIENTS = 8
 _TOLERANCE = 1e-3
 
 Figures = Mapping[str, float]
@@ -140,8 +139,7 @@ def shortened(scenario: Scenario) -> Scenario:
     """The scenario with no more requests than a ratio on common luck needs."""
     workload = scenario.workload
     clients = workload.arrivals.concurrency if workload.arrivals.kind == "closed" else 0
-    requests = min(workload.requests, max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients))
-    return scenario.model_copy(update={"workload": workload.model_copy(update={"requests": requests})})
+    return with_workload(scenario, requests=min(workload.requests, enough_for_a_ratio(clients)))
 
 
 def _shown(one: UncertainInput, value: float) -> str:

@@ -16,12 +16,13 @@ import numpy as np
 
 from experiments.sensitivity.inputs import UncertainInput
 from experiments.sensitivity.runs import BREAK_EVEN, SPEEDUP
-from experiments.sensitivity.tornado import Progress, Question
+from experiments.sensitivity.tornado import Question
 from simulator.errors import InputError, Problem
 from simulator.results.estimate import Estimate
 from simulator.results.metrics import Floats
 
 if TYPE_CHECKING:
+    from simulator.replications import Progress
     from simulator.scenario import Scenario
 
 SAMPLES = 128
@@ -122,11 +123,7 @@ def indices_of(
 
     Raises InputError for a number of samples that is no power of 2 from 8 to 4,096.
     """
-    if not (8 <= samples <= MOST_SAMPLES and samples & (samples - 1) == 0):
-        allowed = f"a power of 2 from 8 to {MOST_SAMPLES:,}"
-        raise InputError(
-            Problem(field="--sobol", value=samples, message="is no number of samples", allowed=allowed)
-        )
+    require_samples(samples)
     points = _points(samples, 2 * len(inputs))
     a, b = points[: len(inputs)], points[len(inputs) :]
     mixed = np.repeat(a[None], len(inputs), axis=0)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.sensitivity.inputs import ALPHA, UncertainInput, inputs_of, require_distinct
 from experiments.sensitivity.runs import BREAK_EVEN, REPLICATIONS, SPEEDUP, SensitivityRuns
-from simulator.errors import InputError, Problem, unknown_name
+from simulator.errors import InputError, Problem
 from simulator.results.estimate import Estimate, mean_estimate
+from simulator.scenario import chosen_arm
 
 if TYPE_CHECKING:
+    from simulator.replications import Progress
     from simulator.scenario import Scenario
-
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each part."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,8 @@ class Question:
     ) -> Question:
         """A question about an arm (the first one by default). `inputs` come beside those of every scenario;
         acceptance that is set by path takes the place of ours. Raises InputError."""
-        names = [entry.name for entry in scenario.speculation]
-        if not names:
-            message = "is empty, so there is nothing to compare with plain decoding"
-            raise InputError(Problem(field="speculation", message=message, allowed="one arm or more"))
-        if arm is not None and arm not in names:
-            raise InputError(unknown_name("arm", arm, names, field="arm"))
-        runs = SensitivityRuns(scenario, arm or names[0], of)
+        chosen = chosen_arm(scenario, arm, "compare with plain decoding")
+        runs = SensitivityRuns(scenario, chosen.name, of)
         require_distinct(inputs)
         asked = {one.knob for one in inputs}
         replaced = (

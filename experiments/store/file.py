@@ -41,10 +41,10 @@ def refuse_network(path: Path) -> None:
         raise bad_store(path, f"lies on a network file system ({where}), which cannot hold a store", allowed)
 
 
-def network_file_system(path: Path, mounts: Path | None = None) -> str | None:
+def network_file_system(path: Path) -> str | None:
     """The kind of network file system that a place lies on; None: a local disk, or nothing tells."""
     try:
-        lines = (mounts or MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
     place = os.path.realpath(path)

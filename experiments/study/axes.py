@@ -89,10 +89,9 @@ def read_zips(document: Document, file: StudyFile, axes: Sequence[Axis]) -> tupl
     return tuple(groups)
 
 
-def repeats(document: Document, axes: Sequence[Axis], zips: Sequence[Sequence[int]]) -> Iterator[Problem]:
+def repeats(document: Document, axes: Sequence[Axis], groups: Sequence[Sequence[int]]) -> Iterator[Problem]:
     """Values that stand twice on an axis, or on axes that go together: they would make the same cell."""
-    together = {number for group in zips for number in group}
-    for group in [*zips, *((number,) for number in range(len(axes)) if number not in together)]:
+    for group in groups:
         if any(axes[number].span is not None for number in group):
             continue
         seen: set[str] = set()

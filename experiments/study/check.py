@@ -69,10 +69,7 @@ def _first_right(study: Study, base: Document, axis: int, index: int) -> Scenari
 
 def _points_with(study: Study, axis: int, index: int) -> Iterator[Mapping[int, int]]:
     """Positions by axis, those that go together together: the first value of all others, then other ones."""
-    groups = [
-        *study.zips,
-        *((n,) for n in range(len(study.axes)) if not any(n in zip_ for zip_ in study.zips)),
-    ]
+    groups = study.groups
     lengths = [len(study.axes[group[0]].values) for group in groups]
     ranges = [
         (index,) if axis in group else range(length) for group, length in zip(groups, lengths, strict=True)

@@ -149,11 +149,7 @@ def _explained(condition: str, error: str, columns: Sequence[str]) -> Problem:
 
 
 def _no_column(condition: str, name: str, columns: Sequence[str]) -> Problem:
-    known = {full: short for short, full in short_names(columns).items()}
-    of_their_own = [
-        name for name in columns if name.rpartition(".")[0] not in columns
-    ]  # not an interval's end
-    names = [known.get(column, column) for column in of_their_own]
+    names = shown_names(columns)
     guess = did_you_mean(name, [*columns, *names])
     message = f"has no column {name!r}" + (f", did you mean {guess!r}?" if guess else "")
     return Problem(value=condition, message=message, allowed=f"columns: {', '.join(names)}")

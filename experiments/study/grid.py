@@ -23,6 +23,7 @@ from experiments.study.conditions import Filter
 from experiments.study.study import Study
 from simulator.errors import InputError, Problem
 from simulator.scenario.base import Where
+from simulator.scenario.fields import value_at
 from simulator.scenario.write import named_files
 
 MOST_CELLS = 20_000
@@ -101,7 +102,7 @@ def cell_at(study: Study, settings: Settings) -> Cell:
         data = _with(data, axis.where, settings[axis.path])
     seed = settings.get(SEED, study.first_seed)
     data["run"] = {**(data.get("run") or {}), SEED: seed}
-    ranks = data.get("hardware", {}).get(TENSOR_PARALLEL[-1])
+    ranks = value_at(TENSOR_PARALLEL, data)
     for where in study.followers:
         data = _with(data, where, ranks)
     return Cell(

@@ -149,7 +149,7 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
     )
     problems = [*document.problems, *base.problems, *_override_problems(overrides, axes)]
     if not problems:
-        problems = [*repeats(document, axes, study.zips), *study_problems(study, base, document)]
+        problems = [*repeats(document, axes, study.groups), *study_problems(study, base, document)]
     if problems:
         raise InputError(in_order(problems))
     return study

@@ -12,7 +12,7 @@ shift of the scenario's conditionals.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from simulator.errors import InputError, Problem, unknown_name
 from simulator.theory import best_draft_length_of, tokens_per_verify
 
 if TYPE_CHECKING:
+    from simulator.replications import Progress
     from simulator.scenario import Scenario
 
 SHOWN_ALPHAS = (0.5, 0.7, 0.9)
@@ -32,9 +33,6 @@ _SLOPE_DRAFTS = 8
 """The marginal cost of a draft token is the mean over draft lengths 1 to this."""
 FEWEST_REPLICATIONS = 3
 """A break-even without an interval has no verdict, so a single replication is not enough."""
-
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each part."""
 
 
 def breakeven(
@@ -57,18 +55,9 @@ def breakeven(
     """
     from simulator.breakeven.simulated_bench import SimulatedBench
     from simulator.results.summary import STEP_BAND
+    from simulator.scenario import chosen_arm
 
-    if not scenario.speculation:
-        problem = Problem(
-            field="speculation",
-            message="is empty, so there is nothing to break even",
-            allowed="one arm or more",
-        )
-        raise InputError(problem)
-    names = [entry.name for entry in scenario.speculation]
-    if arm is not None and arm not in names:
-        raise InputError(unknown_name("arm", arm, names, field="arm"))
-    chosen = scenario.arm(names[0] if arm is None else arm)
+    chosen = chosen_arm(scenario, arm, "break even")
     lengths = (chosen.max_draft_length,) if draft_lengths is None else tuple(draft_lengths)
     check_questions(lengths, target_speedups, metrics or (), alphas)
     own = draft_lengths is None

@@ -13,13 +13,13 @@ from simulator.acceptance.base import logit
 from simulator.arms import CompiledArm
 from simulator.breakeven.bench import DoesNotFitError, Load
 from simulator.errors import InputError, Problem
-from simulator.memory import fix_of, smallest_tensor_parallel
+from simulator.memory import shortage_of
+from simulator.replications import replication_seed, traffic_of
 from simulator.results.measure import LATENCIES, measure
 from simulator.results.record import RunRecord
 from simulator.results.saturation import saturation
 from simulator.results.summary import Traffic
-from simulator.scenario import Arm, ArrivalsClosed, ArrivalsGamma, ArrivalsPoisson, Scenario
-from simulator.simulation import replication_seed, traffic_of
+from simulator.scenario import Arm, ArrivalsClosed, ArrivalsGamma, ArrivalsPoisson, Scenario, with_workload
 
 _FEWEST_REQUESTS = 2000
 _ROUNDS_OF_CLIENTS = 12
@@ -52,9 +52,7 @@ def scenario_at(scenario: Scenario, load: Load) -> Scenario:
         arrivals = ArrivalsGamma(rate_per_s=amount, cv=old.cv)
     else:
         arrivals = ArrivalsPoisson(rate_per_s=amount)
-    return scenario.model_copy(
-        update={"workload": scenario.workload.model_copy(update={"arrivals": arrivals})}
-    )
+    return with_workload(scenario, arrivals=arrivals)
 
 
 def load_of(scenario: Scenario) -> Load:
@@ -198,9 +196,9 @@ class SimulatedBench:
         return self._speculative[draft_length]
 
     def _fitting(self, arm: CompiledArm) -> CompiledArm:
-        if self.scenario.run.mechanisms.kv_limit and arm.memory.shortage:
-            fix = fix_of(smallest_tensor_parallel(self.scenario))
-            raise DoesNotFitError(f"{arm.memory.shortage}; {fix}")
+        shortage = shortage_of(self.scenario, arm.memory)
+        if shortage is not None:
+            raise DoesNotFitError(shortage)
         return arm
 
     def _saturated(self, record: RunRecord) -> bool:
@@ -218,6 +216,4 @@ def _shortened(scenario: Scenario) -> Scenario:
         return scenario
     enough = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * arrivals.concurrency)
     requests = min(scenario.workload.requests, enough)
-    return scenario.model_copy(
-        update={"workload": scenario.workload.model_copy(update={"requests": requests})}
-    )
+    return with_workload(scenario, requests=requests)

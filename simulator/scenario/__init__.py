@@ -33,6 +33,7 @@ from simulator.scenario.lengths import (
     LengthsUniform,
 )
 from simulator.scenario.load import load_scenario, parse_scenario, scenario_from_data
+from simulator.scenario.parts import assumed_acceptance, chosen_arm, with_workload
 from simulator.scenario.schema import Engine, Hardware, HostOverrides, Mechanisms, Run, Scenario, Slo, Target
 from simulator.scenario.speculation import PLAIN, Arm, GoodputPolicy, Tree
 from simulator.scenario.workload import OTHER_CLASS, Sessions, TrafficClass, Workload
@@ -75,6 +76,8 @@ __all__ = [
     "TrafficClass",
     "Tree",
     "Workload",
+    "assumed_acceptance",
+    "chosen_arm",
     "defaults_used",
     "engine_preset",
     "load_scenario",
@@ -83,4 +86,5 @@ __all__ = [
     "scenario_from_data",
     "scenario_from_flags",
     "scenario_yaml",
+    "with_workload",
 ]

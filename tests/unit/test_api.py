@@ -20,6 +20,7 @@ from experiments import api
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate
 from tests.shared_data import ROOT
+from tests.studies import ALPHA, study
 
 SMALL = {
     "target": {"model": "llama-3.1-8b-instruct"},
@@ -104,6 +105,19 @@ def test_a_plan_wants_an_slo_and_cases_a_file(tmp_path: Path) -> None:
         api.plan(api.load(SMALL), rate_per_s=2.0)
     with pytest.raises(InputError, match=r"cases\.json"):
         api.validate(tmp_path / "cases.json")
+
+
+def test_a_map_is_of_an_arm_that_is_there() -> None:
+    with pytest.raises(InputError, match="unknown arm"):
+        api.speedup_map(api.load(SMALL), arm="eagle4")
+    with pytest.raises(InputError, match="speculation: is empty, so there is nothing to compare"):
+        api.speedup_map(api.load(SMALL, "speculation=[]"))
+
+
+def test_a_cluster_has_its_own_workers(tmp_path: Path) -> None:
+    read = study(tmp_path, f"axes:\n  {ALPHA}: [0.5]\n")
+    with pytest.raises(InputError, match="says nothing beside the address of a cluster"):
+        api.sweep(read, tmp_path / "s.db", workers=2, dask="tcp://127.0.0.1:1")
 
 
 def test_records_of_ones_own_have_columns_too() -> None:

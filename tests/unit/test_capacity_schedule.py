@@ -23,11 +23,12 @@ def powers(curves: dict[int, tuple[float, float]]) -> dict[int, list[Point]]:
     return {k: [Point(PLAIN, n, a * n**b, 1.0) for n in LOADS] for k, (a, b) in curves.items()}
 
 
-def test_rows_change_where_another_k_gains_the_margin() -> None:
+def test_rows_change_where_another_k_gains_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """3 · n^0.5 and n: equal at 9; the second is 1 % ahead from 9 · 1.01² = 9.18 on."""
     found = schedule_of(powers({4: (3.0, 0.5), 1: (1.0, 1.0)}))
     assert found.rows == ((1, 9, 4), (10, None, 1))
-    wide = schedule_of(powers({4: (3.0, 0.5), 1: (1.0, 1.0)}), margin=0.5)
+    monkeypatch.setattr("experiments.capacity.schedule.MARGIN", 0.5)
+    wide = schedule_of(powers({4: (3.0, 0.5), 1: (1.0, 1.0)}))
     assert wide.rows == ((1, 20, 4), (21, None, 1)), "9 · 1.5² = 20.25"
 
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from experiments.cell import DOES_NOT_FIT, DONE, FAILED, Cell, CellResult, Metric, code_version, run_cell
+from experiments.cell import DONE, FAILED, Cell, CellResult, Metric, code_version, run_cell
 from experiments.metrics import AGAINST_PLAIN, BREAK_EVENS, OF_AN_ARM, Keep, is_metric, keep_problem
 from experiments.store.columns import METRIC, REAL, described
 from experiments.study.grid import cells_of
 from simulator.breakeven.breakeven import breakeven
 from simulator.results.estimate import Estimate
+from simulator.results.verdict import DOES_NOT_FIT
 from simulator.scenario import scenario_from_data
 from simulator.simulation import simulate
 from tests.shared_data import ROOT

@@ -253,6 +253,17 @@ class Runner:
                 self.ran += 1
 
 
+def test_more_points_than_conditions_are_tried_on_are_refused_before_any_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_of(tmp_path)
+    monkeypatch.setattr("experiments.study.grid.MOST_POINTS", 199)
+    with Store.create_or_open(tmp_path / "s.db", study.document, study.sha256) as store:
+        with pytest.raises(InputError, match=r"multiply to 200 points, at most 199"):
+            run_refined(study, store, Runner(store, most=0))
+        assert store.counts() == {}
+
+
 def test_a_refined_study_has_the_contour_of_the_dense_one_and_goes_on_after_an_interruption(
     tmp_path: Path,
 ) -> None:

@@ -165,6 +165,9 @@ def test_sobol_tells_what_to_measure() -> None:
     assert {index.input.knob for index in found.indices[:2]} <= {"alpha", "step", "draft_gpu", "draft_pass_s"}
     assert found.quantiles["p5"] < found.mean < found.quantiles["p95"]
     assert found.pays_share is not None
+    assert 0 <= found.pays_share <= 1
+    totals = [index.total_order.value for index in found.indices]
+    assert totals == sorted(totals, reverse=True)
     assert sum(index.first_order.value for index in found.indices) == pytest.approx(1.0, abs=0.6)
 
 

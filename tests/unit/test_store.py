@@ -337,11 +337,14 @@ filer:/home /home nfs4 rw 0 0
         ("/tmp/study.db", None),
     ],
 )
-def test_network_file_systems_are_told_by_their_mount(place: str, kind: str | None, tmp_path: Path) -> None:
+def test_network_file_systems_are_told_by_their_mount(
+    place: str, kind: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mounts = tmp_path / "mounts"
+    monkeypatch.setattr(store_file, "MOUNTS", mounts)
+    assert store_file.network_file_system(Path(place)) is None
     mounts.write_text(MOUNTS)
-    assert store_file.network_file_system(Path(place), mounts) == kind
-    assert store_file.network_file_system(Path(place), tmp_path / "none") is None
+    assert store_file.network_file_system(Path(place)) == kind
 
 
 def test_a_store_on_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from calibration.validation.trials.cases import Case, Side
+from simulator.scenario import with_workload
 
 if TYPE_CHECKING:
     from simulator.scenario import Lengths, Scenario
@@ -86,7 +87,7 @@ def with_assumed_lengths(trial: Trial, factor: float) -> Trial:
         if scenario is None:
             return None
         lengths = {name: _times(getattr(scenario.workload, name), factor) for name in trial.assumed_lengths}
-        return scenario.model_copy(update={"workload": scenario.workload.model_copy(update=lengths)})
+        return with_workload(scenario, **lengths)
 
     plain = changed(trial.plain)
     return replace(trial, plain=plain, spec=plain if trial.spec is trial.plain else changed(trial.spec))
