@@ -102,7 +102,10 @@ def _article(subject: Subject, number: int, drawings: Drawings) -> Html:
     figures = [
         tag(
             "div",
-            *(figure_section(subject, figure, f"r{number}-{figure.name}", drawings) for figure in group),
+            *(
+                figure_section(figure.prepare(subject), figure, f"r{number}-{figure.name}", drawings)
+                for figure in group
+            ),
             cls=cls,
         )
         for cls, group in rows_of(list(FIGURES.values()))

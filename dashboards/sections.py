@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dashboards.markup import Html, table, tag
 from dashboards.page import Drawings, legend_of
 
 if TYPE_CHECKING:
     from dashboards.figures import Figure
+    from dashboards.figures.figure import Of
     from dashboards.table import Table
-
-Of = TypeVar("Of")
 
 _MOST_ROWS = 30
 """Tables up to this length stand under their figure, folded."""
@@ -26,9 +25,8 @@ def rows_of(figures: Sequence[Figure[Of]]) -> list[tuple[str, list[Figure[Of]]]]
     ]
 
 
-def figure_section(subject: Of, figure: Figure[Of], identity: str, drawings: Drawings) -> Html:
-    """The section of one figure of one subject."""
-    found = figure.prepare(subject)
+def figure_section(found: Table, figure: Figure[Any], identity: str, drawings: Drawings) -> Html:
+    """The section of one figure, from the table that it prepared."""
     if not found.rows:
         return tag("section", tag("h2", figure.title), tag("p", found.missing, cls="missing"))
     pictures = [(title, figure.draw(part)) for title, part in figure.pictures(found)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -62,9 +61,12 @@ class StoredStudy:
     def own_alpha(self) -> Mapping[str, float]:
         """Arm → the α that the study's scenario gives it, where it does and no axis varies it."""
         found = {}
-        for arm in self._arms:
+        for index, arm in enumerate(self.study["scenario"].get("speculation") or ()):
+            if "name" not in arm:
+                continue
             alpha = (arm.get("acceptance") or {}).get("alpha")
-            varied = any(f"{arm['name']}.acceptance" in path for path in self.study["axes"])
+            own = tuple(f"speculation.{which}.acceptance" for which in (arm["name"], index))
+            varied = any(path.startswith(own) for path in self.study["axes"])
             if isinstance(alpha, float | int) and not varied:
                 found[str(arm["name"])] = float(alpha)
         return found
@@ -90,10 +92,9 @@ def stored_study(path: str | Path) -> StoredStudy:
     from simulator.errors import InputError, Problem
 
     with StoreReader(path) as store:
-        about = store.about
         found = StoredStudy(
-            study=json.loads(about["study"]),
-            version=about["version"],
+            study=store.study(),
+            version=store.about["version"],
             columns=store.columns(),
             rows=tuple(store.rows()),
             counts=store.counts(),

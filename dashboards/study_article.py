@@ -40,8 +40,12 @@ def study_article(study: StoredStudy, number: int, drawings: Drawings) -> Html:
         tag("h1", study.title),
         tag("p", _state(study), cls="traffic"),
     )
-    shown = [figure for figure in STUDY_FIGURES.values() if figure.prepare(study).rows]
-    figures = [figure_section(study, figure, f"r{number}-{figure.name}", drawings) for figure in shown]
+    tables = [(figure, figure.prepare(study)) for figure in STUDY_FIGURES.values()]
+    figures = [
+        figure_section(found, figure, f"r{number}-{figure.name}", drawings)
+        for figure, found in tables
+        if found.rows
+    ]
     return tag(
         "article",
         header,

@@ -29,8 +29,8 @@ _ABOUT = (
     "is the median over sources of each source's median, so that no source counts more than another."
 )
 _HOW_TO_READ = (
-    "On the line both agree; the dotted lines are 15 % away. One point per published figure of any source; "
-    "hover for the case."
+    "On the line both agree; the dotted lines are {within:.0f} % away. One point per published figure of any "
+    "source; hover for the case."
 )
 
 
@@ -45,19 +45,11 @@ def _body(validation: Validation, title: str, drawings: Drawings) -> Html:
     from calibration.validation.groups import BY
     from calibration.validation.validate import SPEEDUPS_KNOWN
 
-    coverage = validation.coverage
-    compared = sum(row.skipped is None for row in validation.rows)
-    share = "" if coverage.value is None else f" ({coverage.value:.0%})"
     header = tag(
         "header",
         tag("p", "decodesim validate", cls="brand"),
         tag("h1", title),
-        tag(
-            "p",
-            f"{compared:,} of {len(validation.rows):,} published figures compared; of {coverage.of} cases on "
-            f"H100, H200 and A100 whose source is good enough, {coverage.simulated} are simulated{share}.",
-            cls="traffic",
-        ),
+        tag("p", f"{validation.extent}.", cls="traffic"),
     )
     speedups = validation.speedups()[SPEEDUPS_KNOWN]
     by = [
@@ -91,7 +83,7 @@ _CLAIMS = "For plain serving, in their own words; none publishes errors for spec
 
 def _pictures(rows: tuple[Row, ...], drawings: Drawings) -> list[Html]:
     """Predicted against published, one picture per main quantity that has some points."""
-    from dashboards.figures.predicted import draw, finding, prepare
+    from dashboards.figures.predicted import WITHIN, draw, finding, prepare
 
     found = []
     for quantity, words, unit, scale in _PICTURES:
@@ -107,7 +99,7 @@ def _pictures(rows: tuple[Row, ...], drawings: Drawings) -> list[Html]:
                 tag("p", finding(points), cls="finding"),
                 legend_of(picture),
                 tag("figure", place),
-                tag("p", _HOW_TO_READ, cls="caption"),
+                tag("p", _HOW_TO_READ.format(within=100 * WITHIN), cls="caption"),
             )
         )
     return found

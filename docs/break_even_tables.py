@@ -46,18 +46,23 @@ def _answer(found: StudyMap, arm: str) -> str:
     """Where the rule of thumb is too cautious, where it is right, and where too bold, in a sentence each."""
     loads = sorted({cell.load for cell in found.cells})
     by_load = {load: [cell for cell in _known(found, arm) if cell.load == load] for load in loads}
-    sure = [*takewhile(lambda load: all(_end(cell, 1) < THRESHOLD for cell in by_load[load]), loads)]
+    sure = [*takewhile(lambda load: _surely_enough(by_load[load]), loads)]
     shares = {load: _share(by_load[load]) for load in loads}
     bold = [*dropwhile(lambda load: shares[load] < _MANY, loads)]
     right = ", ".join(f"{_crossed(found, arm, length)} with K = {length}" for length in SHOWN_LENGTHS)
     needed = [alpha for cell in _known(found, arm) if (alpha := cell.needs()) is not None and alpha < BEYOND]
     return (
-        f"- **{arm}** needs an α of {min(needed):.2f} to {max(needed):.2f}. 0.55 is too cautious up to "
-        f"{max(sure, default=0):g} clients, where it is surely enough in every cell. It is about right at "
+        f"- **{arm}** needs an α of {min(needed):.2f} to {max(needed):.2f}. {THRESHOLD:g} is too cautious up "
+        f"to {max(sure, default=0):g} clients, where it is surely enough in every cell. It is about right at "
         f"these numbers of clients, in the rows whose line crosses it at all: {right}. "
         + (f"It is too bold from {bold[0]:g} clients on, where it is surely not enough in " if bold else "")
         + (f"{min(shares[load] for load in bold):.0%} of the cells and more." if bold else "")
     )
+
+
+def _surely_enough(cells: Sequence[MapCell]) -> bool:
+    """Whether the rule of thumb is surely enough in every one of these cells, of which there are some."""
+    return bool(cells) and all(_end(cell, 1) < THRESHOLD for cell in cells)
 
 
 def _share(cells: Sequence[MapCell]) -> float:
@@ -131,15 +136,11 @@ def _needed(found: StudyMap, arm: str) -> str:
 
 def _choices(found: StudyMap, arms: Sequence[str]) -> str:
     """By clients and acceptance: the draft lengths that are best somewhere, by arm; how often plain is."""
+    best = [choices(found, alpha, (arm,)) for arm in arms for alpha in found.alphas]
     rows = []
     for load in sorted({cell.load for cell in found.cells}):
-        row = [f"{load:g}"]
-        for arm in arms:
-            for alpha in found.alphas:
-                here = [choice for choice in choices(found, alpha, (arm,)) if choice.load == load]
-                lengths = sorted(choice.best[1] or 0 for choice in here)
-                row.append(_range(lengths))
-        rows.append(row)
+        lengths = [sorted(one.best[1] or 0 for one in column if one.load == load) for column in best]
+        rows.append([f"{load:g}", *map(_range, lengths)])
     heading = [f"{arm}, α {alpha:g}" for arm in arms for alpha in found.alphas]
     return _table(["clients", *heading], rows)
 

@@ -14,7 +14,7 @@ from typing import Any
 from experiments.cell import BREAK_EVEN, DONE, SIMULATE, Cell, Metric
 from experiments.metrics import SATURATED, SPEEDUP_AT, VERDICT, Keep
 from simulator.arms import CompiledArm
-from simulator.breakeven.breakeven import FEWEST_REPLICATIONS
+from simulator.breakeven.breakeven import FEWEST_FOR_BREAK_EVEN
 from simulator.breakeven.case import Case
 from simulator.breakeven.simulated_bench import SimulatedBench
 from simulator.memory import shortage_of
@@ -99,7 +99,7 @@ def _break_even(
         yield arm.name, "break_even_note", "drafts nothing"
         return
     bench = SimulatedBench(scenario, arm, own_draft_length=True, plain_runs=plain)
-    replications = max(scenario.run.replications, FEWEST_REPLICATIONS)
+    replications = max(scenario.run.replications, FEWEST_FOR_BREAK_EVEN)
     case = Case(bench, arm.max_draft_length, replications, STEP_BAND)
     row = case.row("tpot_mean" if bench.open_loop else "throughput", 1.0, keep.alphas)
     estimates = {

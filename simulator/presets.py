@@ -176,7 +176,7 @@ def _from_file(path: str, base_dir: Path | None) -> Preset:
 
     try:
         text = (Path(base_dir or ".") / path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
         if isinstance(error, OSError) and error.strerror:
             why = error.strerror.lower()

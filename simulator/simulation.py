@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 
 from simulator.arms import CompiledArm
 from simulator.memory import require_fit
-from simulator.replications import (
-    ArmRuns,
-    Progress,
-    Replications,
-    make_traffic,
-    replication_seed,
-    traffic_of,
-)
+from simulator.replications import ArmRuns, Progress, Replications
 from simulator.results.result import Provenance, Result
 from simulator.results.summary import Traffic, compare
 from simulator.scenario import Scenario, defaults_used
@@ -24,8 +17,6 @@ from simulator.traffic.workload import workload_notes
 
 if TYPE_CHECKING:
     from simulator.pipeline import Stage
-
-__all__ = ["make_traffic", "replication_seed", "simulate", "traffic_of"]
 
 _WITHOUT_MISSES = ("geometric", "decay", "hierarchical")
 """Acceptance models that a lookup cannot miss with."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from simulator.arms import CompiledArm
+from simulator.replications import make_traffic, replication_seed
 from simulator.results.measure import measure
 from simulator.scenario import Scenario, scenario_from_data
-from simulator.simulation import make_traffic, replication_seed
 
 TOKENS_PER_S = "throughput_tokens_per_s"
 LLAMA_8B = {"model": "llama-3.1-8b-instruct", "draft": "eagle3-llama-3.1-8b"}

@@ -66,6 +66,16 @@ class Validation:
         return targets_of(self.rows, self.shape)
 
     @property
+    def extent(self) -> str:
+        """How much was compared and simulated, in a sentence."""
+        compared, coverage = sum(row.skipped is None for row in self.rows), self.coverage
+        share = "" if coverage.value is None else f" ({coverage.value:.0%})"
+        return (
+            f"{compared:,} of {len(self.rows):,} published figures compared; of {coverage.of} cases on "
+            f"H100, H200 and A100 whose source is good enough, {coverage.simulated} are simulated{share}"
+        )
+
+    @property
     def shape_speedups(self) -> list[Row]:
         """The rows of curves that are speedups, without crossings."""
         return [row for row in self.shape if row.quantity == SPEEDUP]

@@ -76,15 +76,9 @@ def _print(validation: Validation, every_row: bool) -> None:
     _print_table("Errors by quantity", tables.quantities_table(validation))
     _print_table("Speedup, beside what is simpler", tables.baselines_table(validation))
     _print_table("Targets", tables.targets_table(validation))
-    coverage = validation.coverage
-    share = "" if coverage.value is None else f" ({coverage.value:.0%})"
-    compared = sum(row.skipped is None for row in validation.rows)
-    print_text(
-        f"→ {compared:,} of {len(validation.rows):,} published figures compared; {coverage.simulated} of "
-        f"{coverage.of} cases on H100, H200 and A100 are simulated{share}"
-    )
+    print_text(f"→ {validation.extent}")
     if every_row:
-        left = [f"{case}: {why}" for (_, case), why in coverage.left_out.items()]
+        left = [f"{case}: {why}" for (_, case), why in validation.coverage.left_out.items()]
         print_list("Cases without a simulated figure", left)
 
 

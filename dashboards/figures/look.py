@@ -20,6 +20,10 @@ PLAIN_COLOUR = "#8b9097"
 ARM_COLOURS = ("#14598f", "#8a4fa3", "#11776b", "#a8602a", "#5b6b1f", "#a33a5a")
 LOSES_COLOUR = "#b0472a"
 ORANGE = "#d9812e"
+PALE_BLUE, DEEP_BLUE = "#7399c2", "#14598f"
+"""The two bars of an input."""
+MOST_BARS = 16
+"""Inputs that a picture of bars shows."""
 
 PARTS: Mapping[str, str] = {
     "verify": "#35618e",

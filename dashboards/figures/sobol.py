@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures.look import BARE_TICKS, new_figure
+from dashboards.figures.look import BARE_TICKS, DEEP_BLUE, MOST_BARS, PALE_BLUE, new_figure
 from dashboards.table import Column, Table
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ COLUMNS = (
     Column("total_low", "low end of its 95 % interval"),
     Column("total_high", "high end of its 95 % interval"),
 )
-_MOST_BARS = 16
 
 
 def prepare(found: Sobol) -> Table:
@@ -29,7 +28,7 @@ def prepare(found: Sobol) -> Table:
             index.total_order.value,
             *(index.total_order.ci95 or (index.total_order.value,) * 2),
         )
-        for index in found.indices[:_MOST_BARS]
+        for index in found.indices[:MOST_BARS]
     )
     return Table(COLUMNS, rows, {"quantiles": dict(found.quantiles), "pays_share": found.pays_share})
 
@@ -58,8 +57,8 @@ def draw(table: Table) -> Any:
         "width": 3,
     }
     for column, name, colour, bars in (
-        ("first_order", "alone", "#7399c2", {}),
-        ("total_order", "with the others", "#14598f", {"error_x": error}),
+        ("first_order", "alone", PALE_BLUE, {}),
+        ("total_order", "with the others", DEEP_BLUE, {"error_x": error}),
     ):
         figure.add_trace(
             go.Bar(

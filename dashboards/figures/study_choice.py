@@ -37,9 +37,9 @@ AS_GOOD = 0.02
 def prepare(study: StoredStudy) -> Table:
     """One row per acceptance, place and load. `facts`: `axes_of`; the arms."""
     found = study.map
-    rows = [_row(found, alpha, choice) for alpha in found.alphas for choice in choices(found, alpha)]
     if why := too_many(found):
         return empty(COLUMNS, why)
+    rows = [_row(found, alpha, choice) for alpha in found.alphas for choice in choices(found, alpha)]
     if not rows:
         return empty(COLUMNS, "No speedups at given acceptances were kept: `keep: [speedup_at.0.7, …]`.")
     arms = tuple(dict.fromkeys(cell.arm for cell in found.cells))

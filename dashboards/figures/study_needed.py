@@ -33,9 +33,9 @@ COLUMNS = (
 def prepare(study: StoredStudy) -> Table:
     """One row per arm, draft length, place and load. `facts`: `axes_of`; own, arm → its α."""
     found = study.map
-    rows = [_row(found, cell) for cell in found.cells if cell.outcome]
     if why := too_many(found):
         return empty(COLUMNS, why)
+    rows = [_row(found, cell) for cell in found.cells if cell.outcome]
     if not any(row[6] is not None for row in rows):
         return empty(COLUMNS, "No break-evens were measured: the study does not say `measure: breakeven`.")
     facts = {**axes_of(found), "own": dict(study.own_alpha)}

@@ -33,6 +33,8 @@ _WIDEST = 3.0
 def prepare(study: StoredStudy) -> Table:
     """One row per arm, draft length, place and load. `facts`: `axes_of`."""
     found, rows = study.map, []
+    if why := too_many(found):
+        return empty(COLUMNS, why)
     for cell in found.cells:
         speedup = cell.estimate(SPEEDUP)
         if speedup is not None:
@@ -40,8 +42,6 @@ def prepare(study: StoredStudy) -> Table:
             name, place = picture_of(cell.arm, cell.draft_length), place_text(cell.place)
             where = where_text(found.axes, cell.place, found.load, cell.load)
             rows.append((name, cell.arm, place, cell.load, where, speedup.value, *ends))
-    if why := too_many(found):
-        return empty(COLUMNS, why)
     if not rows:
         return empty(COLUMNS, "No speedups were measured: the study does not say `measure: simulate`.")
     return Table(COLUMNS, tuple(rows), axes_of(found))

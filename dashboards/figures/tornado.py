@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures.look import BARE_TICKS, INK, QUIET, new_figure
+from dashboards.figures.look import BARE_TICKS, DEEP_BLUE, INK, MOST_BARS, PALE_BLUE, QUIET, new_figure
 from dashboards.table import Column, Table
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ COLUMNS = (
     Column("at_high", "answer at the high end"),
     Column("source", "where the range comes from"),
 )
-
-LOW_COLOUR, HIGH_COLOUR = "#7399c2", "#14598f"
-_MOST_BARS = 16
 
 
 def prepare(tornado: Tornado) -> Table:
@@ -37,7 +34,7 @@ def prepare(tornado: Tornado) -> Table:
             bar.at_high.value,
             bar.input.source,
         )
-        for bar in tornado.bars[:_MOST_BARS]
+        for bar in tornado.bars[:MOST_BARS]
         if bar.at_low is not None and bar.at_high is not None
     )
     facts = {"base": tornado.base.value, "answer": answer_words(tornado.of)}
@@ -59,8 +56,8 @@ def draw(table: Table) -> Any:
     names = [f"{name} " for name in table["input"]]
     figure = new_figure(64 + 30 * len(names), table.facts["answer"], "", barmode="overlay", bargap=0.35)
     for column, end, colour in (
-        ("at_low", "low", LOW_COLOUR),
-        ("at_high", "high", HIGH_COLOUR),
+        ("at_low", "low", PALE_BLUE),
+        ("at_high", "high", DEEP_BLUE),
     ):
         figure.add_trace(
             go.Bar(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from simulator.results.verdict import Verdict
     from simulator.scenario import Scenario
 
-FEWEST_REPLICATIONS = 5
+_FEWEST_FOR_PLAN = 5
 """Fewer make intervals so wide that replicas are planned for nothing but them."""
 _LENGTHS_DRAWN = 4000
 """Requests from which the mean output length is taken."""
@@ -54,7 +54,7 @@ def plan(
     _check(scenario, gpu_hour_cost)
     limits, demand = slo_of(scenario, slo), demand_of(scenario, rate_per_s)
     tell = _Teller(progress)
-    replications = max(scenario.run.replications, FEWEST_REPLICATIONS)
+    replications = max(scenario.run.replications, _FEWEST_FOR_PLAN)
     drawn = with_workload(scenario, requests=_LENGTHS_DRAWN)
     candidates = Candidates(drawn, limits, demand, replications, STEP_BAND, tell)
     answer = _planned(candidates, tell, scenario, gpu_hour_cost)

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from simulator.breakeven.answer import BreakEven, BreakEvenRow
 from simulator.breakeven.bench import Bench, DoesNotFitError, Load
-from simulator.breakeven.case import METRICS, Case
+from simulator.breakeven.case import Case
 from simulator.errors import InputError, Problem, unknown_name
+from simulator.results.metrics import METRICS
 from simulator.theory import best_draft_length_of, tokens_per_verify
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ SHOWN_ALPHAS = (0.5, 0.7, 0.9)
 _LONGEST_DRAFT = 16
 _SLOPE_DRAFTS = 8
 """The marginal cost of a draft token is the mean over draft lengths 1 to this."""
-FEWEST_REPLICATIONS = 3
+FEWEST_FOR_BREAK_EVEN = 3
 """A break-even without an interval has no verdict, so a single replication is not enough."""
 
 
@@ -66,7 +67,7 @@ def breakeven(
         metrics = (
             ("throughput", "tpot_mean") if all(bench.open_loop for bench in benches) else ("throughput",)
         )
-    replications = max(scenario.run.replications, FEWEST_REPLICATIONS)
+    replications = max(scenario.run.replications, FEWEST_FOR_BREAK_EVEN)
     answer = break_even_of(
         benches, lengths, target_speedups, metrics, replications, STEP_BAND, progress, alphas
     )

@@ -15,20 +15,9 @@ from simulator.breakeven.bench import Bench, DoesNotFitError
 from simulator.breakeven.root_search import ALWAYS, Root, RootSearch, Run
 from simulator.breakeven.root_search import UNREACHABLE as NO_ROOT
 from simulator.results.estimate import Estimate, paired_ratio
+from simulator.results.metrics import METRICS
 from simulator.results.verdict import DOES_NOT_FIT, SATURATED, UNDECIDED, UNREACHABLE, judge_acceptance
 from simulator.theory import required_acceptance_linear, required_alpha_geometric
-
-METRICS = {
-    "throughput": ("throughput_tokens_per_s", 1),
-    "goodput": ("goodput_requests_per_s", 1),
-    "tpot_mean": ("tpot_s.mean", -1),
-    "tpot_p99": ("tpot_s.p99", -1),
-    "itl_mean": ("itl_s.mean", -1),
-    "itl_p99": ("itl_s.p99", -1),
-    "ttft_p99": ("ttft_s.p99", -1),
-    "e2e_mean": ("e2e_s.mean", -1),
-}
-"""Metric → (figure, +1 where more is better and −1 where less is)."""
 
 TOLERANCE = 0.01
 """Half-width in α that the search aims at."""

@@ -57,7 +57,7 @@ def load_profile(name_or_path: str, base_dir: Path | None = None) -> Profile:
         raise InputError(unknown_name("GPU", name_or_path, names, also="the path of a profile"))
     try:
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
         what = Problem(
             value=name_or_path, message=f"the profile cannot be read: {why}", allowed="a JSON file"
@@ -80,9 +80,11 @@ def parse_profile(text: str, file: str) -> Profile:
     if data.get("schema") != SCHEMA:
         faults.add(("schema",), data.get("schema"), "is no schema of this version", f'"{SCHEMA}"')
         faults.finish(text, file)
-    for key, kind in (("name", str), ("provenance", dict)):
-        if not isinstance(data.get(key, {} if kind is dict else None), kind):
-            faults.add((key,), data.get(key), "is missing or not usable", f"must be {_KINDS[kind]}")
+    provenance: Any = data.get("provenance", {})
+    if not isinstance(data.get("name"), str):
+        faults.add(("name",), data.get("name"), "is missing or not usable", "must be text")
+    if not isinstance(provenance, dict):
+        faults.add(("provenance",), provenance, "is missing or not usable", "must be an object")
     gpu = read_gpu(data, faults)
     parts = read_parts(data.get("parts"), faults)
     base = _base(data.get("inherits"), faults)
@@ -94,7 +96,6 @@ def parse_profile(text: str, file: str) -> Profile:
         )
     faults.finish(text, file)
     assert gpu is not None
-    provenance: Any = data.get("provenance", {})
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
     own = {name: part for name, (_, part) in parts.items()}
     profile = Profile(str(data["name"]), gpu, own, provenance, digest)
@@ -105,19 +106,12 @@ def parse_profile(text: str, file: str) -> Profile:
     return profile
 
 
-_KINDS = {str: "text", dict: "an object"}
-
-
 def _base(name: object, faults: Faults) -> Profile | None:
     """The profile to inherit from; None when the file names none."""
     if not name:
         return None
-    try:
-        return load_profile(str(name)) if str(name) in {*GPUS, *profile_names()} else _unknown(str(name))
-    except InputError as error:
-        faults.found += [(("inherits",), problem.at(field="inherits")) for problem in error.problems]
+    known = {*GPUS, *profile_names()}
+    if str(name) not in known:
+        faults.found.append((("inherits",), unknown_name("profile", str(name), known, field="inherits")))
         return None
-
-
-def _unknown(name: str) -> Profile:
-    raise InputError(unknown_name("profile", name, {*GPUS, *profile_names()}))
+    return load_profile(str(name))

@@ -37,6 +37,18 @@ SAMPLES_BEYOND = 10
 1,000 for P99 and 10,000 for P99.9, in each replication.
 """
 
+METRICS = {
+    "throughput": ("throughput_tokens_per_s", 1),
+    "goodput": ("goodput_requests_per_s", 1),
+    "tpot_mean": ("tpot_s.mean", -1),
+    "tpot_p99": ("tpot_s.p99", -1),
+    "itl_mean": ("itl_s.mean", -1),
+    "itl_p99": ("itl_s.p99", -1),
+    "ttft_p99": ("ttft_s.p99", -1),
+    "e2e_mean": ("e2e_s.mean", -1),
+}
+"""Metric of a break-even → (figure, +1 where more is better and −1 where less is)."""
+
 NAN = math.nan
 
 

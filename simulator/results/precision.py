@@ -11,10 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simulator.breakeven.case import METRICS
 from simulator.errors import InputError, Problem, did_you_mean
 from simulator.results.estimate import Estimate
-from simulator.results.metrics import QUANTILE
+from simulator.results.metrics import METRICS, QUANTILE
 from simulator.results.summary import COMPARED, ArmMeasurement, ratio_of
 from simulator.scenario import PLAIN, Run
 

@@ -17,6 +17,19 @@ from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT, TOTALS, S
 STATUS_DONE, STATUS_TIMED_OUT, STATUS_CANCELLED, STATUS_REJECTED = DONE, TIMED_OUT, CANCELLED, REJECTED
 """How a request ended; any other status: it did not."""
 
+_WINDOWED = (
+    "decode_steps",
+    "mixed_steps",
+    "prefill_steps",
+    "host_ns",
+    "verify_ns",
+    "accept_ns",
+    "draft_ns",
+    "attention_ns",
+    "communication_ns",
+)
+"""The books that the step keeps at both edges of the window (`step.queues._copy_books`)."""
+
 Ints = NDArray[np.int64]
 
 
@@ -80,11 +93,7 @@ def record_of(
     state = states[0]
     requests = state.requests
     totals: dict[str, int] = {name: int(state.totals[0][name]) for name in TOTALS.names or ()}
-    window_totals = {
-        name: int(state.totals[2][name]) - int(state.totals[1][name])
-        for name in totals
-        if name.endswith(("_steps", "_ns"))
-    }
+    window_totals = {name: int(state.totals[2][name]) - int(state.totals[1][name]) for name in _WINDOWED}
     for books in (totals, window_totals):
         books["steps"] = books["decode_steps"] + books["mixed_steps"] + books["prefill_steps"]
         books["busy_ns"] = sum(books[f"{stage}_ns"] for stage in ("host", "verify", "accept", "draft"))

@@ -64,7 +64,10 @@ class HostOverrides(Section):
 
     step_s: HostSeconds | None = Field(default=None, description="per step, s")
     per_sequence_s: HostSeconds | None = Field(default=None, description="per sequence in the step, s")
-    draft_pass_s: HostSeconds | None = Field(default=None, description="per draft pass, s")
+    draft_pass_s: HostSeconds | None = Field(
+        default=None,
+        description="per draft pass, s; the draft_step_s of a step that drafts stays the preset's",
+    )
 
 
 class Engine(Section):

@@ -114,7 +114,8 @@ class Arm(Section):
     tree: Tree | None = Field(default=None, description="a tree of drafts; null: a chain")
     max_context_tokens: PositiveInt | None = Field(
         default=None,
-        description="the drafter's limit: longer requests do not draft; null: what it was trained for",
+        description="the drafter's limit: longer requests do not draft; null: what it was trained for under "
+        "vLLM 0.33, none under the other presets",
     )
     acceptance: Acceptance = Field(
         default=AcceptanceGeometric(alpha=0.7), description="how many drafts survive"

@@ -11,8 +11,8 @@ import pytest
 import simpy
 
 from simulator.arms import CompiledArm
+from simulator.replications import replication_seed, traffic_of
 from simulator.scenario import Scenario, scenario_from_data
-from simulator.simulation import replication_seed, traffic_of
 
 CONCURRENCIES = (1, 16, 64, 256)
 ROUNDS = 7

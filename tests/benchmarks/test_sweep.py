@@ -19,7 +19,7 @@ from experiments.runner.pools import local_pool
 from experiments.store.store import Store
 from experiments.study.grid import Grid, cells_of
 from experiments.study.study import Study, load_study
-from experiments.sweep import Standing, sweep
+from experiments.sweep import sweep
 from simulator.arms import CompiledArm
 from simulator.replications import replication_seed, traffic_of
 from simulator.results.summary import Measured, Traffic
@@ -72,7 +72,7 @@ def simulation_s(cell: Cell) -> float:
     arm, traffic = CompiledArm.compile(scenario, scenario.speculation[0]), Traffic.of(scenario)
     requests, seed = traffic_of(scenario, 0), replication_seed(0, 0)
     begun = time.process_time()
-    Measured.of(arm.run(requests, seed), traffic)
+    Measured.of(arm.run(requests, seed), traffic, intervals=False)
     return time.process_time() - begun
 
 
@@ -94,12 +94,11 @@ def test_a_sweep_costs_little_more_than_its_simulations(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_cells(tmp_path: Path) -> None:
-    """The driver's part of a study of a million cells: made, told of and forgotten."""
+    """The first 100,000 of a study's 800,000 cells are counted, made and forgotten; nothing is run."""
     path = tmp_path / "large.study.yaml"
     path.write_text(STUDY.replace("steps: 20", "steps: 10000"), encoding="utf-8")
     study = load_study(path)
-    standing = Standing(Grid(study).count(10**9))
-    assert standing.cells == 800_000
+    assert Grid(study).count(10**9) == 800_000
     peaks = []
     for most in (2_000, 100_000):
         tracemalloc.start()

@@ -11,8 +11,8 @@ import pytest
 from experiments.capacity.replica import Replica, Setting
 from experiments.capacity.slo import slo_of
 from simulator.arms import CompiledArm
+from simulator.replications import make_traffic, replication_seed
 from simulator.results.measure import measure
-from simulator.simulation import make_traffic, replication_seed
 from tests.plans import tiny
 from tests.runs import mean
 

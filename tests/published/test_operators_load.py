@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from simulator.arms import CompiledArm
+from simulator.replications import make_traffic, replication_seed
 from simulator.scenario import Scenario
-from simulator.simulation import make_traffic, replication_seed
 from tests.served import LLAMA_8B, figures, of_length, served, speedup, step_ratio
 
 

@@ -162,6 +162,22 @@ def test_more_places_than_one_can_read_make_no_map() -> None:
     assert table.missing == "64 combinations of a · b are too many rows for a map."
 
 
+@pytest.mark.parametrize(
+    ("axis", "own"),
+    [
+        ("workload.requests", {"head": 0.7, "ahead": 0.8}),
+        ("speculation.head.acceptance.alpha", {"ahead": 0.8}),
+        ("speculation.ahead.acceptance", {"head": 0.7}),
+        ("speculation.1.acceptance.alpha", {"ahead": 0.8}),
+        ("speculation.2.acceptance.alpha", {"head": 0.7}),
+    ],
+)
+def test_an_arm_whose_acceptance_varies_has_no_alpha_of_its_own(axis: str, own: dict[str, float]) -> None:
+    arms = [{}, *({"name": arm, "acceptance": {"alpha": a}} for arm, a in (("head", 0.7), ("ahead", 0.8)))]
+    study = StoredStudy({"axes": {axis: [1, 2]}, "scenario": {"speculation": arms}}, "", (), ())
+    assert study.own_alpha == own
+
+
 def test_borders_run_along_the_edges_of_cells_that_differ() -> None:
     x, y = border([[False, False], [False, True], [None, True]])
     pieces = {((x[i], y[i]), (x[i + 1], y[i + 1])) for i in range(0, len(x), 3)}

@@ -13,7 +13,7 @@ from calibration.validation.shape import CurvePoint
 from calibration.validation.trials.cases import Traffic
 from calibration.validation.trials.trials import trials_of_cases
 from simulator.acceptance import Gated
-from simulator.simulation import make_traffic
+from simulator.replications import make_traffic
 from tests.validation_trials import case, scenario, trial
 
 CHAT = {"kind": "lognormal", "median": 150.0, "p95": 700.0, "max": 2000}

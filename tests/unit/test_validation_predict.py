@@ -20,9 +20,9 @@ from calibration.validation.trials.trial import Published
 from calibration.validation.validate import validate_trials
 from simulator.arms import CompiledArm
 from simulator.errors import InputError
+from simulator.replications import make_traffic
 from simulator.results.measure import measure
 from simulator.scenario import Scenario
-from simulator.simulation import make_traffic
 from tests.validation_trials import case, scenario, trial
 
 SPEEDUP = Published("speedup", "both", 1.5)
