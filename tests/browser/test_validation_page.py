@@ -26,7 +26,9 @@ def page(tmp_path: Path) -> Path:
         figures = {"plain": {"throughput_tokens_per_s": 100.0}, "spec": {"throughput_tokens_per_s": 150.0}}
         one = trial([Published("speedup", "both", published)], batch=2**at, choices=("lengths assumed",))
         rows += rows_of(one, Prediction(figures))
-    validation = Validation(tuple(rows), (), Coverage(1, 2, {"tree": 3}, {"another <case>": "tree"}))
+    validation = Validation(
+        tuple(rows), (), Coverage(1, 2, {"tree": 3}, {("a source", "another <case>"): "tree"})
+    )
     return write_validation_page(validation, tmp_path / "page.html", "Measured & simulated")
 
 
