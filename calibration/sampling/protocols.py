@@ -1,0 +1,81 @@
+"""What the decode loop asks of a target and of a drafter, be they tables or real models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn: the same filters for target and drafts.
+
+    Temperature 0 is greedy for both. `top_k` 0 and `top_p` 1 keep the whole vocabulary. `draft` says whether
+    drafts are the drafter's best tokens or drawn from its filtered law.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    draft: Literal["greedy", "sampled"] = "sampled"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The drafts of one round, a chain or a tree, parents before children.
+
+    tokens: (n,) int64.
+    parents: (n,) int64, index within tokens, -1 for a child of the last emitted token. Chain: arange(n) - 1.
+    laws: (n, V) law that each token was drawn from given its parent; None: the drafts are deterministic
+        (greedy, n-gram, ...), their laws are point masses.
+    """
+
+    tokens: Tensor
+    parents: Tensor
+    laws: Tensor | None = None
+
+
+class Verifier(Protocol):
+    """The target: a table in tests, or a real model with its cache."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens in the vocabulary."""
+        ...
+
+    def start(self, prompt: Tensor) -> Tensor:
+        """Forget everything, read the prompt (n,), return the logits after it (V,)."""
+        ...
+
+    def score(self, last: int, proposal: Proposal) -> Tensor:
+        """Return logits (n + 1, V): row 0 after `last` (emitted last, not yet read), row 1 + i after node i."""
+        ...
+
+    def keep(self, nodes: Sequence[int]) -> None:
+        """Keep `last` and the accepted nodes, a path from the root, of the last `score`; forget the rest."""
+        ...
+
+
+class Drafter(Protocol):
+    """Proposes tokens; cheap, and never trusted."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its method."""
+        ...
+
+    def start(self, prompt: Tensor) -> None:
+        """Forget everything and read the prompt (n,), after `Verifier.start`."""
+        ...
+
+    def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
+        """Return at most `limit` levels of drafts after `last`; none is a fine answer."""
+        ...
+
+    def keep(self, tokens: Sequence[int]) -> None:
+        """Read the tokens emitted in this round (accepted + 1), after `Verifier.keep`."""
+        ...
