@@ -7,14 +7,14 @@ field. The shipped presets and a user's own engine are read alike.
 from __future__ import annotations
 
 import dataclasses
-from functools import lru_cache
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from simulator.errors import unknown_name
 from simulator.models.config import locator, parse_json
 from simulator.models.families.fields import Fields
-from simulator.presets import SCHEMA, HostCost, Preset, presets
+from simulator.preset import SCHEMA, HostCost, Preset
 
 _LARGEST = 1_000_000
 _LONGEST_S = 0.99
@@ -23,15 +23,17 @@ _CHOICES = {"graph_unit": ("tokens", "requests")}
 _MAY_BE_ZERO = ("graph_cap_tokens",)
 
 
-@lru_cache(maxsize=64)
-def read_preset(text: str, file: str) -> Preset:
-    """The preset in the text of a file. Raises InputError with all that is wrong, each with its place."""
+def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
+    """The preset in the text of a file, which may inherit one of `bases`.
+
+    Raises InputError with all that is wrong, each with its place.
+    """
     values = parse_json(text, file)
     own = [name for name, value in values.items() if value is not None and name not in ("schema", "inherits")]
     fields = Fields(values)
     if values.get("schema") != SCHEMA:
         fields.add("schema", values.get("schema"), "is no schema of this version", f'"{SCHEMA}"')
-    base = _base(fields)
+    base = _base(fields, bases)
     given = dict(vars(base)) if base is not None else {}
     known = get_type_hints(Preset)
     for name in own:
@@ -52,15 +54,15 @@ def read_preset(text: str, file: str) -> Preset:
     return Preset(**given)
 
 
-def _base(fields: Fields) -> Preset | None:
+def _base(fields: Fields, bases: Mapping[str, Preset]) -> Preset | None:
     """The preset whose fields are taken where the file gives none."""
     name = fields.word("inherits")
     if not name:
         return None
-    if name not in presets():
-        problem = unknown_name("preset", name, presets())
+    if name not in bases:
+        problem = unknown_name("preset", name, bases)
         fields.add("inherits", name, problem.message, problem.allowed)
-    return presets().get(name)
+    return bases.get(name)
 
 
 def _scheduler(fields: Fields, rule: str) -> None:

@@ -14,7 +14,7 @@ from simulator.costs.profiles import Profile, load_profile
 from simulator.memory import models_of
 from simulator.models.drafter import Drafter
 from simulator.models.model import Model
-from simulator.presets import Preset
+from simulator.preset import Preset
 from simulator.scenario import Arm, Scenario, engine_preset
 
 LONGEST_DRAFT = 16

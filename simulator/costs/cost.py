@@ -19,7 +19,7 @@ from simulator.costs.profiles import Profile
 from simulator.models.drafter import Drafter
 from simulator.models.matrices import weight_bytes_each
 from simulator.models.model import Model
-from simulator.presets import Preset
+from simulator.preset import Preset
 
 Explained = list[tuple[str, PassCost]]
 _US = 1e-6

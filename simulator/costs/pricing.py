@@ -19,7 +19,7 @@ from simulator.costs.ops.collectives import AllReduce
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Profile
 from simulator.models.model import KV_CACHE_BYTES
-from simulator.presets import Preset
+from simulator.preset import Preset
 
 LOGIT_BYTES = 2
 """Logits leave the head in bf16 and are gathered over the ranks."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from simulator.presets import Preset, load_preset
+from simulator.preset import Preset
+from simulator.presets import load_preset
 from simulator.scenario.base import Section
 from simulator.scenario.schema import Scenario
 

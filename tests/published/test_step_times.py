@@ -14,7 +14,8 @@ from simulator.costs.cost import CostModel
 from simulator.costs.profiles import load_profile
 from simulator.gpu import gpu
 from simulator.models.catalogue import load_drafter, load_model
-from simulator.presets import Preset, load_preset
+from simulator.preset import Preset
+from simulator.presets import load_preset
 from tests.shared_data import SHARED, needs_shared
 
 SILICON = SHARED / "data" / "silicon"

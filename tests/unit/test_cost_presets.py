@@ -8,7 +8,8 @@ import pytest
 from simulator.arms import CompiledArm
 from simulator.errors import InputError
 from simulator.gpu import GPUS, gpu
-from simulator.presets import HostCost, Preset, load_preset, presets
+from simulator.preset import HostCost, Preset
+from simulator.presets import load_preset, presets
 from simulator.scenario import parse_scenario
 
 NAMES = ("sglang-0.5", "trtllm-1", "vllm-0.10", "vllm-0.33")

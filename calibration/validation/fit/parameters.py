@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from calibration.validation.trials.trial import Trial
-from simulator.presets import SCHEMA, Preset, presets
+from simulator.preset import SCHEMA, Preset
+from simulator.presets import presets
 from simulator.scenario import Scenario
 
 Values = Mapping[str, float]

@@ -13,7 +13,8 @@ from typing import Any
 
 from calibration.validation.trials.cases import Case, Side
 from calibration.validation.trials.names import side_of
-from simulator.presets import Preset, presets
+from simulator.preset import Preset
+from simulator.presets import presets
 
 VLLM, SGLANG, TRTLLM = "vLLM", "SGLang", "TensorRT-LLM"
 
