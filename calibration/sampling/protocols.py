@@ -52,7 +52,7 @@ class Verifier(Protocol):
         ...
 
     def score(self, last: int, proposal: Proposal) -> Tensor:
-        """Return logits (n + 1, V): row 0 after `last` (emitted last, not yet read), row 1 + i after node i."""
+        """Return logits (n + 1, V): row 0 after `last` (emitted, not yet read), row 1 + i after node i."""
         ...
 
     def keep(self, nodes: Sequence[int]) -> None:
