@@ -1,10 +1,10 @@
 """The rejection rule that keeps the target's distribution, for chains and for trees of drafts.
 
-A draft x drawn from q is accepted with probability min(1, p(x) / q(x)). After a rejection the token comes from
-the residual (p - q)+, normalised over the whole vocabulary; when all drafts are accepted the last row gives a
-bonus token (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318). Several candidates for one place
-are tried one after the other, each against what the ones before have left (SpecInfer, arXiv 2305.09781; Sequoia,
-arXiv 2402.12374). Greedy decoding is the limit: laws that are point masses.
+A draft x drawn from q is accepted with probability min(1, p(x) / q(x)). After a rejection the token comes
+from the residual (p - q)+, normalised over the whole vocabulary; when all drafts are accepted the last row
+gives a bonus token (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318). Several candidates
+for one place are tried one after the other, each against what the ones before have left (SpecInfer,
+arXiv 2305.09781; Sequoia, arXiv 2402.12374). Greedy decoding is the limit: laws that are point masses.
 
 All functions are batched and run on any device.
 """
@@ -18,7 +18,7 @@ from calibration.sampling.laws import draw
 
 
 def residual(law: Tensor, proposed: Tensor | None, drafts: Tensor) -> Tensor:
-    """Return the law (..., V) of the token after the drafts (...) were rejected: (law - proposed)+ normalised.
+    """Return the law (..., V) of the token after rejected drafts (...): (law - proposed)+ normalised.
 
     `proposed` is the law that the drafts were drawn from; None: they are deterministic, a point mass each.
     Where nothing is left the rejection had probability 0 but for rounding, and the law stays.
@@ -69,8 +69,9 @@ def accept_tree(
     """Return (last accepted node (b,), -1: none; the token after it (b,)) of one round per row.
 
     p: (b, n + 1, V) the target's laws, row 0 before all drafts, row 1 + i after node i.
-    q: (b, n, V) the law that each node was drawn from, given its parent and its earlier siblings: one law for
-       siblings drawn with replacement; drawn without, each law lacks the siblings before. None: deterministic.
+    q: (b, n, V) the law that each node was drawn from, given its parent and its earlier siblings: drawn
+       with replacement, siblings share one law; without, each law lacks the siblings before it. None:
+       deterministic drafts.
     drafts: (b, n) tokens, parents before children, siblings in the order they were drawn.
     parents: (n,) the one topology of the batch; -1: child of the last emitted token.
     uniforms: (b, n + 1) in [0, 1), one per node and one for the token after the path.
