@@ -1,0 +1,1 @@
+"""A lean Llama-type decoder in torch: the operators that are timed, and that the closed loop decodes with."""

@@ -1,0 +1,32 @@
+"""What a round does with logits: choose, draw, accept. Batched; nothing waits for the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from calibration.sampling import rejection
+from calibration.sampling.laws import draw
+
+
+def greedy(logits: Tensor) -> Tensor:
+    """The best token of each row (..., V) -> (...)."""
+    return logits.argmax(dim=-1)
+
+
+def sample(logits: Tensor, uniforms: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """One token of each row (..., V) drawn with a uniform (...), and the law (..., V) it was drawn from."""
+    laws = torch.softmax(logits.float() / temperature, dim=-1)
+    return draw(laws, uniforms), laws
+
+
+def accept_greedy(logits: Tensor, drafts: Tensor) -> tuple[Tensor, Tensor]:
+    """Accepted drafts (b,) and the token after them (b,) at temperature 0, from (b, K + 1, V) and (b, K)."""
+    return rejection.accept_greedy(greedy(logits), drafts)
+
+
+def accept_sampled(
+    logits: Tensor, laws: Tensor, drafts: Tensor, uniforms: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """The same at a temperature: drafts drawn from `laws` (b, K, V), uniforms (b, K + 1)."""
+    return rejection.accept_chain(torch.softmax(logits.float() / temperature, dim=-1), laws, drafts, uniforms)
