@@ -66,7 +66,7 @@ class Network:
         self.hidden_size = int(self._tokens.weight.shape[1])
         self.layer_count = len(self.layers)
         self.dtype: torch.dtype = self._tokens.weight.dtype
-        self.max_tokens = int(getattr(self.config, "max_position_embeddings", 0)) or None
+        self.max_tokens = _most_tokens(self.config)
         self._check_self()
 
     def embed(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -99,10 +99,10 @@ class Network:
     ) -> Tensor:
         """Return hidden states (b, n, h) after these layers.
 
-        Without a cache: causal, or under `mask` (…, n, n), True = sees. With the cache of one sequence (b = 1):
-        rows are written at its length; they see all that is kept, and each other causally or by `mask` (n, n).
-        `cache_layers` are the cache's layers to use, by default 0, 1, …. `watch` is filled with the hidden
-        states after the layers it has as keys, counted along `layers`.
+        Without a cache: causal, or under `mask` (…, n, n), True = sees. With the cache of one sequence
+        (b = 1): rows are written at its length; they see all that is kept, and each other causally or by
+        `mask` (n, n). `cache_layers` are the cache's layers to use, by default 0, 1, …. `watch` is filled
+        with the hidden states after the layers it has as keys, counted along `layers`.
         """
         if cache is None:
             return self._run(
@@ -213,8 +213,9 @@ def _attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention (b, heads, n, d) → (b, n, heads, d). Heads that share keys are laid behind each other as rows,
-    so that keys are never copied.
+    """Attention, (b, heads, n, d) → (b, n, heads, d).
+
+    Heads that share keys are laid behind each other as rows, so that keys are never copied.
     """
     step = _PASS.get()
     mask = attention_mask
@@ -242,6 +243,16 @@ def _additive(mask: Tensor | None, like: Tensor) -> Tensor | None:
         return None
     added = torch.zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, float("-inf"))
     return added.reshape((1,) * (4 - added.dim()) + tuple(added.shape))
+
+
+def _most_tokens(config: Any) -> int | None:
+    """Return how long a sequence may be: the positions there are, or the window that attention slides over
+    (up to it, a sliding layer is a full one); None without a limit.
+    """
+    limits = [getattr(config, "max_position_embeddings", None)]
+    if getattr(config, "use_sliding_window", True):
+        limits.append(getattr(config, "sliding_window", None))
+    return min((int(limit) for limit in limits if limit), default=None)
 
 
 def _part(base: Any, *names: str) -> Any:

@@ -81,7 +81,7 @@ class Target:
         self._prompt = None
 
     def features(self, layers: Sequence[int] | None = None) -> tuple[Tensor, dict[int, Tensor]]:
-        """Return the tokens (m,) that the last `start` or `keep` kept, and their hidden states {layer: (m, h)}."""
+        """Return the tokens (m,) that the last `start` or `keep` kept, and {layer: hidden states (m, h)}."""
         tokens, hidden = self._kept
         return tokens, {layer: hidden[layer] for layer in (self._watched if layers is None else layers)}
 
