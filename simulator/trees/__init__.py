@@ -1,0 +1,17 @@
+"""Trees of drafts: topologies, masks, growth, optimal trees, expected accepted length (docs/sampling.md)."""
+
+from simulator.trees.growth import Growth, GrowthRule, StaticGrowth
+from simulator.trees.optimal import best_first_tree, optimal_tree
+from simulator.trees.shape import EAGLE1, DraftTree, longest_accepted_path, mean_acceptance_length
+
+__all__ = [
+    "EAGLE1",
+    "DraftTree",
+    "Growth",
+    "GrowthRule",
+    "StaticGrowth",
+    "best_first_tree",
+    "longest_accepted_path",
+    "mean_acceptance_length",
+    "optimal_tree",
+]
