@@ -44,3 +44,23 @@ def draw(weights: Tensor, uniforms: Tensor) -> Tensor:
     # Rounding must not lift the threshold to the total itself: no token lies beyond it.
     below = torch.minimum(uniforms.double().unsqueeze(-1) * total, total.nextafter(torch.zeros_like(total)))
     return torch.searchsorted(cumulative, below, right=True).squeeze(-1)
+
+
+def siblings(law: Tensor, count: int, generator: torch.Generator, replace: bool) -> tuple[Tensor, Tensor]:
+    """Return candidates for one place (f, count), drawn from law (f, V), and their laws (f, count, V).
+
+    With replacement all have the law itself. Without, each has what is left of it after those before; where
+    nothing is left, all tokens not yet drawn are equally likely.
+    """
+    uniforms = torch.rand(len(law), count, generator=generator, dtype=torch.float64).to(law.device)
+    tokens, laws, free = [], [], torch.ones_like(law)
+    for index in range(count):
+        token = draw(law, uniforms[:, index])
+        tokens.append(token)
+        laws.append(law)
+        if not replace and index + 1 < count:
+            law = law.scatter(-1, token.unsqueeze(-1), 0.0)
+            free = free.scatter(-1, token.unsqueeze(-1), 0.0)
+            law = torch.where(law.sum(-1, keepdim=True) > 0.0, law, free)
+            law = law / law.sum(-1, keepdim=True)
+    return torch.stack(tokens, 1), torch.stack(laws, 1)

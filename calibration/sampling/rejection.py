@@ -37,6 +37,16 @@ def accepts(law: Tensor, proposed: Tensor | None, drafts: Tensor, uniforms: Tens
     return uniforms * offered < wanted
 
 
+def acceptance_probability(law: Tensor, proposed: Tensor | None, drafts: Tensor) -> Tensor:
+    """Return the probability (...) that a draft drawn from `proposed` is accepted: sum of min(law, proposed).
+
+    That is 1 - TV(law, proposed). Deterministic drafts (`proposed` None): the target's probability of them.
+    """
+    if proposed is None:
+        return law.gather(-1, drafts.unsqueeze(-1)).squeeze(-1)
+    return torch.minimum(law, proposed).sum(-1)
+
+
 def accept_chain(p: Tensor, q: Tensor | None, drafts: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """Return (accepted drafts (b,), the token after them (b,)) of one round per row.
 
