@@ -1,6 +1,6 @@
 """Trees of drafts: topologies, masks, growth, optimal trees, expected accepted length (docs/sampling.md)."""
 
-from simulator.trees.growth import Growth, GrowthRule, StaticGrowth
+from simulator.trees.growth import Growth, GrowthRule, StaticGrowth, growth_of
 from simulator.trees.optimal import best_first_tree, optimal_tree
 from simulator.trees.shape import EAGLE1, DraftTree, longest_accepted_path, mean_acceptance_length
 
@@ -11,6 +11,7 @@ __all__ = [
     "GrowthRule",
     "StaticGrowth",
     "best_first_tree",
+    "growth_of",
     "longest_accepted_path",
     "mean_acceptance_length",
     "optimal_tree",

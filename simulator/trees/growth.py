@@ -6,7 +6,7 @@ tree in the end, so that a drafter has one loop for all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,7 @@ class Growth:
         self.rule = rule
         self.parents = [-1]
         self.tokens = [-1]
-        self.frontier: Ints = np.zeros(1, dtype=np.int64)
+        self.frontier: Ints = np.zeros(min(rule.depth, 1), dtype=np.int64)
         """Nodes whose children are wanted next, best first; empty: the tree is grown."""
         self._products = [1.0]
         self._levels = 0
@@ -124,6 +124,13 @@ class StaticGrowth:
     def finish(self) -> tuple[DraftTree, Ints]:
         """Return the tree and all of its nodes."""
         return self.tree, np.arange(self.tree.nodes, dtype=np.int64)
+
+
+def growth_of(plan: DraftTree | GrowthRule, depth: int) -> Growth | StaticGrowth:
+    """Return a new tree of at most `depth` levels that grows by a plan."""
+    if isinstance(plan, DraftTree):
+        return StaticGrowth(plan.cut(depth))
+    return Growth(replace(plan, depth=min(plan.depth, depth)))
 
 
 def best(products: Floats, count: int | None) -> NDArray[np.intp]:

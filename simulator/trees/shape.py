@@ -98,6 +98,12 @@ class DraftTree:
         """Position of each node behind a prefix: nodes of one depth share one, shape (M,)."""
         return prefix_tokens + self.depths
 
+    def cut(self, depth: int) -> DraftTree:
+        """Its first `depth` levels of drafts."""
+        kept = np.flatnonzero(self.depths <= depth)
+        place = {int(node): index for index, node in enumerate(kept)}
+        return DraftTree((-1, *(place[self.parents[node]] for node in kept[1:])))
+
     def children(self, node: int) -> list[int]:
         """The children of a node by rank."""
         return [child for child, parent in enumerate(self.parents) if parent == node]

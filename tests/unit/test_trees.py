@@ -19,6 +19,7 @@ from simulator.trees import (
     GrowthRule,
     StaticGrowth,
     best_first_tree,
+    growth_of,
     longest_accepted_path,
     mean_acceptance_length,
     optimal_tree,
@@ -179,6 +180,13 @@ def test_a_beam_keeps_three_paths_of_each_depth() -> None:
         assert set(level) == {path for path in paths if len(path) == depth}
 
 
+def test_a_plan_is_cut_to_a_depth() -> None:
+    assert EAGLE1.cut(2).parents == EAGLE1.parents[:13]
+    assert EAGLE1.cut(9) == EAGLE1
+    assert growth_of(EAGLE1, 0).finish()[0].nodes == 1
+    assert growth_of(GrowthRule.beam(4), 0).finish()[0].nodes == 1
+
+
 def test_a_static_tree_is_filled_by_rank() -> None:
     tree, paths = grown(StaticGrowth(EAGLE1), 4)
     assert tree == EAGLE1
@@ -192,8 +200,8 @@ def test_a_static_tree_is_filled_by_rank() -> None:
 def test_a_grown_tree_hangs_together_within_its_limits(
     depth: int, width: int, nodes: int, top_p: float
 ) -> None:
-    for rule in (GrowthRule.eagle2(depth, width, nodes), GrowthRule.nucleus(depth, top_p, width, nodes)):
-        tree, paths = grown(Growth(rule), width)
+    for rule in (GrowthRule.eagle2(9, width, nodes), GrowthRule.nucleus(9, top_p, width, nodes)):
+        tree, paths = grown(growth_of(rule, depth), width)
         assert tree.nodes <= nodes
         assert tree.depth <= depth
         assert len(set(paths)) == tree.nodes
