@@ -18,9 +18,8 @@ from simulator.acceptance import AcceptanceModel
 from simulator.arms import CompiledArm
 from simulator.errors import InputError
 from simulator.replications import make_traffic, replication_seed
-from simulator.results.measure import LATENCIES, measure
-from simulator.results.record import RunRecord
-from simulator.results.saturation import saturation
+from simulator.results.measure import measure
+from simulator.results.steady import steady_figures
 from simulator.results.summary import Traffic
 from simulator.scenario import Scenario, with_workload
 from simulator.theory import speedup
@@ -182,19 +181,9 @@ def _figures_of(
     seed = replication_seed(arm.scenario.run.seed, replication)
     requests = with_means(make_traffic(arm.scenario, replication), mean_tokens)
     record = arm.run(requests, seed, step_scale=step_scale, scales_decodes_only=True)
-    traffic = Traffic.of(arm.scenario)
     if whole:
-        return measure(record, replicas=traffic.replicas) | client_figures(record)
-    return _steady_figures(record, traffic)
-
-
-def _steady_figures(record: RunRecord, traffic: Traffic) -> dict[str, float]:
-    """As `simulate` reports them: above capacity the rates of the full engine, and no latencies."""
-    full = traffic.open_loop and saturation([record], traffic.seats).saturated
-    figures = measure(record, replicas=traffic.replicas, saturated=full)
-    if full:
-        figures |= {path: math.nan for path in figures if path.split(".")[0] in LATENCIES}
-    return figures
+        return measure(record) | client_figures(record)
+    return steady_figures(record, Traffic.of(arm.scenario))
 
 
 def _extent(scenario: Scenario, question: Question) -> tuple[int, int, bool]:
@@ -232,13 +221,6 @@ def _mean(values: list[float]) -> float:
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def mean_context_tokens(scenario: Scenario) -> float:
-    """Mean context of a decode: every output token of every request counts once."""
-    requests = _sample(scenario)
-    tokens = requests.output_tokens
-    return float((tokens * (requests.prompt_tokens + tokens / 2)).sum() / tokens.sum())
-
-
 def uniform_step(arm: CompiledArm, figures: Figures | None) -> Figures:
     """The stages of a step at the plain arm's mean batch where a run tells it, else at the clients'."""
     arrivals = arm.scenario.workload.arrivals
@@ -247,7 +229,7 @@ def uniform_step(arm: CompiledArm, figures: Figures | None) -> Figures:
         clients = arrivals.concurrency if arrivals.kind == "closed" else 1
         batch = clients / arm.scenario.hardware.replicas
     sequences = int(np.clip(round(batch), 1, arm.settings.max_num_seqs))
-    return arm.step_times(sequences, mean_context_tokens(arm.scenario))
+    return arm.step_times(sequences, _sample(arm.scenario).mean_context_tokens)
 
 
 def _closed_form(arms: Mapping[str, CompiledArm], steps: Mapping[str, Figures]) -> float | None:

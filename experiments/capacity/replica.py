@@ -137,13 +137,12 @@ class Replica:
         key = (kind, amount, replication, requests, step_scale, decodes_only and step_scale != 1.0)
         if key not in self._seen:
             from simulator.results.measure import measure
-            from simulator.results.saturation import saturation
+            from simulator.results.steady import above_capacity
 
             traffic = self._traffic(kind, amount)
             record = self._run(kind, amount, replication, requests, step_scale, decodes_only)
             figures = measure(record, traffic.class_names, dict(traffic.limits))
-            saturated = traffic.open_loop and saturation([record], traffic.seats).saturated
-            self._seen[key] = Seen(figures, saturated)
+            self._seen[key] = Seen(figures, above_capacity([record], traffic))
         return self._seen[key]
 
     def measurement(

@@ -14,7 +14,7 @@ from simulator.breakeven.simulated_bench import acceptance_at
 from simulator.errors import InputError, unknown_name
 from simulator.replications import replication_seed, traffic_of
 from simulator.results.measure import measure
-from simulator.results.saturation import saturation
+from simulator.results.steady import above_capacity
 from simulator.results.summary import COMPARED, Traffic
 from simulator.roots import bracketed_root
 from simulator.scenario import Scenario, with_workload
@@ -129,7 +129,7 @@ class SensitivityRuns:
         return self._figures(record)
 
     def _figures(self, record: RunRecord) -> Figures:
-        full = self.traffic.open_loop and saturation([record], self.traffic.seats).saturated
+        full = above_capacity([record], self.traffic)
         figures = measure(record, (), dict(self.traffic.limits), self.traffic.replicas, full)
         rate = self.path == "throughput_tokens_per_s"
         return {self.path: figures[self.path] if rate or not full else math.nan}

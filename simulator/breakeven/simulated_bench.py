@@ -15,9 +15,8 @@ from simulator.breakeven.bench import DoesNotFitError, Load
 from simulator.errors import InputError, Problem
 from simulator.memory import shortage_of
 from simulator.replications import replication_seed, traffic_of
-from simulator.results.measure import LATENCIES, measure
 from simulator.results.record import RunRecord
-from simulator.results.saturation import saturation
+from simulator.results.steady import above_capacity, steady_figures
 from simulator.results.summary import Traffic
 from simulator.scenario import Arm, ArrivalsClosed, ArrivalsGamma, ArrivalsPoisson, Scenario, with_workload
 
@@ -129,14 +128,11 @@ class SimulatedBench:
 
     def plain(self, replication: int) -> Mapping[str, float]:
         """Figures of plain decoding."""
-        return self._figures(self._plain_record(replication))
+        return steady_figures(self._plain_record(replication), self.traffic, keep_latencies=True)
 
     def plain_is_saturated(self, replications: int) -> bool:
         """Whether plain decoding cannot serve the load."""
-        if not self.open_loop:
-            return False
-        records = [self._plain_record(replication) for replication in range(replications)]
-        return saturation(records, self.traffic.seats).saturated
+        return above_capacity(map(self._plain_record, range(replications)), self.traffic)
 
     def speculative(
         self, draft_length: int, alpha: float, replication: int, step_scale: float
@@ -151,10 +147,7 @@ class SimulatedBench:
             step_scale=step_scale,
             scales_decodes_only=True,
         )
-        figures = self._figures(record)
-        if self._saturated(record):
-            figures |= {path: math.nan for path in figures if path.split(".")[0] in LATENCIES}
-        return figures
+        return steady_figures(record, self.traffic)
 
     @property
     def beyond_drafter(self) -> str | None:
@@ -174,10 +167,7 @@ class SimulatedBench:
 
     @cached_property
     def _context_tokens(self) -> float:
-        """Mean context of a decode: every output token of every request counts once."""
-        requests = traffic_of(self.scenario, 0)
-        tokens = requests.output_tokens
-        return float((tokens * (requests.prompt_tokens + tokens / 2)).sum() / tokens.sum())
+        return traffic_of(self.scenario, 0).mean_context_tokens
 
     def _plain_record(self, replication: int) -> RunRecord:
         if replication not in self._plain:
@@ -200,14 +190,6 @@ class SimulatedBench:
         if shortage is not None:
             raise DoesNotFitError(shortage)
         return arm
-
-    def _saturated(self, record: RunRecord) -> bool:
-        return self.open_loop and saturation([record], self.traffic.seats).saturated
-
-    def _figures(self, record: RunRecord) -> dict[str, float]:
-        """Figures of a run; above capacity the rates are those of the full engine, as in `simulate`."""
-        limits = dict(self.traffic.limits)
-        return measure(record, (), limits, self.traffic.replicas, self._saturated(record))
 
 
 def _shortened(scenario: Scenario) -> Scenario:

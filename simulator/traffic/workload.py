@@ -52,6 +52,12 @@ class Requests(NamedTuple):
     prefix_block_tokens: int
     session: IntArray
 
+    @property
+    def mean_context_tokens(self) -> float:
+        """Mean context of a decode: every output token of every request counts once."""
+        tokens = self.output_tokens
+        return float((tokens * (self.prompt_tokens + tokens / 2)).sum() / tokens.sum())
+
 
 def generate(workload: Workload, seed: int, base_dir: Path | str = ".") -> Requests:
     """The requests of a workload. Relative file names are relative to `base_dir`.

@@ -1,0 +1,31 @@
+"""One run's figures as `simulate` reports them, above the capacity of the system too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from simulator.results.measure import LATENCIES, measure
+from simulator.results.saturation import saturation
+
+if TYPE_CHECKING:
+    from simulator.results.arm_summary import Traffic
+    from simulator.results.record import RunRecord
+
+
+def above_capacity(records: Iterable[RunRecord], traffic: Traffic) -> bool:
+    """Whether these replications cannot serve their load; closed loops and bursts wait for who serves them."""
+    return traffic.open_loop and saturation(list(records), traffic.seats).saturated
+
+
+def steady_figures(record: RunRecord, traffic: Traffic, keep_latencies: bool = False) -> dict[str, float]:
+    """Figures of `measure.py`; above capacity the rates are those of the full engine, and latencies NaN.
+
+    `keep_latencies`: for who judges the load by himself, over several replications.
+    """
+    full = above_capacity([record], traffic)
+    figures = measure(record, (), dict(traffic.limits), traffic.replicas, full)
+    if full and not keep_latencies:
+        figures |= {path: math.nan for path in figures if path.split(".")[0] in LATENCIES}
+    return figures
