@@ -1,0 +1,279 @@
+"""Measurements of one device and their file: what benches write and the fit reads. No torch here.
+
+A file is a CSV: a first line `# {device}`, then a row per point and round, written as it is measured, and a
+line `# {session}` for every run that added to it. An interrupted run leaves a file that a second run goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from simulator.errors import InputError, Problem
+
+COLUMNS = (
+    *("bench", "op", "shape", "dtype", "bytes", "flops"),
+    *("seconds", "p10_s", "p90_s", "repeats", "round"),
+)
+
+
+@dataclass(frozen=True)
+class DeviceNotes:
+    """What a figure holds for. All of it must agree before measurements are put together.
+
+    `kind` is cpu or cuda; `gpu` the catalogue name where the simulator knows the device; `cache_bytes` the
+    last-level cache; `threads` of torch on the host; `count` devices of this name.
+    """
+
+    kind: str
+    name: str
+    gpu: str | None
+    count: int
+    memory_bytes: int
+    cache_bytes: int
+    threads: int
+    driver: str
+    torch: str
+    platform: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point in one round: seconds of one call (one layer, one pass), median with P10 and P90.
+
+    bytes and flops are what one call must move and compute. `shape` has whole numbers only.
+    """
+
+    bench: str
+    op: str
+    shape: Mapping[str, int]
+    dtype: str
+    bytes: float
+    flops: float
+    seconds: float
+    p10_s: float
+    p90_s: float
+    repeats: int
+    round: int
+
+    @property
+    def key(self) -> str:
+        """What makes two rows the same point."""
+        return point_key(self.bench, self.op, self.shape, self.dtype)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One point over all its rounds: each figure is the median of the rounds', so that a slow minute of a
+    busy machine leaves it alone. `rounds_s` are the rounds' medians, in order.
+    """
+
+    bench: str
+    op: str
+    shape: Mapping[str, int]
+    dtype: str
+    bytes: float
+    flops: float
+    seconds: float
+    p10_s: float
+    p90_s: float
+    repeats: int
+    rounds_s: tuple[float, ...]
+
+    @property
+    def spread(self) -> float:
+        """P90 ÷ P10: how much one call differs from another, 1 on a device that does nothing else."""
+        return self.p90_s / self.p10_s
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All points of a file; `sessions` says when, at which clocks, and what was left out and why."""
+
+    device: DeviceNotes
+    points: tuple[Measurement, ...]
+    sessions: tuple[Mapping[str, Any], ...] = ()
+
+    def of(self, bench: str, op: str | None = None) -> tuple[Measurement, ...]:
+        """The points of a bench, or of one op of it."""
+        return tuple(x for x in self.points if x.bench == bench and op in (None, x.op))
+
+
+def point_key(bench: str, op: str, shape: Mapping[str, int], dtype: str) -> str:
+    """One text for one point."""
+    return f"{bench}/{op} {dtype} {json.dumps(dict(sorted(shape.items())))}"
+
+
+def by_point(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rounds of each point by its key, points in the order in which they were first met."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.key, []).append(row)
+    return found
+
+
+def over_rounds(rounds: Sequence[Row]) -> Measurement:
+    """One point of its rounds."""
+    first = rounds[0]
+    return Measurement(
+        *(first.bench, first.op, dict(first.shape), first.dtype, first.bytes, first.flops),
+        seconds=median(row.seconds for row in rounds),
+        p10_s=median(row.p10_s for row in rounds),
+        p90_s=median(row.p90_s for row in rounds),
+        repeats=sum(row.repeats for row in rounds),
+        rounds_s=tuple(row.seconds for row in rounds),
+    )
+
+
+def measurements_path(profile: Path) -> Path:
+    """Where the measurements of a profile lie: beside it."""
+    return profile.with_name(f"{profile.stem}.measurements.csv")
+
+
+@dataclass
+class MeasurementFile:
+    """A file that grows row by row; each row is on disk when `add` returns. `points`: rounds by key."""
+
+    path: Path
+    device: DeviceNotes
+    points: dict[str, list[Row]] = field(default_factory=dict)
+    sessions: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, path: Path, device: DeviceNotes) -> MeasurementFile:
+        """A new file, or the one that is there when it is of the same device. Raises InputError, OSError."""
+        if not path.exists() or path.stat().st_size == 0:
+            with path.open("x" if not path.exists() else "w", encoding="utf-8") as file:
+                file.write(_comment("device", asdict(device)) + ",".join(COLUMNS) + "\n")
+            return cls(path, device)
+        known, rows, sessions = _read(path)
+        _same_device(path, known, device)
+        _drop_half_a_line(path)
+        with path.open("a", encoding="utf-8"):  # says at once when it may not be written
+            return cls(path, known, by_point(rows), sessions)
+
+    def add(self, row: Row) -> None:
+        """Append a row."""
+        values = asdict(row) | {"shape": json.dumps(dict(row.shape))}
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow([_text(values[name]) for name in COLUMNS])
+        self._append(line.getvalue())
+        self.points.setdefault(row.key, []).append(row)
+
+    def add_session(self, session: Mapping[str, Any]) -> None:
+        """Append what one run has to say: dates, clocks, notes."""
+        self._append(_comment("session", session))
+        self.sessions.append(session)
+
+    def _append(self, line: str) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    @property
+    def measurements(self) -> Measurements:
+        """All that is in it."""
+        return _measurements(self.device, self.points, self.sessions)
+
+
+def read_measurements(path: Path) -> Measurements:
+    """The measurements of a file, as far as they were written. Raises InputError."""
+    device, rows, sessions = _read(path)
+    return _measurements(device, by_point(rows), sessions)
+
+
+def _measurements(
+    device: DeviceNotes, points: Mapping[str, list[Row]], sessions: Iterable[Mapping[str, Any]]
+) -> Measurements:
+    return Measurements(device, tuple(over_rounds(rounds) for rounds in points.values()), tuple(sessions))
+
+
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _comment(what: str, content: Mapping[str, Any]) -> str:
+    return f"# {json.dumps({what: content}, ensure_ascii=False)}\n"
+
+
+def _drop_half_a_line(path: Path) -> None:
+    """What a killed run began to write and did not end."""
+    text = path.read_bytes()
+    whole = text.rfind(b"\n") + 1
+    if whole < len(text):
+        with path.open("r+b") as file:
+            file.truncate(whole)
+
+
+def _read(path: Path) -> tuple[DeviceNotes, list[Row], list[Mapping[str, Any]]]:
+    """Device, rows and sessions of a file; half a last line counts as not written."""
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise _damaged(path, 1, "is not UTF-8 text") from error
+    except OSError as error:
+        raise InputError(Problem(str(path), message=f"cannot be read: {error.strerror}")) from error
+    device: DeviceNotes | None = None
+    rows: list[Row] = []
+    sessions: list[Mapping[str, Any]] = []
+    for number, line in _whole_lines(text):
+        try:
+            if line.startswith("#"):
+                content = json.loads(line[1:])
+                if "device" in content:
+                    device = DeviceNotes(**content["device"])
+                else:
+                    sessions.append(content["session"])
+            elif number > 2:
+                rows.append(_row(line))
+            elif line.split(",") != list(COLUMNS):
+                raise ValueError(line)
+        except (ValueError, TypeError, KeyError, csv.Error) as error:
+            raise _damaged(path, number, "is no line of measurements") from error
+        if device is None:
+            raise _damaged(path, number, "has no device in its first line")
+    if device is None:
+        raise _damaged(path, 1, "has no device in its first line")
+    return device, rows, sessions
+
+
+def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
+    *whole, _ = text.split("\n")
+    return ((number, line) for number, line in enumerate(whole, 1) if line)
+
+
+def _row(line: str) -> Row:
+    (cells,) = csv.reader([line])
+    values: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
+    shape = json.loads(values["shape"])
+    if not isinstance(shape, dict):
+        raise ValueError(line)
+    values |= {"shape": shape, "repeats": int(values["repeats"]), "round": int(values["round"])}
+    values |= {name: float(values[name]) for name in ("bytes", "flops", "seconds", "p10_s", "p90_s")}
+    row = Row(**values)
+    if not 0 < row.p10_s <= row.seconds <= row.p90_s < float("inf"):
+        raise ValueError(line)
+    return row
+
+
+def _damaged(path: Path, line: int, what: str) -> InputError:
+    allowed = "measurements as `decodesim calibrate` writes them; without the file it measures anew"
+    return InputError(Problem(str(path), line, message=what, allowed=allowed))
+
+
+def _same_device(path: Path, known: DeviceNotes, now: DeviceNotes) -> None:
+    """Raises InputError when the file is of another device, or of the same one set up otherwise."""
+    differs = [
+        f"{one.name} {getattr(known, one.name)!r} there, {getattr(now, one.name)!r} here"
+        for one in fields(DeviceNotes)
+        if getattr(known, one.name) != getattr(now, one.name)
+    ]
+    if differs:
+        message = f"holds measurements of another device: {'; '.join(differs)}"
+        allowed = "another -o, or remove the file to measure anew"
+        raise InputError(Problem(str(path), message=message, allowed=allowed))

@@ -1,0 +1,87 @@
+"""All-reduce of bf16 messages over the GPUs of this machine: one process each, in a graph and launched."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from calibration.measurements import Row
+from calibration.microbench.cuda_graph import captured
+from calibration.microbench.timing import WARM_UPS, Timed, timed_of
+
+GROUPS = (2, 4, 8)
+_BF16 = 2
+_IN_GRAPH, _REPEATS = 20, 20
+_HOST = "127.0.0.1"
+
+
+def allreduce_rows(kind: str, gpus: int, message_bytes: Sequence[int]) -> list[Row]:
+    """A row per size and way of launching, from the first of `gpus` ranks; on CPUs launched only."""
+    mp: Any = torch.multiprocessing
+    context = mp.get_context("spawn")
+    answers = context.SimpleQueue()
+    mp.spawn(_rank, args=(gpus, kind, tuple(message_bytes), _free_port(), answers), nprocs=gpus)
+    found: list[tuple[str, int, Timed]] = answers.get()
+    return [_row(op, gpus, size, timed) for op, size, timed in found]
+
+
+def _row(op: str, gpus: int, size: int, timed: Timed) -> Row:
+    moved = 2.0 * (gpus - 1) / gpus * size  # what one rank sends in a ring
+    shape = {"gpus": gpus, "bytes": size}
+    return Row("allreduce", op, shape, "bf16", moved, size / _BF16, *timed, round=0)
+
+
+def _rank(rank: int, gpus: int, kind: str, sizes: Sequence[int], port: int, answers: Any) -> None:
+    """One process of the group."""
+    os.environ |= {"MASTER_ADDR": _HOST, "MASTER_PORT": str(port)}
+    if kind == "cuda":
+        torch.cuda.set_device(rank)
+    dist.init_process_group("nccl" if kind == "cuda" else "gloo", rank=rank, world_size=gpus)
+    found = []
+    for size in sizes:
+        message = torch.ones(size // _BF16, dtype=torch.bfloat16, device=kind)
+        if kind == "cuda":
+            found.append(("graph", size, _in_graph(message)))
+        found.append(("eager", size, _launched(message)))
+    if rank == 0:
+        answers.put(found)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _in_graph(message: torch.Tensor) -> Timed:
+    def reduce(times: int) -> None:
+        for _ in range(times):
+            dist.all_reduce(message)
+
+    replay = captured(lambda: reduce(_IN_GRAPH), lambda: reduce(WARM_UPS))
+    for _ in range(WARM_UPS):
+        replay()
+    return timed_of(np.array([replay() for _ in range(_REPEATS)]) / _IN_GRAPH)
+
+
+def _launched(message: torch.Tensor) -> Timed:
+    """All ranks begin together; the clock stops when the device has done it."""
+    import time
+
+    samples = []
+    for _ in range(WARM_UPS + _REPEATS):
+        dist.barrier()
+        begun = time.perf_counter()
+        dist.all_reduce(message)
+        if message.is_cuda:
+            torch.cuda.synchronize()
+        samples.append(time.perf_counter() - begun)
+    return timed_of(np.array(samples[WARM_UPS:]))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,55 @@
+"""The draft loop: K serial passes of a drafter, each on the token of the last, launched or in one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from calibration.decoder.sampling import greedy
+from calibration.decoder.shape import DecoderShape
+from calibration.microbench.lab import Lab
+from calibration.microbench.point import Point
+from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.timing import Work
+
+
+def draft_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
+    """Greedy drafts by (batch, passes); seconds are of the whole loop. A check, no part of any fit."""
+    if subject.decoder is None or not subject.draft_layers:
+        return
+    for op in ("eager", "graph") if on_gpu else ("eager",):
+        for batch in grid.batches:
+            yield from (_loop(subject, op, batch, passes, grid.layer_contexts[0]) for passes in grid.passes)
+
+
+def _loop(subject: Subject, op: str, batch: int, passes: int, context: int) -> Point:
+    shape = subject.decoder
+    assert shape is not None
+    layers = subject.draft_layers
+    size = {"batch": batch, "passes": passes, "context": context, "layers": layers, "hidden": shape.hidden}
+    size |= {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
+
+    def prepare(lab: Lab) -> Work:
+        decoder = lab.decoder(shape)
+        cache = lab.cache(shape, batch, context)
+        first = lab.tokens(batch, 1, vocab=shape.vocab)
+        lengths = torch.full((batch,), context - passes, device=first.device)
+
+        def run(i: int) -> None:
+            tokens, before = first, lengths
+            for _ in range(passes):
+                hidden = decoder.forward(tokens, before, cache, context, _turn(shape, i, layers))
+                tokens, before = greedy(decoder.head(hidden)), before + 1
+
+        return Work(run, shape.layers, eager=op == "eager")
+
+    weights = 2.0 * (layers * shape.layer_parameters + shape.vocab * shape.hidden)
+    cached = 4.0 * batch * shape.kv_heads * context * shape.head_dim
+    flops = passes * batch * weights
+    return Point("draft_loop", op, size, "bf16", passes * (weights + layers * cached), flops, cached, prepare)
+
+
+def _turn(shape: DecoderShape, call: int, layers: int) -> list[int]:
+    """Layers of the i-th call: the same in all its passes, others than in the call before."""
+    return [(call * layers + i) % shape.layers for i in range(layers)]

@@ -1,0 +1,140 @@
+"""In place: one layer of a decoder between its neighbours, each with cold weights and a cold cache; the head
+after them; what a pass prepares before them; and the stack of them as a check of the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from calibration.decoder.decoder import Cache, Decoder, Step
+from calibration.decoder.shape import DecoderShape
+from calibration.microbench.lab import Lab
+from calibration.microbench.point import Point
+from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.timing import Work
+
+_BF16 = 2.0
+
+
+def layer_points(subject: Subject, grid: Grid) -> Iterator[Point]:
+    """Layer and preparation by (batch, queries, context), head by rows. `stack` is no part of any fit."""
+    shape = subject.decoder
+    if shape is None:
+        return
+    steps = grid.steps(max(grid.tokens))
+    for context in grid.layer_contexts:
+        yield from (layer_point(shape, batch, queries, context) for batch, queries in steps)
+    context = grid.layer_contexts[-1]
+    yield from (prepare_point(shape, batch, queries, context) for batch, queries in steps)
+    yield from (head_point(shape, rows) for rows in grid.tokens if rows <= max(b * q for b, q in steps))
+    middle = len(grid.queries) // 2
+    for batch in grid.batches[:3]:
+        yield from (stack_point(shape, batch, grid.queries[i], context) for i in (0, middle))
+
+
+def layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
+    """One layer: each call is the next one, on what the last one made."""
+    cached = _cache_bytes(shape, batch, context)
+
+    def prepare(lab: Lab) -> Work:
+        decoder, step, cache = _ready(lab, shape, batch, queries, context)
+        hidden = step.hidden
+
+        def call(i: int) -> None:
+            nonlocal hidden
+            index = i % shape.layers
+            hidden = decoder.layer(index, hidden if index else step.hidden, step, cache)
+
+        return Work(call, shape.layers)
+
+    moved = _BF16 * shape.layer_parameters + cached
+    flops = batch * queries * (2.0 * shape.layer_parameters + 4.0 * context * shape.heads * shape.head_dim)
+    return _point("layer", "in_place", shape, (batch, queries, context), moved, flops, prepare)
+
+
+def prepare_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
+    """Embedding, positions, rope tables and mask of a pass."""
+
+    def prepare(lab: Lab) -> Work:
+        decoder = lab.decoder(shape)
+        tokens, lengths = _tokens(lab, shape, batch, queries, context)
+        return Work(lambda _: decoder.prepare(tokens, lengths, context))
+
+    moved = 2 * _BF16 * batch * queries * shape.hidden
+    return _point("prepare", "in_place", shape, (batch, queries, context), moved, 0.0, prepare)
+
+
+def head_point(shape: DecoderShape, rows: int) -> Point:
+    """The final norm and the head, which is cold: `linear` rotates copies, here layers run in between."""
+    size = {"rows": rows, "hidden": shape.hidden, "vocab": shape.vocab}
+
+    def prepare(lab: Lab) -> Work:
+        decoder = lab.decoder(shape)
+        heads = lab.cold("weights", shape.vocab, shape.hidden)
+        hidden = lab.random(rows, 1, shape.hidden)
+        decoders = [_with_head(decoder, head) for head in heads]
+        return Work(lambda i: decoders[i % len(decoders)].head(hidden), len(decoders))
+
+    weights = _BF16 * shape.vocab * shape.hidden
+    moved = weights + _BF16 * rows * (shape.vocab + shape.hidden)
+    flops = 2.0 * rows * shape.vocab * shape.hidden
+    return Point("head", "in_place", size, "bf16", moved, flops, 2 * weights, prepare)
+
+
+def stack_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
+    """Preparation, all layers there are and the head in one go, to be held against the sum of its parts."""
+
+    def prepare(lab: Lab) -> Work:
+        decoder, _, cache = _ready(lab, shape, batch, queries, context)
+        tokens, lengths = _tokens(lab, shape, batch, queries, context)
+        return Work(lambda _: decoder.head(decoder.forward(tokens, lengths, cache, context)))
+
+    rows = batch * queries
+    each = shape.layer_parameters + 2.0 * batch * shape.kv_heads * context * shape.head_dim
+    moved = _BF16 * (shape.layers * each + shape.vocab * shape.hidden)
+    flops = 2.0 * rows * (shape.layers * shape.layer_parameters + shape.vocab * shape.hidden)
+    op = "plain" if queries == 1 else "verify"
+    return _point("stack", op, shape, (batch, queries, context), moved, flops, prepare)
+
+
+def _ready(
+    lab: Lab, shape: DecoderShape, batch: int, queries: int, context: int
+) -> tuple[Decoder, Step, Cache]:
+    decoder = lab.decoder(shape)
+    cache = lab.cache(shape, batch, context)
+    return decoder, decoder.prepare(*_tokens(lab, shape, batch, queries, context), context), cache
+
+
+def _tokens(lab: Lab, shape: DecoderShape, batch: int, queries: int, context: int) -> tuple[Tensor, Tensor]:
+    tokens = lab.tokens(batch, queries, vocab=shape.vocab)
+    return tokens, torch.full((batch,), context - queries, device=tokens.device)
+
+
+def _with_head(decoder: Decoder, head: Tensor) -> Decoder:
+    return Decoder(decoder.shape, replace(decoder.weights, head=head))
+
+
+def _cache_bytes(shape: DecoderShape, batch: int, context: int) -> float:
+    return 2 * _BF16 * batch * shape.kv_heads * context * shape.head_dim
+
+
+def _point(
+    bench: str,
+    op: str,
+    shape: DecoderShape,
+    step: tuple[int, int, int],
+    moved: float,
+    flops: float,
+    prepare: Callable[[Lab], Work],
+) -> Point:
+    batch, queries, context = step
+    size = {"batch": batch, "queries": queries, "context": context, "hidden": shape.hidden}
+    size |= {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
+    size |= {"intermediate": shape.intermediate}
+    if bench == "stack":
+        size |= {"layers": shape.layers, "rows": batch * queries}
+    holds = _cache_bytes(shape, batch, context)
+    return Point(bench, op, size, "bf16", moved, flops, holds, prepare)

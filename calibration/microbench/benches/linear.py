@@ -1,0 +1,47 @@
+"""Linear layers y = x·Wᵀ of the target and the drafter, with weights that are cold, as in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from calibration.microbench.lab import DTYPES, Lab
+from calibration.microbench.point import BYTES, Point
+from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.timing import Work
+from simulator.costs.network import Matrix
+
+
+def linear_points(subject: Subject, grid: Grid) -> Iterator[Point]:
+    """Every matrix of the network by tokens; fp8 without the quantising of x, which `elementwise` has."""
+    for matrix in (*subject.network.matrices, subject.network.head):
+        if matrix.weights in BYTES:
+            for m in grid.tokens:
+                yield linear_point(matrix, m)
+
+
+def linear_point(matrix: Matrix, m: int) -> Point:
+    """One matrix at m tokens."""
+    n, k, dtype = matrix.n, matrix.k, matrix.weights
+    each = BYTES[dtype]
+    moved = each * (n * k + m * k) + BYTES["bf16"] * m * n
+
+    def prepare(lab: Lab) -> Work:
+        weights = lab.cold("weights", n, k, dtype=dtype)
+        x = lab.random(m, k, dtype=dtype)
+        if dtype == "fp8":
+            one = torch.ones((), device=x.device)
+            return Work(lambda i: _scaled(x, weights[i % len(weights)], one), len(weights))
+        return Work(lambda i: functional.linear(x, weights[i % len(weights)]), len(weights))
+
+    return Point(
+        "linear", matrix.name, {"n": n, "k": k, "m": m}, dtype, moved, 2.0 * m * n * k, moved, prepare
+    )
+
+
+def _scaled(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """fp8 times fp8, one scale each, to bf16."""
+    return torch._scaled_mm(x, weight.t(), scale_a=scale, scale_b=scale, out_dtype=DTYPES["bf16"])

@@ -1,0 +1,36 @@
+"""Memory: bandwidth of reads, of copies (one read, one written) and of triads a = b + s·c (two read)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from calibration.microbench.lab import Lab
+from calibration.microbench.point import Point
+from calibration.microbench.subject import Grid
+from calibration.microbench.timing import Work
+
+_FP32 = 4
+_ARRAYS = {"read": 1, "copy": 2, "triad": 3}
+"""Arrays that each op goes through once."""
+
+
+def memory_points(grid: Grid) -> Iterator[Point]:
+    """Each op over arrays of the grid's sizes, fp32; bytes are those of all its arrays."""
+    for size in grid.memory_bytes:
+        for op, arrays in _ARRAYS.items():
+
+            def prepare(lab: Lab, op: str = op, size: int = size) -> Work:
+                return _work(lab, op, size // _FP32)
+
+            yield Point("memory", op, {"bytes": size}, "fp32", arrays * size, 0.0, 3.0 * size, prepare)
+
+
+def _work(lab: Lab, op: str, values: int) -> Work:
+    a, b, c = lab.random(3, values, dtype="fp32")
+    if op == "read":
+        return Work(lambda _: a.sum())
+    if op == "copy":
+        return Work(lambda _: a.copy_(b))
+    return Work(lambda _: torch.add(b, c, alpha=3.0, out=a))

@@ -1,0 +1,65 @@
+"""Sampling: what a draft pass does with its logits, and what a round does with those of verification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from calibration.decoder.sampling import accept_greedy, accept_sampled, greedy, sample
+from calibration.microbench.lab import Lab
+from calibration.microbench.point import Point
+from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.timing import Work
+from calibration.sampling.laws import filtered_law
+from calibration.sampling.protocols import Sampling
+
+_BF16, _FP32 = 2.0, 4.0
+_TEMPERATURE = 1.0
+_TOP_P = Sampling(temperature=_TEMPERATURE, top_p=0.9)
+
+
+def sampler_points(subject: Subject, grid: Grid) -> Iterator[Point]:
+    """Choosing a token a row, by rows; accepting K drafts a sequence, by sequences (0: plain decoding)."""
+    vocab = subject.network.head_features
+    for rows in sorted({*grid.batches, *grid.few_tokens}):
+        yield from (_choose(op, rows, vocab) for op in ("greedy", "sample", "top_p"))
+    for batch in grid.batches:
+        for drafts in grid.drafts:
+            yield from (_accept(op, batch, drafts, vocab) for op in ("accept_greedy", "accept_sampled"))
+
+
+def _choose(op: str, rows: int, vocab: int) -> Point:
+    def prepare(lab: Lab) -> Work:
+        logits, uniforms = lab.random(rows, vocab), lab.uniforms(rows)
+        if op == "greedy":
+            return Work(lambda _: greedy(logits))
+        if op == "top_p":
+            return Work(lambda _: filtered_law(logits, _TOP_P))
+        return Work(lambda _: sample(logits, uniforms, _TEMPERATURE))
+
+    logit_bytes = _BF16 * rows * vocab
+    moved = logit_bytes if op == "greedy" else logit_bytes + _FP32 * rows * vocab
+    return Point(
+        "sampler", op, {"rows": rows, "vocab": vocab}, "bf16", moved, 0.0, 12.0 * rows * vocab, prepare
+    )
+
+
+def _accept(op: str, batch: int, drafts: int, vocab: int) -> Point:
+    rows = batch * (drafts + 1)
+
+    def prepare(lab: Lab) -> Work:
+        logits, proposed = lab.random(batch, drafts + 1, vocab), lab.tokens(batch, drafts, vocab=vocab)
+        if op == "accept_greedy":
+            return Work(lambda _: accept_greedy(logits, proposed))
+        uniforms = lab.uniforms(batch, drafts + 1)
+        # Any values will do for laws: nothing depends on them but which drafts are taken.
+        none = [logits[:, :0].float()]
+        laws = lab.cold("laws", batch, drafts, vocab, dtype="fp32") if drafts else none
+        return Work(
+            lambda i: accept_sampled(logits, laws[i % len(laws)], proposed, uniforms, _TEMPERATURE), len(laws)
+        )
+
+    shape = {"batch": batch, "draft_length": drafts, "vocab": vocab}
+    moved = _BF16 * rows * vocab
+    if op == "accept_sampled":
+        moved += _FP32 * (rows + batch * drafts) * vocab
+    return Point("sampler", op, shape, "bf16", moved, 0.0, 16.0 * rows * vocab, prepare)

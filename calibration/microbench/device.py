@@ -1,0 +1,160 @@
+"""The device that is measured: opened, described, never changed."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from calibration.measurements import DeviceNotes
+from simulator.errors import InputError, Problem
+
+KINDS = ("cuda", "cpu")
+_FP8_CAPABILITY = (8, 9)
+"""Ada: the first with fp8 matrix units."""
+CACHES_COLD = 2
+"""Distinct copies take turns over so many times the last-level cache: none is still there when it is read."""
+_CACHE_UNKNOWN = 32 << 20
+_CLOCK_FIELDS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
+_TITLES = {"H100 80GB HBM3": "h100-sxm", "H100 NVL": "h100-nvl", "H100 PCIe": "h100-pcie"} | {
+    "H200": "h200-sxm",
+    "A100-SXM4-80GB": "a100-sxm-80gb",
+    "A100-SXM4-40GB": "a100-sxm-40gb",
+}
+"""Part of the driver's name of a GPU → its catalogue name."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device ready to be measured; `notes` say which."""
+
+    notes: DeviceNotes
+    fp8: bool
+
+    @property
+    def torch_device(self) -> torch.device:
+        return torch.device(self.notes.kind)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.notes.kind == "cuda"
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that is free now."""
+        if self.on_gpu:
+            return int(torch.cuda.mem_get_info()[0])
+        return _memory_info().get("MemAvailable", self.notes.memory_bytes)
+
+    def copies_of(self, size_bytes: float) -> int:
+        """Copies that together leave nothing of the first in the cache; at least two."""
+        return max(2, math.ceil(CACHES_COLD * self.notes.cache_bytes / size_bytes))
+
+    def clocks(self) -> Mapping[str, Any]:
+        """Clocks, and on a GPU temperature, power and why it is throttled, now; empty where nobody says."""
+        if self.on_gpu:
+            return _nvidia_smi(_CLOCK_FIELDS)
+        found = _cpu_facts("cpu MHz")
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        return {"mean_mhz": round(sum(map(float, found)) / len(found))} | {"load": load} if found else {}
+
+
+def open_device(kind: str) -> Device:
+    """The device by kind, its thread count pinned. Raises InputError when it is not there."""
+    if kind == "cuda" and not torch.cuda.is_available():
+        built = torch.version.cuda
+        why = (
+            f"torch {torch.__version__} sees no GPU" if built else f"torch {torch.__version__} is a CPU build"
+        )
+        message, allowed = f"CUDA is not there: {why}", "--device cpu measures this machine's CPU"
+        raise InputError(Problem(field="--device", value=kind, message=message, allowed=allowed))
+    threads = min(torch.get_num_threads(), _usable_cpus())
+    torch.set_num_threads(threads)
+    return _cuda_device(threads) if kind == "cuda" else _cpu_device(threads)
+
+
+def _cuda_device(threads: int) -> Device:
+    facts = torch.cuda.get_device_properties(0)
+    notes = DeviceNotes(
+        kind="cuda",
+        name=facts.name,
+        gpu=next((name for title, name in _TITLES.items() if title in facts.name), None),
+        count=torch.cuda.device_count(),
+        memory_bytes=facts.total_memory,
+        cache_bytes=facts.L2_cache_size,
+        threads=threads,
+        driver=str(_nvidia_smi(("driver_version",)).get("driver_version", "")),
+        torch=f"{torch.__version__} (CUDA {torch.version.cuda})",
+        platform=platform.platform(),
+    )
+    return Device(notes, torch.cuda.get_device_capability(0) >= _FP8_CAPABILITY)
+
+
+def _cpu_device(threads: int) -> Device:
+    names = _cpu_facts("model name")
+    notes = DeviceNotes(
+        kind="cpu",
+        name=names[0] if names else platform.processor() or platform.machine(),
+        gpu=None,
+        count=1,
+        memory_bytes=_memory_info().get("MemTotal", 0),
+        cache_bytes=_last_level_cache_bytes(),
+        threads=threads,
+        driver="",
+        torch=torch.__version__,
+        platform=platform.platform(),
+    )
+    return Device(notes, fp8=False)
+
+
+def _usable_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu_facts(field: str) -> list[str]:
+    """All values of a field of /proc/cpuinfo; none where there is no such file."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(field)]
+
+
+def _memory_info() -> dict[str, int]:
+    """Bytes by name of /proc/meminfo; empty where there is no such file."""
+    try:
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+    except OSError:
+        return {}
+    return {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+
+
+def _last_level_cache_bytes() -> int:
+    """Size of the outermost cache of the first core; a usual one where the system does not say."""
+    found: dict[int, int] = {}
+    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            size = (cache / "size").read_text().strip()
+            found[int((cache / "level").read_text())] = int(size.rstrip("KM")) << (20 if "M" in size else 10)
+        except (OSError, ValueError):
+            continue
+    return found[max(found)] if found else _CACHE_UNKNOWN
+
+
+def _nvidia_smi(names: tuple[str, ...]) -> dict[str, str]:
+    """Fields of the first GPU as the driver's own tool prints them; empty where it is missing."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader", "--id=0"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        (cells,) = csv.reader([done.stdout.strip()], skipinitialspace=True)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return {}
+    return dict(zip(names, cells, strict=False))

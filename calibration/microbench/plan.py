@@ -1,0 +1,126 @@
+"""One plan of points from the networks, their parallelism and formats, and the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from calibration.microbench.benches.attention import attention_points
+from calibration.microbench.benches.draft import draft_points
+from calibration.microbench.benches.elementwise import elementwise_points
+from calibration.microbench.benches.experts import expert_points, grouped_product
+from calibration.microbench.benches.launch import launch_points
+from calibration.microbench.benches.layer import layer_points
+from calibration.microbench.benches.linear import linear_points
+from calibration.microbench.benches.memory import memory_points
+from calibration.microbench.benches.sampler import sampler_points
+from calibration.microbench.device import Device
+from calibration.microbench.point import Point
+from calibration.microbench.subject import Grid, Subject, drafter_subject, grid_of, target_subject
+from simulator.models.drafter import Drafter
+from simulator.models.model import Model
+
+WEIGHTS = ("bf16", "fp8")
+"""Formats that are measured."""
+_ARENAS = 3
+"""Memories of weights, of KV and of the rest lie side by side: each may take its share of what is free."""
+_FREE_FRACTION = 0.8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a session measures. `left_out` says what was asked for and cannot be measured here, and why."""
+
+    points: tuple[Point, ...]
+    grid: Grid
+    left_out: tuple[str, ...]
+
+    def visits_s(self, device: Device) -> float:
+        """About how long it lasts, by what such devices usually do; the progress bar learns the truth."""
+        return self.grid.rounds * sum(_visit_s(point, self.grid, device.on_gpu) for point in self.points)
+
+
+def make_plan(
+    device: Device,
+    model: Model,
+    drafter: Drafter | None,
+    tensor_parallel: Sequence[int],
+    weights: Sequence[str],
+    quick: bool,
+) -> Plan:
+    """All points of a target on one rank of each parallelism, and of its drafter."""
+    grid = grid_of(device.notes.kind, quick)
+    left_out: list[str] = []
+    formats = list(weights)
+    if "fp8" in formats and not device.fp8:
+        formats.remove("fp8")
+        left_out.append(f"fp8: {device.notes.name} has no fp8 matrix units, or this torch does not use them")
+    points = [*memory_points(grid), *launch_points(device.on_gpu)]
+    for subject in _subjects(device, model, drafter, tensor_parallel, formats):
+        points += _points_of(subject, grid, device, "fp8" in formats)
+        left_out += _not_covered(subject)
+    return _that_fit(points, grid, device, left_out)
+
+
+def _subjects(
+    device: Device,
+    model: Model,
+    drafter: Drafter | None,
+    tensor_parallel: Sequence[int],
+    weights: Sequence[str],
+) -> Iterator[Subject]:
+    own_decoder = drafter is not None and drafter.kind == "draft_model"
+    layers = 0 if own_decoder else 1 if drafter is None else drafter.model.layer_count
+    for ranks in tensor_parallel:
+        for form in weights:
+            yield target_subject(device, model.with_weights(form), ranks, layers)
+        if drafter is not None:
+            yield drafter_subject(device, drafter, ranks)
+
+
+def _points_of(subject: Subject, grid: Grid, device: Device, fp8: bool) -> Iterator[Point]:
+    yield from linear_points(subject, grid)
+    yield from attention_points(subject, grid)
+    if grouped_product() is not None:
+        yield from expert_points(subject, grid)
+    yield from elementwise_points(subject, grid, fp8)
+    yield from sampler_points(subject, grid)
+    yield from draft_points(subject, grid, device.on_gpu)
+    yield from layer_points(subject, grid)
+
+
+def _not_covered(subject: Subject) -> Iterator[str]:
+    """Parts of a network that no bench here measures: the profile inherits them."""
+    name = subject.network.name
+    kinds = {one.attention.kind for one in subject.network.attentions} - {"full"}
+    if kinds:
+        yield f"{name}: attention of the kind {', '.join(sorted(kinds))} is not measured"
+    if subject.network.experts and grouped_product() is None:
+        yield f"{name}: this torch has no grouped product for routed experts"
+
+
+def _that_fit(points: Iterable[Point], grid: Grid, device: Device, left_out: list[str]) -> Plan:
+    """Each point once, without those that need more memory than there is."""
+    room = _FREE_FRACTION * device.free_bytes / _ARENAS
+    unique = {point.key: point for point in points}
+    fitting = [point for point in unique.values() if _needed(point, device) <= room]
+    large: dict[str, list[float]] = {}
+    for point in unique.values():
+        if _needed(point, device) > room:
+            large.setdefault(point.bench, []).append(_needed(point, device))
+    for bench, sizes in large.items():
+        most, free = max(sizes) / 2**30, room / 2**30
+        left_out.append(f"{bench}: {len(sizes)} points need up to {most:.1f} GiB each, {free:.1f} are free")
+    return Plan(tuple(fitting), grid, tuple(dict.fromkeys(left_out)))
+
+
+def _needed(point: Point, device: Device) -> float:
+    holds = max(point.holds_bytes, 1.0)
+    return device.copies_of(holds) * holds
+
+
+def _visit_s(point: Point, grid: Grid, on_gpu: bool) -> float:
+    bandwidth, flops_per_s, start_s = (2e12, 3e14, 5e-6) if on_gpu else (1e10, 1e11, 3e-5)
+    call_s = start_s + point.bytes / bandwidth + point.flops / flops_per_s
+    effort = grid.effort
+    return min(effort.most_s, max(effort.least_s, effort.repeats * call_s)) + 4 * call_s

@@ -1,0 +1,120 @@
+"""A session: the plan gone through round by round, each row kept as it is measured."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import torch
+
+from calibration.measurements import MeasurementFile, Row, over_rounds
+from calibration.microbench.benches.collectives import GROUPS, allreduce_rows
+from calibration.microbench.device import Device
+from calibration.microbench.lab import Lab
+from calibration.microbench.plan import Plan
+from calibration.microbench.point import Point
+from calibration.microbench.timing import time_work
+
+Progress = Callable[[int, int, str], None]
+"""Called with visits done, visits in all, what is measured now."""
+MORE_ROUNDS = 2
+"""Rounds that a point gets again when its repeats differ too much, or its fit asks for it."""
+_SEED = 4
+
+
+class Session:
+    """Measures points on a device and appends them to a file.
+
+    A round visits every point once, in an order of its own: what slows the machine down for a minute touches
+    a few rounds of many points, and the median over rounds leaves it alone. Rounds that the file has already
+    are not measured again.
+    """
+
+    def __init__(self, device: Device, file: MeasurementFile, plan: Plan, progress: Progress) -> None:
+        self._device, self._file, self._plan, self._progress = device, file, plan, progress
+        self._lab = Lab(device)
+        self._order = random.Random(_SEED)
+        self._did_not_fit: set[str] = set()
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Writes what the run has to say into the file, however it ends."""
+        begun, before = _now(), self._device.clocks()
+        ended = "interrupted"
+        try:
+            yield
+            ended = "complete"
+        finally:
+            self._file.add_session(
+                {"begun": begun, "ended": _now(), "how": ended, "left_out": self.left_out}
+                | {"clocks_before": before, "clocks_after": self._device.clocks()}
+            )
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was asked for and could not be measured, and why."""
+        memory = [f"{name}: out of memory on the device" for name in sorted(self._did_not_fit)]
+        return [*self._plan.left_out, *memory]
+
+    def measure(self, points: Sequence[Point]) -> None:
+        """All rounds of these points that the file lacks; then again those that vary too much."""
+        wanted = self._plan.grid.rounds
+        self._visit([(point, wanted - self._rounds_of(point)) for point in points])
+        self.again(self.wide(points))
+
+    def again(self, points: Sequence[Point]) -> None:
+        """A few more rounds of these points, at most once in the file's life."""
+        most = self._plan.grid.rounds + MORE_ROUNDS
+        self._visit([(point, min(MORE_ROUNDS, most - self._rounds_of(point))) for point in points])
+
+    def measure_groups(self) -> None:
+        """All-reduces over the GPUs of this machine that the file lacks."""
+        sizes = self._plan.grid.message_bytes
+        done = {one.shape["gpus"] for one in self._file.measurements.of("allreduce")}
+        for gpus in GROUPS:
+            if sizes and gpus <= self._device.notes.count and gpus not in done:
+                for row in allreduce_rows(self._device.notes.kind, gpus, sizes):
+                    self._file.add(row)
+
+    def wide(self, points: Sequence[Point]) -> list[Point]:
+        """Those whose repeats differ by more than the grid allows."""
+        rounds = [(point, self._file.points.get(point.key)) for point in points]
+        return [point for point, rows in rounds if rows and over_rounds(rows).spread > self._plan.grid.widest]
+
+    def _visit(self, wanted: Sequence[tuple[Point, int]]) -> None:
+        """Points with the rounds that each still needs."""
+        total, done = sum(max(0, rounds) for _, rounds in wanted), 0
+        for number in range(max((rounds for _, rounds in wanted), default=0)):
+            turn = [point for point, rounds in wanted if rounds > number]
+            self._order.shuffle(turn)
+            for point in turn:
+                self._progress(done, total, f"{point.bench} {point.op}")
+                self._measure(point)
+                done += 1
+
+    def _measure(self, point: Point) -> None:
+        if point.key in self._did_not_fit:
+            return
+        try:
+            work = point.prepare(self._lab)
+            timed = time_work(work, self._plan.grid.effort, self._device.on_gpu)
+        except torch.OutOfMemoryError:
+            self._did_not_fit.add(point.key)
+            self._lab.forget()
+            return
+        self._file.add(
+            Row(
+                *(point.bench, point.op, point.shape, point.dtype, point.bytes, point.flops),
+                *timed,
+                round=self._rounds_of(point),
+            )
+        )
+
+    def _rounds_of(self, point: Point) -> int:
+        return len(self._file.points.get(point.key, ()))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

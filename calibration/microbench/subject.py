@@ -1,0 +1,160 @@
+"""What is measured for: a network on one rank, and the grid of shapes that a session goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from calibration.decoder.shape import DecoderShape
+from calibration.microbench.device import Device
+from calibration.microbench.timing import Effort
+from simulator.costs.network import Network, network
+from simulator.errors import InputError
+from simulator.models.drafter import Drafter
+from simulator.models.model import Model
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One network on one rank.
+
+    `decoder` is what is timed in place, as many layers as are cold in turn; None where the network has no
+    such layers. `draft_layers` of them make a draft pass, 0: it drafts nothing.
+    """
+
+    network: Network
+    decoder: DecoderShape | None
+    draft_layers: int = 0
+
+
+def target_subject(device: Device, model: Model, tensor_parallel: int, draft_layers: int = 0) -> Subject:
+    """The target on one rank; `draft_layers` stand for a drafter that has no decoder of its own."""
+    shape = _decoder_shape(device, model, tensor_parallel)
+    return Subject(network(model, tensor_parallel), shape, draft_layers)
+
+
+def drafter_subject(device: Device, drafter: Drafter, tensor_parallel: int) -> Subject:
+    """The drafter on one rank: a model of its own is timed in place too, a head by its matrices."""
+    one = network(drafter.model, tensor_parallel, 1, drafter.fc)
+    if drafter.kind != "draft_model":
+        return Subject(one, None)
+    return Subject(one, _decoder_shape(device, drafter.model, tensor_parallel), drafter.model.layer_count)
+
+
+def _decoder_shape(device: Device, model: Model, tensor_parallel: int) -> DecoderShape | None:
+    try:
+        shape = DecoderShape.of(model, tensor_parallel)
+    except InputError:
+        return None
+    return replace(shape, layers=device.copies_of(2.0 * shape.layer_parameters))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The shapes of a session: counts of tokens, rows, sequences, context tokens; bytes; and how often.
+
+    `tokens` of matrices and heads, `few_tokens` of small kernels and experts, `contexts` of attention,
+    `layer_contexts` of layers in place, `passes` of the draft loop, `drafts` accepted in a round. `rounds`
+    through the whole list, in each the `effort` on a point; `widest` is the P90 ÷ P10 from which a point is
+    measured again.
+    """
+
+    tokens: tuple[int, ...]
+    few_tokens: tuple[int, ...]
+    batches: tuple[int, ...]
+    queries: tuple[int, ...]
+    contexts: tuple[int, ...]
+    layer_contexts: tuple[int, ...]
+    prefills: tuple[tuple[int, int], ...]
+    passes: tuple[int, ...]
+    drafts: tuple[int, ...]
+    memory_bytes: tuple[int, ...]
+    message_bytes: tuple[int, ...]
+    rounds: int
+    effort: Effort
+    widest: float
+
+    def steps(self, most_tokens: int) -> list[tuple[int, int]]:
+        """(batch, queries) of at most so many tokens."""
+        return [(b, q) for b in self.batches for q in self.queries if b * q <= most_tokens]
+
+
+_MIB = 1 << 20
+_STEP_TOKENS = (*range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+_KNOTS = (1, 8, 16, 32, 64, 96, 128, 129, 160, 192, 256, 257, 320, 384, 512, 768, 1024, 2048, 4096)
+"""Those of the cost model, one more than a tile at two of them, and 320, where fp8 is irregular."""
+
+_CPU = Grid(
+    tokens=_STEP_TOKENS,
+    few_tokens=(1, 4, 16, 64, 128),
+    batches=(1, 2, 4, 8, 16),
+    queries=(1, 2, 3, 5, 8),
+    contexts=(192, 384, 768, 1280),
+    layer_contexts=(192, 768),
+    prefills=((1, 128), (1, 512), (4, 256)),
+    passes=(1, 3),
+    drafts=(0, 1, 2, 4, 7),
+    memory_bytes=(64 * _MIB, 256 * _MIB),
+    message_bytes=(),
+    rounds=6,
+    effort=Effort(repeats=8, least_s=0.015, most_s=0.3),
+    widest=1.6,
+)
+_CPU_QUICK = Grid(
+    tokens=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128),
+    few_tokens=(1, 16, 128),
+    batches=(1, 4, 16),
+    queries=(1, 2, 4, 8),
+    contexts=(192, 640, 1280),
+    layer_contexts=(640,),
+    prefills=((1, 256),),
+    passes=(3,),
+    drafts=(0, 2, 7),
+    memory_bytes=(64 * _MIB,),
+    message_bytes=(),
+    rounds=3,
+    effort=Effort(repeats=5, least_s=0.006, most_s=0.15),
+    widest=1.6,
+)
+_CUDA = Grid(
+    tokens=_KNOTS,
+    few_tokens=(1, 4, 16, 64, 256, 1024, 4096),
+    batches=(1, 4, 16, 64, 256),
+    queries=(1, 2, 4, 6, 8, 16),
+    contexts=(512, 2048, 8192, 16384),
+    layer_contexts=(1024,),
+    prefills=((1, 512), (1, 2048), (1, 8192), (8, 1024)),
+    passes=(1, 3, 8),
+    drafts=(0, 1, 3, 5, 7),
+    memory_bytes=(64 * _MIB, 512 * _MIB, 4096 * _MIB),
+    message_bytes=tuple(2048 << shift for shift in range(0, 16, 3)),
+    rounds=2,
+    effort=Effort(repeats=20, least_s=0.02, most_s=1.0),
+    widest=1.1,
+)
+_CUDA_QUICK = Grid(
+    tokens=(1, 8, 32, 64, 128, 256, 1024, 4096),
+    few_tokens=(1, 64, 1024),
+    batches=(1, 16, 64),
+    queries=(1, 4, 8),
+    contexts=(512, 4096),
+    layer_contexts=(1024,),
+    prefills=((1, 2048),),
+    passes=(3,),
+    drafts=(0, 3, 7),
+    memory_bytes=(512 * _MIB,),
+    message_bytes=(2048, 131072, 8 * _MIB),
+    rounds=2,
+    effort=Effort(repeats=20, least_s=0.02, most_s=0.5),
+    widest=1.1,
+)
+
+
+def grid_of(kind: str, quick: bool) -> Grid:
+    """The grid of a device kind."""
+    grids: dict[tuple[str, bool], Grid] = {
+        ("cpu", False): _CPU,
+        ("cpu", True): _CPU_QUICK,
+        ("cuda", False): _CUDA,
+        ("cuda", True): _CUDA_QUICK,
+    }
+    return grids[kind, quick]
