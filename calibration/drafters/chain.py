@@ -1,0 +1,58 @@
+"""A chain of drafts from any model that says what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from calibration.sampling.laws import draw, filtered_law
+from calibration.sampling.protocols import Proposal, Sampling
+
+
+def draft_chain(
+    logits_after: Callable[[int], Tensor],
+    last: int,
+    limit: int,
+    sampling: Sampling,
+    generator: torch.Generator,
+) -> Proposal:
+    """Return `limit` drafts after `last`, each the best token or drawn from the law at its place.
+
+    `logits_after` reads one token and returns the logits (V,) after it; the last draft is never read.
+    """
+    greedy = sampling.temperature == 0.0 or sampling.draft == "greedy"
+    tokens: list[int] = []
+    laws: list[Tensor] = []
+    for _ in range(limit):
+        logits = logits_after(tokens[-1] if tokens else last)
+        if greedy:
+            tokens.append(int(logits.argmax()))
+        else:
+            laws.append(filtered_law(logits, sampling))
+            uniform = torch.rand((), generator=generator, dtype=torch.float64)
+            tokens.append(int(draw(laws[-1], uniform)))
+    return chain(tokens, torch.stack(laws) if laws else None)
+
+
+def chain(tokens: list[int], laws: Tensor | None = None) -> Proposal:
+    """Return the proposal of a chain; without laws its tokens are certain."""
+    return Proposal(torch.tensor(tokens, dtype=torch.int64), torch.arange(len(tokens)) - 1, laws)
+
+
+def tree_of_paths(paths: list[list[int]]) -> Proposal:
+    """Return the tree that holds these paths of certain tokens, each beginning once shared once."""
+    tokens: list[int] = []
+    parents: list[int] = []
+    node_of: dict[tuple[int, int], int] = {}
+    for path in paths:
+        parent = -1
+        for token in path:
+            node = node_of.get((parent, token))
+            if node is None:
+                node = node_of[parent, token] = len(tokens)
+                tokens.append(token)
+                parents.append(parent)
+            parent = node
+    return Proposal(torch.tensor(tokens, dtype=torch.int64), torch.tensor(parents, dtype=torch.int64))

@@ -1,0 +1,62 @@
+"""Layer-skipping self-draft: the target without some of its layers, on the target's own cache.
+
+Draft & Verify (Zhang et al., arXiv 2309.08168) leaves out layers in the middle; LayerSkip (Elhoushi et al.,
+arXiv 2404.16710) leaves out all after an early exit. Neither needs weights of its own, and what the target
+keeps is shared: the context's keys and values come from the full model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from calibration.drafters.chain import draft_chain
+from calibration.drafters.target import Target
+from calibration.sampling.protocols import Proposal, Sampling
+
+KEPT_SHARE = 0.5
+"""Share of the layers that the default draft keeps."""
+
+
+class LayerSkip:
+    """Drafts with some of the target's layers. Must start and propose on the session that verifies."""
+
+    kind = "layer-skip"
+
+    def __init__(self, target: Target, layers: Sequence[int] | None = None) -> None:
+        self._target = target
+        self.layers = tuple(layers) if layers is not None else spread_layers(target.layer_count)
+
+    def start(self, prompt: Tensor) -> None:
+        """Nothing to do: the target has read the prompt."""
+
+    def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
+        """Draft a chain; the rows it writes are overwritten by the target's `score`."""
+        cache, length = self._target.cache, self._target.cache.length
+
+        def logits_after(token: int) -> Tensor:
+            position = torch.tensor([cache.length])
+            read = self._target.network.read(torch.tensor([token]), position, cache, layers=self.layers)
+            cache.keep([0])
+            return read.logits[0]
+
+        proposal = draft_chain(logits_after, last, limit, sampling, generator)
+        cache.crop(length)
+        return proposal
+
+    def keep(self, tokens: Sequence[int]) -> None:
+        """Nothing to do: the target keeps the cache."""
+
+
+def spread_layers(layer_count: int) -> tuple[int, ...]:
+    """Return the layers of the default draft: the first and the last quarter of those kept at either end,
+    where every layer counts, and the rest spread evenly over the middle.
+    """
+    kept = max(1, round(KEPT_SHARE * layer_count))
+    ends = kept // 4
+    middle = kept - 2 * ends
+    inner = layer_count - 2 * ends
+    spread = [ends + (2 * index + 1) * inner // (2 * middle) for index in range(middle)]
+    return (*range(ends), *spread, *range(layer_count - ends, layer_count))

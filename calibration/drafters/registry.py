@@ -1,0 +1,102 @@
+"""All kinds of drafters by name: what each needs, and the paper it follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from calibration.drafters.draft_model import DraftModel
+from calibration.drafters.layer_skip import LayerSkip
+from calibration.drafters.lookahead import Lookahead
+from calibration.drafters.ngram import NGram
+from calibration.drafters.quantised import quantised
+from calibration.drafters.suffix import Suffix
+from calibration.drafters.target import Target, load_network
+from calibration.sampling.protocols import Drafter
+from simulator.errors import InputError, Problem
+
+Maker = Callable[[Target], Drafter]
+"""Makes a drafter for one session of the target; what it loads is shared by all sessions."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of drafter. `source` says what stands after the colon in KIND:SOURCE; empty: nothing may.
+
+    `certain`: its drafts are look-ups, the same for greedy and sampled drafts.
+    """
+
+    name: str
+    paper: str
+    source: str
+    load: Callable[[Target, str], Maker]
+    certain: bool = False
+
+
+def _layer_skip(target: Target, source: str) -> Maker:
+    layers = _layers(source, target.layer_count) if source else None
+    return lambda session: LayerSkip(session, layers)
+
+
+def _draft_model(target: Target, source: str) -> Maker:
+    network = load_network(source, str(target.network.dtype).removeprefix("torch."))
+    if network.vocab_size != target.vocab_size:
+        raise InputError(
+            Problem(
+                field="draft",
+                value=source,
+                message=f"has {network.vocab_size} tokens where the target has {target.vocab_size}",
+                allowed="a draft model with the target's vocabulary",
+            )
+        )
+    return lambda _: DraftModel(network)
+
+
+def _quantised(target: Target, source: str) -> Maker:
+    if not source.isdecimal() or not 2 <= int(source) <= 8:
+        raise _bad(f"quantised:{source}", "quantised:BITS with 2 to 8 bits")
+    network = quantised(target.network, int(source))
+    return lambda _: DraftModel(network, kind="quantised")
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("layer-skip", "arXiv 2309.08168, 2404.16710", "layers kept, as 0-7+22-29", _layer_skip),
+        Kind("ngram", "arXiv 2304.04487", "", lambda _t, _s: lambda _: NGram(), certain=True),
+        Kind("suffix", "arXiv 2411.04975", "", lambda _t, _s: lambda _: Suffix(), certain=True),
+        Kind("lookahead", "arXiv 2402.02057", "", lambda _t, _s: Lookahead, certain=True),
+        Kind("draft-model", "arXiv 2211.17192, 2302.01318", "a Hugging Face folder", _draft_model),
+        Kind("quantised", "arXiv 2410.11305", "bits of a weight", _quantised),
+    )
+}
+
+
+def load_drafter(entry: str, target: Target) -> tuple[Kind, Maker]:
+    """Return the kind of `KIND[:SOURCE]` and what makes one for a session. Raises InputError."""
+    name, _, source = entry.partition(":")
+    kind = KINDS.get(name)
+    if kind is None:
+        raise _bad(entry, ", ".join(KINDS))
+    if source and not kind.source:
+        raise _bad(entry, f"{name} alone")
+    if not source and name not in ("layer-skip", *(one.name for one in KINDS.values() if not one.source)):
+        raise _bad(entry, f"{name}:SOURCE, {kind.source}")
+    return kind, kind.load(target, source)
+
+
+def _layers(text: str, layer_count: int) -> tuple[int, ...]:
+    """Return the layers that `0-7+22-29` names."""
+    layers: list[int] = []
+    for part in text.split("+"):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise _bad(f"layer-skip:{text}", "layers kept, as 0-7+22-29")
+        layers += range(int(first), int(last if dash else first) + 1)
+    if not layers or layers != sorted(set(layers)) or layers[-1] >= layer_count:
+        raise _bad(f"layer-skip:{text}", f"layers kept in rising order, from 0 to {layer_count - 1}")
+    return tuple(layers)
+
+
+def _bad(value: str, allowed: str) -> InputError:
+    return InputError(Problem(field="draft", value=value, message="is no drafter", allowed=allowed))
