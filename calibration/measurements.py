@@ -1,7 +1,7 @@
 """Measurements of one device and their file: what benches write and the fit reads. No torch here.
 
 A file is a CSV: a first line `# {device}`, then a row per point and round, written as it is measured, and a
-line `# {session}` for every run that added to it. An interrupted run leaves a file that a second run goes on.
+line `# {session}` for every run that added to it. What an interrupted run leaves, the next one goes on with.
 """
 
 from __future__ import annotations
@@ -88,8 +88,21 @@ class Measurement:
 
     @property
     def spread(self) -> float:
-        """P90 ÷ P10: how much one call differs from another, 1 on a device that does nothing else."""
-        return self.p90_s / self.p10_s
+        """How much a call differs from another: P90 ÷ P10 within a round or between rounds, what is more.
+
+        1 on a device that does nothing else.
+        """
+        high, low = (_quantile(self.rounds_s, at) for at in (0.9, 0.1))
+        return max(self.p90_s / self.p10_s, high / low)
+
+
+def _quantile(values: Sequence[float], at: float) -> float:
+    """Linear between the sorted values."""
+    ordered = sorted(values)
+    place = at * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
 @dataclass(frozen=True)
@@ -111,11 +124,20 @@ def point_key(bench: str, op: str, shape: Mapping[str, int], dtype: str) -> str:
 
 
 def by_point(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rounds of each point by its key, points in the order in which they were first met."""
+    """The rounds of each point by its key, points in the order in which they were first met.
+
+    Round 0 begins a point anew: what was measured of it before no longer counts.
+    """
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.key, []).append(row)
+        _add(found, row)
     return found
+
+
+def _add(points: dict[str, list[Row]], row: Row) -> None:
+    if row.round == 0:
+        points[row.key] = []
+    points.setdefault(row.key, []).append(row)
 
 
 def over_rounds(rounds: Sequence[Row]) -> Measurement:
@@ -164,7 +186,7 @@ class MeasurementFile:
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow([_text(values[name]) for name in COLUMNS])
         self._append(line.getvalue())
-        self.points.setdefault(row.key, []).append(row)
+        _add(self.points, row)
 
     def add_session(self, session: Mapping[str, Any]) -> None:
         """Append what one run has to say: dates, clocks, notes."""

@@ -15,6 +15,8 @@ from calibration.decoder.weights import random_weights
 from calibration.microbench.device import Device
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp8": torch.float8_e4m3fn}
+ROOM_TOKENS = 64
+"""Tokens by which caches are longer than what is read of them."""
 _SEED = 20
 _CHUNK = 1 << 24
 _ALIGNED = 256
@@ -51,6 +53,10 @@ class Lab:
         """Token ids."""
         return torch.randint(vocab, shape, device=self.device.torch_device, generator=self._generator)
 
+    def shared(self, use: str, *shape: int, dtype: str = "bf16") -> Tensor:
+        """A piece of the memory for `use`: what needs as much after it gets the same."""
+        return self._arena(use, dtype, math.prod(shape))[: math.prod(shape)].view(shape)
+
     def cold(self, use: str, *shape: int, dtype: str = "bf16") -> list[Tensor]:
         """Distinct copies of that shape in the memory for `use` (weights, kv): enough to be cold in turn."""
         size = math.prod(shape)
@@ -61,11 +67,9 @@ class Lab:
         return [arena[i * stride : i * stride + size].view(shape) for i in range(count)]
 
     def cache(self, shape: DecoderShape, batch: int, tokens: int) -> Cache:
-        """A full KV cache."""
-        size = (2, shape.layers, batch, shape.kv_heads, tokens, shape.head_dim)
-        arena = self._arena("kv", "bf16", math.prod(size))
-        keys, values = arena[: math.prod(size)].view(size)
-        return Cache(keys, values)
+        """A full KV cache with room for some more than `tokens`, as a cache in use has."""
+        size = (2, shape.layers, batch, shape.kv_heads, tokens + ROOM_TOKENS, shape.head_dim)
+        return Cache(*self.shared("kv", *size))
 
     def decoder(self, shape: DecoderShape) -> Decoder:
         """A decoder of that shape with random weights."""
@@ -84,7 +88,8 @@ class Lab:
     def _arena(self, use: str, dtype: str, size: int) -> Tensor:
         found = self._arenas.get((use, dtype))
         if found is None or found.numel() < size:
-            self._arenas.pop((use, dtype), None)
+            self._arenas.pop((use, dtype), None)  # first let go of it: both may not fit
+            del found
             self._arenas[use, dtype] = found = self.random(size, dtype=dtype)
         return found
 

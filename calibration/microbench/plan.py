@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from calibration.microbench.benches.attention import attention_points
 from calibration.microbench.benches.draft import draft_points
 from calibration.microbench.benches.elementwise import elementwise_points
-from calibration.microbench.benches.experts import expert_points, grouped_product
+from calibration.microbench.benches.experts import expert_points
 from calibration.microbench.benches.launch import launch_points
 from calibration.microbench.benches.layer import layer_points
 from calibration.microbench.benches.linear import linear_points
 from calibration.microbench.benches.memory import memory_points
 from calibration.microbench.benches.sampler import sampler_points
 from calibration.microbench.device import Device
-from calibration.microbench.point import Point
+from calibration.microbench.point import BYTES, Point
 from calibration.microbench.subject import Grid, Subject, drafter_subject, grid_of, target_subject
 from simulator.models.drafter import Drafter
 from simulator.models.model import Model
@@ -29,11 +29,16 @@ _FREE_FRACTION = 0.8
 
 @dataclass(frozen=True)
 class Plan:
-    """What a session measures. `left_out` says what was asked for and cannot be measured here, and why."""
+    """What a session measures.
+
+    `left_out` says what was asked for and cannot be measured here, and why; `uncovered` which parts of the
+    networks no bench measures, whatever the device.
+    """
 
     points: tuple[Point, ...]
     grid: Grid
     left_out: tuple[str, ...]
+    uncovered: tuple[str, ...]
 
     def visits_s(self, device: Device) -> float:
         """About how long it lasts, by what such devices usually do; the progress bar learns the truth."""
@@ -50,16 +55,15 @@ def make_plan(
 ) -> Plan:
     """All points of a target on one rank of each parallelism, and of its drafter."""
     grid = grid_of(device.notes.kind, quick)
-    left_out: list[str] = []
-    formats = list(weights)
-    if "fp8" in formats and not device.fp8:
-        formats.remove("fp8")
-        left_out.append(f"fp8: {device.notes.name} has no fp8 matrix units, or this torch does not use them")
+    formats = [one for one in weights if one != "fp8" or device.fp8]
+    no_fp8 = [] if len(formats) == len(weights) else [f"fp8: {device.notes.name} has no fp8 matrix units"]
     points = [*memory_points(grid), *launch_points(device.on_gpu)]
-    for subject in _subjects(device, model, drafter, tensor_parallel, formats):
+    uncovered: list[str] = []
+    for subject in _subjects(device, model, drafter, tensor_parallel, formats or ["bf16"]):
         points += _points_of(subject, grid, device, "fp8" in formats)
-        left_out += _not_covered(subject)
-    return _that_fit(points, grid, device, left_out)
+        uncovered += _uncovered(subject)
+    fitting, too_large = _that_fit(points, device)
+    return Plan(fitting, grid, (*no_fp8, *too_large), tuple(dict.fromkeys(uncovered)))
 
 
 def _subjects(
@@ -81,37 +85,43 @@ def _subjects(
 def _points_of(subject: Subject, grid: Grid, device: Device, fp8: bool) -> Iterator[Point]:
     yield from linear_points(subject, grid)
     yield from attention_points(subject, grid)
-    if grouped_product() is not None:
-        yield from expert_points(subject, grid)
+    yield from expert_points(subject, grid)
     yield from elementwise_points(subject, grid, fp8)
     yield from sampler_points(subject, grid)
     yield from draft_points(subject, grid, device.on_gpu)
     yield from layer_points(subject, grid)
 
 
-def _not_covered(subject: Subject) -> Iterator[str]:
+def _uncovered(subject: Subject) -> Iterator[str]:
     """Parts of a network that no bench here measures: the profile inherits them."""
-    name = subject.network.name
-    kinds = {one.attention.kind for one in subject.network.attentions} - {"full"}
+    one = subject.network
+    kinds = {layers.attention.kind for layers in one.attentions} - {"full"}
     if kinds:
-        yield f"{name}: attention of the kind {', '.join(sorted(kinds))} is not measured"
-    if subject.network.experts and grouped_product() is None:
-        yield f"{name}: this torch has no grouped product for routed experts"
+        yield f"{one.name}: attention of the kind {', '.join(sorted(kinds))}"
+    formats = {x.weights for x in (*one.matrices, *one.experts)} - set(BYTES)
+    if formats:
+        yield f"{one.name}: weights in {', '.join(sorted(formats))}"
+    if any(experts.weights != "bf16" for experts in one.experts):
+        yield f"{one.name}: routed experts in other formats than bf16"
 
 
-def _that_fit(points: Iterable[Point], grid: Grid, device: Device, left_out: list[str]) -> Plan:
-    """Each point once, without those that need more memory than there is."""
+def _that_fit(points: Iterable[Point], device: Device) -> tuple[tuple[Point, ...], list[str]]:
+    """Each point once, without those that need more memory than there is; and a line about those."""
     room = _FREE_FRACTION * device.free_bytes / _ARENAS
-    unique = {point.key: point for point in points}
-    fitting = [point for point in unique.values() if _needed(point, device) <= room]
-    large: dict[str, list[float]] = {}
-    for point in unique.values():
-        if _needed(point, device) > room:
-            large.setdefault(point.bench, []).append(_needed(point, device))
-    for bench, sizes in large.items():
-        most, free = max(sizes) / 2**30, room / 2**30
-        left_out.append(f"{bench}: {len(sizes)} points need up to {most:.1f} GiB each, {free:.1f} are free")
-    return Plan(tuple(fitting), grid, tuple(dict.fromkeys(left_out)))
+    fitting: dict[str, Point] = {}
+    large: dict[str, dict[str, float]] = {}
+    for point in points:
+        needed = _needed(point, device)
+        if needed <= room:
+            fitting[point.key] = point
+        else:
+            large.setdefault(point.bench, {})[point.key] = needed
+    free = room / 2**30
+    lines = [
+        f"{bench}: {len(sizes)} points need up to {max(sizes.values()) / 2**30:.1f} GiB, {free:.1f} are free"
+        for bench, sizes in large.items()
+    ]
+    return tuple(fitting.values()), lines
 
 
 def _needed(point: Point, device: Device) -> float:

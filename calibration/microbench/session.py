@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -59,15 +59,18 @@ class Session:
         return [*self._plan.left_out, *memory]
 
     def measure(self, points: Sequence[Point]) -> None:
-        """All rounds of these points that the file lacks; then again those that vary too much."""
+        """All rounds of these points that the file lacks, then a few more of those that vary too much.
+
+        Points that an earlier run left varying too much are begun anew.
+        """
         wanted = self._plan.grid.rounds
-        self._visit([(point, wanted - self._rounds_of(point)) for point in points])
+        anew = {point.key for point in self.wide(points) if self._rounds_of(point) >= wanted}
+        self._visit([(point, wanted - self._rounds_of(point)) for point in points], anew)
         self.again(self.wide(points))
 
     def again(self, points: Sequence[Point]) -> None:
-        """A few more rounds of these points, at most once in the file's life."""
-        most = self._plan.grid.rounds + MORE_ROUNDS
-        self._visit([(point, min(MORE_ROUNDS, most - self._rounds_of(point))) for point in points])
+        """A few more rounds of these points."""
+        self._visit([(point, MORE_ROUNDS) for point in points])
 
     def measure_groups(self) -> None:
         """All-reduces over the GPUs of this machine that the file lacks."""
@@ -83,18 +86,21 @@ class Session:
         rounds = [(point, self._file.points.get(point.key)) for point in points]
         return [point for point, rows in rounds if rows and over_rounds(rows).spread > self._plan.grid.widest]
 
-    def _visit(self, wanted: Sequence[tuple[Point, int]]) -> None:
-        """Points with the rounds that each still needs."""
+    def _visit(self, lacking: Sequence[tuple[Point, int]], anew: Set[str] = frozenset()) -> None:
+        """Points with the rounds that each lacks; those in `anew` (keys) lack all, and begin at round 0."""
+        wanted = [(point, self._plan.grid.rounds if point.key in anew else lacks) for point, lacks in lacking]
         total, done = sum(max(0, rounds) for _, rounds in wanted), 0
         for number in range(max((rounds for _, rounds in wanted), default=0)):
             turn = [point for point, rounds in wanted if rounds > number]
             self._order.shuffle(turn)
             for point in turn:
                 self._progress(done, total, f"{point.bench} {point.op}")
-                self._measure(point)
+                at = number if point.key in anew else self._rounds_of(point)
+                self._measure(point, at)
                 done += 1
 
-    def _measure(self, point: Point) -> None:
+    def _measure(self, point: Point, number: int) -> None:
+        """One visit of a point, as round `number` of it."""
         if point.key in self._did_not_fit:
             return
         try:
@@ -104,13 +110,8 @@ class Session:
             self._did_not_fit.add(point.key)
             self._lab.forget()
             return
-        self._file.add(
-            Row(
-                *(point.bench, point.op, point.shape, point.dtype, point.bytes, point.flops),
-                *timed,
-                round=self._rounds_of(point),
-            )
-        )
+        what = (point.bench, point.op, point.shape, point.dtype, point.bytes, point.flops)
+        self._file.add(Row(*what, *timed, round=number))
 
     def _rounds_of(self, point: Point) -> int:
         return len(self._file.points.get(point.key, ()))

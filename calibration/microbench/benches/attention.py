@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from calibration.decoder.ops import attention, causal_mask
-from calibration.microbench.lab import DTYPES, Lab
+from calibration.microbench.lab import DTYPES, ROOM_TOKENS, Lab
 from calibration.microbench.point import Point
 from calibration.microbench.subject import Grid, Subject
 from calibration.microbench.timing import Work
@@ -36,11 +36,11 @@ def decode_point(layers: AttentionLayers, batch: int, queries: int, context: int
     shape = {"batch": batch, "queries": queries, "context": context} | _heads(layers)
 
     def prepare(lab: Lab) -> Work:
-        copies = lab.cold("kv", 2, batch, kv_heads, context, dim)
+        copies = lab.cold("kv", 2, batch, kv_heads, context + ROOM_TOKENS, dim)
         asked = lab.random(batch, queries, heads, dim)
         before = torch.full((batch,), context - queries, device=asked.device)
         mask = causal_mask(before, queries, context, heads // kv_heads, DTYPES["bf16"])
-        pairs = [(copy[0], copy[1]) for copy in copies]
+        pairs = [(copy[0, :, :, :context], copy[1, :, :, :context]) for copy in copies]
         return Work(lambda i: attention(asked, *pairs[i % len(pairs)], mask), len(pairs))
 
     flops = 4.0 * batch * queries * heads * context * dim

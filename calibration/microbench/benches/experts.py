@@ -78,8 +78,8 @@ def routed_experts(hidden: Tensor, gate_up: Tensor, down: Tensor, routing: Routi
 
 
 def grouped_product() -> Any:
-    """torch's product of runs of rows with a matrix each; None where this torch has none."""
-    return getattr(functional, "grouped_mm", getattr(torch, "_grouped_mm", None))
+    """torch's product of runs of rows with a matrix each. Raises AttributeError before torch 2.8."""
+    return getattr(functional, "grouped_mm", None) or torch._grouped_mm
 
 
 def _routing(lab: Lab, one: RoutedExperts, routing: str, tokens: int) -> Routing:

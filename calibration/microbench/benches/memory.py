@@ -28,7 +28,7 @@ def memory_points(grid: Grid) -> Iterator[Point]:
 
 
 def _work(lab: Lab, op: str, values: int) -> Work:
-    a, b, c = lab.random(3, values, dtype="fp32")
+    a, b, c = lab.shared("memory", 3, values, dtype="fp32")
     if op == "read":
         return Work(lambda _: a.sum())
     if op == "copy":

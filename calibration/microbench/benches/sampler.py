@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch import Tensor
+
 from calibration.decoder.sampling import accept_greedy, accept_sampled, greedy, sample
 from calibration.microbench.lab import Lab
 from calibration.microbench.point import Point
@@ -21,7 +23,8 @@ def sampler_points(subject: Subject, grid: Grid) -> Iterator[Point]:
     """Choosing a token a row, by rows; accepting K drafts a sequence, by sequences (0: plain decoding)."""
     vocab = subject.network.head_features
     for rows in sorted({*grid.batches, *grid.few_tokens}):
-        yield from (_choose(op, rows, vocab) for op in ("greedy", "sample", "top_p"))
+        yield from (_choose(op, rows, vocab) for op in ("greedy", "sample"))
+    yield from (_choose("top_p", rows, vocab) for rows in grid.batches)
     for batch in grid.batches:
         for drafts in grid.drafts:
             yield from (_accept(op, batch, drafts, vocab) for op in ("accept_greedy", "accept_sampled"))
@@ -34,13 +37,21 @@ def _choose(op: str, rows: int, vocab: int) -> Point:
             return Work(lambda _: greedy(logits))
         if op == "top_p":
             return Work(lambda _: filtered_law(logits, _TOP_P))
-        return Work(lambda _: sample(logits, uniforms, _TEMPERATURE))
+        kept = lab.cold("laws", rows, vocab, dtype="fp32")
+        return Work(lambda i: _drawn(logits, uniforms, kept[i % len(kept)]), len(kept))
 
     logit_bytes = _BF16 * rows * vocab
-    moved = logit_bytes if op == "greedy" else logit_bytes + _FP32 * rows * vocab
+    moved = logit_bytes if op == "greedy" else logit_bytes + 2 * _FP32 * rows * vocab
     return Point(
         "sampler", op, {"rows": rows, "vocab": vocab}, "bf16", moved, 0.0, 12.0 * rows * vocab, prepare
     )
+
+
+def _drawn(logits: Tensor, uniforms: Tensor, kept: Tensor) -> Tensor:
+    """A draft of each row; its law is kept for verification."""
+    tokens, laws = sample(logits, uniforms, _TEMPERATURE)
+    kept.copy_(laws)
+    return tokens
 
 
 def _accept(op: str, batch: int, drafts: int, vocab: int) -> Point:

@@ -1,0 +1,118 @@
+"""From a request to a profile: measure, fit, measure again what fits badly, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calibration.measurements import Measurement, MeasurementFile, measurements_path, point_key
+from calibration.microbench.device import Device, open_device
+from calibration.microbench.plan import Plan, make_plan
+from calibration.microbench.point import Point
+from calibration.microbench.session import Progress, Session
+from simulator.errors import InputError, Problem
+from simulator.files import whole_file
+from simulator.models.drafter import Drafter
+from simulator.models.model import Model
+
+if TYPE_CHECKING:
+    from calibration.fit import Fitted
+
+MOST_WIDE = 0.1
+"""Points whose repeats may differ too much, as a fraction of all, before the device counts as busy."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure: a device, the networks that are to run on it, and how thoroughly."""
+
+    kind: str
+    model: Model
+    drafter: Drafter | None = None
+    tensor_parallel: tuple[int, ...] = (1,)
+    weights: tuple[str, ...] = ("bf16",)
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A profile that was written, where it came from, what this device could not measure, and what no bench
+    measures.
+    """
+
+    device: Device
+    fitted: Fitted
+    measurements: Path
+    left_out: tuple[str, ...]
+    uncovered: tuple[str, ...]
+
+
+def calibrate(
+    request: Request, profile: Path, progress: Progress, note: Callable[[str], None]
+) -> Calibration:
+    """Measure and fit, and write the profile; its measurements lie beside it, and the next run goes on from
+    them. Raises InputError for a device that is not there, that is busy, or whose measurements do not fit;
+    OSError where nothing can be written. What was measured until then is kept.
+    """
+    device = open_device(request.kind)
+    plan = make_plan(
+        *(device, request.model, request.drafter),
+        *(request.tensor_parallel, request.weights, request.quick),
+    )
+    path = measurements_path(profile)
+    file = MeasurementFile.open(path, device.notes)
+    for line in (*plan.left_out, *plan.uncovered):
+        note(f"not measured: {line}")
+    note(f"{device.notes.name}: {_extent(plan, file, device)}; kept in {path} as it is measured")
+    session = Session(device, file, plan, progress)
+    with session.noted():
+        session.measure(plan.points)
+        session.measure_groups()
+        session.again(_outliers(plan, _fit(file, profile).suspects))
+    refuse_when_busy(session.wide(plan.points), plan, path)
+    fitted = _fit(file, profile)
+    if fitted.refused:
+        raise InputError([Problem(str(path), message=line, allowed=_AGAIN) for line in fitted.refused])
+    _write(fitted, profile)
+    return Calibration(device, fitted, path, tuple(session.left_out), plan.uncovered)
+
+
+_AGAIN = "measurements are kept, and the same command measures anew what varies"
+
+
+def refuse_when_busy(wide: Sequence[object], plan: Plan, path: Path) -> None:
+    """Raises InputError when too many points vary too much: a shared or throttled device has no profile."""
+    if len(wide) > MOST_WIDE * len(plan.points):
+        message = (
+            f"the device is busy, shared or throttled: {len(wide)} of {len(plan.points)} points vary by more "
+            f"than {plan.grid.widest} × from call to call"
+        )
+        raise InputError(Problem(str(path), message=message, allowed=_AGAIN))
+
+
+def _extent(plan: Plan, file: MeasurementFile, device: Device) -> str:
+    done = sum(len(file.points.get(point.key, ())) >= plan.grid.rounds for point in plan.points)
+    left = f", {done} of them there already" if done else f", about {plan.visits_s(device) / 60:.0f} min"
+    return f"{len(plan.points)} points in {plan.grid.rounds} rounds{left}"
+
+
+def _outliers(plan: Plan, suspects: Sequence[Measurement]) -> list[Point]:
+    """Points that the fit asks for again; none where they are so many that they are no outliers."""
+    keys = {point_key(one.bench, one.op, one.shape, one.dtype) for one in suspects}
+    found = [point for point in plan.points if point.key in keys]
+    return found if len(found) <= MOST_WIDE * len(plan.points) else []
+
+
+def _fit(file: MeasurementFile, profile: Path) -> Fitted:
+    from calibration.fit import fit_profile
+
+    return fit_profile(file.measurements, profile.stem)
+
+
+def _write(fitted: Fitted, profile: Path) -> None:
+    from calibration.profile_json import dumps
+
+    with whole_file(profile) as part:
+        part.write_text(dumps(fitted.profile), encoding="utf-8")
