@@ -7,7 +7,7 @@ captured as a CUDA graph.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -56,6 +56,11 @@ class Decoder:
     def __init__(self, shape: DecoderShape, weights: Weights) -> None:
         self.shape, self.weights = shape, weights
         self.dtype, self.device = weights.embedding.dtype, weights.embedding.device
+
+    def first_layers(self, count: int) -> Decoder:
+        """The decoder that leaves out all layers but the first: a drafter for nothing."""
+        layers = self.weights.layers[:count]
+        return Decoder(replace(self.shape, layers=count), replace(self.weights, layers=layers))
 
     def cache(self, batch: int, tokens: int, layers: int = 0) -> Cache:
         """An empty cache for this decoder, or its first `layers` layers."""

