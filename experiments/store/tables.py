@@ -25,9 +25,13 @@ _TABLES = (
 
 
 def make(path: Path, about: Mapping[str, str]) -> None:
-    """A store without cells, which appears under its name when it is whole."""
+    """A store without cells, which appears under its name when it is whole.
+
+    It has its write-ahead log from the start: a switch that is killed half-way can be undone by a writer only,
+    and until then nobody reads the store.
+    """
     part = path.with_name(path.name + "-new")
-    part.unlink(missing_ok=True)
+    _unlink(part)
     with closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         for statement in _TABLES:
@@ -36,6 +40,7 @@ def make(path: Path, about: Mapping[str, str]) -> None:
             connection.execute("INSERT INTO columns VALUES (?, ?, ?, ?, ?)", astuple(column))
         put_about(connection, about)
         connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode = WAL")
     os.replace(part, path)
 
 
@@ -64,5 +69,10 @@ def remove(path: Path) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise bad_store(path, "is no store of decodesim", "the name of a file that is not there yet")
-    for end in ("", "-wal", "-shm"):
+    _unlink(path)
+
+
+def _unlink(path: Path) -> None:
+    """Remove a database with what SQLite keeps beside it."""
+    for end in ("", "-journal", "-wal", "-shm"):
         path.with_name(path.name + end).unlink(missing_ok=True)

@@ -25,6 +25,7 @@ from experiments.store import file as store_file
 from experiments.store.export import export
 from experiments.store.reader import StoreReader
 from experiments.store.store import Store
+from experiments.store.tables import make
 from simulator.errors import InputError
 from tests.tiny_tasks import cell_of, figure, result_of
 
@@ -208,6 +209,16 @@ def test_a_study_can_be_enlarged_and_leaves_one_file(path: Path) -> None:
         assert store.counts() == {"done": 4}
         assert store.study() == larger
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_store_has_its_log_from_the_start_so_that_no_kill_leaves_a_switch_half_done(path: Path) -> None:
+    path.with_name(f"{path.name}-new-wal").write_bytes(b"of a run that was killed while it made its store")
+    make(path, {"study": "{}", "study_sha256": "study-1", "version": "1"})
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    with StoreReader(path) as reader:
+        assert reader.counts() == {}
 
 
 def test_a_cell_that_failed_is_replaced(path: Path) -> None:
