@@ -180,7 +180,8 @@ def sweep(
     """Run what a store does not have yet of a study. `workers` 0: in this process; more are processes, and a
     script that starts them keeps its work under `if __name__ == "__main__":`. `dask`: address, or `local`."""
     from experiments.store.store import Store
-    from experiments.study.study import Study, load_study
+    from experiments.study.load import load_study
+    from experiments.study.study import Study
     from experiments.sweep import sweep as run
 
     read = study if isinstance(study, Study) else load_study(study)

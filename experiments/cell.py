@@ -1,22 +1,18 @@
 """One cell of a study: what is simulated, under which key it is stored, and what came out.
 
-A cell is plain data, so that it reaches any worker; `run_cell` turns it into a result on its own, from the
-text of its scenario alone, so that neither order nor place can change a figure.
+A cell is plain data, so that it reaches any worker, where `run_cell.py` turns it into a result.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-from simulator.errors import InputError
 
 DONE, FAILED = "done", "failed"
 """What becomes of a cell; or DOES_NOT_FIT of `verdict.py`."""
@@ -75,16 +71,3 @@ def code_version() -> str:
         digest.update(path.relative_to(folder).as_posix().encode())
         digest.update(path.read_bytes())
     return f"{version('decodesim')}+{digest.hexdigest()[:12]}"
-
-
-def run_cell(cell: Cell) -> CellResult:
-    """Simulate a cell. What is wrong with its scenario makes it FAILED, with the problems in one line."""
-    from experiments.measures import measured
-
-    begun = time.perf_counter()
-    metrics: Mapping[str, Metric] = {}
-    try:
-        status, metrics, error = measured(cell)
-    except InputError as problem:
-        status, error = FAILED, str(problem).replace("\n", "; ")
-    return CellResult(cell.key, status, metrics, error, time.perf_counter() - begun)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cell import FAILED, SEED, Cell, CellResult, Metric, run_cell
+from experiments.cell import FAILED, SEED, Cell, CellResult, Metric
+from experiments.run_cell import run_cell
 from experiments.runner.runner import run_tasks
 from experiments.study.grid import MOST_CELLS, Grid
 from simulator.errors import InputError, Problem

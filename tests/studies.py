@@ -9,7 +9,8 @@ from typing import Any
 
 from experiments.runner import inline_pool
 from experiments.runner.worker import Outcome
-from experiments.study.study import Study, load_study
+from experiments.study.load import load_study
+from experiments.study.study import Study
 
 SCENARIO = """\
 scenario:

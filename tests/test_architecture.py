@@ -1,4 +1,4 @@
-"""The shape of the code: packages in a line, heavy modules imported late, files with one idea each.
+"""The shape of the code: packages in a line, no circles, heavy modules late, files with one idea each.
 
 Imports are read from the syntax tree: a forbidden one is found even where no test reaches it.
 """
@@ -6,8 +6,10 @@ Imports are read from the syntax tree: a forbidden one is found even where no te
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import pytest
 
@@ -37,26 +39,42 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def imports(path: Path, source: str | None = None) -> Iterator[tuple[str, int, bool]]:
-    """Yield (full module name, line, whether the module's own import runs it) of every import of a file.
+class Import(NamedTuple):
+    """An import of a file: the full name of the module, what is taken from it, and when it happens.
 
-    Imports under `if TYPE_CHECKING:` cost nothing, but tie the packages all the same: they count as late.
-    Strings given to `import_module` are read too.
+    `when`: "import" where the module's own import runs it, "call" within a function, "typing" under
+    `if TYPE_CHECKING:`, which costs nothing and yet ties the packages.
     """
+
+    module: str
+    names: tuple[str, ...]
+    line: int
+    when: Literal["import", "call", "typing"]
+
+    @property
+    def reaches(self) -> tuple[str, ...]:
+        """Every name that may be that of a module."""
+        return (self.module, *(f"{self.module}.{name}" for name in self.names))
+
+
+def imports(path: Path, source: str | None = None) -> Iterator[Import]:
+    """Yield every import of a file; strings given to `import_module` are read too."""
     tree = ast.parse(path.read_text(encoding="utf-8") if source is None else source, filename=str(path))
     package = [*path.relative_to(ROOT).parts[:-1]]
 
-    def visit(node: ast.AST, at_import: bool) -> Iterator[tuple[str, int, bool]]:
+    def visit(node: ast.AST, when: Literal["import", "call", "typing"]) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
-            late = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or (
-                isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
-            )
+            within = when
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                within = "typing"
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and when == "import":
+                within = "call"
             if isinstance(child, ast.Import):
-                for alias in child.names:
-                    yield alias.name, child.lineno, at_import
+                yield from (Import(alias.name, (), child.lineno, when) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
                 base = package[: len(package) - child.level + 1] if child.level else []
-                yield ".".join([*base, *([child.module] if child.module else [])]), child.lineno, at_import
+                module = ".".join([*base, *([child.module] if child.module else [])])
+                yield Import(module, tuple(alias.name for alias in child.names), child.lineno, when)
             elif (
                 isinstance(child, ast.Call)
                 and ast.unparse(child.func).rpartition(".")[2] in {"import_module", "__import__"}
@@ -64,10 +82,10 @@ def imports(path: Path, source: str | None = None) -> Iterator[tuple[str, int, b
                 and isinstance(child.args[0], ast.Constant)
                 and isinstance(child.args[0].value, str)
             ):
-                yield child.args[0].value, child.lineno, at_import
-            yield from visit(child, at_import and not late)
+                yield Import(child.args[0].value, (), child.lineno, when)
+            yield from visit(child, within)
 
-    yield from visit(tree, True)
+    yield from visit(tree, "import")
 
 
 def top(module: str) -> str:
@@ -89,17 +107,48 @@ def offences(path: Path, source: str | None = None) -> list[str]:
     """Every import of a file that breaks the line or brings torch where or when it may not come."""
     own = LINE.index(path.relative_to(ROOT).parts[0])
     found = []
-    for module, line, at_import in imports(path, source):
-        place = f"{name_of(path)}:{line}: {module}"
+    for one in imports(path, source):
+        module = one.module
+        place = f"{name_of(path)}:{one.line}: {module}"
         if top(module) in LINE and LINE.index(top(module)) > own:
             found.append(f"{place} stands to the right of {LINE[own]}")
         if top(module) in {"torch", "transformers"} and LINE[own] != "calibration":
             found.append(f"{place} is for calibration only")
-        elif brings_torch(module) and at_import and not in_torch(path.relative_to(ROOT).as_posix()):
+        elif one.when == "import" and any(map(brings_torch, one.reaches)) and not in_torch(name_of(path)):
             found.append(f"{place} belongs inside the function that uses it")
         if top(module) == "tests":
             found.append(f"{place} is not installed")
     return found
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a file's module."""
+    return name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def circle(sources: Mapping[Path, str | None]) -> list[str]:
+    """Modules that import one another in a ring, each the next, or [] where there is none.
+
+    Imports within functions count, as they only hide a circle; those for types do not. The `__init__` of a
+    folder counts where names are taken from it, not where one of its modules is imported.
+    """
+    modules = {module_of(path) for path in sources}
+
+    def imported(path: Path) -> Iterator[str]:
+        for one in imports(path, sources[path]):
+            below = [full for full in one.reaches[1:] if full in modules]
+            if one.when != "typing":
+                yield from below
+                if len(below) < max(len(one.names), 1):
+                    yield one.module
+
+    graph = {module_of(path): {*imported(path)} - {module_of(path)} for path in sources}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        ring: list[str] = error.args[1]
+        return ring[::-1]
+    return []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
@@ -125,6 +174,7 @@ def test_files_have_one_idea(path: Path) -> None:
         ("calibration/x.py", "class A:\n    import torch.nn", "inside the function"),
         ("calibration/x.py", "from calibration.drafters.eagle import EagleHead", "inside the function"),
         ("experiments/x.py", "import calibration.sampling", "inside the function"),
+        ("experiments/x.py", "from calibration import drafters", "inside the function"),
         ("dashboards/x.py", "from tests.oracle import run", "not installed"),
     ],
 )
@@ -149,6 +199,38 @@ def test_offences_are_found(place: str, source: str, offence: str) -> None:
 )
 def test_what_is_allowed_is_not_found(place: str, source: str) -> None:
     assert offences(ROOT / place, source) == []
+
+
+def test_no_modules_import_one_another() -> None:
+    assert circle(dict.fromkeys(SOURCES)) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "third", "found"),
+    [
+        ("from . import b", "import simulator.x.c", "from simulator.x.a import A", "abca"),
+        ("def f():\n    from .b import B", "from simulator.x import a", "", "aba"),
+        ("class A:\n    from simulator.x.b import B", "importlib.import_module('simulator.x.a')", "", "aba"),
+        (
+            "from .b import B",
+            "if TYPE_CHECKING:\n    from .a import A\ndef f():\n    from .c import C",
+            "",
+            "",
+        ),
+        ("if TYPE_CHECKING:\n    def f():\n        from .b import B", "from .a import A", "", ""),
+    ],
+)
+def test_planted_circles_are_found(first: str, second: str, third: str, found: str) -> None:
+    files = [ROOT / f"simulator/x/{name}.py" for name in ("__init__", "a", "b", "c")]
+    ring = circle(dict(zip(files, ("", first, second, third), strict=True)))
+    assert len(ring) == len(found)
+    assert "".join(name[-1] for name in ring) in 2 * found[1:]
+
+
+def test_taking_a_name_from_a_folder_imports_its_init() -> None:
+    package, inner = ROOT / "simulator/x/__init__.py", ROOT / "simulator/x/a.py"
+    assert circle({package: "from simulator.x.a import A", inner: "from simulator.x import A"})
+    assert not circle({package: "from simulator.x.a import A", inner: "from simulator.y import A"})
 
 
 def heavy_after(statement: str) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from experiments.study.study import load_study
+from experiments.study.load import load_study
 from simulator.scenario import defaults_used, load_scenario
 from tests.shared_data import ROOT, SHARED, needs_shared
 

@@ -62,7 +62,7 @@ def command(
     Whatever ends a run, all finished cells are kept; the same command again does only the rest.
     """
     from experiments.store.store import Store
-    from experiments.study.study import load_study
+    from experiments.study.load import load_study
     from experiments.sweep import require_few, sweep
 
     read = load_study(study, (*precision_override(precision), *overrides))

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cell import Cell, CellResult, Metric, run_cell
+from experiments.cell import Cell, CellResult, Metric
+from experiments.run_cell import run_cell
 from experiments.store.export import export
 from experiments.store.reader import StoreReader
 from experiments.store.store import Store
 from experiments.study.grid import cells_of
-from experiments.study.study import load_study
+from experiments.study.load import load_study
 from tests.shared_data import ROOT
 
 CELLS = 100_000

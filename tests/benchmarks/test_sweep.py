@@ -18,7 +18,8 @@ from experiments.cell import Cell
 from experiments.runner.pools import local_pool
 from experiments.store.store import Store
 from experiments.study.grid import Grid, cells_of
-from experiments.study.study import Study, load_study
+from experiments.study.load import load_study
+from experiments.study.study import Study
 from experiments.sweep import sweep
 from simulator.arms import CompiledArm
 from simulator.replications import replication_seed, traffic_of

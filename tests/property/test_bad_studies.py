@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from experiments.study.grid import Grid, cells_of
-from experiments.study.study import load_study
+from experiments.study.load import load_study
 from simulator.errors import InputError
 from tests.property.test_bad_input import HOSTILE, MARKS, VALUES, leaves
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, SCENARIO

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from experiments.cell import run_cell
+from experiments.run_cell import run_cell
 from experiments.runner.pools import WINDOW
 from experiments.runner.runner import TASK_S
 from experiments.store.reader import StoreReader
 from experiments.study.grid import cells_of
-from experiments.study.study import load_study
+from experiments.study.load import load_study
 from tests.processes import end, eventually, session_of, start, workers_of
 from tests.shared_data import ROOT
 from tests.tiny_tasks import figure

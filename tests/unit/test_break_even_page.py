@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from dashboards.stored import StoredStudy
-from experiments.study.study import load_study
+from experiments.study.load import load_study
 from tests.shared_data import ROOT
 from tests.stored_studies import break_even_study
 

@@ -16,9 +16,9 @@ from experiments.capacity.decision import decide, when_not_confirmed, when_one_f
 from experiments.capacity.demand import RATE, Demand
 from experiments.capacity.deployment import Deployment
 from experiments.capacity.plan import plan
-from experiments.cell import run_cell
+from experiments.run_cell import run_cell
 from experiments.study.grid import cells_of
-from experiments.study.study import load_study
+from experiments.study.load import load_study
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate
 from simulator.results.verdict import LOSES, PAYS, UNDECIDED, Verdict

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from experiments.cell import DONE, FAILED, Cell, CellResult, Metric, code_version, run_cell
+from experiments.cell import DONE, FAILED, Cell, CellResult, Metric, code_version
 from experiments.metrics import AGAINST_PLAIN, BREAK_EVENS, OF_AN_ARM, Keep, is_metric, keep_problem
+from experiments.run_cell import run_cell
 from experiments.store.columns import METRIC, REAL, described
 from experiments.study.grid import cells_of
 from simulator.breakeven.breakeven import breakeven
@@ -95,7 +96,7 @@ def test_neither_order_nor_company_nor_process_changes_a_figure(tmp_path: Path) 
     alone = tmp_path / "cell.pickle"
     alone.write_bytes(pickle.dumps(cells[3]))
     code = (
-        "import pickle, sys\nfrom experiments.cell import run_cell\n"
+        "import pickle, sys\nfrom experiments.run_cell import run_cell\n"
         "cell = pickle.load(open(sys.argv[1], 'rb'))\n"
         "sys.stdout.buffer.write(pickle.dumps(run_cell(cell)))"
     )

@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.cell import Cell, run_cell
+from experiments.cell import Cell
 from experiments.contours import Index, Label, coarse_places, contour, refined
 from experiments.maps.study_map import estimate_in
 from experiments.refine import run_refined
+from experiments.run_cell import run_cell
 from experiments.store.store import Store
 from experiments.study.grid import cells_of
-from experiments.study.study import Study, load_study
+from experiments.study.load import load_study
+from experiments.study.study import Study
 from simulator.arms import CompiledArm
 from simulator.breakeven.simulated_bench import SimulatedBench
 from simulator.errors import InputError

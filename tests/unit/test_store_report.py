@@ -15,12 +15,12 @@ from dashboards.figures.settings import setting_text, setting_title, where_text
 from dashboards.report import reported_at, write_report
 from dashboards.stored import THRESHOLD, StoredStudy, is_store, stored_study
 from dashboards.study_article import findings
-from experiments.cell import run_cell
 from experiments.cli import decodesim
+from experiments.run_cell import run_cell
 from experiments.store.columns import REAL, SETTING, described
 from experiments.store.store import Store
 from experiments.study.grid import cells_of
-from experiments.study.study import load_study
+from experiments.study.load import load_study
 from simulator.errors import InputError
 from tests.shared_data import ROOT
 from tests.stored_studies import (

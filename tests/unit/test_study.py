@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.study.study import load_study
+from experiments.study.load import load_study
 from simulator.errors import InputError
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, SCENARIO, study, study_file
 

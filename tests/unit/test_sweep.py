@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from experiments import sweep as sweeping
-from experiments.cell import FAILED, Cell, CellResult, run_cell
+from experiments.cell import FAILED, Cell, CellResult
+from experiments.run_cell import run_cell
 from experiments.runner.pools import Pool, local_pool
 from experiments.store.store import Store
 from experiments.study.grid import cells_of
