@@ -181,12 +181,12 @@ class MeasurementFile:
             return cls(path, known, by_point(rows), sessions)
 
     def add(self, row: Row) -> None:
-        """Append a row."""
+        """Append a row, with the digits that the file has."""
         values = asdict(row) | {"shape": json.dumps(dict(row.shape))}
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow([_text(values[name]) for name in COLUMNS])
         self._append(line.getvalue())
-        _add(self.points, row)
+        _add(self.points, _row(line.getvalue().rstrip("\n")))
 
     def add_session(self, session: Mapping[str, Any]) -> None:
         """Append what one run has to say: dates, clocks, notes."""

@@ -98,7 +98,7 @@ def _uncovered(subject: Subject) -> Iterator[str]:
     kinds = {layers.attention.kind for layers in one.attentions} - {"full"}
     if kinds:
         yield f"{one.name}: attention of the kind {', '.join(sorted(kinds))}"
-    formats = {x.weights for x in (*one.matrices, *one.experts)} - set(BYTES)
+    formats = {matrix.weights for matrix in one.matrices} - set(BYTES)
     if formats:
         yield f"{one.name}: weights in {', '.join(sorted(formats))}"
     if any(experts.weights != "bf16" for experts in one.experts):
