@@ -1,0 +1,240 @@
+"""Plain and speculative decoding of one batch with a static cache: the two sides of the closed loop.
+
+Every sequence starts after a part of a prompt that was read before; `restart` goes back there by lowering
+lengths, so that a context can be measured for as long as is needed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from calibration.closure.clock import Clock
+from calibration.closure.prompts import Prompts
+from calibration.closure.stage import Stage, stage
+from calibration.decoder.decoder import Decoder
+from calibration.decoder.sampling import accept_greedy, accept_sampled, greedy, sample
+
+_CUDA_SPAN = 64
+"""Attention kernels of GPUs want masks of whole tiles."""
+
+
+class Decoding:
+    """A batch of a target: its cache, the token emitted last, and how far every sequence is."""
+
+    def __init__(
+        self,
+        target: Decoder,
+        prompts: Prompts,
+        batch: int,
+        context: int,
+        room: int,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        """`context` tokens are there, `room` more fit before `restart`."""
+        self.target, self.batch, self.context, self.temperature = target, batch, context, temperature
+        self.device = target.device
+        self.on_gpu = self.device.type == "cuda"
+        self.capacity = context + room
+        if self.on_gpu:
+            self.capacity = -(-self.capacity // _CUDA_SPAN) * _CUDA_SPAN
+        self.cache = target.cache(batch, self.capacity)
+        prompts.fill(self.cache, context)
+        self.first = prompts.first(batch, context)
+        self.last = self.first.clone()
+        self.lengths = torch.full((batch,), context, dtype=torch.int64, device=self.device)
+        self.longest = context
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.uniforms = torch.zeros(batch, 1, dtype=torch.float64, device=self.device)
+        self.logits = torch.empty(0)
+
+    def restart(self) -> None:
+        """Go back to the end of the prompts."""
+        self.lengths.fill_(self.context)
+        self.last.copy_(self.first)
+        self.longest = self.context
+
+    def span(self, queries: int) -> int:
+        """Cache positions that a pass looks at: up to the longest sequence; fixed by a GPU's graph."""
+        return self.capacity if self.on_gpu else self.longest + queries
+
+    def look(self) -> None:
+        """Note on the host how far the longest sequence is."""
+        self.longest = int(self.lengths.max())
+
+    def advanced(self) -> None:
+        """Look within a step where spans follow the lengths; a GPU would have to be waited for."""
+        if not self.on_gpu:
+            self.look()
+
+    def draw(self) -> None:
+        """New uniforms where tokens are drawn."""
+        if self.temperature:
+            self.uniforms.uniform_(generator=self.generator)
+
+
+class PlainDecoding(Decoding):
+    """One token per sequence and step."""
+
+    def __init__(
+        self,
+        target: Decoder,
+        prompts: Prompts,
+        batch: int,
+        context: int,
+        room: int,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(target, prompts, batch, context, room, temperature, seed)
+        self.nothing = torch.zeros(batch, 0, dtype=torch.int64, device=self.device)
+        self._pass = stage(self._score, self.device, self.restart)
+        self._accept = stage(self._choose, self.device, self.restart)
+
+    def step(self, clock: Clock) -> None:
+        """Decode one token of every sequence. Marks after: pass, accept."""
+        self.draw()
+        self._pass()
+        clock.mark()
+        self._accept()
+        self.advanced()
+        clock.mark()
+
+    def _score(self) -> None:
+        hidden = self.target.forward(self.last[:, None], self.lengths, self.cache, self.span(1))
+        self.logits = self.target.head(hidden)
+
+    def _choose(self) -> None:
+        if self.temperature:
+            laws = self.logits[:, :0].float()
+            _, token = accept_sampled(self.logits, laws, self.nothing, self.uniforms, self.temperature)
+        else:
+            _, token = accept_greedy(self.logits, self.nothing)
+        self.lengths += 1
+        self.last.copy_(token)
+
+
+class SpeculativeDecoding(Decoding):
+    """Verify, accept, draft: up to K + 1 tokens per sequence and cycle.
+
+    Drafts are a chain of K serial passes of a small decoder with a cache of its own. Its first pass reads all
+    rows of the verify pass and the token after them (K + 2 rows), as vLLM's draft models do; it must be the
+    target's first layers, so that it has read the prompts too. With `outcomes` drafts are made and verified
+    all the same, but how many of them are accepted is given.
+    """
+
+    def __init__(
+        self,
+        target: Decoder,
+        drafter: Decoder,
+        prompts: Prompts,
+        batch: int,
+        context: int,
+        room: int,
+        draft_length: int,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(target, prompts, batch, context, room + draft_length + 2, temperature, seed)
+        self.drafter, self.draft_length = drafter, draft_length
+        self.draft_cache = drafter.cache(batch, self.capacity)
+        prompts.fill(self.draft_cache, context)
+        self.uniforms = torch.zeros(batch, 2 * draft_length + 1, dtype=torch.float64, device=self.device)
+        zeros = torch.zeros(batch, dtype=torch.int64, device=self.device)
+        self.accepted, self.outcomes, self.next = zeros.clone(), zeros.clone(), zeros.clone()
+        self.before = self.lengths.clone()
+        self.longest_before = context
+        self.drafts = torch.zeros(batch, draft_length, dtype=torch.int64, device=self.device)
+        self.laws = torch.zeros(0, device=self.device)
+        if temperature:
+            self.laws = torch.zeros(batch, draft_length, target.shape.vocab, device=self.device)
+        self._draft_from_prompt()
+        self.first_drafts, self.first_laws = self.drafts.clone(), self.laws.clone()
+        self._verify = stage(self._score, self.device, self.restart)
+        self._accept = stage(self._judge, self.device, self.restart)
+        self._overrule = stage(self._take_outcomes, self.device, self.restart)
+        self._first_pass = stage(self._read_and_draft, self.device, self.restart)
+        self._later_passes = [self._later_pass(index) for index in range(1, draft_length)]
+
+    def restart(self) -> None:
+        """Go back to the end of the prompts, with the drafts made there."""
+        super().restart()
+        self.before.copy_(self.lengths)
+        self.longest_before = self.context
+        self.drafts.copy_(self.first_drafts)
+        self.laws.copy_(self.first_laws)
+        self.accepted.zero_()
+
+    def cycle(self, clock: Clock, outcomes: Tensor | None = None) -> None:
+        """One cycle; `outcomes` (b,) accepted drafts. Marks after: verify, accept, each draft pass."""
+        self.draw()
+        self._verify()
+        clock.mark()
+        self._accept()
+        if outcomes is not None:
+            self.outcomes.copy_(outcomes)
+            self._overrule()
+        self.longest_before = self.longest
+        self.advanced()
+        clock.mark()
+        self._first_pass()
+        clock.mark()
+        for later in self._later_passes:
+            later()
+            clock.mark()
+
+    def _score(self) -> None:
+        tokens = torch.cat((self.last[:, None], self.drafts), dim=1)
+        span = self.span(self.draft_length + 1)
+        self.logits = self.target.head(self.target.forward(tokens, self.lengths, self.cache, span))
+
+    def _judge(self) -> None:
+        if self.temperature:
+            uniforms = self.uniforms[:, : self.draft_length + 1]
+            found = accept_sampled(self.logits, self.laws, self.drafts, uniforms, self.temperature)
+        else:
+            found = accept_greedy(self.logits, self.drafts)
+        self.accepted.copy_(found[0])
+        self.next.copy_(found[1])
+        self.before.copy_(self.lengths)
+        self.lengths.add_(self.accepted + 1)
+
+    def _take_outcomes(self) -> None:
+        self.accepted.copy_(self.outcomes)
+        self.lengths.copy_(self.before).add_(self.accepted + 1)
+
+    def _read_and_draft(self) -> None:
+        """The drafter reads what was verified, the token after the accepted ones in its place, and drafts."""
+        after = (self.accepted + 1)[:, None]
+        tokens = torch.cat((self.last[:, None], self.drafts, self.next[:, None]), dim=1)
+        tokens = tokens.scatter(1, after, self.next[:, None])
+        span = self.capacity if self.on_gpu else self.longest_before + self.draft_length + 2
+        hidden = self.drafter.forward(tokens, self.before, self.draft_cache, span)
+        hidden = hidden.gather(1, after[:, :, None].expand(-1, -1, hidden.shape[-1]))
+        self.last.copy_(self.next)
+        self._choose(self.drafter.head(hidden[:, 0]), 0)
+
+    def _later_pass(self, index: int) -> Stage:
+        return stage(lambda: self._draft(index), self.device, self.restart)
+
+    def _draft(self, index: int) -> None:
+        """Draft `index` from the one before it."""
+        tokens, lengths = self.drafts[:, index - 1 : index], self.lengths + index
+        hidden = self.drafter.forward(tokens, lengths, self.draft_cache, self.span(index + 1))
+        self._choose(self.drafter.head(hidden[:, 0]), index)
+
+    def _choose(self, logits: Tensor, index: int) -> None:
+        if not self.temperature:
+            self.drafts[:, index] = greedy(logits)
+            return
+        uniforms = self.uniforms[:, self.draft_length + 1 + index]
+        self.drafts[:, index], self.laws[:, index] = sample(logits, uniforms, self.temperature)
+
+    def _draft_from_prompt(self) -> None:
+        """The drafts of the first cycle: the drafter reads the first token alone."""
+        self.draw()
+        hidden = self.drafter.forward(self.last[:, None], self.lengths, self.draft_cache, self.span(1))
+        self._choose(self.drafter.head(hidden[:, 0]), 0)
+        for index in range(1, self.draft_length):
+            self._draft(index)

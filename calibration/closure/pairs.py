@@ -1,0 +1,115 @@
+"""One point measured: plain steps and speculative cycles in turn, kept as pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+
+from calibration.closure.clock import Clock
+from calibration.closure.engine import PlainDecoding, SpeculativeDecoding
+from calibration.closure.points import GROWTH_TOKENS, Point
+from calibration.closure.prompts import Prompts
+from calibration.decoder.decoder import Decoder
+
+_WARM_UPS = 2
+_GOLDEN = 0.6180339887498949
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A plain step and the speculative cycle after it, in s; contexts in tokens before the pass.
+
+    `tokens`: emitted per sequence in the cycle, at a dialled acceptance `alpha`.
+    """
+
+    alpha: float
+    tokens: float
+    plain_pass_s: float
+    plain_accept_s: float
+    verify_s: float
+    accept_s: float
+    drafts_s: tuple[float, ...]
+    plain_context: int
+    context: int
+
+    @property
+    def plain_s(self) -> float:
+        """The plain step."""
+        return self.plain_pass_s + self.plain_accept_s
+
+    @property
+    def cycle_s(self) -> float:
+        """The whole cycle."""
+        return self.verify_s + self.accept_s + sum(self.drafts_s)
+
+
+class PointRun:
+    """A point's two decodings, set up once and visited round by round."""
+
+    def __init__(self, target: Decoder, prompts: Prompts, point: Point, seed: int) -> None:
+        self.point = point
+        drafter = target.first_layers(point.draft_layers)
+        where = (prompts, point.batch, point.context)
+        room = GROWTH_TOKENS + point.draft_length + 1
+        self._plain = PlainDecoding(target, *where, room, point.temperature, seed)
+        self._speculative = SpeculativeDecoding(
+            target, drafter, *where, room, point.draft_length, point.temperature, seed
+        )
+        self._luck: dict[float, Iterator[float]] = {}
+        self._clock = Clock(target.device)
+        self.pairs: list[Pair] = []
+
+    def visit(self, alphas: Sequence[float], least: int, seconds: float) -> None:
+        """Pairs at `alphas` in turn, at least so many of each, for about so many seconds."""
+        for _ in range(_WARM_UPS):
+            self._pair(alphas[0])
+        begun, made = perf_counter(), 0
+        while made < least * len(alphas) or perf_counter() - begun < seconds:
+            for alpha in alphas:
+                self.pairs.append(self._pair(alpha))
+                made += 1
+
+    def _pair(self, alpha: float) -> Pair:
+        plain, speculative, clock = self._plain, self._speculative, self._clock
+        plain.look()
+        speculative.look()
+        if max(plain.longest, speculative.longest) - self.point.context >= GROWTH_TOKENS:
+            plain.restart()
+            speculative.restart()
+        plain_context, context = plain.span(0), speculative.span(0)
+        accepted = self._outcomes(alpha)
+        clock.restart()
+        plain.step(clock)
+        plain_pass_s, plain_accept_s = clock.laps_s()
+        clock.restart()
+        speculative.cycle(clock, accepted)
+        verify_s, accept_s, *drafts_s = clock.laps_s()
+        return Pair(
+            alpha=alpha,
+            tokens=1.0 + float(accepted.double().mean()),
+            plain_pass_s=plain_pass_s,
+            plain_accept_s=plain_accept_s,
+            verify_s=verify_s,
+            accept_s=accept_s,
+            drafts_s=tuple(drafts_s),
+            plain_context=plain_context,
+            context=context,
+        )
+
+    def _outcomes(self, alpha: float) -> torch.Tensor:
+        """Accepted drafts per sequence: P(at least j) = alpha^j, by uniforms that fill [0, 1) evenly."""
+        luck = self._luck.setdefault(alpha, _even_uniforms())
+        lengths = range(1, self.point.draft_length + 1)
+        counts = [sum(u < alpha**j for j in lengths) for u in (next(luck) for _ in range(self.point.batch))]
+        return torch.tensor(counts, device=self._plain.device)
+
+
+def _even_uniforms(first: float = 0.5) -> Iterator[float]:
+    """Multiples of the golden ratio modulo 1: means over them settle faster than over random numbers."""
+    value = first
+    while True:
+        yield value
+        value = (value + _GOLDEN) % 1.0

@@ -1,0 +1,79 @@
+"""Where the loop is closed: batches, draft lengths, contexts and drafters that no bench has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from calibration.measurements import Measurement
+
+GROWTH_TOKENS = 24
+"""Tokens that a context grows before the sequences start over."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of plain and speculative decoding.
+
+    `draft_layers`: the drafter is so many first layers of the target, and its head.
+    """
+
+    batch: int
+    draft_length: int
+    context: int
+    draft_layers: int
+    temperature: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """As rows of tables call it."""
+        drawn = f", T = {self.temperature:g}" if self.temperature else ""
+        drafter = f"{self.draft_layers} layer{'s' if self.draft_layers > 1 else ''}"
+        return f"B = {self.batch}, K = {self.draft_length}, {self.context} tokens, {drafter}{drawn}"
+
+
+FULL = (
+    Point(1, 3, 256, 2),
+    Point(1, 7, 512, 1),
+    Point(1, 2, 1024, 6),
+    Point(1, 4, 512, 2, temperature=1.0),
+    Point(2, 5, 1024, 2),
+    Point(3, 2, 512, 4),
+    Point(4, 4, 256, 1),
+    Point(4, 3, 512, 2, temperature=1.0),
+    Point(6, 1, 1024, 2),
+    Point(8, 2, 256, 3),
+    Point(8, 6, 512, 1),
+    Point(12, 1, 512, 4),
+    Point(12, 3, 1024, 1),
+    Point(16, 1, 256, 2),
+    Point(16, 2, 512, 1),
+    Point(2, 1, 512, 27),
+    Point(8, 1, 256, 24),
+)
+"""Break-evens of all sizes; the last two draft with nearly the whole target, which never pays."""
+QUICK = (
+    Point(1, 3, 256, 2),
+    Point(4, 2, 512, 2),
+    Point(2, 4, 256, 1, temperature=1.0),
+    Point(12, 1, 256, 2),
+    Point(2, 1, 256, 27),
+)
+"""The same on a small scale."""
+
+
+def met_in_calibration(points: Iterable[Point], measured: Iterable[Measurement]) -> list[Point]:
+    """The points whose passes, at any context they grow through, have the shape of a measured one."""
+    known = {
+        (one.shape["batch"], one.shape["queries"], one.shape["context"])
+        for one in measured
+        if {"batch", "queries", "context"} <= one.shape.keys()
+    }
+    return [point for point in points if not known.isdisjoint(_shapes(point))]
+
+
+def _shapes(point: Point) -> set[tuple[int, int, int]]:
+    """(batch, queries, context) of every pass, contexts with the query tokens."""
+    k = point.draft_length
+    contexts = range(point.context + 1, point.context + GROWTH_TOKENS + 2 * k + 3)
+    return {(point.batch, queries, context) for queries in (1, k + 1, k + 2) for context in contexts}
