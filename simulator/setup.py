@@ -52,6 +52,19 @@ def setup_of(scenario: Scenario, arm: Arm | None) -> Setup:
     return _setup(_Question.of(scenario, arm))
 
 
+def sampling_of(scenario: Scenario, arm: Arm | None = None) -> str:
+    """How the target's tokens are chosen, or an arm's drafts: greedy, sampled, or "" where nobody said.
+
+    At temperature 0 the drafter's tokens are its best ones too.
+    """
+    temperature = scenario.workload.temperature
+    if temperature == 0:
+        return "greedy"
+    if arm is not None:
+        return arm.draft_sampling
+    return "" if temperature is None else "sampled"
+
+
 @dataclass(frozen=True)
 class _Question:
     """What a setup depends on; scenarios that agree here share it.
@@ -69,6 +82,7 @@ class _Question:
         if arm is not None:
             longest = max(arm.max_draft_length, LONGEST_DRAFT)
             drafting = (arm.method, arm.draft, scenario.draft_tensor_parallel(arm), longest)
+            drafting += (sampling_of(scenario, arm),)
         key = (
             scenario.target.model_dump_json(),
             engine_preset(scenario),
@@ -76,6 +90,7 @@ class _Question:
             hardware.tensor_parallel,
             hardware.expert_parallel,
             int(scenario.run.mechanisms.expert_union),
+            sampling_of(scenario),
             str(Path(scenario.base_dir).resolve()),
             *drafting,
         )
@@ -104,6 +119,8 @@ def _setup(question: _Question) -> Setup:
         draft_tensor_parallel=ranks if arm is None else scenario.draft_tensor_parallel(arm),
         kv_cache=scenario.target.kv_cache,
         preset=preset,
+        sampling=sampling_of(scenario),
+        draft_sampling=sampling_of(scenario, arm),
     )
     query_tokens = max(arm.max_draft_length if arm is not None else 0, LONGEST_DRAFT) + 1
     seats = preset.max_num_seqs

@@ -21,6 +21,7 @@ FORMS = frozenset({"arrivals", "prompt_tokens", "output_tokens", "acceptance"})
 SHOWN_AS_A_COMMENT = {
     "engine.scheduler": "# scheduler: ",
     "run.precision_metric": "# precision_metric: ",
+    "workload.temperature": "# temperature: ",
 }
 """Keys that the complete example names without setting them."""
 

@@ -37,11 +37,14 @@ class CostModel:
     draft_tensor_parallel: int
     kv_cache: str
     preset: Preset
+    sampling: str = ""
+    """How the target's tokens are chosen: greedy, sampled, or "" for not known."""
+    draft_sampling: str = ""
 
     @cached_property
     def target_pricing(self) -> NetworkPricing:
         one = network(self.target, self.tensor_parallel, self.expert_parallel)
-        return NetworkPricing(one, self.profile, self.preset, self.kv_cache)
+        return NetworkPricing(one, self.profile, self.preset, self.kv_cache, self.sampling)
 
     @cached_property
     def draft_pricing(self) -> NetworkPricing | None:
@@ -49,7 +52,7 @@ class CostModel:
             return None
         expert_parallel = min(self.expert_parallel, self.draft_tensor_parallel)
         one = network(self.drafter.model, self.draft_tensor_parallel, expert_parallel, self.drafter.fc)
-        return NetworkPricing(one, self.profile, self.preset, self.kv_cache)
+        return NetworkPricing(one, self.profile, self.preset, self.kv_cache, self.draft_sampling)
 
     def target_pass(
         self,
@@ -129,6 +132,9 @@ class CostModel:
         ops = _explain(self.draft_pricing, tokens, real, logit_rows)
         ops += _explain_attention(self.draft_pricing, decode_sequences, mean, query_tokens)
         ops += _explain_prefill(self.draft_pricing, prefill_chunks, windows=False)
+        sampled_s = float(self.draft_pricing.draft_sample_us(logit_rows)) * _US
+        if sampled_s:
+            ops.append(("draft sampler", PassCost(memory_s=sampled_s)))
         ops.append(("launch", PassCost(launch_s=self.draft_launch_us * _US)))
         ops.append(("host", PassCost(host_s=self.preset.host.draft_pass_s)))
         return ops
@@ -141,7 +147,7 @@ class CostModel:
     def sample(self, rows: int) -> PassCost:
         """The accept stage on logit rows: rejection and sampler."""
         time_s = float(self.target_pricing.sample_us(rows)) * _US
-        start = min(time_s, self.profile.parts["sampler"].number("start_us") * _US)
+        start = min(time_s, self.profile.sampler(self.sampling).start_us * _US)
         moved = 4.0 * rows * self.target_pricing.network.head_features
         return PassCost(memory_s=time_s - start, launch_s=start, moved_bytes=moved)
 
@@ -158,11 +164,14 @@ def _explain(p: NetworkPricing, tokens: int, real_tokens: int, rows: int) -> Exp
     """Linears, small kernels, all-reduces, experts, head."""
     ops = [(one.name, _matrix_cost(p, one, tokens)) for one in p.network.matrices]
     small_s = float(p.small_us(tokens)) * _US
-    start_s = min(small_s, p.preset.small_kernel_s_per_layer * p.network.layers)
+    start_s = min(small_s, p.small_start_us() * _US)
     moved = tokens * p.network.traffic_bytes_per_token
     ops.append(
         ("norms and activations", PassCost(memory_s=small_s - start_s, launch_s=start_s, moved_bytes=moved))
     )
+    preparation_s = float(p.preparation_us(tokens)) * _US
+    if preparation_s:
+        ops.append(("embedding, positions, mask", PassCost(memory_s=preparation_s)))
     if p.network.reduced:
         ops.append(("all-reduce", PassCost(communication_s=float(p.reduce_us(tokens)) * _US)))
     ops += [("routed experts", _experts_cost(p, one, real_tokens)) for one in p.network.experts]

@@ -68,6 +68,7 @@ class Prices(NamedTuple):
     """(T+1,) as `target_tokens` for one drafter pass, with its fc; zeros without a drafter."""
     draft_experts: NDArray[np.float64]
     draft_head: NDArray[np.float64]
+    """(T+1,) as `target_head`, with what the drafter does to choose its tokens."""
     draft_attention: NDArray[np.float64]
     """(Q, B, C)"""
     batch_knots: NDArray[np.int64]
@@ -109,7 +110,7 @@ def compile_prices(
         attention=_attention(target, batches, contexts, max_query_tokens),
         draft_tokens=_ns(draft.tokens_us(n)) if draft else nothing,
         draft_experts=_ns(draft.experts_us(n, expert_union)) if draft else nothing,
-        draft_head=_ns(draft.head_us(n)) if draft else nothing,
+        draft_head=_ns(draft.head_us(n) + draft.draft_sample_us(n)) if draft else nothing,
         draft_attention=_attention(draft, batches, contexts, max_query_tokens),
         batch_knots=batches,
         context_knots=contexts,

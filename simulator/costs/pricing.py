@@ -17,10 +17,13 @@ from simulator.costs.network import AttentionLayers, Network
 from simulator.costs.ops.attention import DecodeAttention, LatentAttention, PrefillAttention, StreamedCache
 from simulator.costs.ops.collectives import AllReduce
 from simulator.costs.ops.numeric import Floats
+from simulator.costs.ops.rows import RowTable
 from simulator.costs.profiles import Profile
 from simulator.models.model import KV_CACHE_BYTES
 from simulator.preset import Preset
 
+PLAIN_TORCH = "torch"
+"""`Preset.kernels` of a loop that calls torch's operators one by one."""
 LOGIT_BYTES = 2
 """Logits leave the head in bf16 and are gathered over the ranks."""
 
@@ -33,6 +36,8 @@ class NetworkPricing:
     profile: Profile
     preset: Preset
     kv_cache: str
+    sampling: str = ""
+    """greedy, sampled, or "" for not known: of this network's own tokens."""
 
     def matrices_us(self, tokens: ArrayLike) -> Floats:
         """All linear layers at that many (padded) tokens."""
@@ -42,13 +47,30 @@ class NetworkPricing:
         return total
 
     def small_us(self, tokens: ArrayLike) -> Floats:
-        """Norms, rope, KV write, activation: the preset's cost per layer, and their memory traffic."""
+        """Norms, rope, KV write, activation: as measured in place, else the preset's cost per layer, and
+        their memory traffic.
+        """
         t = np.asarray(tokens, dtype=np.float64)
+        if self._rest is not None:
+            layers = self.network.layers
+            return layers * self._rest.time_us(t, self.network.traffic_bytes_per_token / layers)
         part = self.profile.parts["elementwise"]
         moved = t * self.network.traffic_bytes_per_token
         stream = moved / (self.profile.bandwidth() * part.number("memory_efficiency")) * 1e6
         start = self.preset.small_kernel_s_per_layer * self.network.layers * 1e6
         return np.where(t > 0, start + stream, 0.0)
+
+    def small_start_us(self) -> float:
+        """The part of `small_us` that no token adds to."""
+        if self._rest is not None:
+            return self._rest.start_us * self.network.layers
+        return self.preset.small_kernel_s_per_layer * 1e6 * self.network.layers
+
+    def preparation_us(self, tokens: ArrayLike) -> Floats:
+        """Embedding, positions, mask, once a pass; 0 where a profile has no part for them."""
+        if self._preparation is None:
+            return np.zeros(np.shape(tokens))
+        return self._preparation.time_us(tokens, self.network.hidden)
 
     def reduce_us(self, tokens: ArrayLike) -> Floats:
         """All-reduces of the hidden states of that many tokens."""
@@ -56,8 +78,9 @@ class NetworkPricing:
         return self.network.reduced * self._allreduce.time_us(size, self.network.tensor_parallel)
 
     def tokens_us(self, tokens: ArrayLike) -> Floats:
-        """Everything that depends on tokens alone: linears, small kernels, all-reduces."""
-        return self.matrices_us(tokens) + self.small_us(tokens) + self.reduce_us(tokens)
+        """Everything that depends on tokens alone: linears, small kernels, all-reduces, preparation."""
+        layers = self.matrices_us(tokens) + self.small_us(tokens) + self.reduce_us(tokens)
+        return layers if self._preparation is None else layers + self.preparation_us(tokens)
 
     def experts_us(self, tokens: ArrayLike, union: bool = True) -> Floats:
         """Routed experts at that many real tokens; `union` False: no expert is read for a further token."""
@@ -87,11 +110,14 @@ class NetworkPricing:
 
     def sample_us(self, rows: ArrayLike) -> Floats:
         """Rejection and sampler over fp32 logits of the whole vocabulary."""
-        r = np.asarray(rows, dtype=np.float64)
-        part = self.profile.parts["sampler"]
-        moved = part.number("passes") * r * self.network.head_features * 4
-        stream = moved / (self.profile.bandwidth() * part.number("memory_efficiency")) * 1e6
-        return np.where(r > 0, part.number("start_us") + stream, 0.0)
+        return self.profile.sampler(self.sampling).time_us(rows, self.network.head_features)
+
+    def draft_sample_us(self, rows: ArrayLike) -> Floats:
+        """What a drafter does on its own logits in one pass; 0 where a profile has no part for it."""
+        sampler = self.profile.draft_sampler(self.sampling)
+        return (
+            np.zeros(np.shape(rows)) if sampler is None else sampler.time_us(rows, self.network.head_features)
+        )
 
     def attention_us(self, batch: ArrayLike, context: ArrayLike, query_tokens: int) -> Floats:
         """Decode or verify attention of all layers:
@@ -173,7 +199,13 @@ class NetworkPricing:
         return each * self.network.kernels
 
     def launching_us(self) -> float:
-        """What the host takes to launch a pass that no graph holds."""
+        """What the host takes to launch a pass that no graph holds.
+
+        Serving engines do more around a call than plain torch, whose calls a profile can have measured.
+        """
+        measured = self.profile.eager_call_us() if self.preset.kernels == PLAIN_TORCH else None
+        if measured is not None:
+            return measured * self.network.calls
         return self.preset.host.eager_call_s * 1e6 * self.network.calls
 
     def _indexer_us(self, layers: AttentionLayers, b: Floats, c: Floats, query_tokens: int) -> Floats:
@@ -198,6 +230,14 @@ class NetworkPricing:
         flops = 2.0 * layers.heads * (a.head_dim + a.v_head_dim) * b * read * query_tokens
         core = self._streamed.time_us(b * read * entry, flops)
         return core + self._indexer_us(layers, b, c, query_tokens)
+
+    @cached_property
+    def _rest(self) -> RowTable | None:
+        return self.profile.rest_of_layer()
+
+    @cached_property
+    def _preparation(self) -> RowTable | None:
+        return self.profile.preparation()
 
     @cached_property
     def _attention(self) -> DecodeAttention:

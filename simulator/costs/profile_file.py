@@ -12,6 +12,7 @@ import numpy as np
 
 from simulator.costs.inherit import parse_gpu
 from simulator.costs.ops.numeric import Floats
+from simulator.costs.ops.rows import RowTable, StreamedRows
 from simulator.costs.profile_parts import Part, Profile
 from simulator.errors import InputError, Problem
 from simulator.gpu import Gpu
@@ -32,6 +33,19 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "mla": ("rows", "batches", "contexts"),
 }
 """Family → the axes of its table of times, in order."""
+
+ROWS: Mapping[str, str] = {
+    "elementwise": "tokens",
+    "pass": "tokens",
+    "sampler": "rows",
+    "draft_sampler": "rows",
+}
+"""Family → the axis of a table of times by rows alone; coefficients can stand in its place."""
+
+FURTHER_AXIS = {"attention": "queries"}
+"""Family → the axis that its table may have after the others."""
+SAMPLERS = ("sampler", "draft_sampler")
+HOW_SAMPLED = ("greedy", "sampled")
 
 Path = tuple[str | int, ...]
 
@@ -111,6 +125,8 @@ def _read_part(raw: object, path: Path, faults: Faults) -> Part | None:
         faults.add((*path, "name"), name, "is no text", f"for example {REQUIRED[0]}")
     elif family in ("gemm", "experts") and variant not in WEIGHT_FORMATS:
         faults.add((*path, "name"), name, "unknown weight format", f"known: {', '.join(WEIGHT_FORMATS)}")
+    elif family in SAMPLERS and variant not in ("", *HOW_SAMPLED):
+        faults.add((*path, "name"), name, "unknown way of sampling", f"known: {', '.join(HOW_SAMPLED)}")
     if status not in STATUSES:
         faults.add((*path, "status"), status, "is not known", f"one of {', '.join(STATUSES)}")
     for key in ("coefficients", "table", "residual"):
@@ -137,9 +153,13 @@ def _check_table(family: str, table: Mapping[str, Any], path: Path, faults: Faul
                 faults.add((*path, gpus), rows, "is not usable", "GPUs: {bytes: […], us: […]}")
                 continue
             _check_times(rows, ("bytes",), ("us",), (*path, gpus), faults)
+    elif family in ROWS and table:
+        _check_times(table, (ROWS[family],), ("us",), path, faults)
     elif family in AXES:
         times = [key for key in ("us", "log_ratio") if key in table] or ["us"]
-        _check_times(table, AXES[family], times, path, faults)
+        further = FURTHER_AXIS.get(family)
+        axes = (*AXES[family], further) if further in table and further else AXES[family]
+        _check_times(table, axes, times, path, faults)
 
 
 def _check_times(
@@ -197,8 +217,11 @@ def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> 
         "prefill": lambda _: np.asarray(profile.prefill().pair_us(1.0)),
         "streamed": lambda _: profile.streamed().time_us(1.0, 1.0),
         "allreduce": lambda _: profile.allreduce().time_us([256, 1e6], 2),
-        "elementwise": lambda _: _us_per_byte(profile, "elementwise"),
-        "sampler": lambda _: _us_per_byte(profile, "sampler", "start_us", "passes"),
+        "elementwise": lambda _: _rest_us(profile),
+        "pass": lambda _: _of_rows(profile.preparation()),
+        "sampler": lambda v: _of_rows(profile.sampler(v)),
+        "draft_sampler": lambda v: _of_rows(profile.draft_sampler(v)),
+        "launch": lambda _: np.array([profile.eager_call_us() or 0.0]),
     }
     for name, index in at.items():
         family, _, variant = name.partition("/")
@@ -217,8 +240,29 @@ def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> 
                 faults.add(path, name, "gives no finite time", "coefficients above 0 where they divide")
 
 
-def _us_per_byte(profile: Profile, name: str, *more: str) -> Floats:
-    """What streaming costs under a part that has no operator of its own; `more` must be there."""
-    part = profile.parts[name]
-    rate = profile.bandwidth() * np.array([part.number("memory_efficiency")])
-    return np.asarray(sum(part.number(key) for key in more) + 1 / rate)
+def _rest_us(profile: Profile) -> Floats:
+    """What the rest of a layer costs: in place where that was measured, else what streaming does."""
+    rest = profile.rest_of_layer()
+    if rest is not None:
+        return _of_rows(rest)
+    return 1 / (profile.bandwidth() * np.array([profile.parts["elementwise"].number("memory_efficiency")]))
+
+
+def _of_rows(operator: RowTable | StreamedRows | None) -> Floats:
+    assert operator is not None
+    return operator.time_us([1, 1000], 1024)
+
+
+def version_problem(found: object) -> tuple[str, str]:
+    """(what is wrong, what to do) with a file whose schema is not this version's."""
+    family, _, version = str(found).rpartition("-")
+    own_family, _, own = SCHEMA.rpartition("-")
+    if family != own_family or not version.isdecimal():
+        return "is no schema of a profile", f'"{SCHEMA}"'
+    if int(version) > int(own):
+        return "was written by a newer decodesim", f'an update of decodesim; this one reads "{SCHEMA}"'
+    return (
+        "is a version of profiles that is read no more",
+        f'"{SCHEMA}": `decodesim calibrate` writes it, from the measurements beside the old one if they are '
+        "there",
+    )

@@ -16,8 +16,9 @@ import numpy as np
 from simulator.costs.ops.attention import DecodeAttention, LatentAttention, PrefillAttention, StreamedCache
 from simulator.costs.ops.collectives import AllReduce
 from simulator.costs.ops.experts import ExpertsForm, MixtureOfExperts
-from simulator.costs.ops.gemm import Gemm, GemmForm
+from simulator.costs.ops.gemm import TILE_TOKENS, Gemm, GemmForm
 from simulator.costs.ops.numeric import Floats
+from simulator.costs.ops.rows import RowTable, StreamedRows
 from simulator.gpu import Gpu
 from simulator.models.matrices import weight_bytes_each
 
@@ -100,14 +101,19 @@ class Profile:
             smoothness=part.number("smoothness"),
             per_k_us=part.number("per_k_us"),
             quantise_efficiency=0.0 if widened else float(part.coefficients.get("quantise_efficiency", 0.0)),
+            tile_tokens=float(part.coefficients.get("tile_tokens", TILE_TOKENS)),
         )
+        how = {
+            "follows_form": bool(part.coefficients.get("follows_form", False)),
+            "rises": bool(part.coefficients.get("rises", True)),
+        }
         knots, shapes = part.array("knots"), part.array("shapes").reshape(-1, 2)
         if widened:
-            return Gemm(form, knots, np.zeros((0, 2)), np.zeros((0, len(knots))))
+            return Gemm(form, knots, np.zeros((0, 2)), np.zeros((0, len(knots))), **how)
         if "log_ratio" in part.table:
-            return Gemm(form, knots, shapes, part.array("log_ratio"))
+            return Gemm(form, knots, shapes, part.array("log_ratio"), **how)
         smooth = form.time_us(shapes[:, :1], shapes[:, 1:], knots[None, :])
-        return Gemm(form, knots, shapes, np.log(part.array("us") / smooth))
+        return Gemm(form, knots, shapes, np.log(part.array("us") / smooth), **how)
 
     def attention(self, kv_cache: str, kernels: str = "") -> DecodeAttention:
         """Decode attention; `kernels`: a framework whose own kernel is taken where it was measured."""
@@ -117,6 +123,7 @@ class Profile:
         scale = float(part.coefficients.get("memory_scale", 1.0))
         time = part.array("us")
         start = time.min()
+        queries = part.array("queries") if "queries" in part.table else None
         return DecodeAttention(
             head_dims=part.array("head_dims"),
             kv_heads=part.array("kv_heads"),
@@ -124,12 +131,14 @@ class Profile:
             contexts=part.array("contexts"),
             log_time=np.log(start + (time - start) * scale),
             flops_per_s=self.flops_per_s("bf16"),
-            compute_efficiency=part.number("compute_efficiency"),
-            tile_penalty=part.number("tile_penalty"),
+            compute_efficiency=part.number("compute_efficiency") if queries is None else 1.0,
+            tile_penalty=part.number("tile_penalty") if queries is None else 0.0,
             window_factors=np.array(
                 [part.coefficients.get(f"window_factor_{int(d)}", 1.0) for d in part.table["head_dims"]],
                 float,
             ),
+            queries=queries,
+            group=1.0 if queries is None else part.number("group"),
         )
 
     def latent(self, kv_cache: str) -> LatentAttention:
@@ -203,6 +212,46 @@ class Profile:
             for gpus, rows in part.table.items()
         }
         return AllReduce(MappingProxyType(tables), part.number("eager_start_us"))
+
+    def sampler(self, how: str = "") -> StreamedRows | RowTable:
+        """Accepting and sampling of one round, by logit rows. `how`: greedy, sampled, or "" for not known.
+
+        A part of that name is taken where there is one, else `sampler`.
+        """
+        return self._rows(self._part(f"sampler/{how}", "sampler"), "rows", "vocab")
+
+    def draft_sampler(self, how: str = "") -> StreamedRows | RowTable | None:
+        """What one pass of a drafter does on its logits; None: not measured, and left out."""
+        own = f"draft_sampler/{how}" if f"draft_sampler/{how}" in self.parts else "draft_sampler"
+        return self._rows(self.parts[own], "rows", "vocab") if own in self.parts else None
+
+    def rest_of_layer(self) -> RowTable | None:
+        """A layer measured in place less its matrices and its attention, by tokens of so many bytes of
+        traffic: everything a preset's small kernels stand for. None: not measured.
+        """
+        part = self.parts["elementwise"]
+        return _row_table(part, "tokens", "traffic_bytes_per_token") if "us" in part.table else None
+
+    def preparation(self) -> RowTable | None:
+        """Embedding, positions, mask: once a pass, by tokens of so many hidden values. None: not measured."""
+        part = self.parts.get("pass")
+        return None if part is None else _row_table(part, "tokens", "hidden")
+
+    def eager_call_us(self) -> float | None:
+        """Host time of one operation that plain torch launches; None: not measured."""
+        return self.parts["launch"].number("eager_call_us") if "launch" in self.parts else None
+
+    def _rows(self, part: Part, rows: str, width: str) -> StreamedRows | RowTable:
+        if "us" in part.table:
+            return _row_table(part, rows, width)
+        number = part.number
+        return StreamedRows(
+            self.bandwidth(), number("start_us"), number("memory_efficiency"), number("passes")
+        )
+
+
+def _row_table(part: Part, rows: str, width: str) -> RowTable:
+    return RowTable(part.array(rows), part.array("us"), part.number(width))
 
 
 def experts_smooth(form: ExpertsForm, shapes: Floats, knots: Floats) -> Floats:

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from simulator.costs.inherit import fill_missing, inherit
-from simulator.costs.profile_file import REQUIRED, SCHEMA, Faults, check_operators, read_gpu, read_parts
+from simulator.costs.profile_file import (
+    REQUIRED,
+    SCHEMA,
+    Faults,
+    check_operators,
+    read_gpu,
+    read_parts,
+    version_problem,
+)
 from simulator.costs.profile_parts import ARITHMETIC, Part, Profile, experts_smooth
 from simulator.errors import InputError, Problem, unknown_name
 from simulator.gpu import GPUS
@@ -78,7 +86,7 @@ def parse_profile(text: str, file: str) -> Profile:
 
     data, faults = parse_json(text, file), Faults()
     if data.get("schema") != SCHEMA:
-        faults.add(("schema",), data.get("schema"), "is no schema of this version", f'"{SCHEMA}"')
+        faults.add(("schema",), data.get("schema"), *version_problem(data.get("schema")))
         faults.finish(text, file)
     provenance: Any = data.get("provenance", {})
     if not isinstance(data.get("name"), str):

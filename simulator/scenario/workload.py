@@ -75,6 +75,11 @@ class Workload(Section):
     ends: Literal["eos", "max_tokens"] = Field(
         default="eos", description="eos: the stop is not foreseen (ghost rows); max_tokens: it is"
     )
+    temperature: Annotated[float, Field(ge=0, le=10)] | None = Field(
+        default=None,
+        description="how tokens are chosen, where a profile has prices for it: 0 the best one, above drawn; "
+        "null: not said, the profile's one price",
+    )
     timeout_s: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
         default=None, description="a client gives up after this long and its KV is freed; null: never"
     )

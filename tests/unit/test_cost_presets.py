@@ -12,7 +12,7 @@ from simulator.preset import HostCost, Preset
 from simulator.presets import load_preset, presets
 from simulator.scenario import parse_scenario
 
-NAMES = ("sglang-0.5", "trtllm-1", "vllm-0.10", "vllm-0.33")
+NAMES = ("sglang-0.5", "torch-2", "trtllm-1", "vllm-0.10", "vllm-0.33")
 
 
 def test_every_preset_loads_and_names_its_sources():

@@ -105,7 +105,7 @@ def test_every_method_has_its_row_and_no_other_stands_there() -> None:
 
 
 def test_the_serving_engines_are_told_as_their_presets_say() -> None:
-    known = list(presets().values())
+    known = [one for one in presets().values() if one.engine != "torch"]  # a loop of one's own
     lines = PAGE.splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("| | `"))
     heading, _, *body = lines[start : start + 2 + 10]

@@ -25,6 +25,9 @@ class DecodeAttention:
     it does not depend on query heads while g·q <= 64 (checked on held-out head counts). Interpolated
     log-log; beyond the last batch or context proportional; more KV heads than the last count as more
     sequences; another head dimension counts as the nearest one with KV heads scaled.
+
+    Where verify attention was measured, `time` has a last axis of `queries` (query tokens per sequence, with
+    `group` query heads per KV head), which stands in place of the rule for tiles. Beyond it: proportional.
     """
 
     head_dims: Floats
@@ -36,6 +39,8 @@ class DecodeAttention:
     compute_efficiency: float
     tile_penalty: float  # more time per further tile of 64 rows, as a fraction of what exceeds the start cost
     window_factors: Floats  # (d,) time of a sliding window over that of full attention to as many tokens
+    queries: Floats | None = None
+    group: float = 1.0
 
     def window_factor(self, head_dim: float) -> float:
         return float(self.window_factors[self._nearest(head_dim)])
@@ -54,12 +59,17 @@ class DecodeAttention:
         heads = kv_heads * head_dim / self.head_dims[at]
         sequences = b * max(1.0, heads / self.kv_heads[-1])
         heads = min(max(heads, self.kv_heads[0]), self.kv_heads[-1])
-        axes = (np.log(self.kv_heads), np.log(self.batches), np.log(self.contexts))
-        point = (np.log(heads), np.log(np.maximum(sequences, 1.0)), np.log(np.maximum(c, self.contexts[0])))
-        base = np.exp(grid_lookup(self.log_time[at], axes, tuple(np.asarray(x) for x in point)))
+        axes = [np.log(self.kv_heads), np.log(self.batches), np.log(self.contexts)]
+        point = [np.log(heads), np.log(np.maximum(sequences, 1.0)), np.log(np.maximum(c, self.contexts[0]))]
+        if self.queries is not None:
+            axes.append(np.log(self.queries))
+            point.append(np.log(rows / self.group))
+        base = np.exp(grid_lookup(self.log_time[at], tuple(axes), tuple(np.asarray(x) for x in point)))
         base = base * np.maximum(sequences / self.batches[-1], 1.0) * np.maximum(c / self.contexts[-1], 1.0)
         tiles = -(-rows // TILE_ROWS)
-        if tiles > 1:
+        if self.queries is not None:
+            base = base * max(rows / self.group / self.queries[-1], 1.0)
+        elif tiles > 1:
             start = float(np.exp(self.log_time[at].min()))
             base = start + np.maximum(base - start, 0.0) * (1.0 + self.tile_penalty * (tiles - 1))
             flops = 4.0 * b * c * kv_heads * tiles * TILE_ROWS * head_dim

@@ -1,0 +1,215 @@
+"""Prices from a profile of one's own device: a layer in place, verify attention, samplers, launches."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simulator.costs.cost import CostModel, total
+from simulator.costs.ops.gemm import Gemm, GemmForm
+from simulator.costs.prices import compile_prices
+from simulator.costs.profiles import Profile, load_profile, parse_profile
+from simulator.errors import InputError
+from simulator.models.catalogue import load_drafter, load_model
+from simulator.presets import load_preset
+from simulator.scenario import parse_scenario
+from simulator.setup import setup_of
+
+CPU = {
+    "name": "a-cpu",
+    "title": "some CPU",
+    "memory_bytes": 2**34,
+    "hbm_bandwidth_bytes_per_s": 2e10,
+    "peak_flops_per_s": {"bf16": 4e11},
+    "l2_bytes": 2**25,
+    "sms": 2,
+    "nvlink_bandwidth_bytes_per_s": 2e10,
+    "interconnect": "none",
+}
+BATCHES, CONTEXTS, QUERIES = [1, 4, 16], [128, 1024], [1, 2, 8]
+ATTENTION_US = 5.0 + 0.01 * np.einsum("b,c,q->bcq", BATCHES, CONTEXTS, np.sqrt(QUERIES))
+SHAPES = [[960, 576], [576, 576], [3072, 576], [576, 1536], [49152, 576]]
+KNOTS = [1, 2, 8, 32, 128]
+GEMM_US = np.array([[n * k / 1e4 + 0.02 * n * k / 1e4 * m for m in KNOTS] for n, k in SHAPES])
+TRAFFIC = 8.0 * 576 * 2 + 4.0 * 960 + 3.0 * 3072
+
+
+def part(name: str, coefficients: dict[str, float], table: dict[str, Any], status: str = "measured") -> Any:
+    return {"name": name, "status": status, "source": "", "coefficients": coefficients, "table": table}
+
+
+def document(*more: Any, without: str = "") -> dict[str, Any]:
+    gemm = {"start_us": 5.0, "memory_efficiency": 0.9, "compute_efficiency": 0.9, "smoothness": 1.0}
+    gemm |= {"per_k_us": 0.0, "tile_tokens": 1, "follows_form": 1}
+    attention = {"head_dims": [64], "kv_heads": [3], "batches": BATCHES, "contexts": CONTEXTS}
+    attention |= {"queries": QUERIES, "us": ATTENTION_US[None, None].tolist()}
+    parts = [
+        part("gemm/bf16", gemm, {"knots": KNOTS, "shapes": SHAPES, "us": GEMM_US.tolist()}),
+        part("attention/bf16", {"group": 3}, attention),
+        part("elementwise", {"traffic_bytes_per_token": TRAFFIC}, {"tokens": [1, 101], "us": [100, 300]}),
+        part("pass", {"hidden": 576}, {"tokens": [1, 101], "us": [40, 140]}),
+        part("sampler", {"vocab": 49152}, {"rows": [1, 11], "us": [50, 550]}),
+        part("sampler/greedy", {"vocab": 49152}, {"rows": [1, 11], "us": [10, 110]}),
+        part("draft_sampler", {"vocab": 49152}, {"rows": [1, 11], "us": [30, 330]}),
+        part("draft_sampler/greedy", {"vocab": 49152}, {"rows": [1, 11], "us": [3, 33]}),
+        part("launch", {"eager_call_us": 0}, {}),
+    ]
+    kept = [*(one for one in parts if one["name"] != without), *more]
+    return {
+        "schema": "decodesim/profile-1",
+        "name": "mine",
+        "gpu": CPU,
+        "inherits": "h100-sxm",
+        "parts": kept,
+    }
+
+
+def profile(*more: Any, without: str = "") -> Profile:
+    return parse_profile(json.dumps(document(*more, without=without)), "mine.json")
+
+
+def cost(of: Profile, preset: str = "torch-2", sampling: str = "", draft_sampling: str = "") -> CostModel:
+    target = load_model("smollm2-135m-instruct")
+    draft = load_drafter("smollm2-135m-instruct", target, "draft_model")
+    chosen = load_preset(preset)[0]
+    return CostModel(target, draft, of, 1, 1, 1, "bf16", chosen, sampling, draft_sampling)
+
+
+def test_a_layer_in_place_is_its_matrices_its_attention_and_the_rest():
+    one = cost(profile())
+    step = one.target_pass(8, 4, 4 * 1024, 2, logit_rows=8)
+    matrices = sum(GEMM_US[i, 2] for i in range(4))
+    layers = 30 * (matrices + ATTENTION_US[1, 1, 1] + 100 + 7 * 2)
+    expected = layers + 40 + 7 + GEMM_US[4, 2]
+    assert step.duration_s * 1e6 == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("preset", ["torch-2", "vllm-0.33"])
+def test_what_a_layer_in_place_holds_is_not_charged_again_by_a_preset(preset):
+    chosen = load_preset(preset)[0]
+    dear = replace(chosen, small_kernel_s_per_layer=0.5)
+    one = cost(profile())
+    prices = [replace(one, preset=p).target_pass(8, 4, 4096, 2, logit_rows=8).gpu_s for p in (chosen, dear)]
+    assert prices[0] == prices[1]
+    unmeasured = cost(profile(part("elementwise", {"memory_efficiency": 0.8}, {}), without="elementwise"))
+    with pytest.raises(InputError, match="stands twice"):
+        profile(part("elementwise", {"memory_efficiency": 0.8}, {}))
+    assert replace(unmeasured, preset=dear).target_pass(8).gpu_s > 15
+
+
+def test_the_rest_of_another_layer_grows_with_its_traffic_beyond_its_starts():
+    table = profile().rest_of_layer()
+    assert table is not None
+    assert table.time_us([1, 51, 101], TRAFFIC).tolist() == [100, 200, 300]
+    assert table.time_us([0, 1, 51, 201], 2 * TRAFFIC).tolist() == [0, 100, 300, 900]
+
+
+def test_samplers_are_priced_as_the_scenario_says():
+    measured = profile()
+    drafter_head = [
+        cost(measured, draft_sampling=how).explain_draft_pass(2, 2, 200, logit_rows=2)
+        for how in ("", "sampled", "greedy")
+    ]
+    drawn = [dict(ops)["draft sampler"].gpu_s * 1e6 for ops in drafter_head]
+    assert drawn == pytest.approx([60, 60, 6])
+    accepted = [cost(measured, sampling=how).sample(8).gpu_s * 1e6 for how in ("", "sampled", "greedy")]
+    assert accepted == pytest.approx([400, 400, 80])
+    assert cost(load_profile("h100-sxm")).sample(8) == cost(
+        load_profile("h100-sxm"), sampling="greedy"
+    ).sample(8)
+
+
+def test_tables_of_the_step_are_what_the_explanation_says():
+    one = cost(profile(), sampling="greedy", draft_sampling="sampled")
+    prices = compile_prices(one, max_tokens=64, max_sequences=16, max_context_tokens=2048, max_query_tokens=8)
+    ops = dict(one.explain_pass(24, logit_rows=24))
+    in_table = prices.target_tokens[24] + prices.target_head[24]
+    assert in_table == pytest.approx(total(list(ops.items())).gpu_s * 1e9, rel=1e-9)
+    assert "embedding, positions, mask" in ops
+    draft = one.explain_draft_pass(6, logit_rows=6)
+    passed = total([op for op in draft if op[0] != "host"]).gpu_s
+    assert prices.draft_tokens[6] + prices.draft_head[6] == pytest.approx(passed * 1e9, rel=1e-9)
+    assert prices.sample[6] == pytest.approx(one.sample(6).gpu_s * 1e9, rel=1e-9)
+    at_knot = prices.attention[1, list(prices.batch_knots).index(4), list(prices.context_knots).index(1024)]
+    assert at_knot == pytest.approx(30 * ATTENTION_US[1, 1, 1] * 1e3, rel=1e-9)
+
+
+@pytest.mark.parametrize(("temperature", "drafts", "expected"), [
+    ("null", "greedy", ("", "greedy")),
+    ("0", "sampled", ("greedy", "greedy")),
+    ("0.7", "sampled", ("sampled", "sampled")),
+    ("1", "greedy", ("sampled", "greedy")),
+])  # fmt: skip
+def test_the_scenario_says_how_tokens_are_chosen(temperature, drafts, expected):
+    scenario = parse_scenario(
+        "target: {model: llama-3.1-8b-instruct}\nhardware: {gpu: h100-sxm}\n"
+        "speculation: [{name: d, method: draft_model, draft: llama-3.2-1b-instruct, "
+        f"draft_sampling: {drafts}}}]\n"
+        f"workload: {{arrivals: {{kind: closed, concurrency: 2}}, temperature: {temperature}}}\n"
+        "engine: {max_num_seqs: 4}\n"
+    )
+    made = setup_of(scenario, scenario.speculation[0]).cost
+    assert (made.sampling, made.draft_sampling) == expected
+
+
+def test_verify_attention_is_read_where_it_was_measured():
+    attention = profile().attention("bf16")
+    for i, b in enumerate(BATCHES):
+        for j, c in enumerate(CONTEXTS):
+            rows = [float(attention.time_us(b, c, 3, 64, 3 * q)) for q in QUERIES]
+            assert rows == pytest.approx(ATTENTION_US[i, j].tolist(), rel=1e-9)
+    beyond = [float(attention.time_us(4, 1024, 3, 64, 3 * q)) for q in (8, 16)]
+    assert beyond[1] == pytest.approx(2 * beyond[0])
+
+
+def test_eager_calls_are_those_of_the_device_under_plain_torch_alone():
+    slow = profile(part("launch", {"eager_call_us": 7}, {}), without="launch")
+    network = cost(slow).target_pricing.network
+    assert cost(slow).target_pricing.launching_us() == 7 * network.calls
+    assert cost(profile()).target_pricing.launching_us() == 0
+    sglang = load_preset("sglang-0.5")[0]
+    own = cost(slow, "sglang-0.5").target_pricing.launching_us()
+    assert own == pytest.approx(sglang.host.eager_call_s * 1e6 * network.calls)
+
+
+def test_an_affine_curve_keeps_its_shape_between_knots():
+    form = GemmForm(2e10, 4e11, 2.0, 2.0, 5.0, 0.5, 0.5, 1.0, 0.0, tile_tokens=1)
+    knots = np.array([1.0, 8, 64, 128])
+    true = form.time_us(576, 576, np.arange(1, 257.0)) * 1.3
+    tables = [
+        Gemm(form, knots, np.array([[576.0, 576]]), np.full((1, 4), np.log(1.3)), follows_form=how)
+        for how in (True, False)
+    ]
+    error = [np.abs(table.time_us(576, 576, np.arange(1, 257)) / true - 1).max() for table in tables]
+    assert error[0] < 1e-12
+    assert error[1] > 0.03
+
+
+def test_a_kernel_that_takes_longer_for_fewer_tokens_is_kept_when_it_was_measured():
+    form = GemmForm(2e10, 4e11, 2.0, 2.0, 5.0, 0.5, 0.5, 1.0, 0.0, tile_tokens=1)
+    knots, dip = np.array([4.0, 5, 8]), np.log([[1.0, 1.4, 0.9]])
+    kept, raised = (Gemm(form, knots, np.array([[64.0, 64]]), dip, True, rises) for rises in (False, True))
+    assert kept.time_us(64, 64, knots) == pytest.approx(form.time_us(64, 64, knots) * np.exp(dip[0]))
+    assert raised.time_us(64, 64, 8) == raised.time_us(64, 64, 5) > kept.time_us(64, 64, 8)
+
+
+@pytest.mark.parametrize(("change", "wrong"), [
+    (lambda d: d["parts"][1]["table"].update(queries=[1, 2]), "another shape than its axes"),
+    (lambda d: d["parts"][1]["table"].update(queries=[2, 1, 8]), "does not rise"),
+    (lambda d: d["parts"][1].update(coefficients={}), "group: is missing"),
+    (lambda d: d["parts"][2]["table"].update(us=[100, -1]), "is not a time"),
+    (lambda d: d["parts"][2].update(coefficients={}), "traffic_bytes_per_token: is missing"),
+    (lambda d: d["parts"][3].update(table={}), "tokens: is missing|table.tokens"),
+    (lambda d: d["parts"][5].update(name="sampler/nucleus"), "unknown way of sampling"),
+    (lambda d: d["parts"][8].update(coefficients={}), "eager_call_us: is missing"),
+    (lambda d: d.update(schema="decodesim/profile-0"), "calibrate"),
+    (lambda d: d.update(schema="decodesim/profile-2"), "update of decodesim"),
+    (lambda d: d.update(schema="decodesim/result-1"), "no schema of a profile"),
+])  # fmt: skip
+def test_a_broken_file_says_where_and_what(change, wrong):
+    raw = document()
+    change(raw)
+    with pytest.raises(InputError, match=wrong):
+        parse_profile(json.dumps(raw), "mine.json")

@@ -1,0 +1,56 @@
+"""What the shipped profiles cost is what it was before devices of one's own could be measured."""
+
+import pytest
+
+from tests.unit.test_cost import cost_model
+
+_ROUNDING = 1e-12
+"""What another machine's logarithms may change."""
+
+PRICES_S = {
+    ("dense", "h100-sxm", "vllm-0.33"): (0.01856096636338366, 0.0006136585427370203, 0.0001383769791044776),
+    ("dense", "h200-sxm", "trtllm-1"): (0.01615949025463426, 0.0003477824463074986, 0.0001328256),
+    ("dense", "a100-sxm-80gb", "sglang-0.5"): (
+        0.036454099999999996,
+        0.0007303034088387936,
+        0.00015019268268759195,
+    ),
+    ("small", "h100-sxm", "vllm-0.33"): (0.010588780222754904, 0.002286769034038449, 0.0001383769791044776),
+    ("small", "h200-sxm", "trtllm-1"): (0.008451374223039987, 0.0016273781026192385, 0.0001328256),
+    ("small", "a100-sxm-80gb", "sglang-0.5"): (
+        0.017721664124051295,
+        0.003205104242566041,
+        0.00015019268268759195,
+    ),
+    ("moe", "h100-sxm", "vllm-0.33"): (0.02294132517410987, 0, 0.00012458507462686567),
+    ("moe", "h200-sxm", "trtllm-1"): (0.01771788847239719, 0, 0.00012319999999999999),
+    ("moe", "a100-sxm-80gb", "sglang-0.5"): (0.03894955593380711, 0, 0.00012753310446297203),
+    ("mla", "h100-sxm", "vllm-0.33"): (0.03824696024982484, 0.0007623725360415563, 0.00013852370149253733),
+    ("mla", "h200-sxm", "trtllm-1"): (0.0304432439365006, 0.0005303249189211007, 0.00013292799999999998),
+    ("mla", "a100-sxm-80gb", "sglang-0.5"): (0.0848381, 0.0010785744249308035, 0.00015043374203040706),
+    ("sparse", "h100-sxm", "vllm-0.33"): (0.04069523097377722, 0, 0.00013852370149253733),
+    ("sparse", "h200-sxm", "trtllm-1"): (0.03290315800244165, 0, 0.00013292799999999998),
+    ("sparse", "a100-sxm-80gb", "sglang-0.5"): (0.0967941, 0, 0.00015043374203040706),
+    ("compressed", "h100-sxm", "vllm-0.33"): (0.018147468627433196, 0, 0.00013852370149253733),
+    ("compressed", "h200-sxm", "trtllm-1"): (0.017900343247943325, 0, 0.00013292799999999998),
+    ("compressed", "a100-sxm-80gb", "sglang-0.5"): (0.0757381, 0, 0.00015043374203040706),
+    ("sliding", "h100-sxm", "vllm-0.33"): (0.016012746241556925, 0, 0.00014881260895522388),
+    ("sliding", "h200-sxm", "trtllm-1"): (0.015460855861553682, 0, 0.00014010879999999998),
+    ("sliding", "a100-sxm-80gb", "sglang-0.5"): (0.028340545172240602, 0, 0.0001673380284453163),
+    ("linear", "h100-sxm", "vllm-0.33"): (0.026739188528142967, 0, 0.0001417699343283582),
+    ("linear", "h200-sxm", "trtllm-1"): (0.021081810664845206, 0, 0.0001351936),
+    ("linear", "a100-sxm-80gb", "sglang-0.5"): (0.042768183568301255, 0, 0.00015576717999019125),
+}
+"""(case, GPU, preset) → s of a mixed step launched eagerly, of a drafter's pass (0: none), of accepting."""
+
+
+@pytest.mark.parametrize("setting", PRICES_S, ids="-".join)
+def test_prices_of_shipped_profiles_stay(setting: tuple[str, str, str]) -> None:
+    case, gpu, preset = setting
+    cost = cost_model(case, gpu, preset, "fp8")
+    step = cost.target_pass(96, 32, 32 * 3000, 3, ((64, 512),), 96, "eager").duration_s
+    draft = cost.draft_pass(32, 32, 32 * 3000, 1, logit_rows=32).duration_s if cost.drafter else 0
+    found = (step, draft, cost.sample(96).duration_s)
+    assert found == pytest.approx(PRICES_S[setting], rel=_ROUNDING, abs=0)
+    assert (cost.profile.rest_of_layer(), cost.profile.preparation()) == (None, None)
+    assert (cost.profile.draft_sampler(), cost.profile.eager_call_us()) == (None, None)
