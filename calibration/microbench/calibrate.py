@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,10 @@ MOST_WIDE = 0.1
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure: a device, the networks that are to run on it, and how thoroughly."""
+    """What to measure: a device, the networks that are to run on it, and how thoroughly.
+
+    `skip` names benches, or ops as bench/op, that nobody will ask for.
+    """
 
     kind: str
     model: Model
@@ -34,6 +38,7 @@ class Request:
     tensor_parallel: tuple[int, ...] = (1,)
     weights: tuple[str, ...] = ("bf16",)
     quick: bool = False
+    skip: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -50,28 +55,55 @@ class Calibration:
 
 
 def calibrate(
-    request: Request, profile: Path, progress: Progress, note: Callable[[str], None]
+    request: Request,
+    profile: Path,
+    progress: Progress,
+    note: Callable[[str], None],
+    between: Callable[[int], None] | None = None,
 ) -> Calibration:
-    """Measure and fit, and write the profile; its measurements lie beside it, and the next run goes on from
-    them. Raises InputError for a device that is not there, that is busy, or whose measurements do not fit;
-    OSError where nothing can be written. What was measured until then is kept.
-    """
+    """Measure, fit, write the profile, as `measure_and_fit` does."""
     device = open_device(request.kind)
+    return measure_and_fit(device, plan_of(device, request), profile, progress, note, between)
+
+
+def plan_of(device: Device, request: Request) -> Plan:
+    """All points of a request, less those it skips."""
     plan = make_plan(
         *(device, request.model, request.drafter),
         *(request.tensor_parallel, request.weights, request.quick),
     )
+    return plan.where(lambda point: not request.skip & {point.bench, f"{point.bench}/{point.op}"})
+
+
+def measure_and_fit(
+    device: Device,
+    plan: Plan,
+    profile: Path,
+    progress: Progress,
+    note: Callable[[str], None],
+    between: Callable[[int], None] | None = None,
+    first: Callable[[Point], bool] | None = None,
+    limit_s: float = math.inf,
+) -> Calibration:
+    """Measure and fit, and write the profile; its measurements lie beside it, and the next run goes on from
+    them. `between` is called after each round through all points, with its number; the `first` points come
+    before all others; `limit_s` ends the measuring wherever it is.
+
+    Raises InputError for a device that is busy, or whose measurements do not fit; OSError where nothing can
+    be written. What was measured until then is kept.
+    """
     path = measurements_path(profile)
     file = MeasurementFile.open(path, device.notes)
     for line in (*plan.left_out, *plan.uncovered):
         note(f"not measured: {line}")
     note(f"{device.notes.name}: {_extent(plan, file, device)}; kept in {path} as it is measured")
-    session = Session(device, file, plan, progress)
+    session = Session(device, file, plan, progress, limit_s)
     with session.noted():
-        session.measure(plan.points)
+        session.measure([point for point in plan.points if first is not None and first(point)])
+        session.measure(plan.points, between)
         session.measure_groups()
         session.again(_outliers(plan, _fit(file, profile).suspects))
-    refuse_when_busy(session.wide(plan.points), plan, path)
+    _refuse_when_busy(session.wide(plan.points), plan, path)
     fitted = _fit(file, profile)
     if fitted.refused:
         raise InputError([Problem(str(path), message=line, allowed=_AGAIN) for line in fitted.refused])
@@ -82,7 +114,7 @@ def calibrate(
 _AGAIN = "measurements are kept, and the same command measures anew what varies"
 
 
-def refuse_when_busy(wide: Sequence[object], plan: Plan, path: Path) -> None:
+def _refuse_when_busy(wide: Sequence[object], plan: Plan, path: Path) -> None:
     """Raises InputError when too many points vary too much: a shared or throttled device has no profile."""
     if len(wide) > MOST_WIDE * len(plan.points):
         message = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from calibration.microbench.benches.attention import attention_points
 from calibration.microbench.benches.draft import draft_points
@@ -39,6 +39,19 @@ class Plan:
     grid: Grid
     left_out: tuple[str, ...]
     uncovered: tuple[str, ...]
+
+    def where(self, wanted: Callable[[Point], bool]) -> Plan:
+        """Only the points that are wanted."""
+        return replace(self, points=tuple(point for point in self.points if wanted(point)))
+
+    def __or__(self, other: Plan) -> Plan:
+        """The points of both, each once, on the grid of the first."""
+        points = {point.key: point for point in (*self.points, *other.points)}
+        left_out, uncovered = (
+            tuple(dict.fromkeys((*mine, *theirs)))
+            for mine, theirs in ((self.left_out, other.left_out), (self.uncovered, other.uncovered))
+        )
+        return Plan(tuple(points.values()), self.grid, left_out, uncovered)
 
     def visits_s(self, device: Device) -> float:
         """About how long it lasts, by what such devices usually do; the progress bar learns the truth."""

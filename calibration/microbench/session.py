@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -29,11 +31,20 @@ class Session:
 
     A round visits every point once, in an order of its own: what slows the machine down for a minute touches
     a few rounds of many points, and the median over rounds leaves it alone. Rounds that the file has already
-    are not measured again.
+    are not measured again. After `limit_s` nothing more is begun.
     """
 
-    def __init__(self, device: Device, file: MeasurementFile, plan: Plan, progress: Progress) -> None:
+    def __init__(
+        self,
+        device: Device,
+        file: MeasurementFile,
+        plan: Plan,
+        progress: Progress,
+        limit_s: float = math.inf,
+    ) -> None:
         self._device, self._file, self._plan, self._progress = device, file, plan, progress
+        self._ends_s = time.monotonic() + limit_s
+        self._missed = 0
         self._lab = Lab(device)
         self._order = random.Random(_SEED)
         self._did_not_fit: set[str] = set()
@@ -56,16 +67,18 @@ class Session:
     def left_out(self) -> list[str]:
         """What was asked for and could not be measured, and why."""
         memory = [f"{name}: out of memory on the device" for name in sorted(self._did_not_fit)]
-        return [*self._plan.left_out, *memory]
+        late = [f"{self._missed} visits of points: the time was over"] if self._missed else []
+        return [*self._plan.left_out, *memory, *late]
 
-    def measure(self, points: Sequence[Point]) -> None:
+    def measure(self, points: Sequence[Point], between: Callable[[int], None] | None = None) -> None:
         """All rounds of these points that the file lacks, then a few more of those that vary too much.
 
-        Points that an earlier run left varying too much are begun anew.
+        Points that an earlier run left varying too much are begun anew. `between` is called after each of the
+        rounds.
         """
         wanted = self._plan.grid.rounds
         anew = {point.key for point in self.wide(points) if self._rounds_of(point) >= wanted}
-        self._visit([(point, wanted - self._rounds_of(point)) for point in points], anew)
+        self._visit([(point, wanted - self._rounds_of(point)) for point in points], anew, between)
         self.again(self.wide(points))
 
     def again(self, points: Sequence[Point]) -> None:
@@ -86,7 +99,12 @@ class Session:
         rounds = [(point, self._file.points.get(point.key)) for point in points]
         return [point for point, rows in rounds if rows and over_rounds(rows).spread > self._plan.grid.widest]
 
-    def _visit(self, lacking: Sequence[tuple[Point, int]], anew: Set[str] = frozenset()) -> None:
+    def _visit(
+        self,
+        lacking: Sequence[tuple[Point, int]],
+        anew: Set[str] = frozenset(),
+        between: Callable[[int], None] | None = None,
+    ) -> None:
         """Points with the rounds that each lacks; those in `anew` (keys) lack all, and begin at round 0."""
         wanted = [(point, self._plan.grid.rounds if point.key in anew else lacks) for point, lacks in lacking]
         total, done = sum(max(0, rounds) for _, rounds in wanted), 0
@@ -98,10 +116,14 @@ class Session:
                 at = number if point.key in anew else self._rounds_of(point)
                 self._measure(point, at)
                 done += 1
+            if between is not None:
+                between(number)
 
     def _measure(self, point: Point, number: int) -> None:
         """One visit of a point, as round `number` of it."""
-        if point.key in self._did_not_fit:
+        if time.monotonic() > self._ends_s:
+            self._missed += 1
+        if self._missed or point.key in self._did_not_fit:
             return
         try:
             work = point.prepare(self._lab)

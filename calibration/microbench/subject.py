@@ -45,7 +45,8 @@ def _decoder_shape(device: Device, model: Model, tensor_parallel: int) -> Decode
         shape = DecoderShape.of(model, tensor_parallel)
     except InputError:
         return None
-    return replace(shape, layers=device.copies_of(2.0 * shape.layer_parameters))
+    # Without a name: a drafter of the same layers is the same decoder.
+    return replace(shape, name="", layers=device.copies_of(2.0 * shape.layer_parameters))
 
 
 @dataclass(frozen=True)
