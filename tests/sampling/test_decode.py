@@ -1,0 +1,187 @@
+"""The decode loop: greedy is greedy, filters, stops and records; masks against paths; typical acceptance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from calibration.drafters.network import Network
+from calibration.drafters.target import Target
+from calibration.sampling.decode import Decoded, Rule, speculative_decode
+from calibration.sampling.laws import draw, filtered_law
+from calibration.sampling.protocols import Proposal, Sampling
+from calibration.sampling.rejection import accept_chain, accept_greedy, accept_tree, acceptance_probability
+from calibration.sampling.typical import Typical, total_variation
+from simulator.trees import EAGLE1, DraftTree, GrowthRule
+from tests.exact_laws import joint_laws, target_laws
+from tests.lm import smollm2, tiny_folder, tiny_target  # noqa: F401
+from tests.token_tables import TableDrafter, TableTarget, random_table
+
+PROMPT = torch.tensor([3, 1, 4])
+TARGET = random_table(8, 1, 2.0)
+CLOSE = TARGET + random_table(8, 2, 1.0)  # a drafter that often agrees
+PLANS = [None, EAGLE1, GrowthRule.eagle2(5, 3, 12), GrowthRule.nucleus(4, 0.8, 5, 16), GrowthRule.beam(4)]
+PLAN = pytest.mark.parametrize("plan", PLANS, ids=["chain", "eagle1", "eagle2", "nucleus", "beam"])
+
+
+def decoded(plan: DraftTree | GrowthRule | None, temperature: float, **options: object) -> Decoded:
+    """Sixty tokens from the table, by a drafter with this plan."""
+    drafter = TableDrafter(CLOSE, plan)
+    return speculative_decode(
+        TableTarget(TARGET), drafter, PROMPT, 5, temperature, **{"max_tokens": 60} | options
+    )  # type: ignore[arg-type]
+
+
+@PLAN
+@pytest.mark.parametrize("rule", [accept_tree, Typical()], ids=["exact", "typical"])
+def test_greedy_output_is_plain_greedy_decoding(plan: DraftTree | GrowthRule | None, rule: Rule) -> None:
+    plain = speculative_decode(TableTarget(TARGET), None, PROMPT, 5, max_tokens=60)
+    fast = decoded(plan, 0.0, rule=rule)
+    assert fast.tokens == plain.tokens
+    assert len(plain.rounds) == 59
+    assert len(fast.rounds) < 40
+    assert fast.mean_acceptance_length > 1.4
+
+
+def test_greedy_is_the_limit_of_low_temperatures() -> None:
+    assert decoded(None, 1e-6).tokens == decoded(None, 0.0).tokens
+
+
+@PLAN
+def test_same_seed_same_output(plan: DraftTree | GrowthRule | None) -> None:
+    assert decoded(plan, 1.0, seed=5) == decoded(plan, 1.0, seed=5)
+    assert decoded(plan, 1.0, seed=5).tokens != decoded(plan, 1.0, seed=6).tokens
+
+
+@PLAN
+def test_records_account_for_every_token(plan: DraftTree | GrowthRule | None) -> None:
+    seen: list[tuple[Proposal, torch.Tensor]] = []
+    out = decoded(plan, 1.0, observe=lambda _, proposal, laws: seen.append((proposal, laws)))
+    position = 1
+    for one, (proposal, laws) in zip(out.rounds, seen, strict=True):
+        assert one.position == position
+        emitted = out.tokens[position : position + one.accepted + 1]
+        position += one.accepted + 1
+        drafts = proposal.tokens[list(one.path)].tolist()
+        assert drafts[: len(emitted)] == list(emitted[: one.accepted])  # the last round may be cut
+        assert [proposal.parents[node] for node in one.path] == [-1, *one.path][: one.accepted]
+        assert plan is not None or len(one.chances) == min(one.accepted + 1, one.drafted)
+        assert one.nodes == len(proposal.tokens)
+        assert all(laws[1 + node, token] > 0 for node, token in zip((-1, *one.path), emitted, strict=False))
+    assert position >= 60
+    drafted = [one.accepted for one in out.rounds]
+    assert out.mean_acceptance_length == pytest.approx(1 + sum(drafted) / len(drafted))
+
+
+def test_acceptance_counted_and_computed_agree() -> None:
+    """1 - TV of the laws, averaged over the drafts tried, is the share of them that is accepted."""
+    rounds = [one for seed in range(40) for one in decoded(None, 1.0, seed=seed).rounds]
+    chances = torch.tensor([chance for one in rounds for chance in one.chances])
+    tried = len(chances)
+    accepted = sum(one.accepted for one in rounds)
+    spread = float((chances * (1 - chances)).sum().sqrt())
+    assert abs(accepted - float(chances.sum())) < 4 * spread
+    assert tried > 2000
+
+
+def test_stop_tokens_end_the_output_and_are_in_it() -> None:
+    whole = decoded(None, 1.0, seed=2).tokens
+    for stop in set(whole):
+        out = decoded(None, 1.0, seed=2, stop_tokens=(stop,))
+        assert out.tokens == whole[: whole.index(stop) + 1]
+        assert out.finish == "stop"
+    for count in (1, 2, 7):
+        out = decoded(None, 1.0, seed=2, max_tokens=count)
+        assert (out.tokens, out.finish) == (whole[:count], "length")
+
+
+def test_filters_keep_the_most_probable_tokens() -> None:
+    law = torch.tensor([0.1, 0.4, 0.25, 0.05, 0.2], dtype=torch.float64)
+
+    def kept(**options: float) -> list[float]:
+        return [
+            round(one, 6)
+            for one in filtered_law(law.log(), Sampling(**{"temperature": 1.0} | options)).tolist()
+        ]  # type: ignore[arg-type]
+
+    assert kept(top_k=2) == [0, round(0.4 / 0.65, 6), round(0.25 / 0.65, 6), 0, 0]
+    assert kept(top_p=0.65) == kept(top_p=0.5) == kept(top_k=2)
+    assert kept(top_p=0.66) == kept(top_k=3)
+    assert kept(top_p=1e-9) == kept(temperature=0.0) == [0, 1, 0, 0, 0]
+    assert kept(top_k=2, top_p=0.6) == [0, 1, 0, 0, 0]  # 0.4 of the 0.65 that top-k left already holds it
+    cold = law**2 / (law**2).sum()
+    assert kept(temperature=0.5) == [round(one, 6) for one in cold.tolist()]
+    assert filtered_law(torch.zeros(5), Sampling(1.0, top_k=2)).tolist() == [0.5, 0.5, 0, 0, 0]
+
+
+def test_impossible_tokens_are_never_drawn() -> None:
+    weights = torch.tensor([0.0, 0.3, 0.0, 0.7, 0.0])
+    edges = torch.tensor([0.0, 0.3, 0.3 - 1e-16, 1.0 - 2.0**-53], dtype=torch.float64)
+    assert set(draw(weights.expand(4, 5), edges).tolist()) == {1, 3}
+
+
+def test_argmaxes_suffice_at_temperature_zero() -> None:
+    generator = torch.Generator().manual_seed(1)
+    best, drafts = (
+        torch.randint(3, (500, 4), generator=generator),
+        torch.randint(3, (500, 3), generator=generator),
+    )
+    p = torch.nn.functional.one_hot(best, 3).double()
+    uniforms = torch.rand(500, 4, generator=generator, dtype=torch.float64)
+    for found, wanted in zip(
+        accept_greedy(best, drafts), accept_chain(p, None, drafts, uniforms), strict=True
+    ):
+        assert torch.equal(found, wanted)
+
+
+def test_acceptance_probability_is_one_minus_the_distance() -> None:
+    p, q = torch.softmax(TARGET, -1), torch.softmax(CLOSE, -1)
+    assert torch.allclose(acceptance_probability(p, q, TARGET.argmax(-1)), 1 - total_variation(p, q))
+
+
+def test_typical_acceptance_bends_the_law_as_computed() -> None:
+    rule = Typical()
+    p, q = torch.softmax(random_table(5, 1), -1), torch.softmax(random_table(5, 2), -1)
+    law = joint_laws(rule, p, q, (-1,), 1, "distinct")
+    assert torch.allclose(law, rule.typical_law(p, q), atol=1e-8)
+    one_draft = total_variation(law, p)
+    assert float(one_draft.mean()) > 0.1
+    longer = total_variation(joint_laws(rule, p, q, (-1, 0), 2, "distinct"), target_laws(p, 2))
+    assert float(longer.mean()) > float(one_draft.mean())
+
+
+TREES = [EAGLE1, DraftTree((-1, 0, 1, 1, 0, 2, 4, 4, 6, 8)), DraftTree.chain(6)]
+
+
+def check_rows_equal_paths(target: Target, tree: DraftTree, tolerance: float) -> None:
+    """Score a tree at once, and every root-to-leaf path as a chain of its own: equal logits at every node."""
+    generator = torch.Generator().manual_seed(tree.nodes)
+    tokens = torch.randint(target.vocab_size, (tree.nodes - 1,), generator=generator)
+    prompt = torch.randint(target.vocab_size, (12,), generator=generator)
+    whole = Proposal(tokens, torch.from_numpy(tree.draft_parents))
+
+    def after_a_round(proposal: Proposal) -> torch.Tensor:
+        """Score behind a first round, whose rejected rows must have left the cache."""
+        target.start(prompt)
+        target.score(5, whole)
+        target.keep([node - 1 for node in tree.path(tree.leaves[-1])])
+        return target.score(6, proposal)
+
+    rows = after_a_round(whole)
+    for leaf in tree.leaves:
+        path = tree.path(leaf)
+        chain = tokens[[node - 1 for node in path]]
+        alone = after_a_round(Proposal(chain, torch.arange(len(chain)) - 1))
+        assert (rows[[0, *path]] - alone).abs().max() <= tolerance * alone.abs().max()
+
+
+@pytest.mark.parametrize("tree", TREES, ids=["eagle1", "uneven", "chain"])
+@pytest.mark.parametrize("tiny_folder", ["llama", "gpt2"], indirect=True)
+def test_nodes_see_their_own_path_alone(tiny_folder: Path, tree: DraftTree) -> None:  # noqa: F811
+    check_rows_equal_paths(tiny_target(tiny_folder), tree, 1e-12)
+
+
+def test_nodes_of_a_real_model_see_their_own_path_alone(smollm2: Network) -> None:  # noqa: F811
+    check_rows_equal_paths(Target(smollm2), EAGLE1, 1e-4)
