@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import INK, arm_colours, clients, draft_lengths, faded, mark, new_figure
+from dashboards.figures.look import INK, PAPER, arm_colours, clients, draft_lengths, faded, mark, new_figure
 from dashboards.subject import Subject, varying_arms
 from dashboards.table import Column, Table, empty
 
@@ -188,7 +188,7 @@ def _add_scenario(figure: Any, table: Table, colour: str) -> None:
             mark(f"α of the scenario {alpha:.2f}", xref="paper", x=0.01, xanchor="left", **place)
         )
         return
-    ring = {"size": 12, "color": "white", "line": {"color": colour, "width": 2.5}}
+    ring = {"size": 12, "color": PAPER, "line": {"color": colour, "width": 2.5}}
     figure.add_trace(
         go.Scatter(x=[own], y=[alpha], mode="markers", showlegend=False, hoverinfo="skip", marker=ring)
     )

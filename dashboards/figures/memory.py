@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import BARE_TICKS, MEMORY, new_figure
+from dashboards.figures.look import BARE_TICKS, MEMORY, PAPER, new_figure
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
 from simulator.units import GIB, format_bytes
@@ -79,7 +79,7 @@ def draw(table: Table) -> Any:
                 x=[size / GIB for size in rows["bytes"]],
                 name=part,
                 orientation="h",
-                marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+                marker={"color": colour, "line": {"color": PAPER, "width": 0.5}},
                 customdata=[format_bytes(size) for size in rows["bytes"]],
                 hovertemplate=f"%{{y}}: {part} %{{customdata}}<extra></extra>",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import BARE_TICKS, PARTS, new_figure
+from dashboards.figures.look import BARE_TICKS, PAPER, PARTS, new_figure
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
 from simulator.units import format_seconds
@@ -116,7 +116,7 @@ def draw(table: Table) -> Any:
                 x=[time_s * 1e3 for time_s in rows["time"]],
                 name=title,
                 orientation="h",
-                marker={"color": PARTS[part], "line": {"color": "white", "width": 0.5}},
+                marker={"color": PARTS[part], "line": {"color": PAPER, "width": 0.5}},
                 customdata=[format_seconds(time_s) for time_s in rows["time"]],
                 hovertemplate=f"%{{y}}: {title} %{{customdata}}<extra></extra>",
             )
