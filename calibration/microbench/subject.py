@@ -80,7 +80,8 @@ class Grid:
 
 
 _MIB = 1 << 20
-_STEP_TOKENS = (*range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+_STEP_TOKENS = (*range(1, 11), 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 96, 112, 128, 144)
+"""Those that 1 to 16 sequences of 1 to 9 tokens have, and what lies between."""
 _KNOTS = (1, 8, 16, 32, 64, 96, 128, 129, 160, 192, 256, 257, 320, 384, 512, 768, 1024, 2048, 4096)
 """Those of the cost model, one more than a tile at two of them, and 320, where fp8 is irregular."""
 
@@ -88,7 +89,7 @@ _CPU = Grid(
     tokens=_STEP_TOKENS,
     few_tokens=(1, 4, 16, 64, 128),
     batches=(1, 2, 4, 8, 16),
-    queries=(1, 2, 3, 5, 8),
+    queries=(1, 2, 3, 5, 9),
     contexts=(192, 384, 768, 1280),
     layer_contexts=(192, 768),
     prefills=((1, 128), (1, 512), (4, 256)),
@@ -101,10 +102,10 @@ _CPU = Grid(
     widest=1.6,
 )
 _CPU_QUICK = Grid(
-    tokens=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128),
+    tokens=(1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 36, 48, 64, 96, 144),
     few_tokens=(1, 16, 128),
     batches=(1, 4, 16),
-    queries=(1, 2, 4, 8),
+    queries=(1, 2, 4, 9),
     contexts=(192, 640, 1280),
     layer_contexts=(640,),
     prefills=((1, 256),),

@@ -82,8 +82,9 @@ def test_a_cpu_meets_the_tokens_of_its_steps(tmp_path: Path) -> None:
     )
     assert {point.key for point in quick.points} - {point.key for point in full.points}  # contexts of its own
     assert len(quick.points) < len(full.points) / 2
-    grid = grid_of("cpu", quick=False)
-    assert {b * q for b, q in grid.steps(128)} <= set(grid.tokens)
+    for quick_one in (False, True):
+        grid = grid_of("cpu", quick_one)
+        assert {b * q for b, q in grid.steps(max(grid.tokens))} <= set(grid.tokens)
 
 
 def test_fp8_where_there_is_none_is_left_out(tmp_path: Path) -> None:
