@@ -106,12 +106,13 @@ def progress_bar(title: str) -> Iterator[Progress]:
     there is none a line now and then.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    bar = Bar(*columns, TimeElapsedColumn(), console=console, transient=True)
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    bar = Bar(*columns, *times, console=console, transient=True)
     task = bar.add_task(title, total=None)
     begun, shown = time.monotonic(), False
     said = begun
