@@ -1,0 +1,151 @@
+"""Sessions: rounds spread out, kept as they are measured, gone on with, begun anew where they vary."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from calibration.measurements import MeasurementFile, read_measurements
+from calibration.microbench import session as sessions
+from calibration.microbench.device import Device, open_device
+from calibration.microbench.plan import Plan
+from calibration.microbench.point import Point
+from calibration.microbench.session import MORE_ROUNDS, Session
+from calibration.microbench.timing import Timed, Work
+from simulator.errors import InputError
+from tests.microbench.tiny import GRID, tiny_device
+
+NAMES = tuple("abcdef")
+
+
+def points(prepare: Callable[[str], Work] = lambda _: Work(lambda _: None)) -> tuple[Point, ...]:
+    return tuple(
+        Point("linear", name, {"m": 1}, "bf16", 1.0, 1.0, 1.0, lambda _, name=name: prepare(name))  # type: ignore[misc]
+        for name in NAMES
+    )
+
+
+def plan_of(measured: tuple[Point, ...], widest: float = 1e9) -> Plan:
+    return Plan(measured, replace(GRID, rounds=3, widest=widest), (), ())
+
+
+def open_file(tmp_path: Path) -> MeasurementFile:
+    return MeasurementFile.open(tmp_path / "x.csv", tiny_device().notes)
+
+
+def session_of(
+    tmp_path: Path,
+    plan: Plan,
+    progress: Callable[[int, int, str], None] = lambda *_: None,
+    limit_s: float = math.inf,
+) -> Session:
+    return Session(tiny_device(), open_file(tmp_path), plan, progress, limit_s)
+
+
+def rounds(tmp_path: Path) -> dict[str, int]:
+    return {one.op: len(one.rounds_s) for one in read_measurements(tmp_path / "x.csv").points}
+
+
+def test_each_round_visits_every_point_in_another_order(tmp_path: Path) -> None:
+    order: list[str] = []
+    between: list[tuple[int, int]] = []
+    plan = plan_of(points())
+    session = session_of(tmp_path, plan, lambda _, __, what: order.append(what[-1]))
+    session.measure(plan.points, lambda number: between.append((number, len(order))))
+    turns = [tuple(order[i : i + 6]) for i in range(0, 18, 6)]
+    assert [set(turn) for turn in turns] == [set(NAMES)] * 3
+    assert len(set(turns)) == 3
+    assert between == [(0, 6), (1, 12), (2, 18)]
+    assert rounds(tmp_path) == dict.fromkeys(NAMES, 3)
+
+
+def test_what_an_interrupt_leaves_is_gone_on_with(tmp_path: Path) -> None:
+    plan = plan_of(points())
+
+    def interrupt(done: int, total: int, what: str) -> None:
+        assert total == 18
+        if done == 8:
+            raise KeyboardInterrupt
+
+    session = session_of(tmp_path, plan, interrupt)
+    with pytest.raises(KeyboardInterrupt), session.noted():
+        session.measure(plan.points)
+    assert sum(rounds(tmp_path).values()) == 8
+    totals: list[int] = []
+    second = session_of(tmp_path, plan, lambda _, total, __: totals.append(total))
+    with second.noted():
+        second.measure(plan.points)
+    assert totals == [10] * 10
+    assert rounds(tmp_path) == dict.fromkeys(NAMES, 3)
+    assert [one["how"] for one in read_measurements(tmp_path / "x.csv").sessions] == [
+        "interrupted",
+        "complete",
+    ]
+    session_of(tmp_path, plan, lambda *_: pytest.fail("nothing is left to measure")).measure(plan.points)
+
+
+def test_points_that_vary_get_more_rounds_and_begin_anew_in_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = True
+    measured: list[str] = []
+
+    def fake(work: Work, *_: object) -> Timed:
+        name = str(work.run(0))
+        measured.append(name)
+        return Timed(1e-5, 1e-5, 9e-5 if busy and name == "b" else 1e-5, 5)
+
+    monkeypatch.setattr(sessions, "time_work", fake)
+    plan = plan_of(points(lambda name: Work(lambda _: name)), widest=1.6)
+    first = session_of(tmp_path, plan)
+    first.measure(plan.points)
+    assert measured.count("b") == 3 + MORE_ROUNDS
+    assert measured.count("a") == 3
+    assert [point.op for point in first.wide(plan.points)] == ["b"]
+    busy = False
+    measured.clear()
+    second = session_of(tmp_path, plan)
+    second.measure(plan.points)
+    assert measured == ["b"] * 3
+    assert second.wide(plan.points) == []
+    assert rounds(tmp_path) == dict.fromkeys(NAMES, 3)
+
+
+def test_points_that_the_device_cannot_hold_are_left_out(tmp_path: Path) -> None:
+    def prepare(name: str) -> Work:
+        if name == "c":
+            raise torch.OutOfMemoryError
+        return Work(lambda _: None)
+
+    plan = plan_of(points(prepare))
+    session = session_of(tmp_path, plan)
+    session.measure(plan.points)
+    assert set(rounds(tmp_path)) == set(NAMES) - {"c"}
+    assert [line for line in session.left_out if "out of memory" in line and "linear/c" in line]
+
+
+def test_after_the_time_nothing_more_is_begun(tmp_path: Path) -> None:
+    plan = plan_of(points())
+    session = session_of(tmp_path, plan, limit_s=0.0)
+    session.measure(plan.points)
+    assert rounds(tmp_path) == {}
+    assert session.left_out == ["18 visits of points: the time was over"]
+
+
+def test_no_cuda_is_said_at_once() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(InputError, match=r"CUDA is not there.*--device cpu"):
+        open_device("cuda")
+
+
+def test_the_device_says_what_it_is() -> None:
+    device = open_device("cpu")
+    assert device.notes.threads == torch.get_num_threads() >= 1
+    assert device.notes.cache_bytes >= 1 << 18
+    assert 0 < device.free_bytes <= device.notes.memory_bytes
+    assert device.copies_of(device.notes.cache_bytes) == 2
+    assert Device.copies_of(device, device.notes.cache_bytes / 8) == 16
