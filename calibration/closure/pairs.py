@@ -3,47 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 
 import torch
 
 from calibration.closure.clock import Clock
 from calibration.closure.engine import PlainDecoding, SpeculativeDecoding
+from calibration.closure.measured import Pair
 from calibration.closure.points import GROWTH_TOKENS, Point
 from calibration.closure.prompts import Prompts
 from calibration.decoder.decoder import Decoder
 
 _WARM_UPS = 2
 _GOLDEN = 0.6180339887498949
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A plain step and the speculative cycle after it, in s; contexts in tokens before the pass.
-
-    `tokens`: emitted per sequence in the cycle, at a dialled acceptance `alpha`.
-    """
-
-    alpha: float
-    tokens: float
-    plain_pass_s: float
-    plain_accept_s: float
-    verify_s: float
-    accept_s: float
-    drafts_s: tuple[float, ...]
-    plain_context: int
-    context: int
-
-    @property
-    def plain_s(self) -> float:
-        """The plain step."""
-        return self.plain_pass_s + self.plain_accept_s
-
-    @property
-    def cycle_s(self) -> float:
-        """The whole cycle."""
-        return self.verify_s + self.accept_s + sum(self.drafts_s)
 
 
 class PointRun:
@@ -62,15 +34,14 @@ class PointRun:
         self._clock = Clock(target.device)
         self.pairs: list[Pair] = []
 
-    def visit(self, alphas: Sequence[float], least: int, seconds: float) -> None:
+    def visit(self, alphas: Sequence[float], least: int, seconds: float) -> list[Pair]:
         """Pairs at `alphas` in turn, at least so many of each, for about so many seconds."""
         for _ in range(_WARM_UPS):
             self._pair(alphas[0])
-        begun, made = perf_counter(), 0
-        while made < least * len(alphas) or perf_counter() - begun < seconds:
-            for alpha in alphas:
-                self.pairs.append(self._pair(alpha))
-                made += 1
+        begun, found = perf_counter(), list[Pair]()
+        while len(found) < least * len(alphas) or perf_counter() - begun < seconds:
+            found += [self._pair(alpha) for alpha in alphas]
+        return found
 
     def _pair(self, alpha: float) -> Pair:
         plain, speculative, clock = self._plain, self._speculative, self._clock

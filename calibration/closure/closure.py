@@ -1,0 +1,205 @@
+"""The closed loop: calibrate, decode plainly and speculatively between its rounds, predict, compare.
+
+Rounds of the calibration and of the comparison alternate, so that a machine that drifts does so for both.
+The fit sees the calibration's measurements alone: no whole step, no draft loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from calibration.closure.clock import Clock
+from calibration.closure.compared import Compared, Summary, without_figures
+from calibration.closure.engine import PlainDecoding
+from calibration.closure.measured import Measured, bracket
+from calibration.closure.pairs import PointRun
+from calibration.closure.points import FULL, GROWTH_TOKENS, QUICK, Point, met_in_calibration
+from calibration.closure.predicted import predict
+from calibration.closure.prompts import Prompts
+from calibration.closure.reference import WIDEST, Reference
+from calibration.closure.texts import plain_text, speculative_text
+from calibration.decoder.decoder import Decoder
+from calibration.decoder.shape import DecoderShape
+from calibration.decoder.weights import smollm2_weights
+from calibration.measurements import DeviceNotes, measurements_path, read_measurements
+from calibration.microbench.calibrate import Request, calibrate
+from calibration.microbench.device import open_device
+from calibration.microbench.session import Progress
+from simulator.errors import InputError
+from simulator.models.catalogue import load_model
+
+_REFERENCE = Point(1, 1, 320, 1)
+_REFERENCE_STEPS = 4
+_MOST_RETRIES = 2
+"""Visits of a point during which the reference step was disturbed are made again so often."""
+_PROMPTS = 2
+_CHECKED = {"batch": 2, "context": 48, "count": 24}
+_NOT_NEEDED = frozenset(
+    {"sampler/top_p", "attention/prefill", "memory/triad", "memory/read", "stack", "draft_loop"}
+)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How thorough a run is. A visit of a point lasts `visit_s`, with at least `least` pairs an acceptance.
+
+    A run that was busy is tried again while less than `retry_s` have passed.
+    """
+
+    points: tuple[Point, ...]
+    visit_s: float
+    least: int
+    retry_s: float
+    fewest_break_evens: int
+
+
+MODES = {True: Mode(QUICK, 0.8, 2, 60.0, 2), False: Mode(FULL, 1.2, 2, 240.0, 4)}
+"""By whether it is quick."""
+
+
+@dataclass(frozen=True)
+class Closure:
+    """What came out. `busy` says why there are no figures, None where there are."""
+
+    device: DeviceNotes
+    compared: tuple[Compared, ...]
+    reference: Reference | None
+    texts_equal: bool
+    fewest_break_evens: int
+    seconds_s: float
+    busy: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def summary(self) -> Summary:
+        """Errors over all points."""
+        return Summary(self.compared, self.fewest_break_evens)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `decodesim closure --json`."""
+        points = [row for one in self.compared for row in one.to_json()]
+        return {
+            "schema": "decodesim/closure-1",
+            "device": f"{self.device.name}, {self.device.threads} threads, torch {self.device.torch}",
+            "points": points,
+            "summary": without_figures() if self.busy else self.summary.to_json(),
+            "reference": self.reference.to_json() if self.reference else None,
+            "texts_equal": self.texts_equal,
+            "seconds_s": self.seconds_s,
+            "notes": [*([self.busy] if self.busy else []), *self.notes],
+        }
+
+
+def close_loop(
+    kind: str, quick: bool, profile: Path, progress: Progress, note: Callable[[str], None]
+) -> Closure:
+    """Measure and predict on a device of a kind; the profile and its measurements are written there.
+
+    Raises InputError for a device or weights that are not there.
+    """
+    begun = time.monotonic()
+    mode = MODES[quick]
+    device = open_device(kind)
+    with torch.inference_mode():
+        loop = _Loop(kind, mode)
+        while True:
+            busy = _calibrated(loop, kind, quick, profile, progress, note)
+            reference = Reference.of(loop.reference_s) if loop.reference_s else None
+            busy = busy or (reference.busy if reference else None)
+            if busy is None or time.monotonic() - begun > mode.retry_s:
+                break
+            note(f"{busy}; once more")
+            loop.forget()
+    measured = [Measured(run.point, tuple(run.pairs)) for run in loop.runs if run.pairs]
+    compared = () if busy else compare(measured, profile, loop.target.shape)
+    return Closure(
+        device=device.notes,
+        compared=tuple(compared),
+        reference=reference,
+        texts_equal=loop.texts_equal,
+        fewest_break_evens=mode.fewest_break_evens,
+        seconds_s=time.monotonic() - begun,
+        busy=busy,
+    )
+
+
+def compare(measured: Sequence[Measured], profile: Path, shape: DecoderShape) -> list[Compared]:
+    """Predict every point from a profile. Raises ValueError where a bench has measured a point's shape."""
+    known = read_measurements(measurements_path(profile)).points
+    met = met_in_calibration([one.point for one in measured], known)
+    if met:
+        raise ValueError(f"points of the closed loop were calibrated: {[point.label for point in met]}")
+    return [Compared(one, predict(one, profile, shape)) for one in measured]
+
+
+def _calibrated(
+    loop: _Loop, kind: str, quick: bool, profile: Path, progress: Progress, note: Callable[[str], None]
+) -> str | None:
+    """Calibrate with rounds of the loop in between; why it could not be, None where it could."""
+    request = Request(kind, load_model(loop.target.shape.name), quick=quick, skip=_NOT_NEEDED)
+    try:
+        calibrate(request, profile, progress, note, loop.round)
+    except InputError as error:
+        return f"machine busy: {'; '.join(problem.message for problem in error.problems)}"
+    return None
+
+
+class _Loop:
+    """The decodings of all points, and the reference step between them."""
+
+    def __init__(self, kind: str, mode: Mode) -> None:
+        shape, weights = smollm2_weights()
+        self.texts_equal = _texts_equal(Decoder(shape, weights.to(kind, torch.float32)))
+        self.target = Decoder(shape, weights.to(kind, torch.bfloat16))
+        self._mode = mode
+        longest = max(point.context for point in (*mode.points, _REFERENCE))
+        prompts = Prompts.random(self.target, _PROMPTS, longest)
+        self.runs = [PointRun(self.target, prompts, point, i) for i, point in enumerate(mode.points)]
+        self._reference = PlainDecoding(self.target, prompts, 1, _REFERENCE.context, GROWTH_TOKENS)
+        self._clock = Clock(self.target.device)
+        self.reference_s: list[float] = []
+
+    def round(self, number: int) -> None:
+        """Visit every point once, between reference steps; again when those were disturbed."""
+        with torch.inference_mode():
+            for run in self.runs:
+                alphas = bracket(run.point, run.pairs) if run.pairs else (0.5,)
+                for _ in range(1 + _MOST_RETRIES):
+                    steps = self._time_reference()
+                    pairs = run.visit(alphas, self._mode.least, self._mode.visit_s)
+                    steps += self._time_reference()
+                    if max(steps) <= WIDEST * min(steps):
+                        break
+                run.pairs += pairs
+                self.reference_s += steps
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.reference_s.clear()
+        for run in self.runs:
+            run.pairs.clear()
+
+    def _time_reference(self) -> list[float]:
+        found = []
+        self._reference.restart()
+        for step in range(_REFERENCE_STEPS + 1):
+            self._clock.restart()
+            self._reference.step(self._clock)
+            if step:  # the first one warms up
+                found.append(sum(self._clock.laps_s()))
+        return found
+
+
+def _texts_equal(target: Decoder) -> bool:
+    """Whether drafts change a greedy text; in fp32, where rounding decides nothing."""
+    prompts = Prompts.random(target, _CHECKED["batch"], _CHECKED["context"])
+    drafter = target.first_layers(target.shape.layers * 4 // 5)
+    plain = plain_text(target, prompts, **_CHECKED)
+    speculative, _ = speculative_text(target, drafter, prompts, **_CHECKED, draft_length=3)
+    return torch.equal(plain.cpu(), speculative)

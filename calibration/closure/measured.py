@@ -1,0 +1,143 @@
+"""What pairs of plain steps and speculative cycles say of a point: times, ratios, speedups, break-even."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, median
+
+from calibration.closure.points import Point
+from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE
+from simulator.theory import alpha_from_tokens_per_verify
+
+NOT_BRACKETED = "not bracketed"
+"""No dialled acceptance gained, or none lost, though the next ones might."""
+_REACH = 0.08
+"""How far to either side of the expected break-even acceptance is dialled."""
+_LOWEST, _HIGHEST = 0.02, 0.98
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A plain step and the speculative cycle after it, in s; contexts in tokens before the pass.
+
+    `tokens`: emitted per sequence in the cycle, at a dialled acceptance `alpha`.
+    """
+
+    alpha: float
+    tokens: float
+    plain_pass_s: float
+    plain_accept_s: float
+    verify_s: float
+    accept_s: float
+    drafts_s: tuple[float, ...]
+    plain_context: int
+    context: int
+
+    @property
+    def plain_s(self) -> float:
+        """The plain step."""
+        return self.plain_pass_s + self.plain_accept_s
+
+    @property
+    def cycle_s(self) -> float:
+        """The whole cycle."""
+        return self.verify_s + self.accept_s + sum(self.drafts_s)
+
+
+@dataclass(frozen=True)
+class Dial:
+    """Speculation run at one acceptance: tokens per cycle, and how much faster than plain, in pairs."""
+
+    alpha: float
+    tokens: float
+    speedup: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All pairs of a point."""
+
+    point: Point
+    pairs: tuple[Pair, ...]
+
+    @cached_property
+    def plain_s(self) -> float:
+        """A plain step, accept stage included."""
+        return median(pair.plain_s for pair in self.pairs)
+
+    @cached_property
+    def verify_s(self) -> float:
+        """A verify pass of K + 1 rows a sequence."""
+        return median(pair.verify_s for pair in self.pairs)
+
+    @cached_property
+    def draft_pass_s(self) -> float:
+        """A draft pass, the mean of the K of a cycle."""
+        return median(fmean(pair.drafts_s) for pair in self.pairs)
+
+    @cached_property
+    def cycle_s(self) -> float:
+        """A speculative cycle: verify, accept, drafts."""
+        return median(pair.cycle_s for pair in self.pairs)
+
+    @cached_property
+    def verify_ratio(self) -> float:
+        """Verify pass ÷ plain pass, in pairs."""
+        return median(pair.verify_s / pair.plain_pass_s for pair in self.pairs)
+
+    @cached_property
+    def cycle_ratio(self) -> float:
+        """Cycle ÷ plain step, in pairs: the tokens a cycle has to emit."""
+        return median(pair.cycle_s / pair.plain_s for pair in self.pairs)
+
+    @cached_property
+    def contexts(self) -> tuple[float, float]:
+        """Mean context of plain steps and of cycles, tokens before the pass."""
+        return fmean(pair.plain_context for pair in self.pairs), fmean(pair.context for pair in self.pairs)
+
+    @cached_property
+    def dials(self) -> tuple[Dial, ...]:
+        """One per acceptance, ascending."""
+        by_alpha: dict[float, list[Pair]] = {}
+        for pair in self.pairs:
+            by_alpha.setdefault(pair.alpha, []).append(pair)
+        return tuple(_dial(alpha, by_alpha[alpha]) for alpha in sorted(by_alpha))
+
+    @cached_property
+    def break_even(self) -> tuple[str, float | None]:
+        """Outcome, and the acceptance with speedup 1: on a line through the logs of its neighbours."""
+        below = [dial for dial in self.dials if dial.speedup < 1]
+        above = [dial for dial in self.dials if dial.speedup >= 1]
+        if not above:
+            return (UNREACHABLE if below[-1].alpha == 1 else NOT_BRACKETED), None
+        if not below:
+            return (ALWAYS if above[0].alpha == 0 else NOT_BRACKETED), None
+        low, high = below[-1], above[0]
+        if low.alpha > high.alpha:
+            return NOT_BRACKETED, None
+        rise = math.log(high.speedup) - math.log(low.speedup)
+        return FOUND, low.alpha - math.log(low.speedup) / rise * (high.alpha - low.alpha)
+
+
+def _dial(alpha: float, pairs: Sequence[Pair]) -> Dial:
+    tokens = fmean(pair.tokens for pair in pairs)
+    return Dial(alpha, tokens, tokens / median(pair.cycle_s / pair.plain_s for pair in pairs))
+
+
+def bracket(point: Point, pairs: Iterable[Pair]) -> tuple[float, ...]:
+    """Acceptances to dial, from what pairs took so far: either side of where tokens make up for the time.
+
+    1 alone where not even K + 1 tokens do, 0 where one token does.
+    """
+    needed = median(pair.cycle_s / pair.plain_s for pair in pairs)
+    if needed >= point.draft_length + 1:
+        return (1.0,)
+    if needed <= 1:
+        return (0.0,)
+    alpha = alpha_from_tokens_per_verify(needed, point.draft_length)
+    assert alpha is not None
+    low, high = max(alpha - _REACH, _LOWEST), min(alpha + _REACH, _HIGHEST)
+    return round(low, 3), round(high, 3)
