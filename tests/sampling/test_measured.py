@@ -1,0 +1,67 @@
+"""Which ranks are the continuation, and whether a tree that grows keeps more than a fixed one of its size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from calibration.sampling.decode import Decoded, Round, speculative_decode
+from calibration.sampling.measured import paired_difference, rank_chances
+from simulator.trees import EAGLE1, DraftTree, GrowthRule, mean_acceptance_length, optimal_tree
+from tests.token_tables import TableDrafter, TableTarget, random_table
+
+TARGET = random_table(12, 1, 2.0)
+DRAFT = TARGET + random_table(12, 2, 1.2)
+
+
+def decoded(plan: DraftTree | GrowthRule, requests: int = 40) -> list[Decoded]:
+    """Requests with greedy drafts at temperature 1."""
+    return [
+        speculative_decode(
+            TableTarget(TARGET), TableDrafter(DRAFT, plan), torch.tensor([seed % 12, seed // 12]), 8, 1.0,
+            draft_sampling="greedy", max_tokens=60, seed=seed,
+        )
+        for seed in range(requests)
+    ]  # fmt: skip
+
+
+def a_round(*ranks: int, path: tuple[int, ...]) -> Round:
+    return Round(1, 2, 4, path, ranks, ())
+
+
+def test_ranks_count_where_they_were_tried() -> None:
+    tree = DraftTree((-1, 0, 0, 1, 1, 2))  # children of the root, two of the first, one of the second
+    rounds = [
+        a_round(0, 1, path=(0, 3)),
+        a_round(0, 0, path=(0, 2)),
+        a_round(0, path=(0,)),
+        a_round(1, 0, path=(1, 4)),
+        a_round(path=()),
+    ]
+    expected = [[3 / 5, 1 / 5], [2 / 4, 1 / 3]]
+    assert rank_chances(tree, rounds) == pytest.approx(np.array(expected))
+    assert rank_chances(tree, rounds[4:]).sum() == 0.0
+
+
+def test_trees_chosen_by_what_was_measured_keep_more() -> None:
+    fixed = decoded(EAGLE1)
+    chances = rank_chances(EAGLE1, [one for request in fixed for one in request.rounds])
+    lengths = [one.mean_acceptance_length for one in fixed]
+    error = np.std(lengths) / np.sqrt(len(lengths))
+    assert abs(mean_acceptance_length(EAGLE1, chances) - np.mean(lengths)) < 3 * error
+    best = optimal_tree(chances, EAGLE1.nodes, 5)
+    assert mean_acceptance_length(best, chances) > mean_acceptance_length(EAGLE1, chances)
+    grown = decoded(GrowthRule.eagle2(8, 10, EAGLE1.nodes))
+    gain = paired_difference(grown, fixed)
+    assert gain is not None
+    assert gain.ci95 is not None
+    assert gain.ci95[0] > 0.0
+    assert gain.value == pytest.approx(
+        np.mean([one.mean_acceptance_length for one in grown]) - np.mean(lengths)
+    )
+
+
+def test_requests_without_drafts_have_no_difference() -> None:
+    empty = Decoded((1,), (), "length")
+    assert paired_difference([empty], [empty]) is None
