@@ -10,7 +10,6 @@ on the clock, and dates come from the caller.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import click
 import numpy as np
 
 from calibration import heldout
+from calibration.profile_json import dumps
 from calibration.silicon_attention import fit_attention, fit_latent, fit_prefill, fit_streamed
 from calibration.silicon_fit import fit_allreduce, fit_experts, fit_gemm
 from calibration.tables import Columns, Tables, medians, open_tables
@@ -31,7 +31,6 @@ from simulator.gpu import gpu as known_gpu
 LICENCE = "Apache-2.0"
 NOTICE = "Derived from tables of aiconfigurator-core, Copyright NVIDIA CORPORATION & AFFILIATES, Apache-2.0"
 MODIFIED = "filtered, smoothed, fitted"
-_LONG_ROW = 40
 
 VLLM, SGLANG, TRTLLM = ("vllm", "0.24.0"), ("sglang", "0.5.14"), ("trtllm", "1.3.0rc20")
 GEMMS = {"bf16": ("bfloat16", VLLM), "fp8": ("fp8", VLLM), "fp8_block": ("fp8_block", SGLANG)}
@@ -178,51 +177,6 @@ def assumed_parts() -> list[Part]:
         residual={},
     )
     return [elementwise, sampler]
-
-
-def dumps(profile: Mapping[str, Any]) -> str:
-    """JSON text of a profile: one line per coefficient set and table row,
-    so that a rebuild is easy to compare.
-    """
-    head = {key: value for key, value in profile.items() if key != "parts"}
-    lines = ["{"]
-    for key, value in head.items():
-        lines.append(f"  {json.dumps(key)}: {_json(value)},")
-    lines.append('  "parts": [')
-    for i, part in enumerate(profile["parts"]):
-        lines += ["    {", *_part_lines(part), "    }" + ("," if i + 1 < len(profile["parts"]) else "")]
-    return "\n".join([*lines, "  ]", "}"]) + "\n"
-
-
-def _part_lines(part: Mapping[str, Any]) -> list[str]:
-    fields = [f"      {json.dumps(key)}: {_json(value)}" for key, value in part.items() if key != "table"]
-    rows = [f"        {json.dumps(key)}: {_rows(value)}" for key, value in part["table"].items()]
-    table = "{\n" + ",\n".join(rows) + "\n      }" if rows else "{}"
-    return (",\n".join([*fields, f'      "table": {table}'])).split("\n")
-
-
-def _rows(value: Any) -> str:
-    """Long rows of a table on lines of their own, everything else on one."""
-    if isinstance(value, list) and value and isinstance(value[0], list):
-        rows = [_json(row) for row in value]
-        if len(rows[0]) > _LONG_ROW:
-            return "[\n        " + ",\n        ".join(rows) + "]"
-    return _json(value)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(_integers(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def _integers(value: Any) -> Any:
-    """Whole floats as integers: fewer bytes, the same numbers."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list | tuple):
-        return [_integers(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _integers(item) for key, item in value.items()}
-    return value
 
 
 def _as_json(part: Part) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from calibration.heldout import held_out
-from calibration.silicon import build_profile, dumps, expert_points, main
+from calibration.profile_json import dumps
+from calibration.silicon import build_profile, expert_points, main
 from calibration.silicon_attention import fit_prefill
 from calibration.smoothing import hats, isotonic, significant, thin
 from calibration.tables import medians, open_tables
