@@ -35,6 +35,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.plan",
         "Replicas and cost within an SLO, and whether to enable speculation.",
     ),
+    "calibrate": (
+        "experiments.commands.calibrate",
+        "Your device, measured operator by operator, into a profile.",
+    ),
+    "closure": (
+        "dashboards.commands.closure",
+        "Real decoding on this device, against what its profile predicts.",
+    ),
     "report": ("dashboards.commands.report", "One self-contained HTML page of results."),
 }
 """Command → (module with a click command named `command`, what it does). A new command is a line here."""

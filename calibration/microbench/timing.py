@@ -93,9 +93,12 @@ def _eager_samples(work: Work, effort: Effort) -> list[float]:
 def _graph_samples(work: Work, effort: Effort) -> list[float]:
     """Replays of a graph that holds a run on each copy, as far as they fit; seconds of one run."""
     runs = min(max(work.copies, _LEAST_IN_GRAPH), _MOST_IN_GRAPH)
-    replay = captured(
-        lambda: [work.run(i) for i in range(runs)], lambda: [work.run(i) for i in range(WARM_UPS)]
-    )
+
+    def launch(count: int) -> None:
+        for i in range(count):  # what a run returns is let go at once, so that the next one takes its memory
+            work.run(i)
+
+    replay = captured(lambda: launch(runs), lambda: launch(WARM_UPS))
     for _ in range(WARM_UPS):
         replay()
     return _repeat(effort, 0, lambda _: replay() / runs)

@@ -1,0 +1,182 @@
+"""`decodesim calibrate`: the user's own device, or public kernel tables, made into a profile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from experiments.commands.options import json_option, numbers, words, writes_file
+from experiments.commands.output import NOTHING, note, print_json, print_list, print_table, progress_bar
+from simulator.errors import InputError, Problem, unknown_name
+
+if TYPE_CHECKING:
+    from simulator.models.drafter import Drafter
+    from simulator.models.model import Model
+
+_DEVICES = ("cuda", "cpu")
+_FORMATS = ("bf16", "fp8")
+_TABLES_MODEL = "llama-3.1-8b-instruct"
+"""For whom the figures of public tables are printed when --model names nobody."""
+
+
+@click.command()
+@click.option(
+    "--device", type=click.Choice(_DEVICES), help="What to measure: a GPU of this machine, its CPU."
+)
+@click.option("--model", metavar="CONFIG", help="Target: catalogue name, or path of its config.json.")
+@click.option("--draft", metavar="CONFIG", help="Drafter: catalogue name, or path of its config.json.")
+@click.option("--tp", default="1", show_default=True, metavar="1,2", help="Shards of these parallelisms.")
+@click.option("--dtype", default="bf16", show_default=True, metavar="bf16,fp8", help="Weight formats.")
+@click.option("--quick", is_flag=True, help="Fewer shapes and rounds: about a minute.")
+@click.option("--from-tables", type=click.Path(path_type=Path), help="Public kernel tables in a folder.")
+@click.option("--system", metavar="GPU", help="Whose tables: a GPU, e.g. h100-sxm.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The profile to write.")
+@json_option
+@writes_file
+def command(device: str | None, output: Path, as_json: bool, **given: Any) -> None:
+    """Microbenchmarks of this device, or public tables of one, into a profile that --gpu takes.
+
+    Measurements lie beside the profile, in STEM.measurements.csv. Ctrl-C keeps them; the same command goes
+    on from there.
+    """
+    _check_output(output)
+    if given["from_tables"] is not None:
+        if device is not None:
+            raise _wrong("--device", device, "cannot stand beside --from-tables", "one of them")
+        _from_tables(given, output, as_json)
+    elif given["system"] is not None:
+        raise _wrong("--system", given["system"], "names the GPU of public tables", "--from-tables FOLDER")
+    elif device is None:
+        raise _wrong("--device", None, "is missing", "cuda or cpu; or --from-tables FOLDER --system GPU")
+    else:
+        _from_device(device, given, output, as_json)
+
+
+def _from_device(device: str, given: Mapping[str, Any], output: Path, as_json: bool) -> None:
+    from calibration.optional import need
+
+    model, drafter = _networks(given)
+    ranks, formats = _ranks(given["tp"], model), _formats(given["dtype"])
+    need("torch", "calibration")
+    from calibration.microbench.calibrate import Request, calibrate
+
+    request = Request(device, model, drafter, ranks, formats, given["quick"])
+    try:
+        with progress_bar("calibrate") as progress:
+            made = calibrate(request, output, progress, note)
+    except KeyboardInterrupt:
+        note(f"what was measured is kept beside {output}; the same command goes on from there")
+        raise
+    notes = [*made.fitted.notes, *(f"not measured: {line}" for line in made.uncovered)]
+    _print(made.fitted.profile, output, model, drafter, notes, as_json)
+    if made.left_out:
+        lacks = "the profile lacks what could not be measured"
+        raise InputError([Problem(message=f"{lacks}: {line}") for line in made.left_out])
+
+
+def _from_tables(given: Mapping[str, Any], output: Path, as_json: bool) -> None:
+    from calibration.profile_json import dumps
+    from calibration.silicon import build_profile
+    from simulator.files import whole_file
+
+    folder, system = given["from_tables"], given["system"]
+    if system is None:
+        raise _wrong("--system", None, "is missing", "the GPU whose tables to take, e.g. h100-sxm")
+    if not folder.is_dir():
+        raise _wrong("--from-tables", str(folder), "is no folder", "a folder of public kernel tables")
+    model, drafter = _networks({**given, "model": given["model"] or _TABLES_MODEL})
+    profile = build_profile(folder, system)
+    with whole_file(output) as part:
+        part.write_text(dumps(profile), encoding="utf-8")
+    _print(profile, output, model, drafter, [], as_json)
+
+
+def _networks(given: Mapping[str, Any]) -> tuple[Model, Drafter | None]:
+    from simulator.models.catalogue import load_model
+
+    if given["model"] is None:
+        raise _wrong("--model", None, "is missing", "catalogue name, or path of a config.json")
+    model = load_model(given["model"])
+    return model, None if given.get("draft") is None else _drafter(given["draft"], model)
+
+
+def _drafter(name: str, target: Model) -> Drafter:
+    """A drafter by catalogue name, or by the config.json of a whole model or of a head. Raises InputError."""
+    from simulator.models.catalogue import entry, find_drafter, load_drafter
+
+    if not Path(name).exists() and not name.endswith(".json"):
+        found = find_drafter(name)
+        return load_drafter(found, target, entry(found).method or "draft_model")
+    try:
+        return load_drafter(name, target, "draft_model")
+    except InputError as no_model:
+        for method in ("eagle3", "eagle"):
+            with suppress(InputError):
+                return load_drafter(name, target, method)
+        raise no_model
+
+
+def _ranks(text: str, model: Model) -> tuple[int, ...]:
+    found = numbers("--tp", text, whole=True)
+    for ranks in found:
+        if ranks < 1 or not model.divides_over(ranks):
+            raise _wrong(
+                "--tp", ranks, f"does not cut the heads of {model.name}", "whole heads on every rank"
+            )
+    return tuple(found)
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    found = words(text)
+    for name in found:
+        if name not in _FORMATS:
+            raise InputError(unknown_name("weight format", name, _FORMATS, field="--dtype"))
+    if not found:
+        raise _wrong("--dtype", text, "names no weight format", " or ".join(_FORMATS))
+    return tuple(dict.fromkeys(found))
+
+
+def _check_output(output: Path) -> None:
+    """Raises InputError at once for a place that cannot be written, before anything is measured."""
+    if output.is_dir():
+        raise InputError(Problem(str(output), message="is a folder", allowed="-o takes the profile to write"))
+    if not output.parent.is_dir():
+        raise InputError(Problem(str(output), message=f"the folder {output.parent} is not there"))
+    if not os.access(output.parent, os.W_OK):
+        raise InputError(Problem(str(output), message="cannot be written: permission denied"))
+
+
+def _wrong(field: str, value: object, message: str, allowed: str) -> InputError:
+    return InputError(Problem(field=field, value=value, message=message, allowed=allowed))
+
+
+def _print(
+    profile: Mapping[str, Any],
+    output: Path,
+    model: Model,
+    drafter: Drafter | None,
+    notes: Sequence[str],
+    as_json: bool,
+) -> None:
+    """The answer: what the profile is made of, and the four numbers of the target on it."""
+    from calibration.fit.numbers import four_numbers, number_tables
+
+    figures = four_numbers(profile, model, drafter)
+    parts = [{key: part[key] for key in ("name", "status", "residual")} for part in profile["parts"]]
+    if as_json:
+        print_json({"profile": str(output), **figures, "parts": parts, "notes": [*notes]})
+        return
+    rows = [[part["name"], part["status"], _residual(part["residual"])] for part in parts]
+    print_table(["part", "status", "off the fit"], rows, title=f"{output}")
+    for title, columns, cells in number_tables(figures):
+        print_table(columns, cells, title=title)
+    print_list("Notes", notes)
+
+
+def _residual(residual: Mapping[str, Any]) -> str:
+    return f"{residual['mape_percent']} %" if "mape_percent" in residual else NOTHING
