@@ -53,8 +53,8 @@ def _decoder_shape(device: Device, model: Model, tensor_parallel: int) -> Decode
 class Grid:
     """The shapes of a session: counts of tokens, rows, sequences, context tokens; bytes; and how often.
 
-    `tokens` of matrices and heads, `few_tokens` of small kernels and experts, `contexts` of attention,
-    `layer_contexts` of layers in place, `passes` of the draft loop, `drafts` accepted in a round. `rounds`
+    `tokens` of matrices and heads, `few_tokens` of small kernels and experts, `contexts` of attention as far
+    as a batch has no more than `most_cached_tokens`, `layer_contexts` of layers in place, `passes` of the draft loop, `drafts` accepted in a round. `rounds`
     through the whole list, in each the `effort` on a point; `widest` is the P90 ÷ P10 from which a point is
     measured again.
     """
@@ -64,6 +64,7 @@ class Grid:
     batches: tuple[int, ...]
     queries: tuple[int, ...]
     contexts: tuple[int, ...]
+    most_cached_tokens: int
     layer_contexts: tuple[int, ...]
     prefills: tuple[tuple[int, int], ...]
     passes: tuple[int, ...]
@@ -91,6 +92,7 @@ _CPU = Grid(
     batches=(1, 2, 4, 8, 16),
     queries=(1, 2, 3, 5, 9),
     contexts=(192, 384, 768, 1280),
+    most_cached_tokens=1 << 15,
     layer_contexts=(192, 768),
     prefills=((1, 128), (1, 512), (4, 256)),
     passes=(1, 3),
@@ -107,6 +109,7 @@ _CPU_QUICK = Grid(
     batches=(1, 4, 16),
     queries=(1, 2, 4, 9),
     contexts=(192, 640, 1280),
+    most_cached_tokens=1 << 15,
     layer_contexts=(640,),
     prefills=((1, 256),),
     passes=(3,),
@@ -123,6 +126,7 @@ _CUDA = Grid(
     batches=(1, 4, 16, 64, 256),
     queries=(1, 2, 4, 6, 8, 16),
     contexts=(512, 2048, 8192, 16384),
+    most_cached_tokens=2 << 20,
     layer_contexts=(1024,),
     prefills=((1, 512), (1, 2048), (1, 8192), (8, 1024)),
     passes=(1, 3, 8),
@@ -139,6 +143,7 @@ _CUDA_QUICK = Grid(
     batches=(1, 16, 64),
     queries=(1, 4, 8),
     contexts=(512, 4096),
+    most_cached_tokens=2 << 20,
     layer_contexts=(1024,),
     prefills=((1, 2048),),
     passes=(3,),

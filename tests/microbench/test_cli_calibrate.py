@@ -1,4 +1,4 @@
-"""`decodesim calibrate` as a stranger meets it: a real device, an interrupted run, one line for what is wrong."""
+"""`decodesim calibrate` as a stranger meets it: a device, an interrupted run, one line for what is wrong."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ GRID = Grid(
     batches=(1, 2),
     queries=(1, 2),
     contexts=(64,),
+    most_cached_tokens=1 << 10,
     layer_contexts=(64,),
     prefills=((1, 16),),
     passes=(2,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import torch
 from torch.nn import functional
@@ -22,8 +23,8 @@ def attention_points(subject: Subject, grid: Grid) -> Iterator[Point]:
     for layers in subject.network.attentions:
         if layers.attention.kind != "full" or layers.attention.head_dim != layers.attention.v_head_dim:
             continue
-        for batch in grid.batches:
-            for context in grid.contexts:
+        for batch, context in product(grid.batches, grid.contexts):
+            if batch * context <= grid.most_cached_tokens:
                 yield from (decode_point(layers, batch, queries, context) for queries in grid.queries)
         yield from (prefill_point(layers, batch, tokens) for batch, tokens in grid.prefills)
 
