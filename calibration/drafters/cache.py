@@ -23,21 +23,23 @@ class KVPool:
         self.values: list[Tensor | None] = [None] * layer_count
 
     def write(
-        self, layer: int, first_slot: int, starts: Sequence[int], key: Tensor, value: Tensor
+        self, layer: int, slots: Sequence[int], starts: Sequence[int], key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Write rows (b, heads, n, d) of b neighbouring slots, each at its own start.
+        """Write rows (b, heads, n, d) of b slots in rising order, each at its own start.
 
-        Returns all that stands there, views (b, heads, largest start + n, d).
+        Returns all that stands there, (b, heads, largest start + n, d): views where the slots are neighbours.
         """
         rows = key.shape[2]
         total = max(starts) + rows
         keys = self.keys[layer] = self._roomy(self.keys[layer], key, total)
         values = self.values[layer] = self._roomy(self.values[layer], value, total)
-        for index, start in enumerate(starts):
-            keys[first_slot + index, :, start : start + rows] = key[index]
-            values[first_slot + index, :, start : start + rows] = value[index]
-        slots = slice(first_slot, first_slot + len(starts))
-        return keys[slots, :, :total], values[slots, :, :total]
+        for index, (slot, start) in enumerate(zip(slots, starts, strict=True)):
+            keys[slot, :, start : start + rows] = key[index]
+            values[slot, :, start : start + rows] = value[index]
+        if slots[-1] - slots[0] + 1 == len(slots):
+            there = slice(slots[0], slots[-1] + 1)
+            return keys[there, :, :total], values[there, :, :total]
+        return keys[list(slots), :, :total], values[list(slots), :, :total]
 
     def move(self, slot: int, source: Sequence[int], to: int) -> None:
         """Copy the rows `source` of a slot to `to` and after it, in every layer that has been written."""

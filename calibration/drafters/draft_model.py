@@ -10,21 +10,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from calibration.drafters.cache import KVCache
 from calibration.drafters.chain import draft_chain
 from calibration.drafters.history import History
-from calibration.drafters.network import Network
+from calibration.drafters.target import Target
 from calibration.sampling.protocols import Proposal, Sampling
 
 
 class DraftModel(History):
     """Drafts with a language model of its own; refused drafts are forgotten at the next round."""
 
-    def __init__(self, network: Network, cache: KVCache | None = None, kind: str = "draft-model") -> None:
+    def __init__(self, session: Target, kind: str = "draft-model") -> None:
         super().__init__()
         self.kind = kind
-        self._network = network
-        self._cache = cache if cache is not None else KVCache(network.layer_count)
+        self._network = session.network
+        self._cache = session.cache
         self._read: list[int] = []  # the tokens whose rows are in the cache
 
     def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:

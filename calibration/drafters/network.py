@@ -26,17 +26,17 @@ _SELF_CHECK_TOKENS = 5
 
 
 @dataclass
-class _Pass:
+class Pass:
     """What the attention function needs to know of the pass it runs in."""
 
     pool: KVPool | None
-    first_slot: int
+    slots: Sequence[int]
     starts: Sequence[int]
     mask: Tensor | None  # additive, (b or 1, 1, n, keys)
     layer: int = 0
 
 
-_PASS: ContextVar[_Pass | None] = ContextVar("pass", default=None)
+_PASS: ContextVar[Pass | None] = ContextVar("pass", default=None)
 
 
 class Read(NamedTuple):
@@ -105,17 +105,17 @@ class Network:
         with the hidden states after the layers it has as keys, counted along `layers`.
         """
         if cache is None:
-            return self._run(
+            return self.run_pass(
                 layers,
                 hidden,
                 positions,
-                _Pass(None, 0, (), _additive(mask, hidden)),
+                Pass(None, (), (), additive(mask, hidden)),
                 range(len(layers)),
                 watch,
             )
         seen = visible(hidden.shape[1], mask, cache.length)
-        step = _Pass(cache.pool, cache.slot, (cache.length,), _additive(seen, hidden))
-        return self._run(layers, hidden, positions, step, cache_layers or range(len(layers)), watch)
+        step = Pass(cache.pool, (cache.slot,), (cache.length,), additive(seen, hidden))
+        return self.run_pass(layers, hidden, positions, step, cache_layers or range(len(layers)), watch)
 
     @torch.no_grad()
     def read(
@@ -149,15 +149,16 @@ class Network:
         self.run_layers(self.layers, self.embed(tokens, positions), positions, watch=states)
         return states
 
-    def _run(
+    def run_pass(
         self,
         layers: Sequence[nn.Module],
         hidden: Tensor,
         positions: Tensor,
-        step: _Pass,
+        step: Pass,
         cache_layers: Sequence[int],
-        watch: dict[int, Tensor] | None,
+        watch: dict[int, Tensor] | None = None,
     ) -> Tensor:
+        """Return hidden states (b, n, h) after these layers, as `run_layers`, in a pass made by hand."""
         rotary = {} if self._rotary is None else {"position_embeddings": self._rotary(hidden, positions)}
         wanted = watch if watch is not None else {}
         before = _PASS.set(step)
@@ -222,7 +223,7 @@ def _attention(
     if step is not None:
         mask = step.mask
         if step.pool is not None:
-            key, value = step.pool.write(step.layer, step.first_slot, step.starts, key, value)
+            key, value = step.pool.write(step.layer, step.slots, step.starts, key, value)
     batch, heads, rows, size = query.shape
     shared = heads // key.shape[1]
     if mask is None:
@@ -237,7 +238,7 @@ def _attention(
     return out.reshape(batch, heads, rows, -1).transpose(1, 2), None
 
 
-def _additive(mask: Tensor | None, like: Tensor) -> Tensor | None:
+def additive(mask: Tensor | None, like: Tensor) -> Tensor | None:
     """Return 0 where a row sees and -inf where not, 4-D."""
     if mask is None:
         return None

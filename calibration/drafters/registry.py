@@ -49,14 +49,14 @@ def _draft_model(target: Target, source: str) -> Maker:
                 allowed="a draft model with the target's vocabulary",
             )
         )
-    return lambda _: DraftModel(network)
+    return lambda session: DraftModel(session.beside(network))
 
 
 def _quantised(target: Target, source: str) -> Maker:
     if not source.isdecimal() or not 2 <= int(source) <= 8:
         raise _bad(f"quantised:{source}", "quantised:BITS with 2 to 8 bits")
     network = quantised(target.network, int(source))
-    return lambda _: DraftModel(network, kind="quantised")
+    return lambda session: DraftModel(session.beside(network), kind="quantised")
 
 
 KINDS: dict[str, Kind] = {

@@ -76,6 +76,10 @@ class Target:
         """Return another, empty session on the same weights."""
         return Target(self.network)
 
+    def beside(self, network: Network) -> Target:
+        """Return an empty session on other weights, which runs as this one does."""
+        return Target(network)
+
     def watch(self, layers: Sequence[int]) -> None:
         """Have hidden states after these layers ready for `features`, from the next `start` on."""
         self._watched = tuple(sorted({*self._watched, *layers}))
