@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simulator.costs.network import AttentionLayers, Network
-from simulator.costs.ops.attention import DecodeAttention, LatentAttention, PrefillAttention, StreamedCache
+from simulator.costs.ops.attention import (
+    DecodeAttention,
+    LatentAttention,
+    MeasuredAttention,
+    PrefillAttention,
+    StreamedCache,
+)
 from simulator.costs.ops.collectives import AllReduce
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable
@@ -240,7 +246,7 @@ class NetworkPricing:
         return self.profile.preparation()
 
     @cached_property
-    def _attention(self) -> DecodeAttention:
+    def _attention(self) -> DecodeAttention | MeasuredAttention:
         return self.profile.attention(self.kv_cache, self.preset.kernels)
 
     @cached_property

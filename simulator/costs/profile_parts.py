@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from simulator.costs.ops.attention import DecodeAttention, LatentAttention, PrefillAttention, StreamedCache
+from simulator.costs.ops.attention import (
+    AttentionForm,
+    DecodeAttention,
+    LatentAttention,
+    MeasuredAttention,
+    PrefillAttention,
+    StreamedCache,
+)
 from simulator.costs.ops.collectives import AllReduce
 from simulator.costs.ops.experts import ExpertsForm, MixtureOfExperts
 from simulator.costs.ops.gemm import TILE_TOKENS, Gemm, GemmForm
@@ -21,6 +28,7 @@ from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable, StreamedRows
 from simulator.gpu import Gpu
 from simulator.models.matrices import weight_bytes_each
+from simulator.models.model import KV_CACHE_BYTES
 
 ARITHMETIC = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "int4": "bf16", "mxfp4": "bf16"}
 """The tensor-core type that multiplies weights of each format:
@@ -115,15 +123,16 @@ class Profile:
         smooth = form.time_us(shapes[:, :1], shapes[:, 1:], knots[None, :])
         return Gemm(form, knots, shapes, np.log(part.array("us") / smooth), **how)
 
-    def attention(self, kv_cache: str, kernels: str = "") -> DecodeAttention:
+    def attention(self, kv_cache: str, kernels: str = "") -> DecodeAttention | MeasuredAttention:
         """Decode attention; `kernels`: a framework whose own kernel is taken where it was measured."""
         own = f"attention/{kv_cache}"
         own = f"{own}/{kernels}" if f"{own}/{kernels}" in self.parts else own
         part = self._part(own, "attention/bf16")
+        if "queries" in part.table:
+            return self._measured_attention(part)
         scale = float(part.coefficients.get("memory_scale", 1.0))
         time = part.array("us")
         start = time.min()
-        queries = part.array("queries") if "queries" in part.table else None
         return DecodeAttention(
             head_dims=part.array("head_dims"),
             kv_heads=part.array("kv_heads"),
@@ -131,14 +140,29 @@ class Profile:
             contexts=part.array("contexts"),
             log_time=np.log(start + (time - start) * scale),
             flops_per_s=self.flops_per_s("bf16"),
-            compute_efficiency=part.number("compute_efficiency") if queries is None else 1.0,
-            tile_penalty=part.number("tile_penalty") if queries is None else 0.0,
+            compute_efficiency=part.number("compute_efficiency"),
+            tile_penalty=part.number("tile_penalty"),
             window_factors=np.array(
                 [part.coefficients.get(f"window_factor_{int(d)}", 1.0) for d in part.table["head_dims"]],
                 float,
             ),
-            queries=queries,
-            group=1.0 if queries is None else part.number("group"),
+        )
+
+    def _measured_attention(self, part: Part) -> MeasuredAttention:
+        """With query tokens among the axes of its table. `cache_bytes` are those of the part's own cache."""
+        numbers = ("start_us", "memory_efficiency", "compute_efficiency", "per_query_us")
+        form = AttentionForm(
+            bandwidth_bytes_per_s=self.bandwidth(),
+            flops_per_s=self.flops_per_s("bf16"),
+            cache_bytes=KV_CACHE_BYTES[part.name.split("/")[1]],
+            group=part.number("group"),
+            **{name: part.number(name) for name in numbers},
+        )
+        names = ("head_dims", "kv_heads", "batches", "contexts", "queries")
+        axes = {name: part.array(name) for name in names}
+        d, h, b, c, q = np.meshgrid(*axes.values(), indexing="ij")
+        return MeasuredAttention(
+            form=form, log_ratio=np.log(part.array("us") / form.time_us(b, c, h, d, q)), **axes
         )
 
     def latent(self, kv_cache: str) -> LatentAttention:

@@ -30,6 +30,7 @@ CPU = {
 }
 BATCHES, CONTEXTS, QUERIES = [1, 4, 16], [128, 1024], [1, 2, 8]
 ATTENTION_US = 5.0 + 0.01 * np.einsum("b,c,q->bcq", BATCHES, CONTEXTS, np.sqrt(QUERIES))
+FORM = {"group": 3, "start_us": 5, "memory_efficiency": 0.7, "compute_efficiency": 0.2, "per_query_us": 0.1}
 SHAPES = [[960, 576], [576, 576], [3072, 576], [576, 1536], [49152, 576]]
 KNOTS = [1, 2, 8, 32, 128]
 GEMM_US = np.array([[n * k / 1e4 + 0.02 * n * k / 1e4 * m for m in KNOTS] for n, k in SHAPES])
@@ -47,7 +48,7 @@ def document(*more: Any, without: str = "") -> dict[str, Any]:
     attention |= {"queries": QUERIES, "us": ATTENTION_US[None, None].tolist()}
     parts = [
         part("gemm/bf16", gemm, {"knots": KNOTS, "shapes": SHAPES, "us": GEMM_US.tolist()}),
-        part("attention/bf16", {"group": 3}, attention),
+        part("attention/bf16", FORM, attention),
         part("elementwise", {"traffic_bytes_per_token": TRAFFIC}, {"tokens": [1, 101], "us": [100, 300]}),
         part("pass", {"hidden": 576}, {"tokens": [1, 101], "us": [40, 140]}),
         part("sampler", {"vocab": 49152}, {"rows": [1, 11], "us": [50, 550]}),
@@ -160,8 +161,12 @@ def test_verify_attention_is_read_where_it_was_measured():
         for j, c in enumerate(CONTEXTS):
             rows = [float(attention.time_us(b, c, 3, 64, 3 * q)) for q in QUERIES]
             assert rows == pytest.approx(ATTENTION_US[i, j].tolist(), rel=1e-9)
-    beyond = [float(attention.time_us(4, 1024, 3, 64, 3 * q)) for q in (8, 16)]
-    assert beyond[1] == pytest.approx(2 * beyond[0])
+    form = attention.form
+    for ends in ((64, 1024, 8), (16, 4096, 8), (16, 1024, 32), (1, 64, 1)):
+        inside = np.clip(ends, (1, 128, 1), (16, 1024, 8))
+        grown = form.time_us(*ends[:2], 3, 64, ends[2]) / form.time_us(*inside[:2], 3, 64, inside[2])
+        known = attention.time_us(*inside[:2], 3, 64, 3 * inside[2])
+        assert attention.time_us(*ends[:2], 3, 64, 3 * ends[2]) == pytest.approx(known * grown, rel=1e-9)
 
 
 def test_eager_calls_are_those_of_the_device_under_plain_torch_alone():
@@ -198,7 +203,7 @@ def test_a_kernel_that_takes_longer_for_fewer_tokens_is_kept_when_it_was_measure
 @pytest.mark.parametrize(("change", "wrong"), [
     (lambda d: d["parts"][1]["table"].update(queries=[1, 2]), "another shape than its axes"),
     (lambda d: d["parts"][1]["table"].update(queries=[2, 1, 8]), "does not rise"),
-    (lambda d: d["parts"][1].update(coefficients={}), "group: is missing"),
+    (lambda d: d["parts"][1].update(coefficients={}), "is missing"),
     (lambda d: d["parts"][2]["table"].update(us=[100, -1]), "is not a time"),
     (lambda d: d["parts"][2].update(coefficients={}), "traffic_bytes_per_token: is missing"),
     (lambda d: d["parts"][3].update(table={}), "tokens: is missing|table.tokens"),

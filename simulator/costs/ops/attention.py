@@ -25,9 +25,6 @@ class DecodeAttention:
     it does not depend on query heads while g·q <= 64 (checked on held-out head counts). Interpolated
     log-log; beyond the last batch or context proportional; more KV heads than the last count as more
     sequences; another head dimension counts as the nearest one with KV heads scaled.
-
-    Where verify attention was measured, `time` has a last axis of `queries` (query tokens per sequence, with
-    `group` query heads per KV head), which stands in place of the rule for tiles. Beyond it: proportional.
     """
 
     head_dims: Floats
@@ -39,8 +36,6 @@ class DecodeAttention:
     compute_efficiency: float
     tile_penalty: float  # more time per further tile of 64 rows, as a fraction of what exceeds the start cost
     window_factors: Floats  # (d,) time of a sliding window over that of full attention to as many tokens
-    queries: Floats | None = None
-    group: float = 1.0
 
     def window_factor(self, head_dim: float) -> float:
         return float(self.window_factors[self._nearest(head_dim)])
@@ -59,22 +54,87 @@ class DecodeAttention:
         heads = kv_heads * head_dim / self.head_dims[at]
         sequences = b * max(1.0, heads / self.kv_heads[-1])
         heads = min(max(heads, self.kv_heads[0]), self.kv_heads[-1])
-        axes = [np.log(self.kv_heads), np.log(self.batches), np.log(self.contexts)]
-        point = [np.log(heads), np.log(np.maximum(sequences, 1.0)), np.log(np.maximum(c, self.contexts[0]))]
-        if self.queries is not None:
-            axes.append(np.log(self.queries))
-            point.append(np.log(rows / self.group))
-        base = np.exp(grid_lookup(self.log_time[at], tuple(axes), tuple(np.asarray(x) for x in point)))
+        axes = (np.log(self.kv_heads), np.log(self.batches), np.log(self.contexts))
+        point = (np.log(heads), np.log(np.maximum(sequences, 1.0)), np.log(np.maximum(c, self.contexts[0])))
+        base = np.exp(grid_lookup(self.log_time[at], axes, tuple(np.asarray(x) for x in point)))
         base = base * np.maximum(sequences / self.batches[-1], 1.0) * np.maximum(c / self.contexts[-1], 1.0)
         tiles = -(-rows // TILE_ROWS)
-        if self.queries is not None:
-            base = base * max(rows / self.group / self.queries[-1], 1.0)
-        elif tiles > 1:
+        if tiles > 1:
             start = float(np.exp(self.log_time[at].min()))
             base = start + np.maximum(base - start, 0.0) * (1.0 + self.tile_penalty * (tiles - 1))
             flops = 4.0 * b * c * kv_heads * tiles * TILE_ROWS * head_dim
             base = np.maximum(base, start + flops / (self.flops_per_s * self.compute_efficiency) * 1e6)
         return np.where((b > 0) & (c > 0), base, 0.0)
+
+
+@dataclass(frozen=True)
+class AttentionForm:
+    """The smooth form, in µs, of decode and verify attention of one layer: start + cache / (BW·eb) + FLOPs /
+    (F·ec) + a cost per query token. The cache is read once per sequence.
+    """
+
+    bandwidth_bytes_per_s: float
+    flops_per_s: float
+    cache_bytes: float  # of one value
+    group: float  # query heads per KV head
+    start_us: float
+    memory_efficiency: float
+    compute_efficiency: float
+    per_query_us: float
+
+    def time_us(
+        self,
+        batch: ArrayLike,
+        context: ArrayLike,
+        kv_heads: ArrayLike,
+        head_dim: ArrayLike,
+        queries: ArrayLike,
+    ) -> Floats:
+        """µs of `batch` sequences whose last of `queries` tokens sees `context` keys. Broadcasts."""
+        b, c, h, d, q = (
+            np.asarray(x, dtype=np.float64) for x in (batch, context, kv_heads, head_dim, queries)
+        )
+        memory = (
+            2.0 * b * c * h * d * self.cache_bytes / (self.bandwidth_bytes_per_s * self.memory_efficiency)
+        )
+        flops = 4.0 * b * q * c * h * self.group * d
+        compute = flops / (self.flops_per_s * self.compute_efficiency)
+        return np.asarray(self.start_us + 1e6 * (memory + compute) + self.per_query_us * b * q)
+
+
+@dataclass(frozen=True)
+class MeasuredAttention:
+    """An `AttentionForm` corrected by what was measured with several query tokens, as `Gemm` is.
+
+    `log_ratio` (d, h, b, c, q) = ln(measured ÷ form) over `head_dims`, `kv_heads`, `batches`, `contexts` and
+    `queries` per sequence; interpolated in logarithms, beyond the axes as at their ends.
+    """
+
+    form: AttentionForm
+    head_dims: Floats
+    kv_heads: Floats
+    batches: Floats
+    contexts: Floats
+    queries: Floats
+    log_ratio: Floats
+
+    def window_factor(self, head_dim: float) -> float:
+        """Windows are read like a cache of their length."""
+        return 1.0
+
+    def time_us(
+        self, batch: ArrayLike, context: ArrayLike, kv_heads: float, head_dim: float, rows: float = 1
+    ) -> Floats:
+        """As `DecodeAttention.time_us`."""
+        b, c = np.asarray(batch, dtype=np.float64), np.asarray(context, dtype=np.float64)
+        queries = rows / self.form.group
+        at = int(np.argmin(np.abs(np.log(self.head_dims / head_dim))))
+        axes = tuple(np.log(x) for x in (self.kv_heads, self.batches, self.contexts, self.queries))
+        point = (kv_heads, np.maximum(b, 1.0), np.maximum(c, 1.0), queries)
+        ratio = grid_lookup(self.log_ratio[at], axes, tuple(np.log(np.asarray(x, np.float64)) for x in point))
+        return np.where(
+            (b > 0) & (c > 0), self.form.time_us(b, c, kv_heads, head_dim, queries) * np.exp(ratio), 0.0
+        )
 
 
 @dataclass(frozen=True)
