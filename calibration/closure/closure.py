@@ -116,6 +116,7 @@ def close_loop(
                 break
             note(f"{busy}; once more")
             loop.forget()
+            measurements_path(profile).unlink(missing_ok=True)
     measured = [Measured(run.point, tuple(run.pairs)) for run in loop.runs if run.pairs]
     compared = () if busy else compare(measured, profile, loop.target.shape)
     return Closure(
@@ -155,7 +156,7 @@ class _Loop:
 
     def __init__(self, kind: str, mode: Mode) -> None:
         shape, weights = smollm2_weights()
-        self.texts_equal = _texts_equal(Decoder(shape, weights.to(kind, torch.float32)))
+        self.texts_equal = texts_equal(Decoder(shape, weights.to(kind, torch.float32)))
         self.target = Decoder(shape, weights.to(kind, torch.bfloat16))
         self._mode = mode
         longest = max(point.context for point in (*mode.points, _REFERENCE))
@@ -196,7 +197,7 @@ class _Loop:
         return found
 
 
-def _texts_equal(target: Decoder) -> bool:
+def texts_equal(target: Decoder) -> bool:
     """Whether drafts change a greedy text; in fp32, where rounding decides nothing."""
     prompts = Prompts.random(target, _CHECKED["batch"], _CHECKED["context"])
     drafter = target.first_layers(target.shape.layers * 4 // 5)

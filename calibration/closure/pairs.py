@@ -30,7 +30,7 @@ class PointRun:
         self._speculative = SpeculativeDecoding(
             target, drafter, *where, room, point.draft_length, point.temperature, seed
         )
-        self._luck: dict[float, Iterator[float]] = {}
+        self._luck: dict[float, Iterator[int]] = {}
         self._clock = Clock(target.device)
         self.pairs: list[Pair] = []
 
@@ -71,16 +71,17 @@ class PointRun:
         )
 
     def _outcomes(self, alpha: float) -> torch.Tensor:
-        """Accepted drafts per sequence: P(at least j) = alpha^j, by uniforms that fill [0, 1) evenly."""
-        luck = self._luck.setdefault(alpha, _even_uniforms())
-        lengths = range(1, self.point.draft_length + 1)
-        counts = [sum(u < alpha**j for j in lengths) for u in (next(luck) for _ in range(self.point.batch))]
-        return torch.tensor(counts, device=self._plain.device)
+        """Accepted drafts of each sequence in the next cycle."""
+        luck = self._luck.setdefault(alpha, outcomes(alpha, self.point.draft_length))
+        return torch.tensor([next(luck) for _ in range(self.point.batch)], device=self._plain.device)
 
 
-def _even_uniforms(first: float = 0.5) -> Iterator[float]:
-    """Multiples of the golden ratio modulo 1: means over them settle faster than over random numbers."""
-    value = first
+def outcomes(alpha: float, draft_length: int) -> Iterator[int]:
+    """Accepted drafts of one cycle after the other: at least j of them with probability alpha^j.
+
+    Drawn by multiples of the golden ratio modulo 1, whose means settle faster than those of random numbers.
+    """
+    uniform = 0.5
     while True:
-        yield value
-        value = (value + _GOLDEN) % 1.0
+        yield sum(uniform < alpha**j for j in range(1, draft_length + 1))
+        uniform = (uniform + _GOLDEN) % 1.0

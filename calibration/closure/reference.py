@@ -1,4 +1,4 @@
-"""The reference step: a plain step timed again and again, between all points, says how steady a machine is."""
+"""The reference step: a plain step timed again and again, between all points, says how steady it is."""
 
 from __future__ import annotations
 

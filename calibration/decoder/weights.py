@@ -99,7 +99,7 @@ def smollm2_weights() -> tuple[DecoderShape, Weights]:
     gguf: Any = need("gguf", "lm")
     reader = gguf.GGUFReader(str(smollm2_file()))
     state = {
-        tensor.name: torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
+        tensor.name: torch.tensor(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
         for tensor in reader.tensors
     }
 

@@ -1,0 +1,122 @@
+"""The closed loop as tables of text, from its JSON document: for terminals, pages and the docs alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Document = Mapping[str, Any]
+_NONE = "–"
+_STEPS = {
+    "plain": ("measured_plain_step_s", "predicted_plain_step_s"),
+    "verify": ("measured_verify_s", "predicted_verify_s"),
+    "draft": ("measured_draft_pass_s", "predicted_draft_pass_s"),
+    "cycle": ("measured_step_s", "predicted_step_s"),
+}
+
+
+class Shown(NamedTuple):
+    """A table with its title."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[list[str]]
+
+
+def tables_of(document: Document) -> list[Shown]:
+    """All tables of a run; those without a row are left out."""
+    found = [steps(document), speedups(document), break_evens(document), without(document), targets(document)]
+    return [shown for shown in found if shown.rows]
+
+
+def place(row: Document) -> str:
+    """A point in words."""
+    layers = row["draft_layers"]
+    drawn = f", T {row['temperature']:g}" if row["temperature"] else ""
+    return (
+        f"B {row['batch']}, K {row['draft_length']}, {row['context']} tokens, "
+        f"{layers} layer{'s' if layers > 1 else ''}{drawn}"
+    )
+
+
+def steps(document: Document) -> Shown:
+    """Predicted / measured ms of every kind of step, and verify / plain."""
+    columns = ("point", "plain, ms", "verify, ms", "draft pass, ms", "cycle, ms", "verify ÷ plain")
+    rows = []
+    for row in _points(document):
+        cells = [_both(row[mine], row[its], 1e3) for mine, its in _STEPS.values()]
+        ratio = _both(row["measured_verify_ratio"], row["predicted_verify_ratio"], 1.0)
+        rows.append([place(row), *cells, ratio])
+    return Shown("Step times: measured, predicted, error", columns, rows)
+
+
+def speedups(document: Document) -> Shown:
+    """Each dialled acceptance."""
+    columns = ("point", "α dialled", "tokens a cycle", "speedup")
+    rows = [
+        [
+            place(row),
+            f"{row['alpha']:.3g}",
+            f"{row['measured_tokens_per_cycle']:.2f}",
+            _both(row["measured_speedup"], row["predicted_speedup"], 1.0),
+        ]
+        for row in document["points"]
+    ]
+    return Shown("Speedup in pairs: measured, predicted, error", columns, rows)
+
+
+def break_evens(document: Document) -> Shown:
+    """Measured and predicted break-even acceptance."""
+    found = document["summary"]["breakeven"] or ()
+    rows = [
+        [
+            place(row),
+            f"{row['measured_alpha']:.3f}",
+            f"{row['predicted_alpha']:.3f}",
+            f"{row['predicted_alpha'] - row['measured_alpha']:+.3f}",
+        ]
+        for row in found
+    ]
+    return Shown("Break-even acceptance", ("point", "measured", "predicted", "difference"), rows)
+
+
+def without(document: Document) -> Shown:
+    """Points where one side has no break-even."""
+    found = document["summary"]["no_breakeven"] or ()
+    rows = [[place(row), row["measured"], row["predicted"], "yes" if row["agree"] else "no"] for row in found]
+    return Shown("Without a break-even", ("point", "measured", "predicted", "agree"), rows)
+
+
+def targets(document: Document) -> Shown:
+    """What the run is held to."""
+    found = document["summary"]["targets"] or ()
+    rows = [
+        [
+            row["name"],
+            f"{row['limit']:g}",
+            _NONE if row["value"] is None else f"{row['value']:.3g}",
+            "yes" if row["met"] else "no",
+        ]
+        for row in found
+    ]
+    return Shown("Targets on a quiet machine", ("error |ln|", "limit", "reached", "met"), rows)
+
+
+def step_pairs(document: Document) -> Iterator[tuple[str, str, float, float]]:
+    """(kind of step, point, measured s, predicted s)."""
+    for row in _points(document):
+        for kind, (mine, its) in _STEPS.items():
+            yield kind, place(row), row[mine], row[its]
+
+
+def _points(document: Document) -> Sequence[Document]:
+    """One row per point: dialled acceptances share its times."""
+    return list({place(row): row for row in document["points"]}.values())
+
+
+def _both(measured: float, predicted: float | None, scale: float) -> str:
+    if predicted is None:
+        return f"{measured * scale:.3g}"
+    error = math.expm1(math.log(predicted / measured))
+    return f"{measured * scale:.3g} → {predicted * scale:.3g} ({error:+.1%})"
