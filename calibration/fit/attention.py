@@ -1,0 +1,175 @@
+"""Attention: decode and verify as a table over (batch, context, queries), prompts as a rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.points import (
+    US,
+    Errors,
+    Fit,
+    column,
+    intervals_json,
+    nested,
+    noise_percent,
+    rounded_values,
+    shaky,
+    us_of,
+)
+from calibration.fit.solve import Parameter, Solved, solve
+from calibration.measurements import Measurement
+from simulator.costs.ops.attention import AttentionForm, MeasuredAttention
+from simulator.costs.ops.numeric import Floats
+from simulator.costs.profiles import Part
+from simulator.gpu import Gpu
+from simulator.models.model import KV_CACHE_BYTES
+
+_AXES = ("head_dim", "kv_heads", "batch", "context", "queries")
+_PARAMETERS = (
+    Parameter("start_us", 20.0, 0.0, 5000.0),
+    Parameter("memory_efficiency", 0.7, 0.01, 5.0),
+    Parameter("compute_efficiency", 0.3, 0.0005, 2.0),
+    Parameter("per_query_us", 0.5, 0.0, 1000.0),
+)
+_FAR = 0.25
+"""A point further from the form times its neighbours' correction than this is measured again."""
+
+
+def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
+    """The part `attention/<kv>`: by cache and query tokens, the cache read once for all of a sequence."""
+    group = _most_common([p.shape["heads"] / p.shape["kv_heads"] for p in points])
+    kept = [p for p in points if p.shape["heads"] / p.shape["kv_heads"] == group]
+    axes = [sorted({p.shape[name] for p in kept}) for name in _AXES]
+    solved = solve(_PARAMETERS, lambda x: _form_us(kept, _form(x, group, kv_cache, gpu)), us_of(kept))
+    form = _form(rounded_values(solved.values), group, kv_cache, gpu)
+    table, known = _table(kept, axes, form)
+    errors = _left_out(table, axes, form)
+    residual = errors.summary("each batch, context and query count from its neighbours")
+    residual |= {"noise_percent": noise_percent(kept), "intervals": intervals_json(solved.intervals)}
+    residual |= {"form_percent": round(100 * float(np.median(np.abs(solved.errors))), 2)}
+    names = ("head_dims", "kv_heads", "batches", "contexts", "queries")
+    empty = known.size - int(known.sum())
+    holes = f"; {empty} of {known.size} points from the form" if empty else ""
+    others = len(points) - len(kept)
+    part = Part(
+        name=f"attention/{kv_cache}",
+        status="measured",
+        source="torch attention, several query tokens a sequence, cold cache",
+        coefficients={"group": group} | rounded_values(solved.values),
+        table={name: [int(x) for x in axis] for name, axis in zip(names, axes, strict=True)}
+        | {"us": nested(table)},
+        residual=residual,
+        note=f"head_dims, kv_heads, batches, contexts, queries; {group:g} query heads per KV head{holes}",
+    )
+    notes = (
+        (f"attention: {others} points of another number of heads per KV head are left out",) if others else ()
+    )
+    far = [p for p, error in zip(kept, _lonely(kept, solved), strict=True) if error > _FAR]
+    return Fit(part, (*shaky(kept), *far), notes)
+
+
+def _form(x: Mapping[str, float], group: float, kv_cache: str, gpu: Gpu) -> AttentionForm:
+    return AttentionForm(
+        bandwidth_bytes_per_s=gpu.hbm_bandwidth_bytes_per_s,
+        flops_per_s=gpu.peak_flops_per_s["bf16"],
+        cache_bytes=KV_CACHE_BYTES[kv_cache],
+        group=group,
+        **x,
+    )
+
+
+def _form_us(points: Sequence[Measurement], form: AttentionForm) -> Floats:
+    dim, kv_heads, batch, context, queries = (column(points, name) for name in _AXES)
+    return form.time_us(batch, context, kv_heads, dim, queries)
+
+
+def _table(
+    points: Sequence[Measurement], axes: Sequence[list[int]], form: AttentionForm
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Measured µs over the axes; holes take the form, corrected as at the nearest point that was measured."""
+    at = np.array(
+        [[axis.index(p.shape[name]) for axis, name in zip(axes, _AXES, strict=True)] for p in points]
+    )
+    ratio = np.full(tuple(len(axis) for axis in axes), np.nan)
+    ratio[tuple(at.T)] = us_of(points) / _form_us(points, form)
+    known = ~np.isnan(ratio)
+    for hole in zip(*np.nonzero(~known), strict=True):
+        nearest = at[int(np.argmin(np.abs(at - np.array(hole)).sum(axis=1)))]
+        ratio[hole] = ratio[tuple(nearest)]
+    d, h, b, c, q = np.meshgrid(*axes, indexing="ij")
+    return ratio * form.time_us(b, c, h, d, q), known
+
+
+def _left_out(table: Floats, axes: Sequence[list[int]], form: AttentionForm) -> Errors:
+    """Every inner knot of batch, context and queries, from the table without it."""
+    errors = Errors()
+    for axis in (2, 3, 4):
+        for j in range(1, len(axes[axis]) - 1):
+            kept = [i for i in range(len(axes[axis])) if i != j]
+            fewer, held = [[list(a) for a in axes] for _ in range(2)]
+            fewer[axis], held[axis] = [axes[axis][i] for i in kept], [axes[axis][j]]
+            operator = _operator(np.take(table, kept, axis=axis), fewer, form)
+            true = np.take(table, [j], axis=axis)
+            for (d, dim), (h, heads) in product(enumerate(axes[0]), enumerate(axes[1])):
+                for k, queries in enumerate(held[4]):
+                    rows = queries * form.group
+                    found = operator.time_us(np.array(held[2])[:, None], np.array(held[3]), heads, dim, rows)
+                    errors.add(found.ravel().tolist(), true[d, h, :, :, k].ravel().tolist())
+    return errors
+
+
+def _operator(table: Floats, axes: Sequence[list[int]], form: AttentionForm) -> MeasuredAttention:
+    names = ("head_dims", "kv_heads", "batches", "contexts", "queries")
+    arrays = {name: np.array(axis, float) for name, axis in zip(names, axes, strict=True)}
+    d, h, b, c, q = np.meshgrid(*arrays.values(), indexing="ij")
+    return MeasuredAttention(form=form, log_ratio=np.log(table / form.time_us(b, c, h, d, q)), **arrays)
+
+
+def _lonely(points: Sequence[Measurement], solved: Solved) -> list[float]:
+    """How far each point's error of the form is from the median of its neighbours' on the grid."""
+    keys = [tuple(p.shape[name] for name in _AXES) for p in points]
+    axes = [sorted({key[i] for key in keys}) for i in range(len(_AXES))]
+    error = dict(zip(keys, solved.errors.tolist(), strict=True))
+    found = []
+    for key in keys:
+        near = []
+        for i, axis in enumerate(axes):
+            at = axis.index(key[i])
+            for other in axis[max(at - 1, 0) : at] + axis[at + 1 : at + 2]:
+                neighbour = (*key[:i], other, *key[i + 1 :])
+                near += [error[neighbour]] if neighbour in error else []
+        found.append(abs(error[key] - float(np.median(near))) if near else 0.0)
+    return found
+
+
+def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
+    """The part `prefill`: attention of prompts by (query, key) pairs, as the step counts them."""
+    batch, tokens, heads, dim = (column(points, name) for name in ("batch", "tokens", "heads", "head_dim"))
+    flops = batch * tokens * tokens / 2 * 4.0 * heads * dim
+    parameters = (Parameter("compute_efficiency", 0.3, 1e-4, 2.0), Parameter("start_us", 20.0, 0.0, 1e5))
+    used = parameters[: min(len(points), 2)]
+
+    def predict(x: Mapping[str, float]) -> Floats:
+        return x.get("start_us", 0.0) + US * flops / (gpu.peak_flops_per_s["bf16"] * x["compute_efficiency"])
+
+    solved = solve(used, predict, us_of(points))
+    errors = Errors()
+    errors.add(predict(solved.values).tolist(), us_of(points).tolist())
+    residual = errors.summary("the points of the fit") | {"noise_percent": noise_percent(points)}
+    part = Part(
+        name="prefill",
+        status="measured",
+        source="torch scaled_dot_product_attention, causal, no earlier context",
+        coefficients={"start_us": 0.0} | rounded_values(solved.values) | {"memory_efficiency": 0.0},
+        table={},
+        residual=residual | {"intervals": intervals_json(solved.intervals)},
+    )
+    return Fit(part, shaky(points))
+
+
+def _most_common(values: Sequence[float]) -> float:
+    return max(sorted(set(values)), key=values.count)

@@ -1,0 +1,130 @@
+"""The device as a profile describes it: a known GPU by its datasheet, any other by what it reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calibration.fit.points import Fit, noise_percent, rounded, shaky
+from calibration.measurements import Measurement, Measurements
+from simulator.costs.profiles import BASE, Part
+from simulator.gpu import GPUS, Gpu
+
+_PCIE_BYTES_PER_S = 64e9
+HERE = "measured on the device itself"
+
+
+def gpu_of(measurements: Measurements) -> tuple[str | dict[str, Any], Gpu]:
+    """(what the file says, the record). Raises ValueError when neither memory nor matrices were timed."""
+    device = measurements.device
+    if device.gpu in GPUS:
+        return str(device.gpu), GPUS[str(device.gpu)]
+    bandwidth, flops = best_bandwidth(measurements), best_rate(measurements, "bf16")
+    if not bandwidth or not flops:
+        raise ValueError("neither memory nor bf16 matrices were measured: nothing describes this device")
+    peaks = {"bf16": flops} | ({"fp8": fp8} if (fp8 := best_rate(measurements, "fp8")) else {})
+    on_gpu = device.kind == "cuda"
+    figures: dict[str, Any] = {
+        "name": device.name,
+        "title": device.name,
+        "memory_bytes": device.memory_bytes,
+        "hbm_bandwidth_bytes_per_s": rounded(bandwidth),
+        "peak_flops_per_s": {name: rounded(rate) for name, rate in peaks.items()},
+        "l2_bytes": max(device.cache_bytes, 1),
+        "sms": max(device.threads, 1),
+        "nvlink_bandwidth_bytes_per_s": _PCIE_BYTES_PER_S if on_gpu else rounded(bandwidth),
+        "interconnect": "PCIe, assumed" if on_gpu else "none: one device",
+        "nvlink_gpus": 1,
+        "sources": {"hbm_bandwidth_bytes_per_s": HERE, "peak_flops_per_s": HERE, "memory_bytes": HERE},
+    }
+    return figures, Gpu(**figures)
+
+
+def base_of(measurements: Measurements) -> str:
+    """The profile from which parts that were not measured are inherited."""
+    known = measurements.device.gpu
+    return str(known) if known in GPUS else BASE
+
+
+def best_bandwidth(measurements: Measurements) -> float:
+    """Bytes per second of the fastest way through memory; 0 when none was timed."""
+    return max((p.bytes / p.seconds for p in measurements.of("memory")), default=0.0)
+
+
+def best_rate(measurements: Measurements, dtype: str) -> float:
+    """FLOP/s of the best linear layer in that format; 0 when none was timed."""
+    return max((p.flops / p.seconds for p in measurements.of("linear") if p.dtype == dtype), default=0.0)
+
+
+def fit_memory(measurements: Measurements) -> Fit | None:
+    """The part `memory`: bytes per second of each way through memory at its best size, with 95 % intervals.
+
+    Nothing is priced by it: it says what this device reaches.
+    """
+    best: dict[str, Measurement] = {}
+    for point in measurements.of("memory"):
+        if (
+            point.op not in best
+            or point.bytes / point.seconds > best[point.op].bytes / best[point.op].seconds
+        ):
+            best[point.op] = point
+    if not best:
+        return None
+    rates = {f"{op}_bytes_per_s": rounded(p.bytes / p.seconds) for op, p in sorted(best.items())}
+    intervals = {f"{op}_bytes_per_s": _rate_interval(p) for op, p in sorted(best.items())}
+    residual = {"intervals": intervals, "noise_percent": noise_percent(tuple(best.values()))}
+    part = Part(
+        "memory", "measured", "torch, large fp32 arrays", rates, {}, residual, "no price: what is reached"
+    )
+    return Fit(part, shaky(tuple(best.values())))
+
+
+def _rate_interval(point: Measurement) -> list[float]:
+    """95 % interval of bytes per second, from the rounds; P10 to P90 of one round where there is but one."""
+    from scipy.stats import t
+
+    rates = point.bytes / np.array(point.rounds_s)
+    if len(rates) < 2:
+        return [rounded(point.bytes / point.p90_s), rounded(point.bytes / point.p10_s)]
+    middle = point.bytes / point.seconds
+    half = float(t.ppf(0.975, len(rates) - 1)) * float(rates.std(ddof=1)) / np.sqrt(len(rates))
+    return [rounded(max(middle - half, 0.0)), rounded(middle + half)]
+
+
+def fit_launch(measurements: Measurements) -> Fit:
+    """The part `launch`: host time of one operation that torch launches on a GPU.
+
+    On a CPU an operation is its own launch, and is timed with it.
+    """
+    if measurements.device.kind != "cuda":
+        note = "the host is the device: what operators are timed at holds their calls"
+        return Fit(Part("launch", "measured", "torch on the CPU", {"eager_call_us": 0.0}, {}, {}, note))
+    points = measurements.of("launch", "eager")
+    us = float(np.median([p.seconds for p in points])) * 1e6
+    residual = {"noise_percent": noise_percent(points)}
+    part = Part(
+        "launch", "measured", "torch, small kernels in a row", {"eager_call_us": rounded(us)}, {}, residual
+    )
+    return Fit(part, shaky(points))
+
+
+def provenance(measurements: Measurements, file: str) -> dict[str, Any]:
+    """Where the figures come from: device, driver, versions, threads, clocks before and after, dates."""
+    device, sessions = measurements.device, list(measurements.sessions)
+    began: Sequence[str] = sorted(str(session.get("begun", "")) for session in sessions)
+    return {
+        "builder": "decodesim calibrate",
+        "measurements": file,
+        "points": len(measurements.points),
+        "date": began[-1] if began else "",
+        "device": device.name,
+        "kind": device.kind,
+        "count": device.count,
+        "threads": device.threads,
+        "driver": device.driver,
+        "torch": device.torch,
+        "platform": device.platform,
+        "sessions": sessions,
+    }

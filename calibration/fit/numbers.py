@@ -1,0 +1,251 @@
+"""The four numbers of a device: achieved bandwidth, how a step grows with the batch, what a draft pass costs,
+and what verification adds. All from the parts of its profile; their intervals from the parts' errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calibration.profile_json import dumps
+from simulator.costs.cost import CostModel, Explained
+from simulator.costs.pricing import NetworkPricing
+from simulator.costs.profiles import Profile, parse_profile
+from simulator.models.drafter import Drafter, drafter_from_model
+from simulator.models.model import Model
+from simulator.presets import load_preset
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+DRAFT_LENGTHS = (1, 2, 3, 4, 5, 6, 7)
+CPU_MOST_BATCH = 16
+CONTEXT_TOKENS = 1024
+_TWO_SIDED = 1.96
+_MEDIAN_TO_SD = 1.4826
+"""Standard deviation of a normal error whose median size is 1."""
+_UNKNOWN_PERCENT = 20.0
+"""The median error of a part that is not measured here: inherited or assumed, and nobody knows how well."""
+
+Table = tuple[str, list[str], list[list[str]]]
+
+
+@dataclass(frozen=True)
+class Priced:
+    """Seconds, and their standard error from each part of the profile."""
+
+    seconds: float
+    errors_s: Mapping[str, float]
+
+    @property
+    def error_s(self) -> float:
+        return math.hypot(*self.errors_s.values())
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return _estimate(self.seconds, self.error_s)
+
+
+def four_numbers(
+    profile: Mapping[str, Any], target: Model, drafter: Drafter | None = None, context: int = CONTEXT_TOKENS
+) -> dict[str, Any]:
+    """The four keys of `calibrate`'s answer. Greedy steps of plain torch at one context, without host time.
+
+    Without a drafter a draft pass is one layer of the target and its head.
+    """
+    read = parse_profile(dumps(profile), str(profile["name"]))
+    cost = _cost(read, target, drafter)
+    batches = [b for b in BATCHES if b <= CPU_MOST_BATCH or not _on_cpu(read)]
+    plain = {b: _step(cost, b, 1, context) for b in batches}
+    return {
+        "hbm_bandwidth_bytes_per_s": _bandwidth(read, cost),
+        "batch_response": [_response(plain, b, context) for b in batches],
+        "draft_pass_s": [
+            {"batch": b, "context": context, **_draft_pass(cost, b, context).json} for b in batches
+        ],
+        "verify_overhead": [
+            _overhead(plain[b], _step(cost, b, k + 1, context), b, k) for b in batches for k in DRAFT_LENGTHS
+        ],
+    }
+
+
+def number_tables(numbers: Mapping[str, Any]) -> list[Table]:
+    """The same as (title, columns, rows) for a terminal or a page."""
+    from simulator.units import format_number
+
+    bandwidth = numbers["hbm_bandwidth_bytes_per_s"]
+    context = numbers["batch_response"][0]["context"]
+    by_batch = {row["batch"]: row for row in numbers["batch_response"]}
+    drafts = {row["batch"]: row for row in numbers["draft_pass_s"]}
+    overhead: dict[int, dict[int, Any]] = {}
+    for row in numbers["verify_overhead"]:
+        overhead.setdefault(row["batch"], {})[row["draft_length"]] = row
+
+    def ms(estimate: Mapping[str, Any]) -> str:
+        low, high = estimate["ci95"]
+        return f"{format_number(1e3 * estimate['value'])} ± {format_number(500 * (high - low))}"
+
+    def rate(one: Mapping[str, Any]) -> list[str]:
+        low, high = one["ci95"]
+        return [f"{one['value'] / 1e9:,.4g}", f"{low / 1e9:,.4g} to {high / 1e9:,.4g}"]
+
+    lengths = sorted(next(iter(overhead.values())))
+    return [
+        (
+            "Memory bandwidth reached",
+            ["by", "GB/s", "95 %"],
+            [[name, *rate(one)] for name, one in bandwidth["by"].items()],
+        ),
+        (
+            f"Plain step and draft pass, {context:,} tokens of context",
+            ["batch", "step, ms", "× batch 1", "tokens/s", "draft pass, ms", "of the step"],
+            [
+                [
+                    *(str(b), ms(row), _with_error(row["ratio"]), format_number(row["tokens_per_s"])),
+                    *(ms(drafts[b]), f"{drafts[b]['value'] / row['value']:.1%}"),
+                ]
+                for b, row in by_batch.items()
+            ],
+        ),
+        (
+            "Verify step ÷ plain step, by drafts K",
+            ["batch", *(f"K = {k}" for k in lengths)],
+            [[str(b), *(_with_error(rows[k]["ratio"]) for k in lengths)] for b, rows in overhead.items()],
+        ),
+    ]
+
+
+def _with_error(estimate: Mapping[str, Any]) -> str:
+    low, high = estimate["ci95"]
+    return f"{estimate['value']:.2f} ± {(high - low) / 2:.2f}"
+
+
+def _on_cpu(profile: Profile) -> bool:
+    return profile.provenance.get("kind") == "cpu"
+
+
+def _cost(profile: Profile, target: Model, drafter: Drafter | None) -> CostModel:
+    preset = load_preset("torch-2" if _on_cpu(profile) else "vllm-0.33")[0]
+    first = drafter or drafter_from_model(
+        replace(target, layers=(replace(target.layers[0], count=1),)), target
+    )
+    return CostModel(target, first, profile, 1, 1, 1, "bf16", preset, "greedy", "greedy")
+
+
+def _step(cost: CostModel, batch: int, queries: int, context: int) -> Priced:
+    rows = batch * queries
+    ops = cost.explain_pass(rows, batch, batch * context, queries, logit_rows=rows, mode=_mode(cost))
+    return _priced(cost, cost.target_pricing, [*ops, ("sampler", cost.sample(rows))])
+
+
+def _draft_pass(cost: CostModel, batch: int, context: int) -> Priced:
+    assert cost.draft_pricing is not None
+    ops = cost.explain_draft_pass(batch, batch, batch * context, 1, logit_rows=batch)
+    return _priced(cost, cost.draft_pricing, ops)
+
+
+def _mode(cost: CostModel) -> str:
+    return "full" if cost.preset.full_graphs else "eager"
+
+
+def _priced(cost: CostModel, pricing: NetworkPricing, ops: Explained) -> Priced:
+    """Seconds without host time, and what the parts' errors make of them: alike within a part, independent
+    between parts. Where a layer was measured in place its error is that of the whole layer.
+    """
+    by_part: dict[str, float] = {}
+    in_place = cost.profile.rest_of_layer() is not None
+    for name, one in ops:
+        part = _part_of(name, pricing, in_place)
+        by_part[part] = by_part.get(part, 0.0) + one.gpu_s
+    errors = {part: spent * _relative_error(cost.profile, part) for part, spent in by_part.items()}
+    return Priced(sum(by_part.values()), errors)
+
+
+def _part_of(name: str, pricing: NetworkPricing, in_place: bool) -> str:
+    """The part of the profile whose error an operator of the explanation has."""
+    matrices = {one.name: one.weights for one in pricing.network.matrices}
+    if name == "lm_head":
+        return f"gemm/{pricing.network.head.weights}"
+    if in_place and (name in matrices or name.startswith(("norms", "attention"))):
+        return "elementwise"
+    if name in matrices:
+        return f"gemm/{matrices[name]}"
+    for start, part in _PARTS.items():
+        if name.startswith(start):
+            return f"attention/{pricing.kv_cache}" if part == "attention" else part
+    return name
+
+
+_PARTS = {
+    "norms": "elementwise",
+    "attention": "attention",
+    "embedding": "pass",
+    "all-reduce": "allreduce",
+    "gather": "allreduce",
+    "routed experts": "experts/bf16",
+    "sampler": "sampler/greedy",
+    "draft sampler": "draft_sampler/greedy",
+}
+
+
+def _relative_error(profile: Profile, name: str) -> float:
+    """Standard error of a part, relative: what its points left out of the fit say, or not known."""
+    part = profile.parts.get(name) or profile.parts.get(name.partition("/")[0])
+    if part is None:
+        return 0.0
+    unknown = 0.0 if "eager_call_us" in part.coefficients else _UNKNOWN_PERCENT
+    return _MEDIAN_TO_SD * float(part.residual.get("p50_percent", unknown)) / 100
+
+
+def _response(plain: Mapping[int, Priced], batch: int, context: int) -> dict[str, Any]:
+    return {
+        "batch": batch,
+        "context": context,
+        **plain[batch].json,
+        "ratio": _ratio(plain[batch], plain[1]),
+        "tokens_per_s": batch / plain[batch].seconds,
+    }
+
+
+def _overhead(plain: Priced, verify: Priced, batch: int, draft_length: int) -> dict[str, Any]:
+    return {
+        "batch": batch,
+        "draft_length": draft_length,
+        "plain_s": plain.seconds,
+        "verify_s": verify.seconds,
+        "ratio": _ratio(verify, plain),
+    }
+
+
+def _ratio(one: Priced, other: Priced) -> dict[str, Any]:
+    """Of two passes. A part's error counts as half shared by both (a kernel that was timed 5 % slow is so in
+    both) and half of each alone: how much of it is shared is not known.
+    """
+    value = one.seconds / other.seconds
+    if one is other:
+        return _estimate(value, 0.0)
+    variance = 0.0
+    for part in {*one.errors_s, *other.errors_s}:
+        up, down = one.errors_s.get(part, 0.0) / one.seconds, other.errors_s.get(part, 0.0) / other.seconds
+        variance += 0.5 * (up - down) ** 2 + 0.5 * (up**2 + down**2)
+    return _estimate(value, value * math.sqrt(variance))
+
+
+def _estimate(value: float, error: float) -> dict[str, Any]:
+    return {"value": value, "ci95": [max(value - _TWO_SIDED * error, 0.0), value + _TWO_SIDED * error]}
+
+
+def _bandwidth(profile: Profile, cost: CostModel) -> dict[str, Any]:
+    """Timed arrays where there are some, else what matrices stream their weights at."""
+    part = profile.parts.get("memory")
+    if part is not None:
+        by = {
+            name.removesuffix("_bytes_per_s"): {"value": rate, "ci95": part.residual["intervals"][name]}
+            for name, rate in part.coefficients.items()
+        }
+        best = max(by, key=lambda name: float(by[name]["value"]))
+        return {**by[best], "of": best, "by": by}
+    weights = cost.target_pricing.network.head.weights
+    rate = profile.bandwidth() * profile.gemm(weights).form.memory_efficiency
+    found = _estimate(rate, rate * _relative_error(profile, f"gemm/{weights}"))
+    return {**found, "of": "weights of large matrices", "by": {"weights of large matrices": found}}

@@ -1,0 +1,119 @@
+"""What the parts of a fit share: points with their times, how noisy they are, and what a part looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from calibration.measurements import Measurement
+from simulator.costs.ops.numeric import Floats
+from simulator.costs.profiles import Part
+
+DIGITS = 4
+US = 1e6
+BUSY = 1.6
+"""P90 ÷ P10 of one point's repeats above which it is measured again."""
+
+LIMITS: Mapping[str, float] = {
+    "gemm": 10.0,
+    "attention": 12.0,
+    "prefill": 30.0,
+    "experts": 30.0,
+    "allreduce": 25.0,
+    "elementwise": 6.0,
+    "pass": 25.0,
+    "sampler": 25.0,
+    "draft_sampler": 25.0,
+}
+"""Family → the median error in percent on points left out of the fit beyond which it is refused.
+
+Of `elementwise` it is the error of a layer in place, of which the rest is a part.
+"""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A part, the points that do not fit, and notes about them."""
+
+    part: Part
+    suspects: tuple[Measurement, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def refusal(self) -> str | None:
+        """What is wrong when the residual exceeds its limit."""
+        family = self.part.name.partition("/")[0]
+        limit, error = LIMITS.get(family), self.part.residual.get("p50_percent")
+        if limit is None or error is None or error <= limit:
+            return None
+        split = self.part.residual["split"]
+        return f"{self.part.name}: median error {error:g} % ({split}), more than the limit of {limit:g} %"
+
+
+@dataclass
+class Errors:
+    """Predictions beside what was measured, collected point by point."""
+
+    predicted: list[float] = field(default_factory=list)
+    measured: list[float] = field(default_factory=list)
+
+    def add(self, predicted: Iterable[float], measured: Iterable[float]) -> None:
+        self.predicted += list(predicted)
+        self.measured += list(measured)
+
+    def summary(self, split: str) -> dict[str, Any]:
+        """As the residual of a part says it; empty without points."""
+        from calibration.heldout import summary
+
+        if not self.measured:
+            return {}
+        return summary(np.array(self.predicted), np.array(self.measured), split)
+
+
+def us_of(points: Sequence[Measurement]) -> Floats:
+    return np.array([point.seconds for point in points]) * US
+
+
+def noise(point: Measurement) -> float:
+    """Relative standard error of a point's time, from how its rounds differ; 0 where there is but one."""
+    rounds = np.array(point.rounds_s)
+    if len(rounds) < 2:
+        return 0.0
+    spread = 1.4826 * float(np.median(np.abs(rounds / np.median(rounds) - 1.0)))
+    return 1.2533 * spread / float(np.sqrt(len(rounds)))  # of a median of normal rounds
+
+
+def noise_percent(points: Sequence[Measurement]) -> float:
+    """The median of `noise` over points."""
+    return round(100 * float(np.median([noise(point) for point in points])), 2) if points else 0.0
+
+
+def column(points: Sequence[Measurement], name: str) -> Floats:
+    """One number of every point's shape."""
+    return np.array([point.shape[name] for point in points], dtype=np.float64)
+
+
+def shaky(points: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Points whose own repeats differ too much."""
+    return tuple(point for point in points if point.spread > BUSY)
+
+
+def intervals_json(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
+    """Intervals as a residual holds them."""
+    return {name: [rounded(low), rounded(high)] for name, (low, high) in intervals.items()}
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def rounded_values(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: rounded(value) for name, value in values.items()}
+
+
+def nested(values: Floats) -> Any:
+    """An array as lists of numbers to significant digits."""
+    return rounded(float(values)) if values.ndim == 0 else [nested(row) for row in values]

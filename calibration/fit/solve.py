@@ -1,0 +1,109 @@
+"""One least-squares fit of a form to measured times: parameters with 95 % intervals, and what does not fit.
+
+Errors are relative (logarithms), because times span four decades. A first, robust pass finds points far off
+the rest; the second leaves them out, and its Jacobian gives the intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.costs.ops.numeric import Floats
+
+FAR_SD = 4.0
+"""Robust standard deviations from which a point is an outlier …"""
+FAR_LEAST = 0.05
+"""… if it is off by this much, relative: below it nothing is worth another measurement."""
+_CONFIDENCE = 0.975
+_AT_BOUND = 1e-6
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a form: where its search starts, and between what."""
+
+    name: str
+    start: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Fitted values by name, 95 % intervals of those the data determine, and logs of predicted ÷ measured.
+
+    A value that ends at a bound has no interval: the data say no more than that it lies beyond.
+    """
+
+    values: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    errors: Floats
+    outliers: NDArray[np.bool_]
+
+
+def solve(
+    parameters: Sequence[Parameter],
+    predict: Callable[[Mapping[str, float]], Floats],
+    measured: Floats,
+) -> Solved:
+    """Fit `predict(values) -> (n,)` to `measured` (n,). Raises ValueError for too few points."""
+    from scipy.optimize import least_squares
+
+    if len(measured) < len(parameters):
+        raise ValueError(f"{len(measured)} points do not determine {len(parameters)} parameters")
+    scale = np.array([max(one.start, 1e-12) for one in parameters])
+    low, high = (np.array([getattr(one, end) for one in parameters]) / scale for end in ("low", "high"))
+    target = np.log(measured)
+
+    def named(x: Floats) -> dict[str, float]:
+        return {one.name: float(value) for one, value in zip(parameters, x * scale, strict=True)}
+
+    def errors(x: Floats) -> Floats:
+        return np.asarray(np.log(np.maximum(predict(named(x)), 1e-12)) - target)
+
+    rough = least_squares(
+        errors, np.clip(1.0, low, high), bounds=(low, high), loss="soft_l1", f_scale=FAR_LEAST
+    )
+    outliers = far_off(errors(rough.x))
+    if (~outliers).sum() <= len(parameters):
+        outliers[:] = False
+    start = np.clip(rough.x, low, high)
+    fine = least_squares(lambda x: errors(x)[~outliers], start, bounds=(low, high), x_scale="jac")
+    values = named(np.where(fine.x < _AT_BOUND, 0.0, fine.x) if (low <= 0).any() else fine.x)
+    return Solved(values, _intervals(parameters, fine, scale, low, high), errors(fine.x), outliers)
+
+
+def far_off(errors: Floats) -> NDArray[np.bool_]:
+    """Which errors lie far from their median, in robust standard deviations."""
+    middle = np.median(errors)
+    sd = 1.4826 * np.median(np.abs(errors - middle))
+    return np.asarray(np.abs(errors - middle) > max(FAR_SD * sd, FAR_LEAST), dtype=np.bool_)
+
+
+def _intervals(
+    parameters: Sequence[Parameter], fine: object, scale: Floats, low: Floats, high: Floats
+) -> dict[str, tuple[float, float]]:
+    from scipy.stats import t
+
+    x, jacobian, left = (np.asarray(getattr(fine, name)) for name in ("x", "jac", "fun"))
+    free = (x - low > _AT_BOUND * np.maximum(1, np.abs(low))) & (high - x > _AT_BOUND * high)
+    degrees = len(left) - int(free.sum())
+    if degrees < 1 or not free.any():
+        return {}
+    used = jacobian[:, free]
+    try:
+        covariance = np.linalg.inv(used.T @ used) * (left @ left) / degrees
+    except np.linalg.LinAlgError:
+        return {}
+    half = float(t.ppf(_CONFIDENCE, degrees)) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    found = {}
+    for one, middle, width, size, least, most in zip(
+        np.array(parameters)[free], x[free], half, scale[free], low[free], high[free], strict=True
+    ):
+        ends = max(middle - width, least) * size, min(middle + width, most) * size
+        found[one.name] = (float(ends[0]), float(ends[1]))
+    return found
