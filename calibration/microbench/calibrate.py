@@ -125,9 +125,12 @@ def _refuse_when_busy(wide: Sequence[object], plan: Plan, path: Path) -> None:
 
 
 def _extent(plan: Plan, file: MeasurementFile, device: Device) -> str:
-    done = sum(len(file.points.get(point.key, ())) >= plan.grid.rounds for point in plan.points)
-    left = f", {done} of them there already" if done else f", about {plan.visits_s(device) / 60:.0f} min"
-    return f"{len(plan.points)} points in {plan.grid.rounds} rounds{left}"
+    rounds = plan.grid.rounds
+    done = sum(len(file.points.get(point.key, ())) >= rounds for point in plan.points)
+    about_s = plan.visits_s(device) * (1 - done / max(len(plan.points), 1))
+    about = f"{about_s / 60:.0f} min" if about_s > 90 else f"{about_s:.0f} s"
+    there = f", {done} of them measured before" if done else ""
+    return f"{len(plan.points)} points in {rounds} rounds{there}, about {about}"
 
 
 def _outliers(plan: Plan, suspects: Sequence[Measurement]) -> list[Point]:

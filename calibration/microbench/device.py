@@ -22,6 +22,8 @@ _FP8_CAPABILITY = (8, 9)
 """Ada: the first with fp8 matrix units."""
 CACHES_COLD = 2
 """Distinct copies take turns over so many times the last-level cache: none is still there when it is read."""
+MOST_COPIES = 1024
+"""What is so small that more would be needed stays in the cache of a real step, too."""
 _CACHE_UNKNOWN = 32 << 20
 _CLOCK_FIELDS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
 _TITLES = {"H100 80GB HBM3": "h100-sxm", "H100 NVL": "h100-nvl", "H100 PCIe": "h100-pcie"} | {
@@ -55,8 +57,8 @@ class Device:
         return _memory_info().get("MemAvailable", self.notes.memory_bytes)
 
     def copies_of(self, size_bytes: float) -> int:
-        """Copies that together leave nothing of the first in the cache; at least two."""
-        return max(2, math.ceil(CACHES_COLD * self.notes.cache_bytes / size_bytes))
+        """Copies that together leave nothing of the first in the cache; at least two, not too many."""
+        return min(MOST_COPIES, max(2, math.ceil(CACHES_COLD * self.notes.cache_bytes / size_bytes)))
 
     def clocks(self) -> Mapping[str, Any]:
         """Clocks, and on a GPU temperature, power and why it is throttled, now; empty where nobody says."""

@@ -12,6 +12,9 @@ from simulator.errors import InputError
 from simulator.models.drafter import Drafter
 from simulator.models.model import Model
 
+MOST_LAYERS = 64
+"""Layers of a decoder that is timed in place: as many are cold in turn where they have a megabyte each."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -46,7 +49,8 @@ def _decoder_shape(device: Device, model: Model, tensor_parallel: int) -> Decode
     except InputError:
         return None
     # Without a name: a drafter of the same layers is the same decoder.
-    return replace(shape, name="", layers=device.copies_of(2.0 * shape.layer_parameters))
+    layers = min(MOST_LAYERS, device.copies_of(2.0 * shape.layer_parameters))
+    return replace(shape, name="", layers=layers)
 
 
 @dataclass(frozen=True)
