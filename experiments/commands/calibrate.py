@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from experiments.commands.options import json_option, numbers, words, writes_file
-from experiments.commands.output import NOTHING, note, print_json, print_list, print_table, progress_bar
+from experiments.commands.output import (
+    NOTHING,
+    note,
+    print_json,
+    print_list,
+    print_table,
+    print_text,
+    progress_bar,
+)
 from simulator.errors import InputError, Problem, unknown_name
 
 if TYPE_CHECKING:
@@ -173,6 +181,7 @@ def _print(
         return
     rows = [[part["name"], part["status"], _residual(part["residual"])] for part in parts]
     print_table(["part", "status", "off the fit"], rows, title=f"{output}")
+    print_text(f"{model.name}{'' if drafter is None else f' with {drafter.name}'} on one device:")
     for title, columns, cells in number_tables(figures):
         print_table(columns, cells, title=title)
     print_list("Notes", notes)

@@ -119,19 +119,20 @@ def test_an_interrupted_run_is_gone_on_with_and_ends_in_a_profile(tmp_path: Path
     assert kept.sessions[-1]["how"] == "interrupted"
     counted = {(one.bench, one.op, *one.shape.values()): one.repeats for one in kept.points}
 
-    second = start("-m", "experiments", *arguments(tmp_path, "--json"))
+    second = start("-m", "experiments", *arguments(tmp_path, "--json", "--dtype", "bf16,fp8"))
     answer, said = second.communicate(timeout=240)
     whole = read_measurements(raw)
     again = {(one.bench, one.op, *one.shape.values()): one.repeats for one in whole.points}
     assert len(again) > len(counted)
-    assert all(again[key] >= counted[key] for key in counted)
     assert [one["how"] for one in whole.sessions] == ["interrupted", "complete"]
-    if second.returncode == 2:  # tests run beside this one
-        assert "busy" in said or "residual" in said, said
-        assert not (tmp_path / "here.json").exists()
-        return
-    assert second.returncode == 0, said
-    check_answer(json.loads(answer), tmp_path / "here.json")
+    assert second.returncode == 2  # this machine has no fp8
+    assert "not measured: fp8" in said
+    if (tmp_path / "here.json").exists():
+        assert "the profile lacks what could not be measured: fp8" in said
+        check_answer(json.loads(answer), tmp_path / "here.json")
+    else:  # other tests run beside this one
+        assert "busy" in said or "median error" in said, said
+        assert answer == ""
 
 
 def check_answer(document: dict[str, Any], profile: Path) -> None:
