@@ -17,7 +17,7 @@ import torch
 from calibration.closure.clock import Clock
 from calibration.closure.compared import Compared, Summary, without_figures
 from calibration.closure.engine import PlainDecoding
-from calibration.closure.measured import Measured, bracket
+from calibration.closure.measured import Measured
 from calibration.closure.pairs import PointRun
 from calibration.closure.points import FULL, GROWTH_TOKENS, QUICK, Point, met_in_calibration
 from calibration.closure.predicted import predict
@@ -47,19 +47,19 @@ _NOT_NEEDED = frozenset(
 
 @dataclass(frozen=True)
 class Mode:
-    """How thorough a run is. A visit of a point lasts `visit_s`, with at least `least` pairs an acceptance.
+    """How thorough a run is. A visit of a point lasts `visit_s`, and until each acceptance had its outcomes.
 
     A run that was busy is tried again while less than `retry_s` have passed.
     """
 
     points: tuple[Point, ...]
+    outcomes: int
     visit_s: float
-    least: int
     retry_s: float
     fewest_break_evens: int
 
 
-MODES = {True: Mode(QUICK, 0.8, 2, 60.0, 2), False: Mode(FULL, 1.2, 2, 240.0, 4)}
+MODES = {True: Mode(QUICK, 16, 1.0, 60.0, 2), False: Mode(FULL, 12, 1.2, 240.0, 4)}
 """By whether it is quick."""
 
 
@@ -117,7 +117,7 @@ def close_loop(
             note(f"{busy}; once more")
             loop.forget()
             measurements_path(profile).unlink(missing_ok=True)
-    measured = [Measured(run.point, tuple(run.pairs)) for run in loop.runs if run.pairs]
+    measured = [run.measured for run in loop.runs if run.pairs]
     compared = () if busy else compare(measured, profile, loop.target.shape)
     return Closure(
         device=device.notes,
@@ -170,10 +170,9 @@ class _Loop:
         """Visit every point once, between reference steps; again when those were disturbed."""
         with torch.inference_mode():
             for run in self.runs:
-                alphas = bracket(run.point, run.pairs) if run.pairs else (0.5,)
                 for _ in range(1 + _MOST_RETRIES):
                     steps = self._time_reference()
-                    pairs = run.visit(alphas, self._mode.least, self._mode.visit_s)
+                    pairs = run.visit(self._mode.outcomes, self._mode.visit_s)
                     steps += self._time_reference()
                     if max(steps) <= WIDEST * min(steps):
                         break

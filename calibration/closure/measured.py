@@ -14,8 +14,10 @@ from simulator.theory import alpha_from_tokens_per_verify
 
 NOT_BRACKETED = "not bracketed"
 """No dialled acceptance gained, or none lost, though the next ones might."""
-_REACH = 0.08
-"""How far to either side of the expected break-even acceptance is dialled."""
+_REACH = 0.1
+"""How far to either side of the expected break-even acceptance is dialled, and beyond an end that is not
+enough.
+"""
 _LOWEST, _HIGHEST = 0.02, 0.98
 
 
@@ -127,8 +129,18 @@ def _dial(alpha: float, pairs: Sequence[Pair]) -> Dial:
     return Dial(alpha, tokens, tokens / median(pair.cycle_s / pair.plain_s for pair in pairs))
 
 
+def wider(measured: Measured) -> tuple[float, ...]:
+    """The acceptances that were dialled, and one more where they bracket no break-even but might."""
+    alphas = tuple(dial.alpha for dial in measured.dials)
+    if measured.break_even[0] != NOT_BRACKETED:
+        return alphas
+    gains = measured.dials[0].speedup >= 1
+    further = max(alphas[0] - _REACH, 0.0) if gains else min(alphas[-1] + _REACH, 1.0)
+    return tuple(sorted({*alphas, round(further, 3)}))
+
+
 def bracket(point: Point, pairs: Iterable[Pair]) -> tuple[float, ...]:
-    """Acceptances to dial, from what pairs took so far: either side of where tokens make up for the time.
+    """Acceptances to dial, from what some pairs took: either side of where tokens make up for the time.
 
     1 alone where not even K + 1 tokens do, 0 where one token does.
     """

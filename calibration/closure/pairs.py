@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from time import perf_counter
 
 import torch
 
 from calibration.closure.clock import Clock
 from calibration.closure.engine import PlainDecoding, SpeculativeDecoding
-from calibration.closure.measured import Pair
+from calibration.closure.measured import Measured, Pair, bracket, wider
 from calibration.closure.points import GROWTH_TOKENS, Point
 from calibration.closure.prompts import Prompts
 from calibration.decoder.decoder import Decoder
 
-_WARM_UPS = 2
+_WARM_UPS = 4
+_ANY_ALPHA = 0.5
 _GOLDEN = 0.6180339887498949
 
 
@@ -34,14 +35,23 @@ class PointRun:
         self._clock = Clock(target.device)
         self.pairs: list[Pair] = []
 
-    def visit(self, alphas: Sequence[float], least: int, seconds: float) -> list[Pair]:
-        """Pairs at `alphas` in turn, at least so many of each, for about so many seconds."""
-        for _ in range(_WARM_UPS):
-            self._pair(alphas[0])
+    def visit(self, tokens: int, seconds: float) -> list[Pair]:
+        """Pairs at every acceptance in turn, until each has met so many outcomes, for so many seconds.
+
+        The first visit finds out which acceptances to dial.
+        """
+        first = [self._pair(_ANY_ALPHA) for _ in range(_WARM_UPS)]
+        alphas = wider(self.measured) if self.pairs else bracket(self.point, first[1:])
+        least = -(-tokens // self.point.batch)
         begun, found = perf_counter(), list[Pair]()
         while len(found) < least * len(alphas) or perf_counter() - begun < seconds:
             found += [self._pair(alpha) for alpha in alphas]
         return found
+
+    @property
+    def measured(self) -> Measured:
+        """What all kept pairs say."""
+        return Measured(self.point, tuple(self.pairs))
 
     def _pair(self, alpha: float) -> Pair:
         plain, speculative, clock = self._plain, self._speculative, self._clock
