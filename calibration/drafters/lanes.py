@@ -68,8 +68,8 @@ class Lanes:
         _, pool = self._pools.setdefault(id(network), (network, KVPool(network.layer_count, self.count)))
         return LaneTarget(self, lane, network, KVCache(network.layer_count, pool, lane))
 
-    def run(self, jobs: Iterable[Callable[[int], Result]]) -> Iterator[Result]:
-        """Yield the results of jobs as they end; each is called with the number of its lane.
+    def run(self, jobs: Iterable[Callable[[int], Iterable[Result]]]) -> Iterator[Result]:
+        """Yield what jobs yield, as it comes; each is called with the number of its lane.
 
         A job's exception ends all lanes and is raised here.
         """
@@ -102,7 +102,7 @@ class Lanes:
         return request.answer
 
     def _lane(
-        self, lane: int, left: Iterator[Callable[[int], Any]], done: SimpleQueue[tuple[bool, Any]]
+        self, lane: int, left: Iterator[Callable[[int], Iterable[Any]]], done: SimpleQueue[tuple[bool, Any]]
     ) -> None:
         try:
             while self._failure is None:
@@ -110,7 +110,8 @@ class Lanes:
                     job = next(left, None)
                 if job is None:
                     break
-                done.put((True, job(lane)))
+                for result in job(lane):
+                    done.put((True, result))
         except BaseException as error:
             with self._turn:
                 self._failure = self._failure or error

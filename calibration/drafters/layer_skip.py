@@ -16,8 +16,8 @@ from calibration.drafters.chain import draft_chain
 from calibration.drafters.target import Target
 from calibration.sampling.protocols import Proposal, Sampling
 
-KEPT_SHARE = 0.5
-"""Share of the layers that the default draft keeps."""
+LEFT_OUT_SHARE = 0.2
+"""Share of the layers that the default draft leaves out."""
 
 
 class LayerSkip:
@@ -27,7 +27,7 @@ class LayerSkip:
 
     def __init__(self, target: Target, layers: Sequence[int] | None = None) -> None:
         self._target = target
-        self.layers = tuple(layers) if layers is not None else spread_layers(target.layer_count)
+        self.layers = tuple(layers) if layers is not None else without_middle(target.layer_count)
 
     def start(self, prompt: Tensor) -> None:
         """Nothing to do: the target has read the prompt."""
@@ -50,13 +50,8 @@ class LayerSkip:
         """Nothing to do: the target keeps the cache."""
 
 
-def spread_layers(layer_count: int) -> tuple[int, ...]:
-    """Return the layers of the default draft: the first and the last quarter of those kept at either end,
-    where every layer counts, and the rest spread evenly over the middle.
-    """
-    kept = max(1, round(KEPT_SHARE * layer_count))
-    ends = kept // 4
-    middle = kept - 2 * ends
-    inner = layer_count - 2 * ends
-    spread = [ends + (2 * index + 1) * inner // (2 * middle) for index in range(middle)]
-    return (*range(ends), *spread, *range(layer_count - ends, layer_count))
+def without_middle(layer_count: int) -> tuple[int, ...]:
+    """Return all layers but those in the middle: the ends read the text and write the next token."""
+    out = min(max(1, round(LEFT_OUT_SHARE * layer_count)), layer_count - 1)
+    first = (layer_count - out) // 2
+    return (*range(first), *range(first + out, layer_count))

@@ -1,0 +1,1 @@
+"""Acceptance as real models give it: measured, summed up, fitted (docs/measured-acceptance.md)."""

@@ -1,0 +1,88 @@
+"""Prompts to measure on: pieces of the standard library that no drafter was trained on, or a user's file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulator.errors import InputError, Problem
+
+BUILTIN = "builtin"
+DOMAINS = ("code", "prose")
+LENGTHS = (48, 96, 192)
+"""Tokens of the builtin prompts, in turn: acceptance may depend on the context."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Where a measured request begins."""
+
+    name: str
+    domain: str
+    tokens: tuple[int, ...]
+
+
+def builtin_prompts(tokenizer: Any, count: int) -> list[Prompt]:
+    """Return up to `count` prompts of each domain, one a document, from documents held out by name.
+
+    Code is the source of Python's standard library, prose its documentation; the order is fixed.
+    """
+    from calibration.drafters.training.text import beginnings, documents
+
+    found: list[Prompt] = []
+    for domain in DOMAINS:
+        names: set[str] = set()
+        by_length = [
+            zip(*beginnings(documents(domain, held_out=True), tokenizer, length, 10_000), strict=True)  # type: ignore[arg-type]
+            for length in LENGTHS
+        ]
+        rows: list[Iterator[Any]] = [iter(one) for one in by_length]
+        while len(names) < count and rows:
+            turn = len(names) % len(rows)
+            tokens, name = next(((t, n) for t, n in rows[turn] if n not in names), (None, ""))
+            if tokens is None:
+                rows.pop(turn)
+                continue
+            names.add(name)
+            found.append(Prompt(f"{domain}/{name}", domain, tuple(tokens.tolist())))
+    return found
+
+
+def prompts_from_file(path: Path, tokenizer: Any) -> list[Prompt]:
+    """Return the prompts of a file: JSON lines `{"prompt": text, "domain": name}`, or one prompt a line.
+
+    Raises InputError with the line for what is no prompt.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InputError(Problem(file=str(path), message=f"cannot be read: {reason}")) from None
+    found: list[Prompt] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            text, domain = _entry(path, number, line)
+            tokens = tokenizer.encode(text, add_special_tokens=False)
+            if not tokens:
+                raise InputError(Problem(str(path), number, message="is an empty prompt"))
+            found.append(Prompt(f"{path.name}:{number}", domain, tuple(tokens)))
+    if not found:
+        raise InputError(Problem(file=str(path), message="holds no prompt", allowed="one prompt a line"))
+    return found
+
+
+def _entry(path: Path, number: int, line: str) -> tuple[str, str]:
+    if not line.lstrip().startswith("{"):
+        return line, "prompts"
+    try:
+        document = json.loads(line)
+        text, domain = document["prompt"], document.get("domain", "prompts")
+        if isinstance(text, str) and isinstance(domain, str):
+            return text, domain
+    except (ValueError, KeyError, RecursionError):
+        pass
+    allowed = '{"prompt": text, "domain": name}, or plain text'
+    raise InputError(Problem(str(path), number, message="is no prompt", allowed=allowed))
