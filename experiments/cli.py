@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.plan",
         "Replicas and cost within an SLO, and whether to enable speculation.",
     ),
+    "profile": ("dashboards.commands.profiles", "Quality of a profile; two profiles operator by operator."),
     "calibrate": (
         "experiments.commands.calibrate",
         "Your device, measured operator by operator, into a profile.",

@@ -7,6 +7,7 @@ kept as it is where the data insist (fp32 on CPUs has a pattern in m modulo 4, w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -96,11 +97,10 @@ def fit_linear(
 
 
 def _curves(points: Sequence[Measurement], quantising: tuple[float, float]) -> Curves:
-    shapes = sorted({(p.shape["n"], p.shape["k"]) for p in points})
-    counts: dict[int, int] = {}
-    for p in points:
-        counts[p.shape["m"]] = counts.get(p.shape["m"], 0) + 1
-    knots = sorted(m for m, count in counts.items() if 2 * count >= len(shapes))
+    by_shape = Counter((p.shape["n"], p.shape["k"]) for p in points)
+    by_tokens = Counter(p.shape["m"] for p in points)
+    knots = sorted(m for m, count in by_tokens.items() if 2 * count >= len(by_shape))
+    shapes = sorted({(p.shape["n"], p.shape["k"]) for p in points if p.shape["m"] in knots})
     us = np.full((len(shapes), len(knots)), np.nan)
     kept, index = [], []
     for p in points:

@@ -47,13 +47,17 @@ class Priced:
 
 
 def four_numbers(
-    profile: Mapping[str, Any], target: Model, drafter: Drafter | None = None, context: int = CONTEXT_TOKENS
+    profile: Profile | Mapping[str, Any],
+    target: Model,
+    drafter: Drafter | None = None,
+    context: int = CONTEXT_TOKENS,
 ) -> dict[str, Any]:
-    """The four keys of `calibrate`'s answer. Greedy steps of plain torch at one context, without host time.
+    """The four keys of `calibrate`'s answer; `profile` may be its JSON.
 
-    Without a drafter a draft pass is one layer of the target and its head.
+    Greedy steps of plain torch at one context, without host time. Without a drafter a draft pass is one layer
+    of the target and its head.
     """
-    read = parse_profile(dumps(profile), str(profile["name"]))
+    read = profile if isinstance(profile, Profile) else parse_profile(dumps(profile), str(profile["name"]))
     cost = _cost(read, target, drafter)
     batches = [b for b in BATCHES if b <= CPU_MOST_BATCH or not _on_cpu(read)]
     plain = {b: _step(cost, b, 1, context) for b in batches}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from experiments.commands.networks import networks
 from experiments.commands.options import json_option, numbers, words, writes_file
 from experiments.commands.output import (
     NOTHING,
@@ -68,7 +68,7 @@ def command(device: str | None, output: Path, as_json: bool, **given: Any) -> No
 def _from_device(device: str, given: Mapping[str, Any], output: Path, as_json: bool) -> None:
     from calibration.optional import need
 
-    model, drafter = _networks(given)
+    model, drafter = networks(given["model"], given["draft"])
     ranks, formats = _ranks(given["tp"], model), _formats(given["dtype"])
     need("torch", "calibration")
     from calibration.microbench.calibrate import Request, calibrate
@@ -97,36 +97,11 @@ def _from_tables(given: Mapping[str, Any], output: Path, as_json: bool) -> None:
         raise _wrong("--system", None, "is missing", "the GPU whose tables to take, e.g. h100-sxm")
     if not folder.is_dir():
         raise _wrong("--from-tables", str(folder), "is no folder", "a folder of public kernel tables")
-    model, drafter = _networks({**given, "model": given["model"] or _TABLES_MODEL})
+    model, drafter = networks(given["model"] or _TABLES_MODEL, given["draft"])
     profile = build_profile(folder, system)
     with whole_file(output) as part:
         part.write_text(dumps(profile), encoding="utf-8")
     _print(profile, output, model, drafter, [], as_json)
-
-
-def _networks(given: Mapping[str, Any]) -> tuple[Model, Drafter | None]:
-    from simulator.models.catalogue import load_model
-
-    if given["model"] is None:
-        raise _wrong("--model", None, "is missing", "catalogue name, or path of a config.json")
-    model = load_model(given["model"])
-    return model, None if given.get("draft") is None else _drafter(given["draft"], model)
-
-
-def _drafter(name: str, target: Model) -> Drafter:
-    """A drafter by catalogue name, or by the config.json of a whole model or of a head. Raises InputError."""
-    from simulator.models.catalogue import entry, find_drafter, load_drafter
-
-    if not Path(name).exists() and not name.endswith(".json"):
-        found = find_drafter(name)
-        return load_drafter(found, target, entry(found).method or "draft_model")
-    try:
-        return load_drafter(name, target, "draft_model")
-    except InputError as no_model:
-        for method in ("eagle3", "eagle"):
-            with suppress(InputError):
-                return load_drafter(name, target, method)
-        raise no_model
 
 
 def _ranks(text: str, model: Model) -> tuple[int, ...]:
