@@ -12,9 +12,9 @@ _HEAD = """# Rules of thumb, examined
 
 What is often said of speculative decoding, with the figure that decides it. Written by
 `python -m calibration.acceptance.claims`; not edited by hand. The scenario is
-[examples/textbook-h100.yaml](../examples/textbook-h100.yaml) (Llama-3.3-70B in FP8 with EAGLE-3 on four
-H100s, prompts of 500 tokens) with fewer requests. Brackets hold the band: sampling, and ± 10 % on the ratio of
-step times. α is acceptance per token, given that all before it survived; E is tokens per round."""
+[examples/textbook-h100.yaml](../examples/textbook-h100.yaml) (Llama-3.3-70B in FP8 with EAGLE-3 on
+four H100s, prompts of 500 tokens) with fewer requests. Brackets hold the band: sampling, and ± 10 % on the
+ratio of step times. α is acceptance per token, given that all before it survived; E is tokens per round."""
 
 
 def all_claims() -> list[Claim]:

@@ -1,0 +1,143 @@
+"""Trees against each other: one drafter, the same prompts, as many nodes, greedy decoding.
+
+    python -m calibration.acceptance.tree_plans DRAFT_FOLDER
+
+decodes held-out prompts on the builtin target and writes `calibration/data/trees-smollm2.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulator.errors import InputError, Problem
+from simulator.files import whole_file
+from simulator.results.estimate import Estimate, mean_estimate
+from simulator.trees import EAGLE1, DraftTree, GrowthRule, optimal_tree
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calibration.sampling.decode import Decoded
+    from calibration.sampling.protocols import Drafter, Verifier
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "trees-smollm2.json"
+SCHEMA = "decodesim/trees-1"
+FIXED, OPTIMAL, GROWN = "EAGLE-1, fixed", "optimal for its ranks, fixed", "EAGLE-2, grows"
+NODES = EAGLE1.nodes
+DEPTH = 8
+PROMPTS, MAX_TOKENS = 12, 48
+"""Prompts of each domain for each half: one to measure ranks on, one to compare the plans on."""
+
+Plan = DraftTree | GrowthRule
+
+
+def plans(best: DraftTree) -> dict[str, Plan]:
+    """What is compared, by name: a chain, then trees of as many nodes (a beam of one less)."""
+    return {
+        "chain of 5": DraftTree.chain(5),
+        FIXED: EAGLE1,
+        OPTIMAL: best,
+        GROWN: GrowthRule.eagle2(DEPTH, 8, NODES),
+        "top-p 0.9, grows": GrowthRule.nucleus(DEPTH, 0.9, 8, NODES),
+        "three per depth": GrowthRule.beam((NODES - 1) // 3),
+    }
+
+
+def measure_trees(
+    target: Verifier,
+    make: Callable[[Plan], Drafter],
+    to_fit: Sequence[Tensor],
+    to_compare: Sequence[Tensor],
+    max_tokens: int = MAX_TOKENS,
+) -> dict[str, Any]:
+    """Return the measurement: per plan the mean acceptance length over requests, and paired differences.
+
+    The optimal tree is made from ranks that the fixed tree met on the prompts `to_fit`. A request whose text
+    differs between plans is left out: in single precision another number of rows may turn a near tie. Raises
+    InputError when that happens to more than one in ten: greedy output must not depend on the drafter.
+    """
+    from calibration.sampling.decode import speculative_decode
+    from calibration.sampling.measured import paired_difference, rank_chances
+
+    def decoded(plan: Plan, prompts: Sequence[Tensor]) -> list[Decoded]:
+        drafter = make(plan)
+        return [speculative_decode(target, drafter, one, DEPTH, max_tokens=max_tokens) for one in prompts]
+
+    chances = rank_chances(EAGLE1, [one for request in decoded(EAGLE1, to_fit) for one in request.rounds])
+    compared = plans(optimal_tree(chances, NODES, EAGLE1.depth))
+    found = {name: decoded(plan, to_compare) for name, plan in compared.items()}
+    alike = [len({one.tokens for one in ways}) == 1 for ways in zip(*found.values(), strict=True)]
+    if alike.count(False) > len(alike) / 10:
+        raise InputError(Problem(field="draft", message="changes what greedy decoding says"))
+    found = {name: list(compress(requests, alike)) for name, requests in found.items()}
+    return {
+        "schema": SCHEMA,
+        "temperature": 0.0,
+        "requests": alike.count(True),
+        "left_out": alike.count(False),
+        "max_tokens": max_tokens,
+        "rank_chances": chances.round(4).tolist(),
+        "plans": [_row(name, compared[name], requests) for name, requests in found.items()],
+        "differences": [
+            {"of": GROWN, "to": other, **_figure(paired_difference(found[GROWN], found[other]))}
+            for other in (FIXED, OPTIMAL)
+        ],
+    }
+
+
+def _row(name: str, plan: Plan, requests: Sequence[Decoded]) -> dict[str, Any]:
+    """One plan's figures."""
+    rounds = [one for request in requests for one in request.rounds]
+    lengths = [request.mean_acceptance_length for request in requests]
+    return {
+        "plan": name,
+        "nodes": 1 + max((one.nodes for one in rounds), default=0),
+        "depth": max((one.drafted for one in rounds), default=0),
+        "parents": list(plan.parents) if isinstance(plan, DraftTree) else None,
+        "rounds": len(rounds),
+        "mean_acceptance_length": _figure(mean_estimate(lengths)),
+        "by_request": [round(length, 4) for length in lengths],
+    }
+
+
+def _figure(estimate: Estimate | None) -> dict[str, Any]:
+    """`{"value", "ci95"}`, four digits behind the point."""
+    if estimate is None:
+        return {"value": None, "ci95": None}
+    interval = estimate.ci95
+    return {
+        "value": round(estimate.value, 4),
+        "ci95": None if interval is None else [round(end, 4) for end in interval],
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure on the builtin target with the drafter of a folder."""
+    import torch
+
+    from calibration.acceptance.prompts import DOMAINS, builtin_prompts
+    from calibration.drafters.target import load_target
+    from calibration.drafters.trained import drafter_of, load_head
+
+    target = load_target()
+    head = load_head(Path(arguments[0]), target.network)
+    prompts = builtin_prompts(target.tokenizer, 2 * PROMPTS)
+    to_fit: list[Tensor] = []
+    to_compare: list[Tensor] = []
+    for domain in DOMAINS:
+        of = [torch.tensor(one.tokens) for one in prompts if one.domain == domain]
+        to_fit += of[:PROMPTS]
+        to_compare += of[PROMPTS : 2 * PROMPTS]
+    found = measure_trees(target, lambda plan: drafter_of(head, target, plan), to_fit, to_compare)
+    document: Mapping[str, Any] = {"target": "SmolLM2-135M-Instruct", "draft": head.kind, **found}
+    with whole_file(DATA) as part:
+        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,47 @@
+"""The comparison of trees, on tables instead of models."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from calibration.acceptance.tree_plans import GROWN, NODES, Plan, measure_trees
+from calibration.sampling.protocols import Proposal
+from simulator.errors import InputError
+from tests.token_tables import TableDrafter, TableTarget, random_table
+
+TARGET = random_table(40, 1, 2.0)
+DRAFT = TARGET + random_table(40, 2, 2.0)
+PROMPTS = [torch.tensor([one, (7 * one) % 40]) for one in range(24)]
+
+
+class Cheat(TableTarget):
+    """A verifier whose logits depend on how many drafts it sees."""
+
+    def score(self, last: int, proposal: Proposal) -> torch.Tensor:
+        """Logits that favour a token by the number of drafts."""
+        logits = super().score(last, proposal).clone()
+        logits[:, len(proposal.tokens)] += 100.0
+        return logits
+
+
+def test_plans_are_compared_on_the_same_texts() -> None:
+    found = measure_trees(
+        TableTarget(TARGET), lambda plan: TableDrafter(DRAFT, plan), PROMPTS[:8], PROMPTS[8:], 24
+    )
+    rows = {row["plan"]: row for row in found["plans"]}
+    assert len(rows) == 6
+    assert all(row["nodes"] <= NODES for row in rows.values())
+    assert len(rows[GROWN]["by_request"]) == 16
+    for difference in found["differences"]:
+        ours, other = (rows[difference[key]]["mean_acceptance_length"]["value"] for key in ("of", "to"))
+        assert difference["value"] == pytest.approx(ours - other, abs=2e-4)
+        assert difference["ci95"][0] < difference["value"] < difference["ci95"][1]
+
+
+def test_a_drafter_that_changes_the_text_is_found_out() -> None:
+    def make(plan: Plan) -> TableDrafter:
+        return TableDrafter(DRAFT, plan)
+
+    with pytest.raises(InputError, match="greedy decoding"):
+        measure_trees(Cheat(TARGET), make, PROMPTS[:2], PROMPTS[2:4], 24)
