@@ -53,7 +53,7 @@ def caption(table: Table) -> str:
     return (
         f"One pass at {table.facts['context']:,} tokens of context a sequence, without host time, summed "
         "from the operators of the profile; shaded: 95 %, from how well each part predicts points that were "
-        "left out of its fit. Flat: weights are read once for all. Rising: arithmetic, and a KV cache for each."
+        "left out of its fit. Flat: weights are read once for all. Rising: arithmetic, and KV for each."
     )
 
 

@@ -54,7 +54,8 @@ def test_every_command_of_the_table_is_there_and_says_the_same() -> None:
     for name, (module, _) in COMMANDS.items():
         command = import_module(module).command
         assert isinstance(command, click.Command)
-        assert "--json" in {option for parameter in command.params for option in parameter.opts}
+        for one in command.commands.values() if isinstance(command, click.Group) else [command]:
+            assert "--json" in {option for parameter in one.params for option in parameter.opts}
         assert name in run("--help").stdout
 
 
