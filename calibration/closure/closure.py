@@ -20,7 +20,7 @@ from calibration.closure.engine import PlainDecoding
 from calibration.closure.measured import Measured
 from calibration.closure.pairs import PointRun
 from calibration.closure.points import FULL, GROWTH_TOKENS, QUICK, Point, met_in_calibration
-from calibration.closure.predicted import predict
+from calibration.closure.predicted import predict, preset_of
 from calibration.closure.prompts import Prompts
 from calibration.closure.reference import WIDEST, Reference
 from calibration.closure.texts import plain_text, speculative_text
@@ -132,11 +132,12 @@ def close_loop(
 
 def compare(measured: Sequence[Measured], profile: Path, shape: DecoderShape) -> list[Compared]:
     """Predict every point from a profile. Raises ValueError where a bench has measured a point's shape."""
-    known = read_measurements(measurements_path(profile)).points
-    met = met_in_calibration([one.point for one in measured], known)
+    known = read_measurements(measurements_path(profile))
+    met = met_in_calibration([one.point for one in measured], known.points)
     if met:
         raise ValueError(f"points of the closed loop were calibrated: {[point.label for point in met]}")
-    return [Compared(one, predict(one, profile, shape)) for one in measured]
+    preset = preset_of(known.device.kind == "cuda", profile.parent)
+    return [Compared(one, predict(one, profile, shape, preset)) for one in measured]
 
 
 def _calibrated(

@@ -13,10 +13,13 @@ from calibration.decoder.shape import DecoderShape
 from simulator.arms import CompiledArm
 from simulator.breakeven.breakeven import breakeven
 from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE
+from simulator.preset import SCHEMA
 from simulator.scenario import Scenario
 from simulator.scenario.load import scenario_from_data
 
-PRESET = "torch-2"
+_LAUNCHED = "torch-2"
+"""The preset of a loop that launches its operators one by one."""
+_MOST_IN_GRAPH = 256
 _OUTPUT_TOKENS = 400
 _REQUESTS_PER_CLIENT = 40
 _ANY_ALPHA = 0.5
@@ -43,7 +46,18 @@ class Predicted:
         return self.verify_s / self.plain_pass_s
 
 
-def predict(measured: Measured, profile: Path, shape: DecoderShape) -> Predicted:
+def preset_of(on_gpu: bool, folder: Path) -> str:
+    """The preset of the loop: on a GPU a file beside the profile, as each pass is a graph of its size."""
+    if not on_gpu:
+        return _LAUNCHED
+    sizes = {"graph_sizes": [[1, _MOST_IN_GRAPH, 1]], "graph_unit": "tokens", "full_graphs": True}
+    preset = {"schema": SCHEMA, "inherits": _LAUNCHED, "name": "torch-2-graphs"} | sizes
+    path = folder / "torch-2-graphs.json"
+    path.write_text(json.dumps(preset | {"piecewise_graphs": True}, indent=1), "utf-8")
+    return str(path)
+
+
+def predict(measured: Measured, profile: Path, shape: DecoderShape, preset: str = _LAUNCHED) -> Predicted:
     """Step times at the contexts that were measured, and the acceptance needed.
 
     Of what was measured it takes the contexts and the dialled acceptances, never a time. Configs of drafters
@@ -51,7 +65,7 @@ def predict(measured: Measured, profile: Path, shape: DecoderShape) -> Predicted
     """
     point = measured.point
     plain_context, context = measured.contexts
-    scenario = scenario_of(measured, profile, shape)
+    scenario = scenario_of(measured, profile, shape, preset)
     plain = CompiledArm.compile(scenario, None).step_times(point.batch, plain_context, 0)
     arm = CompiledArm.compile(scenario, scenario.speculation[0])
     cycle = arm.step_times(point.batch, context, point.draft_length)
@@ -79,7 +93,7 @@ def _speedups(found: Any, alphas: Sequence[float]) -> dict[float, float]:
     return {alpha: estimate.value for alpha, estimate in estimates.items() if estimate is not None}
 
 
-def scenario_of(measured: Measured, profile: Path, shape: DecoderShape) -> Scenario:
+def scenario_of(measured: Measured, profile: Path, shape: DecoderShape, preset: str) -> Scenario:
     """The point as a scenario: a closed loop of its batch, contexts that stay what they are."""
     point = measured.point
     prompt = round(sum(measured.contexts) / 2) - _OUTPUT_TOKENS // 2 + 1
@@ -94,7 +108,7 @@ def scenario_of(measured: Measured, profile: Path, shape: DecoderShape) -> Scena
     data = {
         "target": {"model": shape.name},
         "hardware": {"gpu": str(profile)},
-        "engine": {"preset": PRESET},
+        "engine": {"preset": preset},
         "speculation": [arm],
         "workload": {
             "arrivals": {"kind": "closed", "concurrency": point.batch},
