@@ -12,7 +12,7 @@ from torch import Tensor
 from calibration.decoder.decoder import Cache, Decoder
 from calibration.decoder.shape import DecoderShape
 from calibration.decoder.weights import random_weights
-from calibration.microbench.device import Device
+from calibration.microbench.device import CACHES_COLD, Device
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp8": torch.float8_e4m3fn}
 ROOM_TOKENS = 64
@@ -56,6 +56,11 @@ class Lab:
     def shared(self, use: str, *shape: int, dtype: str = "bf16") -> Tensor:
         """A piece of the memory for `use`: what needs as much after it gets the same."""
         return self._arena(use, dtype, math.prod(shape))[: math.prod(shape)].view(shape)
+
+    def empty_caches(self) -> None:
+        """Read so much that the caches hold nothing else: what a head does to whatever comes after it."""
+        size = CACHES_COLD * self.device.notes.cache_bytes
+        self.shared("swept", size // 4, dtype="fp32").sum()
 
     def cold(self, use: str, *shape: int, dtype: str = "bf16") -> list[Tensor]:
         """Distinct copies of that shape in the memory for `use` (weights, kv): enough to be cold in turn."""

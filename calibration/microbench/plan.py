@@ -102,7 +102,7 @@ def _points_of(subject: Subject, grid: Grid, device: Device, fp8: bool) -> Itera
     yield from elementwise_points(subject, grid, fp8)
     yield from sampler_points(subject, grid)
     yield from draft_points(subject, grid, device.on_gpu)
-    yield from layer_points(subject, grid)
+    yield from layer_points(subject, grid, device.on_gpu)
 
 
 def _uncovered(subject: Subject) -> Iterator[str]:

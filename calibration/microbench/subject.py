@@ -57,14 +57,15 @@ def _decoder_shape(device: Device, model: Model, tensor_parallel: int) -> Decode
 class Grid:
     """The shapes of a session: counts of tokens, rows, sequences, context tokens; bytes; and how often.
 
-    `tokens` of matrices and heads, `few_tokens` of small kernels and experts, `contexts` of attention as far
-    as a batch has no more than `most_cached_tokens`, `layer_contexts` of layers in place, `passes` of the
-    draft loop, `drafts` accepted in a round. `rounds` through the whole list, in each the `effort` on a
-    point; `widest` is the P90 ÷ P10 from which a point is measured again.
+    `tokens` of matrices and heads, `few_tokens` of small kernels and experts, `rows` of samplers, `contexts`
+    of attention as far as a batch has no more than `most_cached_tokens`, `layer_contexts` of layers in place,
+    `passes` of the draft loop, `drafts` accepted in a round. `rounds` through the whole list, in each the
+    `effort` on a point; `widest` is the P90 ÷ P10 from which a point is measured again.
     """
 
     tokens: tuple[int, ...]
     few_tokens: tuple[int, ...]
+    rows: tuple[int, ...]
     batches: tuple[int, ...]
     queries: tuple[int, ...]
     contexts: tuple[int, ...]
@@ -93,6 +94,7 @@ _KNOTS = (1, 8, 16, 32, 64, 96, 128, 129, 160, 192, 256, 257, 320, 384, 512, 768
 _CPU = Grid(
     tokens=_STEP_TOKENS,
     few_tokens=(1, 4, 16, 64, 128),
+    rows=(1, 2, 4, 8, 16),
     batches=(1, 2, 4, 8, 16),
     queries=(1, 2, 3, 5, 9),
     contexts=(192, 384, 768, 1280),
@@ -110,6 +112,7 @@ _CPU = Grid(
 _CPU_QUICK = Grid(
     tokens=(1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 36, 48, 64, 96, 144),
     few_tokens=(1, 16, 128),
+    rows=(1, 2, 4, 8, 16),
     batches=(1, 4, 16),
     queries=(1, 2, 4, 9),
     contexts=(192, 640, 1280),
@@ -127,6 +130,7 @@ _CPU_QUICK = Grid(
 _CUDA = Grid(
     tokens=_KNOTS,
     few_tokens=(1, 4, 16, 64, 256, 1024, 4096),
+    rows=(1, 4, 16, 64, 256),
     batches=(1, 4, 16, 64, 256),
     queries=(1, 2, 4, 6, 8, 16),
     contexts=(512, 2048, 8192, 16384),
@@ -144,6 +148,7 @@ _CUDA = Grid(
 _CUDA_QUICK = Grid(
     tokens=(1, 8, 32, 64, 128, 256, 1024, 4096),
     few_tokens=(1, 64, 1024),
+    rows=(1, 16, 64),
     batches=(1, 16, 64),
     queries=(1, 4, 8),
     contexts=(512, 4096),

@@ -23,14 +23,16 @@ few enough to be captured in no time."""
 class Work:
     """What is timed: `run(i)` makes call number i, on the i-th of `copies` cold copies in turn.
 
-    One run counts as `calls` calls (a chain of kernels). On a GPU runs are captured in a graph; `eager` ones
-    are launched one by one, and the host's launching is part of their time.
+    One run counts as `calls` calls (a chain of kernels). On a CPU `before` is done first and not timed: what
+    a step does before such a call, and empties the caches of data and code with. On a GPU runs are captured
+    in a graph; `eager` ones are launched one by one, and the host's launching is part of their time.
     """
 
     run: Callable[[int], object]
     copies: int = 1
     calls: int = 1
     eager: bool = False
+    before: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,14 @@ def timed_of(samples: NDArray[np.float64]) -> Timed:
 
 
 def _host_samples(work: Work, effort: Effort) -> list[float]:
+    def sample(i: int) -> float:
+        if work.before is not None:
+            work.before()
+        return _seconds_of(lambda: work.run(i))
+
     for i in range(WARM_UPS):
-        work.run(-1 - i)
-    return _repeat(effort, WARM_UPS, lambda i: _seconds_of(lambda: work.run(i)))
+        sample(-1 - i)
+    return _repeat(effort, WARM_UPS, sample)
 
 
 def _eager_samples(work: Work, effort: Effort) -> list[float]:

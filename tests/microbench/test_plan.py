@@ -14,6 +14,7 @@ from tests.microbench.tiny import DENSE, MIXTURE, SLIDING, model_of, tiny_device
 
 BENCHES = {"memory", "launch", "linear", "attention", "elementwise", "sampler", "draft_loop", "layer"} | {
     "head",
+    "first_layer",
     "prepare",
     "stack",
 }
@@ -42,6 +43,7 @@ def test_every_bench_is_there(tmp_path: Path) -> None:
         "layer",
         "prepare",
         "head",
+        "first_layer",
         "stack",
         "draft_loop",
         "elementwise",

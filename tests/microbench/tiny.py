@@ -33,6 +33,7 @@ SLIDING = DENSE | {"architectures": ["MistralForCausalLM"], "model_type": "mistr
 GRID = Grid(
     tokens=(1, 4),
     few_tokens=(1, 4),
+    rows=(1, 2),
     batches=(1, 2),
     queries=(1, 2),
     contexts=(64,),

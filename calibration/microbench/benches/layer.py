@@ -16,11 +16,13 @@ from calibration.microbench.point import Point
 from calibration.microbench.subject import Grid, Subject
 from calibration.microbench.timing import Work
 
+IN_A_ROW = 5
+"""Layers that are timed together: a step is the sum of many, so that their mean counts, not their median."""
 _BF16 = 2.0
 
 
-def layer_points(subject: Subject, grid: Grid) -> Iterator[Point]:
-    """Layer and preparation by (batch, queries, context), head by rows. `stack` is no part of any fit."""
+def layer_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
+    """Layers and preparation by (batch, queries, context), head by rows. `stack` is no part of any fit."""
     shape = subject.decoder
     if shape is None:
         return
@@ -28,6 +30,8 @@ def layer_points(subject: Subject, grid: Grid) -> Iterator[Point]:
     for context in grid.layer_contexts:
         yield from (layer_point(shape, batch, queries, context) for batch, queries in steps)
     context = grid.layer_contexts[-1]
+    if not on_gpu:
+        yield from (first_layer_point(shape, batch, queries, context) for batch, queries in steps)
     yield from (prepare_point(shape, batch, queries, context) for batch, queries in steps)
     yield from (head_point(shape, rows) for rows in grid.tokens if rows <= max(b * q for b, q in steps))
     middle = len(grid.queries) // 2
@@ -36,35 +40,50 @@ def layer_points(subject: Subject, grid: Grid) -> Iterator[Point]:
 
 
 def layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
-    """One layer: each call is the next one, on what the last one made."""
-    cached = _cache_bytes(shape, batch, context)
+    """A few layers in a row, each on what the last one made; the mean of them, as a pass has many."""
 
     def prepare(lab: Lab) -> Work:
         decoder, step, cache = _ready(lab, shape, batch, queries, context)
         hidden = step.hidden
 
-        def call(i: int) -> None:
+        def run(i: int) -> None:
             nonlocal hidden
-            index = i % shape.layers
-            hidden = decoder.layer(index, hidden if index else step.hidden, step, cache)
+            for index in range(i * IN_A_ROW, (i + 1) * IN_A_ROW):
+                turn = index % shape.layers
+                hidden = decoder.layer(turn, hidden if turn else step.hidden, step, cache)
 
-        return Work(call, shape.layers)
+        return Work(run, shape.layers, calls=IN_A_ROW)
 
-    moved = _BF16 * shape.layer_parameters + cached
-    flops = batch * queries * (2.0 * shape.layer_parameters + 4.0 * context * shape.heads * shape.head_dim)
-    return _point("layer", "in_place", shape, (batch, queries, context), moved, flops, prepare)
+    return _point("layer", "in_place", shape, (batch, queries, context), prepare)
+
+
+def first_layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
+    """The first layer of a pass: on a CPU what came before has emptied the caches of its code, too."""
+
+    def prepare(lab: Lab) -> Work:
+        decoder, step, cache = _ready(lab, shape, batch, queries, context)
+        tokens, lengths = _tokens(lab, shape, batch, queries, context)
+
+        def before() -> None:
+            lab.empty_caches()
+            decoder.prepare(tokens, lengths, context)
+
+        return Work(
+            lambda i: decoder.layer(i % shape.layers, step.hidden, step, cache), shape.layers, before=before
+        )
+
+    return _point("first_layer", "in_place", shape, (batch, queries, context), prepare)
 
 
 def prepare_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
-    """Embedding, positions, rope tables and mask of a pass."""
+    """Embedding, positions, rope tables and mask of a pass, after the head of the last one."""
 
     def prepare(lab: Lab) -> Work:
         decoder = lab.decoder(shape)
         tokens, lengths = _tokens(lab, shape, batch, queries, context)
-        return Work(lambda _: decoder.prepare(tokens, lengths, context))
+        return Work(lambda _: decoder.prepare(tokens, lengths, context), before=lab.empty_caches)
 
-    moved = 2 * _BF16 * batch * queries * shape.hidden
-    return _point("prepare", "in_place", shape, (batch, queries, context), moved, 0.0, prepare)
+    return _point("prepare", "in_place", shape, (batch, queries, context), prepare)
 
 
 def head_point(shape: DecoderShape, rows: int) -> Point:
@@ -92,12 +111,8 @@ def stack_point(shape: DecoderShape, batch: int, queries: int, context: int) -> 
         tokens, lengths = _tokens(lab, shape, batch, queries, context)
         return Work(lambda _: decoder.head(decoder.forward(tokens, lengths, cache, context)))
 
-    rows = batch * queries
-    each = shape.layer_parameters + 2.0 * batch * shape.kv_heads * context * shape.head_dim
-    moved = _BF16 * (shape.layers * each + shape.vocab * shape.hidden)
-    flops = 2.0 * rows * (shape.layers * shape.layer_parameters + shape.vocab * shape.hidden)
     op = "plain" if queries == 1 else "verify"
-    return _point("stack", op, shape, (batch, queries, context), moved, flops, prepare)
+    return _point("stack", op, shape, (batch, queries, context), prepare)
 
 
 def _ready(
@@ -117,24 +132,21 @@ def _with_head(decoder: Decoder, head: Tensor) -> Decoder:
     return Decoder(decoder.shape, replace(decoder.weights, head=head))
 
 
-def _cache_bytes(shape: DecoderShape, batch: int, context: int) -> float:
-    return 2 * _BF16 * batch * shape.kv_heads * context * shape.head_dim
-
-
 def _point(
-    bench: str,
-    op: str,
-    shape: DecoderShape,
-    step: tuple[int, int, int],
-    moved: float,
-    flops: float,
-    prepare: Callable[[Lab], Work],
+    bench: str, op: str, shape: DecoderShape, step: tuple[int, int, int], prepare: Callable[[Lab], Work]
 ) -> Point:
+    """A point at (batch, queries, context), with the bytes and FLOPs of what it runs through."""
     batch, queries, context = step
+    rows, weights = batch * queries, _BF16 * shape.layer_parameters
+    cached = 2 * _BF16 * batch * shape.kv_heads * context * shape.head_dim
+    flops = rows * (weights + 4.0 * context * shape.heads * shape.head_dim)
+    moved, head = weights + cached, _BF16 * shape.vocab * shape.hidden
     size = {"batch": batch, "queries": queries, "context": context, "hidden": shape.hidden}
     size |= {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
     size |= {"intermediate": shape.intermediate}
+    if bench == "prepare":
+        moved, flops = 2 * _BF16 * rows * shape.hidden, 0.0
     if bench == "stack":
-        size |= {"layers": shape.layers, "rows": batch * queries}
-    holds = _cache_bytes(shape, batch, context)
-    return Point(bench, op, size, "bf16", moved, flops, holds, prepare)
+        size |= {"layers": shape.layers, "rows": rows}
+        moved, flops = shape.layers * moved + head, shape.layers * flops + rows * head
+    return Point(bench, op, size, "bf16", moved, flops, cached, prepare)

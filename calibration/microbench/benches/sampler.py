@@ -1,4 +1,7 @@
-"""Sampling: what a draft pass does with its logits, and what a round does with those of verification."""
+"""Sampling: what a draft pass does with its logits, and what a round does with those of verification.
+
+Both come after a head, which leaves nothing else in the caches of a CPU, code included.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,8 @@ _TOP_P = Sampling(temperature=_TEMPERATURE, top_p=0.9)
 def sampler_points(subject: Subject, grid: Grid) -> Iterator[Point]:
     """Choosing a token a row, by rows; accepting K drafts a sequence, by sequences (0: plain decoding)."""
     vocab = subject.network.head_features
-    for rows in sorted({*grid.batches, *grid.few_tokens}):
-        yield from (_choose(op, rows, vocab) for op in ("greedy", "sample"))
-    yield from (_choose("top_p", rows, vocab) for rows in grid.batches)
+    for rows in grid.rows:
+        yield from (_choose(op, rows, vocab) for op in ("greedy", "sample", "top_p"))
     for batch in grid.batches:
         for drafts in grid.drafts:
             yield from (_accept(op, batch, drafts, vocab) for op in ("accept_greedy", "accept_sampled"))
@@ -34,11 +36,13 @@ def _choose(op: str, rows: int, vocab: int) -> Point:
     def prepare(lab: Lab) -> Work:
         logits, uniforms = lab.shared("logits", rows, vocab), lab.uniforms(rows)
         if op == "greedy":
-            return Work(lambda _: greedy(logits))
+            return Work(lambda _: greedy(logits), before=lab.empty_caches)
         if op == "top_p":
-            return Work(lambda _: filtered_law(logits, _TOP_P))
+            return Work(lambda _: filtered_law(logits, _TOP_P), before=lab.empty_caches)
         kept = lab.cold("laws", rows, vocab, dtype="fp32")
-        return Work(lambda i: _drawn(logits, uniforms, kept[i % len(kept)]), len(kept))
+        return Work(
+            lambda i: _drawn(logits, uniforms, kept[i % len(kept)]), len(kept), before=lab.empty_caches
+        )
 
     logit_bytes = _BF16 * rows * vocab
     moved = logit_bytes if op == "greedy" else logit_bytes + 2 * _FP32 * rows * vocab
@@ -61,13 +65,15 @@ def _accept(op: str, batch: int, drafts: int, vocab: int) -> Point:
         logits = lab.shared("logits", batch, drafts + 1, vocab)
         proposed = lab.tokens(batch, drafts, vocab=vocab)
         if op == "accept_greedy":
-            return Work(lambda _: accept_greedy(logits, proposed))
+            return Work(lambda _: accept_greedy(logits, proposed), before=lab.empty_caches)
         uniforms = lab.uniforms(batch, drafts + 1)
         # Any values will do for laws: nothing depends on them but which drafts are taken.
         none = [logits[:, :0].float()]
         laws = lab.cold("laws", batch, drafts, vocab, dtype="fp32") if drafts else none
         return Work(
-            lambda i: accept_sampled(logits, laws[i % len(laws)], proposed, uniforms, _TEMPERATURE), len(laws)
+            lambda i: accept_sampled(logits, laws[i % len(laws)], proposed, uniforms, _TEMPERATURE),
+            len(laws),
+            before=lab.empty_caches,
         )
 
     shape = {"batch": batch, "draft_length": drafts, "vocab": vocab}
