@@ -38,7 +38,7 @@ def _body(document: Mapping[str, Any], drawings: Drawings) -> Html:
     shown = [
         tag("section", tag("h2", one.title), table(one.columns, one.rows)) for one in tables_of(document)
     ]
-    return tag("main", header, tag("p", _ABOUT), *notes, *pictures(document, drawings), *shown)
+    return tag("main", header, tag("p", _ABOUT, cls="caption"), *notes, *pictures(document, drawings), *shown)
 
 
 def pictures(document: Mapping[str, Any], drawings: Drawings) -> list[Html]:

@@ -86,7 +86,7 @@ class Closure:
         points = [row for one in self.compared for row in one.to_json()]
         return {
             "schema": "decodesim/closure-1",
-            "device": f"{self.device.name}, {self.device.threads} threads, torch {self.device.torch}",
+            "device": f"{self.device.name}, threads: {self.device.threads}, torch {self.device.torch}",
             "points": points,
             "summary": without_figures() if self.busy else self.summary.to_json(),
             "reference": self.reference.to_json() if self.reference else None,
