@@ -44,6 +44,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "dashboards.commands.closure",
         "Real decoding on this device, against what its profile predicts.",
     ),
+    "distill": (
+        "experiments.commands.distill",
+        "Trains a drafter on the target's distribution.",
+    ),
     "report": ("dashboards.commands.report", "One self-contained HTML page of results."),
 }
 """Command → (module with a click command named `command`, what it does). A new command is a line here."""

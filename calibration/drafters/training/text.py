@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 Domain = Literal["code", "prose"]
-HELD_OUT_ONE_IN = 20
+HELD_OUT_ONE_IN = 8
 """One document of as many is held out."""
 _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "encodings"}
 """Folders without prose or code that anybody would write: tests, tables of characters, what was installed."""
@@ -60,7 +60,9 @@ def windows(found: Iterable[Document], tokenizer: Any, length: int, count: int) 
     return torch.tensor(buffer[: whole * length], dtype=torch.int64).reshape(whole, length)
 
 
-def beginnings(found: Iterable[Document], tokenizer: Any, length: int, count: int) -> tuple[Tensor, list[str]]:
+def beginnings(
+    found: Iterable[Document], tokenizer: Any, length: int, count: int
+) -> tuple[Tensor, list[str]]:
     """Return prompts (n, length), one piece of each document, and the documents' names.
 
     The piece stands at a place that the document's name decides.

@@ -1,0 +1,43 @@
+"""EAGLE: the next feature from the last one and the token drawn since (Li et al., arXiv 2401.15077)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from calibration.drafters.block import Block, BlockShape, Store
+from calibration.drafters.feature_head import FeatureHead, Features
+
+
+class Eagle(FeatureHead):
+    """`fc` joins token embedding and feature, one layer follows; its output is the next feature and goes
+    straight to the target's head. Features are those behind the target's final norm, as the head reads them.
+    """
+
+    kind: ClassVar[str] = "eagle"
+
+    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+        super().__init__(shape, layers)
+        self.fc = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
+        self.block = Block(shape)
+
+    def fuse(self, features: Features) -> Tensor:
+        """The feature of the last layer."""
+        return features[self.layers[-1]]
+
+    def step(
+        self,
+        state: Tensor,
+        embedding: Tensor,
+        positions: Tensor,
+        mask: Tensor | None = None,
+        store: Store | None = None,
+    ) -> Tensor:
+        """As `FeatureHead.step`."""
+        return self.block(self.fc(torch.cat([embedding, state], -1)), None, positions, mask, store)  # type: ignore[no-any-return]
+
+    def read_out(self, state: Tensor) -> Tensor:
+        """The feature itself."""
+        return state

@@ -1,0 +1,50 @@
+"""EAGLE-3: low, middle and high features fused, none to hit, trained as it drafts (arXiv 2503.01840)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import rms_norm
+
+from calibration.drafters.block import Block, BlockShape, RmsNorm, Store
+from calibration.drafters.feature_head import FeatureHead, Features
+
+
+class Eagle3(FeatureHead):
+    """`fc` fuses the features of several layers; attention reads embedding and state side by side.
+
+    Features are brought to one size first, as hidden states in the middle of a model can be a thousand times
+    larger at a text's first token. The whole vocabulary is drafted, with the target's own head.
+    """
+
+    kind: ClassVar[str] = "eagle3"
+
+    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+        super().__init__(shape, layers)
+        self.fc = nn.Linear(len(layers) * shape.hidden, shape.hidden, bias=False)
+        self.block = Block(shape, wide=True)
+        self.norm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
+
+    def fuse(self, features: Features) -> Tensor:
+        """All layers' features, projected to one."""
+        parts = [rms_norm(features[layer], (self.shape.hidden,)) for layer in self.layers]
+        fused: Tensor = self.fc(torch.cat(parts, -1))
+        return fused
+
+    def step(
+        self,
+        state: Tensor,
+        embedding: Tensor,
+        positions: Tensor,
+        mask: Tensor | None = None,
+        store: Store | None = None,
+    ) -> Tensor:
+        """As `FeatureHead.step`."""
+        return self.block(state, embedding, positions, mask, store)  # type: ignore[no-any-return]
+
+    def read_out(self, state: Tensor) -> Tensor:
+        """The state behind the head's own norm."""
+        normed: Tensor = self.norm(state)
+        return normed

@@ -1,0 +1,49 @@
+"""Multi-token prediction: one module behind the target, run again for each further token.
+
+DeepSeek-V3 (arXiv 2412.19437), of a target that has none: trained afterwards, the target as it is.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from calibration.drafters.block import Block, BlockShape, RmsNorm, Store
+from calibration.drafters.feature_head import FeatureHead, Features
+
+
+class Mtp(FeatureHead):
+    """State and embedding each through a norm, joined by `eh_proj`; one layer; a norm before the head."""
+
+    kind: ClassVar[str] = "mtp"
+
+    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+        super().__init__(shape, layers)
+        self.enorm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
+        self.hnorm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
+        self.eh_proj = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
+        self.block = Block(shape)
+        self.norm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
+
+    def fuse(self, features: Features) -> Tensor:
+        """The feature of the last layer."""
+        return features[self.layers[-1]]
+
+    def step(
+        self,
+        state: Tensor,
+        embedding: Tensor,
+        positions: Tensor,
+        mask: Tensor | None = None,
+        store: Store | None = None,
+    ) -> Tensor:
+        """As `FeatureHead.step`."""
+        joined = self.eh_proj(torch.cat([self.enorm(embedding), self.hnorm(state)], -1))
+        return self.block(joined, None, positions, mask, store)  # type: ignore[no-any-return]
+
+    def read_out(self, state: Tensor) -> Tensor:
+        """The state behind the module's own norm."""
+        normed: Tensor = self.norm(state)
+        return normed

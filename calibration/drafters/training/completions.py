@@ -1,0 +1,65 @@
+"""Text that the target writes itself, many sequences side by side.
+
+A drafter is asked about the target's own text, so that part of what it learns from is that (DistillSpec,
+arXiv 2310.08461). Conversations are begun with nothing but the opening of a user's turn: the model writes the
+question too (Magpie, arXiv 2406.08464).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calibration.drafters.cache import KVPool
+from calibration.drafters.network import Network, Pass
+from calibration.sampling.laws import draw
+
+_MARK = "\u2063QUESTION\u2063"
+"""Stands for the question while the opening is cut out of the template."""
+
+
+@torch.no_grad()
+def complete(
+    network: Network, prompts: Tensor, length: int, temperatures: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Return sequences (b, length) that begin with prompts (b, n), the rest drawn at temperatures (b,).
+
+    End tokens are drawn like others and nothing stops at them.
+    """
+    count = prompts.shape[0]
+    pool = KVPool(network.layer_count, count)
+    sequences = prompts
+    fresh = prompts
+    while sequences.shape[1] < length:
+        seen = sequences.shape[1]
+        logits = _read(network, fresh, seen - fresh.shape[1], pool)
+        law = torch.softmax(logits.float() / temperatures[:, None].clamp(min=1e-4), -1)
+        uniforms = torch.rand(count, generator=generator, dtype=torch.float64)
+        fresh = draw(law, uniforms)[:, None]
+        sequences = torch.cat([sequences, fresh], dim=1)
+    return sequences
+
+
+def _read(network: Network, fresh: Tensor, start: int, pool: KVPool) -> Tensor:
+    """Return logits (b, V) after new tokens (b, n) at `start`: all at once after nothing, else one by one."""
+    count, rows = fresh.shape
+    positions = (torch.arange(rows) + start).expand(count, rows)
+    hidden = network.embed(fresh, positions)
+    mask = hidden.new_zeros(1, 1, rows, start + rows) if start else None
+    step = Pass(pool, range(count), [start] * count, mask)
+    layers = range(network.layer_count)
+    return network.head(network.run_pass(network.layers, hidden, positions, step, layers)[:, -1])
+
+
+def opening(tokenizer: Any) -> list[int]:
+    """Return the tokens up to a user's first word; without a chat template the token a text begins with."""
+    if getattr(tokenizer, "chat_template", None):
+        turn = [{"role": "user", "content": _MARK}]
+        text = str(tokenizer.apply_chat_template(turn, tokenize=False)).partition(_MARK)[0]
+        tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
+    else:
+        first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+        tokens = [] if first is None else [first]
+    return tokens or [0]

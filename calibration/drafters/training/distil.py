@@ -1,0 +1,128 @@
+"""One distillation from target to drafter folder: what `decodesim distill` and the committed runs do."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from calibration.drafters.network import Network
+from calibration.drafters.trained import save_trained
+from calibration.drafters.training.evaluation import judge
+from calibration.drafters.training.recipes import Recipe, Trainee
+from calibration.drafters.training.shards import Mix, Shards, fingerprint
+from calibration.drafters.training.trainer import CHECKPOINT, POSITIONS, Plan, Say, train
+from simulator.errors import InputError, Problem
+from simulator.files import whole_file
+
+RESULT = "distillation.json"
+_BYTES_PER_STATE = 2
+_SPARE = 1.1
+
+
+def distil(
+    network: Network,
+    recipe: Recipe,
+    plan: Plan,
+    folder: Path,
+    shards: Shards,
+    *,
+    resume: bool = False,
+    say: Say = lambda done, total, text: None,
+) -> dict[str, Any]:
+    """Train a drafter into a folder, return what is written to its distillation.json.
+
+    The folder then holds config.json and model.safetensors too. Raises InputError (a folder of another run,
+    a target that cannot be learned from, too little room), OSError.
+    """
+    result = folder / RESULT
+    if resume and result.exists():
+        document: dict[str, Any] = json.loads(result.read_text())
+        if document["plan"] == vars(plan) and document["target"] == fingerprint(network):
+            return document
+    _check(network, plan, folder, shards.mix, resume)
+    run = train(network, shards, recipe, plan, folder, resume=resume, say=say)
+    save_trained(
+        run.trainee, network, folder, {"trained_on_tokens": plan.tokens, "target": fingerprint(network)}
+    )
+    say(plan.tokens, plan.tokens, "judging random weights beside it")
+    random = judge(randomised(run.trainee), network, shards.held_out(run.trainee.layers), POSITIONS)
+    document = {
+        "plan": vars(plan),
+        "target": fingerprint(network),
+        "parameters": sum(weight.numel() for weight in run.trainee.parameters()),
+        "parameters_learned": sum(w.numel() for w in run.trainee.parameters() if w.requires_grad),
+        "random_initialisation": random.to_json(),
+        "curve": run.history,
+    }
+    with whole_file(result) as part:
+        part.write_text(json.dumps(document) + "\n")
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    return document
+
+
+@torch.no_grad()
+def randomised(trainee: Trainee) -> Trainee:
+    """Return a copy whose learned matrices are random, so that its figures are those of having learned nothing."""
+    fresh = copy.deepcopy(trainee)
+    torch.manual_seed(1)
+    for weight in fresh.parameters():
+        if weight.requires_grad and weight.dim() > 1:
+            nn.init.normal_(weight, std=0.02)
+        elif weight.requires_grad:
+            nn.init.ones_(weight)
+    return fresh
+
+
+def _check(network: Network, plan: Plan, folder: Path, mix: Mix, resume: bool) -> None:
+    if network.tokenizer is None or len(network.tokenizer) > network.vocab_size:
+        count = 0 if network.tokenizer is None else len(network.tokenizer)
+        message = f"its tokenizer has {count} tokens where the model has {network.vocab_size}"
+        raise InputError(
+            Problem(field="--target", message=message, allowed="a tokenizer that belongs to the model")
+        )
+    if network.max_tokens is not None and network.max_tokens < mix.length:
+        message = f"reads {network.max_tokens} tokens at most"
+        raise InputError(Problem(field="--target", message=message, allowed=f"{mix.length} or more"))
+    least = plan.batch * mix.length
+    if plan.tokens < least:
+        message = "is less than one step"
+        raise InputError(
+            Problem(field="--tokens", value=plan.tokens, message=message, allowed=f"{least} or more")
+        )
+    there = any((folder / name).exists() for name in (CHECKPOINT, RESULT, "config.json"))
+    if there and not resume:
+        message = "holds a drafter or a run already"
+        raise InputError(Problem(file=str(folder), message=message, allowed="--resume, or a new folder"))
+    if there and resume and not (folder / CHECKPOINT).exists():
+        message = "holds no run that could go on"
+        raise InputError(
+            Problem(file=str(folder), message=message, allowed="the folder and options of that run")
+        )
+
+
+def check_room(network: Network, tokens: int, states: int, folder: Path) -> None:
+    """Raise InputError when the hidden states of so many tokens have no room on the disk.
+
+    `states`: hidden states per token.
+    """
+    have = sum(file.stat().st_size for file in folder.glob("shard-*")) if folder.exists() else 0
+    need = tokens * states * network.hidden_size * _BYTES_PER_STATE * _SPARE - have
+    place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    free = shutil.disk_usage(place).free
+    if need > free:
+        message = f"needs {need / 1e9:.1f} GB for the target's hidden states and has {free / 1e9:.1f}"
+        raise InputError(
+            Problem(file=str(folder), message=message, allowed="fewer --tokens, or another disk")
+        )
+
+
+def shard_count(plan: Plan, mix: Mix) -> int:
+    """Return how many shards a plan reads."""
+    return math.ceil(plan.tokens / mix.tokens)

@@ -1,0 +1,211 @@
+"""The training loop: KL to the target's law, from shards of its hidden states; stops and goes on exactly.
+
+Everything that decides the next step is in the checkpoint or follows from the plan, so that a run that was
+killed ends with the same weights as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
+
+from calibration.drafters.network import Network
+from calibration.drafters.training.evaluation import Judgement, judge
+from calibration.drafters.training.losses import push
+from calibration.drafters.training.recipes import Recipe, Trainee
+from calibration.drafters.training.shards import HeldOut, Shards, fingerprint
+from simulator.errors import InputError, Problem
+from simulator.files import whole_file
+
+CHECKPOINT = "checkpoint.pt"
+POSITIONS = 5
+"""Draft positions that acceptance is judged at."""
+_SAVE_EVERY_S = 180.0
+_POINTS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1)
+"""Shares of the run after which the drafter is judged."""
+_KL_BESIDE_REGRESSION = 0.1
+_WARM_UP = 0.03
+_COOL_DOWN = 0.25
+_CLIP = 1.0
+
+Say = Callable[[int, int, str], None]
+"""Told tokens seen, tokens in all, and a text."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained, on how much. batch: sequences of a step. judged_every: each how manieth held-out
+    sequence counts on the way; at the beginning and the end all do.
+    """
+
+    kind: str
+    tokens: int
+    batch: int = 2
+    judged_every: int = 3
+    seed: int = 0
+
+
+@dataclass
+class Run:
+    """A run's state. `history`: {tokens, alpha seen in training, judgement} in order."""
+
+    trainee: Trainee
+    history: list[dict[str, Any]]
+
+
+def train(
+    network: Network,
+    shards: Shards,
+    recipe: Recipe,
+    plan: Plan,
+    folder: Path,
+    *,
+    resume: bool = False,
+    say: Say = lambda done, total, text: None,
+) -> Run:
+    """Train from the beginning, or from the folder's checkpoint. Raises InputError when that is another run's."""
+    torch.manual_seed(plan.seed)
+    trainee = recipe.make(network).float()
+    weights = [weight for weight in trainee.parameters() if weight.requires_grad]
+    optimiser = torch.optim.AdamW(weights, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.01)
+    steps = max(1, plan.tokens // (plan.batch * shards.mix.length))
+    signature = {
+        "plan": asdict(plan),
+        "target": fingerprint(network),
+        "mix": asdict(shards.mix),
+    }
+    run, done = Run(trainee, []), 0
+    folder.mkdir(parents=True, exist_ok=True)
+    if resume:
+        done = _restore(folder, signature, run, optimiser)
+    shards.say = lambda text: say(done * plan.batch * shards.mix.length, plan.tokens, text)
+    text = shards.held_out(trainee.layers)
+    points = {max(1, math.ceil(share * steps)) for share in _POINTS}
+    per_shard = shards.mix.sequences // plan.batch
+    count = math.ceil(steps / per_shard)
+    saved, clock, begun_at = time.monotonic(), time.monotonic(), done
+    seen: list[float] = []
+    if done == 0:
+        say(0, plan.tokens, "judging the beginning")
+        _note(run, 0, judge(trainee, network, text, POSITIONS), seen)
+    while done < steps:
+        index, first = divmod(done, per_shard)
+        shard = shards.shard(index, trainee.layers, count)
+        order = torch.randperm(
+            shards.mix.sequences, generator=torch.Generator().manual_seed(plan.seed * 1_000_003 + index)
+        )
+        for place in range(first, min(per_shard, steps - index * per_shard)):
+            rows = order[place * plan.batch : (place + 1) * plan.batch]
+            for group in optimiser.param_groups:
+                group["lr"] = recipe.rate * _schedule(done, steps)
+            features = {layer: state[rows] for layer, state in shard.features.items()}
+            seen.append(_step(trainee, network, recipe, optimiser, shard.tokens[rows], features))
+            done += 1
+            if done in points:
+                every = 1 if done == steps else plan.judged_every
+                judged = judge(trainee, network, text, POSITIONS, every)
+                _note(run, done * plan.batch * shards.mix.length, judged, seen)
+            left = (time.monotonic() - clock) / (done - begun_at) * (steps - done)
+            say(done * plan.batch * shards.mix.length, plan.tokens, _progress_text(seen, run, left))
+            if time.monotonic() - saved > _SAVE_EVERY_S or done == steps:
+                _save(folder, signature, run, optimiser, done)
+                saved = time.monotonic()
+    return run
+
+
+def _step(
+    trainee: Trainee,
+    network: Network,
+    recipe: Recipe,
+    optimiser: torch.optim.Optimizer,
+    tokens: Tensor,
+    features: dict[int, Tensor],
+) -> float:
+    """Move the weights once; return alpha of the first draft, seen on the way."""
+    wanted = features[network.layer_count]
+    with torch.autocast("cpu", torch.bfloat16):
+        found, states = trainee.predict(tokens, features, network.embed, recipe.steps)
+    used = slice(recipe.steps, tokens.shape[1])  # rows before mean nothing yet
+    rows = found[:, :, used].flatten(1, 2).float()
+    moved = push(network.lm_head, wanted[:, used].flatten(0, 1), rows.detach())
+    weights = torch.tensor([recipe.decay**step for step in range(recipe.steps)])
+    scale = weights / weights.sum() / rows.shape[1] * (_KL_BESIDE_REGRESSION if recipe.regression else 1.0)
+    optimiser.zero_grad(set_to_none=True)
+    roots, gradients = [rows], [moved.gradient * scale[:, None, None]]
+    if recipe.regression:
+        roots.append(smooth_l1_loss(states[:, :-1].float(), wanted[:, 1:].float()))
+        gradients.append(torch.ones(()))
+    torch.autograd.backward(roots, gradients)
+    torch.nn.utils.clip_grad_norm_(trainee.parameters(), _CLIP)
+    optimiser.step()
+    return float(moved.alpha.mean())
+
+
+def _schedule(done: int, steps: int) -> float:
+    """Share of the peak learning rate: a short rise, level, and a last quarter that falls to nothing."""
+    rise = min(1.0, (done + 1) / max(1.0, _WARM_UP * steps))
+    return min(rise, max((steps - done) / (_COOL_DOWN * steps), 0.0))
+
+
+def _note(run: Run, tokens: int, judged: Judgement, seen: list[float]) -> None:
+    alpha = sum(seen) / len(seen) if seen else None
+    run.history.append({"tokens": tokens, "alpha_in_training": alpha, **judged.to_json()})
+    seen.clear()
+
+
+def _progress_text(seen: list[float], run: Run, left_s: float) -> str:
+    judged = run.history[-1]["alpha"]["value"]
+    now = f", in training {sum(seen) / len(seen):.3f}" if seen else ""
+    return f"alpha {judged:.3f} held out{now}, {left_s / 60:.0f} min left"
+
+
+def _save(
+    folder: Path, signature: dict[str, Any], run: Run, optimiser: torch.optim.Optimizer, done: int
+) -> None:
+    learned = {name for name, weight in run.trainee.named_parameters() if weight.requires_grad}
+    weights = {name: value for name, value in run.trainee.state_dict().items() if name in learned}
+    state = {
+        "signature": json.dumps(signature),
+        "history": json.dumps(run.history),
+        "done": done,
+        "weights": weights,
+        "optimiser": optimiser.state_dict(),
+    }
+    with whole_file(folder / CHECKPOINT) as part:
+        try:
+            torch.save(state, part)
+        except RuntimeError as error:  # how torch says that a disk is full
+            raise OSError(None, f"checkpoint not written: {error}".splitlines()[0], str(folder)) from error
+
+
+def _restore(folder: Path, signature: dict[str, Any], run: Run, optimiser: torch.optim.Optimizer) -> int:
+    """Take up the checkpoint; 0 when none has been written yet."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return 0
+    try:
+        state = torch.load(path, weights_only=True)
+        before = json.loads(state["signature"])
+    except Exception as error:
+        raise InputError(Problem(file=str(path), message="is no checkpoint of a distillation")) from error
+    for key, what in (("target", "another target"), ("plan", "another plan"), ("mix", "another mix of text")):
+        if before.get(key) != signature[key]:
+            detail = "" if key == "target" else f" ({before.get(key)})"
+            raise InputError(
+                Problem(
+                    file=str(path), message=f"belongs to {what}{detail}", allowed="the same, or a new folder"
+                )
+            )
+    run.trainee.load_state_dict(state["weights"], strict=False)
+    optimiser.load_state_dict(state["optimiser"])
+    run.history = json.loads(state["history"])
+    return int(state["done"])

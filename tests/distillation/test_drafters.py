@@ -1,0 +1,170 @@
+"""Trained drafters draft what they were trained to draft, and never change what the target says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from calibration.drafters.draft_model import DraftModel
+from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.medusa import Medusa
+from calibration.drafters.network import Network
+from calibration.drafters.student import Student
+from calibration.drafters.target import Target, load_network
+from calibration.drafters.trained import drafter_of, load_head, load_trained, save_trained
+from calibration.drafters.training.recipes import RECIPES
+from calibration.sampling.decode import speculative_decode
+from calibration.sampling.protocols import Sampling
+from simulator.errors import InputError
+from simulator.models.catalogue import load_drafter, load_model
+from simulator.trees import EAGLE1, DraftTree, GrowthRule
+from tests.lm import FAMILIES, save_tiny, tiny_target
+
+HEADS = ("eagle", "eagle3", "mtp", "medusa")
+PLANS = {"chain": None, "static": EAGLE1, "dynamic": GrowthRule.eagle2(4, 4, 12)}
+DRAFTS = 4
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A tiny target in double precision and a head on it, both random."""
+
+    target: Target
+    head: Medusa | FeatureHead
+
+
+def fresh_head(kind: str, network: Network) -> Medusa | FeatureHead:
+    torch.manual_seed(7)
+    head = RECIPES[kind].make(network)
+    assert not isinstance(head, Student)
+    for weight in head.parameters():
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, std=0.3)
+    return head.requires_grad_(False).to(network.dtype)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Target:
+    return tiny_target(save_tiny(tmp_path_factory.mktemp("tiny") / request.param, request.param))
+
+
+@pytest.fixture(params=HEADS)
+def pair(target: Target, request: pytest.FixtureRequest) -> Pair:
+    return Pair(target, fresh_head(request.param, target.network))
+
+
+def prompt_of(seed: int, length: int = 9) -> Tensor:
+    return torch.randint(1, 97, (length,), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_greedy_output_is_that_of_plain_decoding(pair: Pair, plan: DraftTree | GrowthRule | None) -> None:
+    rounds = 0
+    for seed in range(4):
+        prompt = prompt_of(seed, 5 + seed)
+        plain = speculative_decode(pair.target, None, prompt, 0, max_tokens=40)
+        drafter = drafter_of(pair.head, pair.target, plan)
+        drafted = speculative_decode(pair.target, drafter, prompt, DRAFTS, max_tokens=40)
+        assert drafted.tokens == plain.tokens
+        rounds += len(drafted.rounds)
+    assert rounds <= 4 * 39
+
+
+@torch.inference_mode()
+def test_what_is_learned_from_a_text_is_what_is_drafted(pair: Pair) -> None:
+    """Row s of step j of `predict` is the law that the j-th draft of a chain is drawn from."""
+    target, head = pair.target, pair.head
+    network = target.network
+    drafter = drafter_of(head, target)
+    sampling = Sampling(temperature=1.0)
+    prompt = prompt_of(1)
+    last = int(target.start(prompt).argmax())
+    drafter.start(prompt)
+    text = [*prompt.tolist(), last]
+    for turn in range(3):  # later rounds read the features of tokens kept since
+        proposal = drafter.propose(text[-1], DRAFTS, sampling, torch.Generator().manual_seed(turn))
+        drafted = torch.tensor([[*text, *proposal.tokens.tolist()]])
+        features = network.hidden_states(drafted, sorted({*head.layers, network.layer_count}))
+        features[network.layer_count] = network.norm(features[network.layer_count])
+        rows, _ = head.predict(drafted, features, network.embed, DRAFTS)
+        for draft in range(DRAFTS):
+            law = torch.softmax(network.lm_head(rows[draft, 0, len(text) - 1 + draft]), -1)
+            assert proposal.laws is not None
+            torch.testing.assert_close(proposal.laws[draft], law, atol=1e-6, rtol=1e-5)
+        logits = target.score(text[-1], proposal)
+        accepted = [0, 1][:turn]  # as if the target had accepted so many
+        emitted = [*proposal.tokens[accepted].tolist(), int(logits[len(accepted)].argmax())]
+        target.keep(accepted)
+        drafter.keep(emitted)
+        text += emitted
+
+
+@torch.no_grad()
+def test_a_saved_head_comes_back(pair: Pair, tmp_path: Path) -> None:
+    head = pair.head.float()
+    save_trained(head, pair.target.network, tmp_path, {"tokens": 12})
+    again = load_head(tmp_path, pair.target.network)
+    for name, value in again.state_dict().items():
+        torch.testing.assert_close(value, head.state_dict()[name].to(value.dtype), atol=0, rtol=0)
+    head.to(pair.target.network.dtype)
+    one, other = (
+        speculative_decode(pair.target, drafter, prompt_of(2), DRAFTS, 1.0, max_tokens=20)
+        for drafter in (drafter_of(head, pair.target), load_trained(tmp_path, pair.target))
+    )
+    assert one == other
+
+
+def test_a_student_is_a_draft_model(target: Target, tmp_path: Path) -> None:
+    trainee = RECIPES["student"].make(target.network)
+    save_trained(trainee, target.network, tmp_path, {})
+    network = load_network(tmp_path, "float64")
+    assert network.layer_count == 2
+    assert torch.equal(network.lm_head.weight, target.network.lm_head.weight)
+    plain = speculative_decode(target, None, prompt_of(3), 0, max_tokens=30)
+    drafted = speculative_decode(target, DraftModel(Target(network)), prompt_of(3), DRAFTS, max_tokens=30)
+    assert drafted.tokens == plain.tokens
+    # The student is the target's first and last layer, read on its own.
+    text = prompt_of(4)[None]
+    own = trainee.double().predict(text, {}, target.embed, 1)[0][0]
+    hidden = network.norm(network.hidden_states(text, [2])[2])
+    torch.testing.assert_close(own, hidden, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"), [("eagle", "eagle"), ("eagle3", "eagle3"), ("student", "draft_model")]
+)
+def test_the_simulator_reads_the_config_of_a_drafter(kind: str, method: str, tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "target", "llama")
+    network = load_network(folder)
+    trainee = RECIPES[kind].make(network)
+    save_trained(trainee, network, tmp_path / "drafter", {"tokens": 0})
+    drafter = load_drafter(str(tmp_path / "drafter"), load_model(str(folder)), method)
+    shared_head = (
+        network.vocab_size * network.hidden_size if kind == "eagle3" else 0
+    )  # counted as its own there
+    assert drafter.parameters == sum(value.numel() for value in trainee.parameters()) + shared_head
+
+
+def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    target = tiny_target(save_tiny(tmp_path / "target", "llama"))
+    with pytest.raises(InputError, match="holds no config.json"):
+        load_trained(tmp_path / "nothing", target)
+    with pytest.raises(InputError, match="is no trained drafter"):
+        load_trained(tmp_path / "target", target)
+    save_trained(RECIPES["eagle"].make(target.network), target.network, tmp_path / "eagle", {})
+    config = tmp_path / "eagle" / "config.json"
+    whole = config.read_text()
+    config.write_text(whole.replace('"vocab_size": 97', '"vocab_size": 98'))
+    with pytest.raises(InputError, match="has vocab_size 98, 97"):
+        load_trained(tmp_path / "eagle", target)
+    config.write_text(whole)
+    (tmp_path / "eagle" / "model.safetensors").write_bytes(b"\x00" * 20)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_trained(tmp_path / "eagle", target)
+    config.write_text("{")
+    with pytest.raises(InputError, match="is not JSON"):
+        load_trained(tmp_path / "eagle", target)
