@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from calibration.microbench.device import Device
     from calibration.microbench.plan import Plan
     from calibration.microbench.point import Point
+    from simulator.costs.profiles import Profile
 
+BASE = "h100-sxm"
+"""Whose public tables stand against a device that has none of its own."""
 MEASURING_S = 330.0
 """Seconds of the ten minutes that single operators get; what is left of them is for the closed loop."""
 _FP8_IRREGULAR = range(96, 321)
@@ -77,6 +80,7 @@ def _run(kind: str, quick: bool, folder: Path) -> None:
     from calibration.optional import need
 
     need("torch", "calibration")
+    need("gguf", "lm")
     from calibration.closure.closure import close_loop
     from calibration.microbench.calibrate import measure_and_fit
     from calibration.microbench.device import open_device
@@ -84,19 +88,31 @@ def _run(kind: str, quick: bool, folder: Path) -> None:
     begun = time.monotonic()
     device = open_device(kind)
     folder.mkdir(parents=True, exist_ok=True)
-    name = device.notes.gpu or kind
-    profile = folder / f"{name}.json"
+    profile = folder / f"{device.notes.gpu or kind}.json"
     with progress_bar("operators") as progress:
         plan = _plan(device, quick)
         made = measure_and_fit(device, plan, profile, progress, note, first=is_weak, limit_s=MEASURING_S)
     for line in made.left_out:
         note(f"not measured: {line}")
-    _compare(profile, name, folder)
+    _write(
+        folder / "against-public-tables.json", _against_tables(made.fitted.parsed, device.notes.gpu or BASE)
+    )
     with progress_bar("closed loop") as progress:
-        loop = close_loop(kind, True, folder / f"{name}-loop.json", progress, note)
+        loop = close_loop(kind, True, folder / "loop.json", progress, note)
     _write(folder / "closure.json", loop.to_json())
     note(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     note(f"{(time.monotonic() - begun) / 60:.1f} min")
+
+
+def _against_tables(measured: Profile, system: str) -> dict[str, Any]:
+    """This profile against that of public tables, operator by operator; a line about each on stderr."""
+    from calibration.fit.compare import compare
+    from simulator.costs.profiles import load_profile
+
+    answer = compare(load_profile(system), measured)
+    for row in answer["rows"]:
+        note(f"{row['op']}, {row['at']}: {row['ratio']:.2f} × the public tables ({row['n']} shapes)")
+    return answer
 
 
 def _plan(device: Device, quick: bool) -> Plan:
@@ -114,9 +130,6 @@ def _plan(device: Device, quick: bool) -> Plan:
         request = Request(device.notes.kind, model, drafter, one.tensor_parallel, one.weights, quick)
         plans.append(plan_of(device, request))
     return reduce(or_, plans)
-
-
-def _compare(profile: Path, name: str, folder: Path) -> None: ...
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

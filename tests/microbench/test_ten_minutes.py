@@ -1,5 +1,13 @@
-"""The ten-minute script: what it measures on a GPU, and in which order."""
+"""The ten-minute script: what it measures on a GPU, in which order, and that all of it runs on a CPU."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from calibration.measurements import read_measurements
 from experiments.ten_minutes import MEASURING_S, _plan, is_weak
 from tests.microbench.test_plan import cuda_device
 
@@ -25,3 +33,22 @@ def test_what_public_tables_are_weakest_at_comes_first() -> None:
     assert fp8 == {96, 128, 129, 160, 192, 256, 257, 320}
     assert {p.shape["queries"] for p in weak if p.bench == "attention"} == {2, 4, 6, 8, 16}
     assert {p.bench for p in weak} == {"linear", "attention", "layer", "stack"}
+
+
+@pytest.mark.timeout(600)
+def test_on_a_cpu_all_of_it_runs(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.ten_minutes", "--device", "cpu", "--quick"]
+    done = subprocess.run([*command, "-o", str(tmp_path)], capture_output=True, text=True, timeout=590)
+    assert "Traceback" not in done.stderr
+    raw = read_measurements(tmp_path / "cpu.measurements.csv")
+    assert {"linear", "attention", "layer", "stack"} <= {one.bench for one in raw.points}
+    if done.returncode == 2:  # other tests run beside this one
+        assert "busy" in done.stderr or "median error" in done.stderr, done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    found = {path.name: path for path in tmp_path.iterdir()}
+    assert {"cpu.json", "loop.json", "loop.measurements.csv", "closure.json"} <= found.keys()
+    compared = json.loads(found["against-public-tables.json"].read_text("utf-8"))
+    assert compared["rows"]
+    assert all(row["ratio"] > 1 for row in compared["rows"])  # an H100 is faster, whatever it does
+    assert json.loads(found["closure.json"].read_text("utf-8"))["texts_equal"] is True
