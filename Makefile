@@ -45,7 +45,10 @@ report: $(STAMP)  ## simulate the example, print the summary, write report.html
 	$(BIN)/decodesim report $(RESULTS) -o report.html
 
 test: $(STAMP)  ## install and run all tests (ARGS= for pytest, JOBS= workers)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	status=0; \
+	$(if $(ARGS),,$(BIN)/python -m pytest -m alone || status=1;) \
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not benchmark and not alone" $(ARGS) || status=1; \
+	exit $$status
 
 bench: $(STAMP)  ## speed, as ratios within one run
 	$(BIN)/python -m pytest tests/benchmarks -m benchmark --benchmark-disable-gc -s $(ARGS)
