@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,20 +33,19 @@ def builtin_prompts(tokenizer: Any, count: int) -> list[Prompt]:
 
     found: list[Prompt] = []
     for domain in DOMAINS:
+        there = list(documents(domain, held_out=True))  # type: ignore[arg-type]
+        turns = [(length, iter(there)) for length in LENGTHS]
         names: set[str] = set()
-        by_length = [
-            zip(*beginnings(documents(domain, held_out=True), tokenizer, length, 10_000), strict=True)  # type: ignore[arg-type]
-            for length in LENGTHS
-        ]
-        rows: list[Iterator[Any]] = [iter(one) for one in by_length]
-        while len(names) < count and rows:
-            turn = len(names) % len(rows)
-            tokens, name = next(((t, n) for t, n in rows[turn] if n not in names), (None, ""))
-            if tokens is None:
-                rows.pop(turn)
-                continue
-            names.add(name)
-            found.append(Prompt(f"{domain}/{name}", domain, tuple(tokens.tolist())))
+        while turns and len(names) < count:
+            length, left = turns[len(names) % len(turns)]
+            for document in left:
+                rows, _ = beginnings([document], tokenizer, length, 1)
+                if document.name not in names and len(rows):
+                    names.add(document.name)
+                    found.append(Prompt(f"{domain}/{document.name}", domain, tuple(rows[0].tolist())))
+                    break
+            else:
+                turns.remove((length, left))
     return found
 
 
