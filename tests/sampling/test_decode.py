@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from calibration.acceptance.distortion import measure_distortion
 from calibration.drafters.network import Network
 from calibration.drafters.target import Target
 from calibration.sampling.decode import Decoded, Rule, speculative_decode
@@ -150,6 +151,18 @@ def test_typical_acceptance_bends_the_law_as_computed() -> None:
     assert float(one_draft.mean()) > 0.1
     longer = total_variation(joint_laws(rule, p, q, (-1, 0), 2, "distinct"), target_laws(p, 2))
     assert float(longer.mean()) > float(one_draft.mean())
+
+
+def test_typical_acceptance_takes_more_and_says_what_it_costs() -> None:
+    prompts = [torch.tensor([one, one + 1]) for one in range(7)]
+    greedy, sampled = (
+        measure_distortion(TableTarget(TARGET), TableDrafter(CLOSE), prompts, 0.7, how, 40)
+        for how in ("greedy", "sampled")
+    )
+    assert greedy["typical"]["value"] > greedy["exact"]["value"]
+    assert greedy["distortion"] > sampled["distortion"] > 0.02
+    cold = measure_distortion(TableTarget(TARGET), TableDrafter(CLOSE), prompts, 1e-6, "sampled", 40)
+    assert cold["distortion"] < 1e-9
 
 
 TREES = [EAGLE1, DraftTree((-1, 0, 1, 1, 0, 2, 4, 4, 6, 8)), DraftTree.chain(6)]
