@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BASE = "h100-sxm"
 """Whose public tables stand against a device that has none of its own."""
+_LACKING, _BUSY = 2, 3
 MEASURING_S = 330.0
 """Seconds of the ten minutes that single operators get; what is left of them is for the closed loop."""
 _FP8_IRREGULAR = range(96, 321)
@@ -58,13 +59,16 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
 @click.option("--quick", is_flag=True, help="Fewer shapes and rounds.")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path, file_okay=False))
 def command(device: str, quick: bool, output: Path) -> None:
-    """Measure, fit, compare with public tables, close the loop; everything goes into the folder OUTPUT."""
+    """Measure, fit, compare with public tables, close the loop; everything goes into the folder OUTPUT.
+
+    Exit code 2: what stands on stderr could not be measured, the rest is there. 3: the machine was busy.
+    """
     try:
-        _run(device, quick, output)
+        code = _run(device, quick, output)
     except InputError as error:
-        for problem in error.problems:
-            note(str(problem))
-        raise SystemExit(2) from error
+        _say(error)
+        code = _LACKING
+    raise SystemExit(code)
 
 
 def is_weak(point: Point) -> bool:
@@ -76,32 +80,53 @@ def is_weak(point: Point) -> bool:
     return point.bench in ("layer", "stack")
 
 
-def _run(kind: str, quick: bool, folder: Path) -> None:
+def _run(kind: str, quick: bool, folder: Path) -> int:
+    """The exit code. What fails leaves the rest to be done: minutes on such a machine are dear."""
     from calibration.optional import need
 
     need("torch", "calibration")
     need("gguf", "lm")
     from calibration.closure.closure import close_loop
-    from calibration.microbench.calibrate import measure_and_fit
     from calibration.microbench.device import open_device
 
     begun = time.monotonic()
     device = open_device(kind)
     folder.mkdir(parents=True, exist_ok=True)
-    profile = folder / f"{device.notes.gpu or kind}.json"
-    with progress_bar("operators") as progress:
-        plan = _plan(device, quick)
-        made = measure_and_fit(device, plan, profile, progress, note, first=is_weak, limit_s=MEASURING_S)
-    for line in made.left_out:
-        note(f"not measured: {line}")
-    _write(
-        folder / "against-public-tables.json", _against_tables(made.fitted.parsed, device.notes.gpu or BASE)
-    )
+    code = _operators(device, quick, folder)
     with progress_bar("closed loop") as progress:
-        loop = close_loop(kind, True, folder / "loop.json", progress, note)
-    _write(folder / "closure.json", loop.to_json())
+        loop = close_loop(kind, True, folder / "loop.json", progress, note).to_json()
+    _write(folder / "closure.json", loop)
+    for line in loop["notes"]:
+        note(line)
+    if loop["summary"]["step_median_abs_log_error"] is None:
+        code = code or _BUSY
     note(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     note(f"{(time.monotonic() - begun) / 60:.1f} min")
+    return code
+
+
+def _operators(device: Device, quick: bool, folder: Path) -> int:
+    """Measured, fitted, compared; the exit code of it."""
+    from calibration.microbench.calibrate import measure_and_fit
+
+    system = device.notes.gpu or BASE
+    profile = folder / f"{device.notes.gpu or device.notes.kind}.json"
+    try:
+        with progress_bar("operators") as progress:
+            plan = _plan(device, quick)
+            made = measure_and_fit(device, plan, profile, progress, note, first=is_weak, limit_s=MEASURING_S)
+    except InputError as error:
+        _say(error)
+        return _LACKING
+    _write(folder / "against-public-tables.json", _against_tables(made.fitted.parsed, system))
+    for line in made.left_out:
+        note(f"the profile lacks what could not be measured: {line}")
+    return _LACKING if made.left_out else 0
+
+
+def _say(error: InputError) -> None:
+    for problem in error.problems:
+        note(str(problem))
 
 
 def _against_tables(measured: Profile, system: str) -> dict[str, Any]:
