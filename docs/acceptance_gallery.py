@@ -1,0 +1,199 @@
+"""Makes docs/acceptance-gallery.md and its picture from the measurements in calibration/data/.
+
+.venv/bin/python docs/acceptance_gallery.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calibration.acceptance import gallery
+from calibration.acceptance.gallery import Curve, Lengths
+from dashboards.chromium import MISSING, find_chromium
+from dashboards.figures.look import ARM_COLOURS, PLAIN_COLOUR, faded, new_figure
+from dashboards.images import picture_of_page
+from dashboards.markup import tag
+from dashboards.page import Drawings, legend_of, whole_page
+
+FOLDER = Path(__file__).resolve().parent
+PAGE, PICTURE = (FOLDER / f"acceptance-gallery.{end}" for end in ("md", "png"))
+PICTURE_PX, SCALE = (1000, 1220), 1.0
+SCANNED = "layer-skip"
+"""The drafter whose draft lengths were scanned."""
+PENDING = "Not measured yet."
+
+
+def main() -> None:
+    rows = (gallery.read(gallery.ACCEPTANCE) or {}).get("rows", [])
+    trees, typical = gallery.read(gallery.TREES), gallery.read(gallery.TYPICAL)
+    curves, lengths = gallery.alpha_curves(rows), gallery.length_curves(rows, SCANNED)
+    PAGE.write_text(page(curves, lengths, trees, typical), encoding="utf-8")
+    draw(curves, lengths, trees)
+
+
+def page(
+    curves: Sequence[Curve],
+    lengths: Sequence[Lengths],
+    trees: Mapping[str, Any] | None,
+    typical: Mapping[str, Any] | None,
+) -> str:
+    """The text of the gallery."""
+    sections = {
+        "α by method, domain and temperature": (
+            "The probability that a draft is accepted, given that all before it were (1 − TV of the two "
+            "laws, or "
+            f"p(x*) of a best token), at K = {gallery.BY_TEMPERATURE_AT}. Best tokens lose acceptance as "
+            "the target's "
+            "law flattens; drafts drawn at the same temperature do not, for the drafter's law flattens "
+            "with it.",
+            gallery.alpha_table(curves).markdown() if curves else PENDING,
+        ),
+        "Tokens per verify against K": (
+            f"{SCANNED}. Geometric: every draft is accepted as the first. By position: the acceptance of "
+            "each position, "
+            "as the longest drafts met it.",
+            gallery.length_table(lengths).markdown() if lengths else PENDING,
+        ),
+        "The best K": (
+            "K with the most tokens per second, and the speedup, where one more draft takes the given "
+            "share of a plain "
+            "step: its own pass and its row to verify. 0: better not to draft.",
+            gallery.best_length_table(lengths).markdown() if lengths else PENDING,
+        ),
+        "Trees and chains": _trees(trees),
+        "Typical acceptance": _typical(typical),
+    }
+    parts = [
+        "# Acceptance, measured: a gallery",
+        "SmolLM2-135M-Instruct on pieces of Python's standard library and its documentation that no "
+        "drafter was "
+        "trained on. Written by `docs/acceptance_gallery.py` from `calibration/data/`; not edited by "
+        "hand. ± is half "
+        "of the 95 % interval over requests.",
+        *(["![The figures of this page](acceptance-gallery.png)"] if curves or lengths or trees else []),
+    ]
+    parts += [f"## {title}\n\n{text}\n\n{table}" for title, (text, table) in sections.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _trees(trees: Mapping[str, Any] | None) -> tuple[str, str]:
+    if trees is None:
+        return "Plans of drafts with as many nodes, on the same prompts.", PENDING
+    gains = "; ".join(f"{one['of']} − {one['to']}: {gallery.interval(one)}" for one in trees["differences"])
+    text = (
+        f"One {trees['draft']} head, {trees['requests']} requests, greedy decoding: the texts are the "
+        "same, the rounds "
+        f"are not. Differences of E, request by request: {gains}."
+    )
+    return text, gallery.tree_table(trees).markdown()
+
+
+def _typical(typical: Mapping[str, Any] | None) -> tuple[str, str]:
+    text = (
+        "Medusa's rule takes what is likely enough. It is faster, most of all for best tokens at a "
+        "temperature, because "
+        "the text is no longer drawn from the target's law: the last column is the mean total variation "
+        "per draft tried."
+    )
+    if typical is None:
+        return text, PENDING
+    about = f" {typical['draft']}, K = {typical['draft_length']}, {typical['requests']} requests."
+    return text + about, gallery.typical_table(typical).markdown()
+
+
+def draw(curves: Sequence[Curve], lengths: Sequence[Lengths], trees: Mapping[str, Any] | None) -> None:
+    """The picture: α(T), E(K) with theory, trees."""
+    figures = {}
+    if curves:
+        figures["α by temperature: best tokens solid, drawn dotted (mean over domains)"] = alpha_figure(
+            curves
+        )
+    if lengths:
+        figures["Tokens per verify against K; lines: by position, dotted: geometric"] = length_figure(lengths)
+    if trees is not None:
+        figures["Trees of as many nodes, and a chain"] = tree_figure(trees)
+    chromium = find_chromium()
+    if not figures:
+        return
+    if chromium is None:
+        raise SystemExit(MISSING)
+    drawings = Drawings()
+    places = [
+        tag("figure", tag("h3", title), legend_of(one), drawings.place(f"figure-{number}", one, title))
+        for number, (title, one) in enumerate(figures.items())
+    ]
+    with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
+        path = Path(folder) / "page.html"
+        path.write_text(whole_page("gallery", tag("main", *places), drawings), encoding="utf-8")
+        picture_of_page(chromium, path, PICTURE, PICTURE_PX, SCALE)
+
+
+def alpha_figure(curves: Sequence[Curve]) -> Any:
+    """α over temperature, a colour a drafter."""
+    import plotly.graph_objects as go
+
+    figure = new_figure(320, "temperature", "α")
+    drafts = list(dict.fromkeys(curve.draft for curve in curves))
+    for draft, colour in zip(drafts, ARM_COLOURS, strict=False):
+        for how, dash in (("greedy", "solid"), ("sampled", "dot")):
+            of = [curve for curve in curves if (curve.draft, curve.draft_sampling) == (draft, how)]
+            if not of:
+                continue
+            temperatures = of[0].temperatures
+            means = [
+                sum(curve.alphas[curve.temperatures.index(one)] for curve in of) / len(of)
+                for one in temperatures
+            ]
+            name = draft if how == "greedy" else f"{draft}, drawn"
+            figure.add_scatter(
+                x=temperatures, y=means, name=name, mode="lines+markers", line={"color": colour, "dash": dash}
+            )
+    figure.update_yaxes(range=[0, 1])
+    assert isinstance(figure, go.Figure)
+    return figure
+
+
+def length_figure(lengths: Sequence[Lengths]) -> Any:
+    """Tokens per verify over K, a colour a setting."""
+    figure = new_figure(340, "draft length K", "tokens per verify")
+    for curve, colour in zip(lengths, ARM_COLOURS, strict=False):
+        values = [one["value"] for one in curve.measured]
+        ends = [one["ci95"] or (one["value"], one["value"]) for one in curve.measured]
+        figure.add_scatter(
+            x=curve.draft_lengths,
+            y=values,
+            name=curve.label,
+            mode="markers",
+            marker={"color": colour, "size": 8},
+            line={"color": colour},
+            error_y={"array": [(high - low) / 2 for low, high in ends], "color": faded(colour, 0.6)},
+        )
+        for theory, dash in ((curve.positional, "solid"), (curve.geometric, "dot")):
+            line = {"color": colour, "dash": dash, "width": 1.4}
+            figure.add_scatter(x=curve.draft_lengths, y=theory, mode="lines", line=line, showlegend=False)
+    return figure
+
+
+def tree_figure(trees: Mapping[str, Any]) -> Any:
+    """Mean acceptance length of each plan."""
+    figure = new_figure(300, "tokens per verify, mean over requests", "")
+    rows = list(reversed(trees["plans"]))
+    found = [row["mean_acceptance_length"] for row in rows]
+    figure.add_bar(
+        x=[one["value"] for one in found],
+        y=[f"{row['plan']} ({row['nodes']} nodes)" for row in rows],
+        orientation="h",
+        marker={
+            "color": [PLAIN_COLOUR if row["plan"].startswith("chain") else ARM_COLOURS[0] for row in rows]
+        },
+        error_x={"array": [(one["ci95"][1] - one["ci95"][0]) / 2 for one in found]},
+        showlegend=False,
+    )
+    return figure
+
+
+if __name__ == "__main__":
+    main()
