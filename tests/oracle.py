@@ -209,7 +209,9 @@ class Oracle:
             draft += (passes - 1) * (self.draft_pass(rows, rows, rows, after, 1) + launch)
             draft += engine["host"]["draft_step_ns"]
         exposed, hidden = self.host(plan)
-        gpu = (verify, p["sample"][logits], draft) if tokens > 0 else (0, 0, 0)  # `prefill` off: no pass
+        sampling = len(decodes) + sum(e["samples"] for e in chunks)
+        accept = p["sample"][logits] + p["sample_sequence_ns"] * sampling
+        gpu = (verify, accept, draft) if tokens > 0 else (0, 0, 0)  # `prefill` off: no pass
         ns = dict(zip(("verify_ns", "accept_ns", "draft_ns"), (floor(x + 0.5) for x in gpu), strict=True))
         return {"host_ns": exposed, **ns, "hidden_ns": hidden}, mode, padded
 

@@ -144,9 +144,10 @@ class CostModel:
         """GPU idle before one drafter pass: the launch of its graph."""
         return self.preset.launch_kernel_s * 1e6 if self.draft_pricing else 0.0
 
-    def sample(self, rows: int) -> PassCost:
-        """The accept stage on logit rows: rejection and sampler."""
-        time_s = float(self.target_pricing.sample_us(rows)) * _US
+    def sample(self, rows: int, sequences: int = 0) -> PassCost:
+        """The accept stage on logit rows of so many sequences: rejection and sampler."""
+        each_us = self.profile.sampler_sequence_us(self.sampling)
+        time_s = (float(self.target_pricing.sample_us(rows)) + each_us * sequences) * _US
         start = min(time_s, self.profile.sampler(self.sampling).start_us * _US)
         moved = 4.0 * rows * self.target_pricing.network.head_features
         return PassCost(memory_s=time_s - start, launch_s=start, moved_bytes=moved)

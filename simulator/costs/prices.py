@@ -41,7 +41,9 @@ PRICE_PREFILL_TOKEN_NS = 10
 PRICE_DRAFT_PREFILL_TOKEN_NS = 11
 PRICE_LAUNCHING_EAGER_NS = 12
 """ns that the host takes to launch a pass of the target kernel by kernel: it lasts at least as long."""
-PRICE_COUNT = 13
+PRICE_SAMPLE_SEQUENCE_NS = 13
+"""ns of the accept stage for each sequence in it, beside its rows."""
+PRICE_COUNT = 14
 
 
 class Prices(NamedTuple):
@@ -158,6 +160,7 @@ def _scalars(cost: CostModel) -> NDArray[np.float64]:
     out[PRICE_LAUNCH_PIECEWISE_NS] = target.launch_us("piecewise")
     out[PRICE_LAUNCH_EAGER_NS] = target.launch_us("eager")
     out[PRICE_LAUNCHING_EAGER_NS] = target.launching_us()
+    out[PRICE_SAMPLE_SEQUENCE_NS] = cost.profile.sampler_sequence_us(cost.sampling)
     if draft is not None:
         out[PRICE_DRAFT_PREFILL_PAIR_NS] = draft.prefill_pair_us(False) + draft.prefill_pair_us(True)
         out[PRICE_DRAFT_PREFILL_START_NS] = draft.prefill_start_us()

@@ -244,6 +244,10 @@ class Profile:
         """
         return self._rows(self._part(f"sampler/{how}", "sampler"), "rows", "vocab")
 
+    def sampler_sequence_us(self, how: str = "") -> float:
+        """What accepting costs for each sequence beside its rows."""
+        return float(self._part(f"sampler/{how}", "sampler").coefficients.get("per_sequence_us", 0.0))
+
     def draft_sampler(self, how: str = "") -> StreamedRows | RowTable | None:
         """What one pass of a drafter does on its logits; None: not measured, and left out."""
         own = f"draft_sampler/{how}" if f"draft_sampler/{how}" in self.parts else "draft_sampler"
@@ -275,7 +279,8 @@ class Profile:
 
 
 def _row_table(part: Part, rows: str, width: str) -> RowTable:
-    return RowTable(part.array(rows), part.array("us"), part.number(width))
+    line = {name: part.number(name) for name in ("start_us", "per_row_us")}
+    return RowTable(part.array(rows), part.array("us"), part.number(width), **line)
 
 
 def experts_smooth(form: ExpertsForm, shapes: Floats, knots: Floats) -> Floats:

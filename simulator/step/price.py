@@ -21,6 +21,7 @@ from simulator.costs.prices import (
     PRICE_PREFILL_START_NS,
     PRICE_PREFILL_TOKEN_NS,
     PRICE_PREFILL_WINDOW_PAIR_NS,
+    PRICE_SAMPLE_SEQUENCE_NS,
     PRICE_WINDOW_TOKENS,
 )
 from simulator.step.state import EAGER, FULL, PIECEWISE, ROWS_REQUESTS, ROWS_TOKENS_AND_REQUESTS
@@ -186,9 +187,11 @@ def price(e: Engine, slot: int, start_ns: int) -> None:
             chunks += 1
     tokens = p.tokens
     rows = p.decode_tokens + (p.samples - p.decodes)
+    sampling = p.samples
     if not e.prefill:
         tokens = p.decode_tokens
         rows = p.decode_tokens
+        sampling = p.decodes
         pairs = 0.0
         window_pairs = 0.0
         after = 0
@@ -227,7 +230,8 @@ def price(e: Engine, slot: int, start_ns: int) -> None:
     p.verify_ns = int(target * scale + 0.5)
     if mode == EAGER:
         _wait_for_launches(e, slot, start_ns)
-    p.accept_ns = int(item(sample_of(e), rows) * scale + 0.5)
+    accept = item(sample_of(e), rows) + sampling * item(scalars_of(e), PRICE_SAMPLE_SEQUENCE_NS)
+    p.accept_ns = int(accept * scale + 0.5)
     everybody = decodes
     if chunks > 0:
         everybody = _cell(e, p.entries, (after + context_sum) / p.entries)

@@ -9,7 +9,8 @@ import pytest
 
 from simulator.costs.cost import CostModel, total
 from simulator.costs.ops.gemm import Gemm, GemmForm
-from simulator.costs.prices import compile_prices
+from simulator.costs.ops.rows import RowTable
+from simulator.costs.prices import PRICE_SAMPLE_SEQUENCE_NS, compile_prices
 from simulator.costs.profiles import Profile, load_profile, parse_profile
 from simulator.errors import InputError
 from simulator.models.catalogue import load_drafter, load_model
@@ -41,6 +42,14 @@ def part(name: str, coefficients: dict[str, float], table: dict[str, Any], statu
     return {"name": name, "status": status, "source": "", "coefficients": coefficients, "table": table}
 
 
+def rows(name: str, axis: str, coefficients: dict[str, float], start_us: float, per_row_us: float) -> Any:
+    """A part by rows, exactly on its line."""
+    line = {"start_us": start_us, "per_row_us": per_row_us}
+    return part(
+        name, coefficients | line, {axis: [1, 101], "us": [start_us + per_row_us * r for r in (1, 101)]}
+    )
+
+
 def document(*more: Any, without: str = "") -> dict[str, Any]:
     gemm = {"start_us": 5.0, "memory_efficiency": 0.9, "compute_efficiency": 0.9, "smoothness": 1.0}
     gemm |= {"per_k_us": 0.0, "tile_tokens": 1, "follows_form": 1}
@@ -49,12 +58,12 @@ def document(*more: Any, without: str = "") -> dict[str, Any]:
     parts = [
         part("gemm/bf16", gemm, {"knots": KNOTS, "shapes": SHAPES, "us": GEMM_US.tolist()}),
         part("attention/bf16", FORM, attention),
-        part("elementwise", {"traffic_bytes_per_token": TRAFFIC}, {"tokens": [1, 101], "us": [100, 300]}),
-        part("pass", {"hidden": 576}, {"tokens": [1, 101], "us": [40, 140]}),
-        part("sampler", {"vocab": 49152}, {"rows": [1, 11], "us": [50, 550]}),
-        part("sampler/greedy", {"vocab": 49152}, {"rows": [1, 11], "us": [10, 110]}),
-        part("draft_sampler", {"vocab": 49152}, {"rows": [1, 11], "us": [30, 330]}),
-        part("draft_sampler/greedy", {"vocab": 49152}, {"rows": [1, 11], "us": [3, 33]}),
+        rows("elementwise", "tokens", {"traffic_bytes_per_token": TRAFFIC}, 98, 2),
+        rows("pass", "tokens", {"hidden": 576}, 39, 1),
+        rows("sampler", "rows", {"vocab": 49152, "per_sequence_us": 7}, 20, 50),
+        rows("sampler/greedy", "rows", {"vocab": 49152}, 5, 10),
+        rows("draft_sampler", "rows", {"vocab": 49152}, 4, 30),
+        rows("draft_sampler/greedy", "rows", {"vocab": 49152}, 2, 3),
         part("launch", {"eager_call_us": 0}, {}),
     ]
     kept = [*(one for one in parts if one["name"] != without), *more]
@@ -82,8 +91,8 @@ def test_a_layer_in_place_is_its_matrices_its_attention_and_the_rest():
     one = cost(profile())
     step = one.target_pass(8, 4, 4 * 1024, 2, logit_rows=8)
     matrices = sum(GEMM_US[i, 2] for i in range(4))
-    layers = 30 * (matrices + ATTENTION_US[1, 1, 1] + 100 + 7 * 2)
-    expected = layers + 40 + 7 + GEMM_US[4, 2]
+    layers = 30 * (matrices + ATTENTION_US[1, 1, 1] + 98 + 8 * 2)
+    expected = layers + 39 + 8 + GEMM_US[4, 2]
     assert step.duration_s * 1e6 == pytest.approx(expected, rel=1e-6)
 
 
@@ -103,8 +112,15 @@ def test_what_a_layer_in_place_holds_is_not_charged_again_by_a_preset(preset):
 def test_the_rest_of_another_layer_grows_with_its_traffic_beyond_its_starts():
     table = profile().rest_of_layer()
     assert table is not None
-    assert table.time_us([1, 51, 101], TRAFFIC).tolist() == [100, 200, 300]
-    assert table.time_us([0, 1, 51, 201], 2 * TRAFFIC).tolist() == [0, 100, 300, 900]
+    assert table.time_us([1, 51, 101], TRAFFIC) == pytest.approx([100, 200, 300])
+    assert table.time_us([0, 1, 51, 201], 2 * TRAFFIC) == pytest.approx([0, 102, 302, 902])
+
+
+def test_what_was_measured_bends_the_line_and_is_kept_beyond_it():
+    table = RowTable(np.array([1.0, 16, 128]), np.array([22.0, 74, 1140]), 1.0, 10.0, 4.0)
+    assert table.time_us([1, 16, 128], 1.0) == pytest.approx([22, 74, 1140])
+    assert table.time_us(256, 1.0) == pytest.approx(1140 * 1034 / 522)
+    assert (np.diff(table.time_us(np.arange(1, 300), 1.0)) > 0).all()
 
 
 def test_samplers_are_priced_as_the_scenario_says():
@@ -114,9 +130,10 @@ def test_samplers_are_priced_as_the_scenario_says():
         for how in ("", "sampled", "greedy")
     ]
     drawn = [dict(ops)["draft sampler"].gpu_s * 1e6 for ops in drafter_head]
-    assert drawn == pytest.approx([60, 60, 6])
+    assert drawn == pytest.approx([64, 64, 8])
     accepted = [cost(measured, sampling=how).sample(8).gpu_s * 1e6 for how in ("", "sampled", "greedy")]
-    assert accepted == pytest.approx([400, 400, 80])
+    assert accepted == pytest.approx([420, 420, 85])
+    assert cost(measured).sample(8, 2).gpu_s * 1e6 == pytest.approx(434)
     assert cost(load_profile("h100-sxm")).sample(8) == cost(
         load_profile("h100-sxm"), sampling="greedy"
     ).sample(8)
@@ -132,6 +149,11 @@ def test_tables_of_the_step_are_what_the_explanation_says():
     draft = one.explain_draft_pass(6, logit_rows=6)
     passed = total([op for op in draft if op[0] != "host"]).gpu_s
     assert prices.draft_tokens[6] + prices.draft_head[6] == pytest.approx(passed * 1e9, rel=1e-9)
+    drawn = compile_prices(
+        cost(profile()), max_tokens=9, max_sequences=2, max_context_tokens=64, max_query_tokens=2
+    )
+    assert drawn.scalars[PRICE_SAMPLE_SEQUENCE_NS] == 7000
+    assert prices.scalars[PRICE_SAMPLE_SEQUENCE_NS] == 0
     assert prices.sample[6] == pytest.approx(one.sample(6).gpu_s * 1e9, rel=1e-9)
     at_knot = prices.attention[1, list(prices.batch_knots).index(4), list(prices.context_knots).index(1024)]
     assert at_knot == pytest.approx(30 * ATTENTION_US[1, 1, 1] * 1e3, rel=1e-9)
@@ -205,7 +227,7 @@ def test_a_kernel_that_takes_longer_for_fewer_tokens_is_kept_when_it_was_measure
     (lambda d: d["parts"][1]["table"].update(queries=[2, 1, 8]), "does not rise"),
     (lambda d: d["parts"][1].update(coefficients={}), "is missing"),
     (lambda d: d["parts"][2]["table"].update(us=[100, -1]), "is not a time"),
-    (lambda d: d["parts"][2].update(coefficients={}), "traffic_bytes_per_token: is missing"),
+    (lambda d: d["parts"][2].update(coefficients={}), "start_us: is missing"),
     (lambda d: d["parts"][3].update(table={}), "tokens: is missing|table.tokens"),
     (lambda d: d["parts"][5].update(name="sampler/nucleus"), "unknown way of sampling"),
     (lambda d: d["parts"][8].update(coefficients={}), "eager_call_us: is missing"),

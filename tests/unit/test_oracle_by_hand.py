@@ -31,6 +31,7 @@ CHUNKS = (
     "prefill_token_ns",
     "draft_prefill_token_ns",
     "launching_eager_ns",
+    "sample_sequence_ns",
 )
 
 

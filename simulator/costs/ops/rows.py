@@ -29,28 +29,23 @@ class StreamedRows:
 
 @dataclass(frozen=True)
 class RowTable:
-    """Measured µs (j,) at `rows` (j,) of `width` each (values, or bytes); a line from knot to knot, and on
-    with the mean slope beyond the last.
+    """A line, start + each · rows, corrected by what was measured: `us` (j,) at `rows` (j,) of `width` each.
 
-    For rows of another width what lies above the first row's time grows with the width: that time itself is
-    starts of kernels.
+    Between the rows and beyond them the line is followed, as `Gemm` follows its form. For rows of another
+    width (values, or bytes) what lies above `start_us` grows with the width: that is starts of kernels.
     """
 
     rows: Floats
     us: Floats
     width: float
-
-    @property
-    def start_us(self) -> float:
-        return float(self.us[0])
+    start_us: float
+    per_row_us: float
 
     def time_us(self, rows: ArrayLike, width: float) -> Floats:
         """µs for rows of `width`; 0 for none."""
         r = np.asarray(rows, dtype=np.float64)
-        time = np.interp(r, self.rows, self.us)
-        if len(self.rows) > 1:
-            slope = (self.us[-1] - self.us[0]) / (self.rows[-1] - self.rows[0])
-            time = time + np.maximum(r - self.rows[-1], 0.0) * max(float(slope), 0.0)
-        else:
-            time = time * np.maximum(r / self.rows[-1], 1.0)
-        return np.where(r > 0, self.us[0] + (time - self.us[0]) * (width / self.width), 0.0)
+        correction = np.log(self.us / (self.start_us + self.per_row_us * self.rows))
+        ratio = np.exp(np.interp(np.log(np.maximum(r, 1e-9)), np.log(self.rows), correction))
+        time = (self.start_us + self.per_row_us * r) * ratio
+        scaled = self.start_us + (time - self.start_us) * (width / self.width)
+        return np.where(r > 0, np.maximum(scaled, 0.0), 0.0)
