@@ -1,45 +1,84 @@
-"""`decodesim closure`: the quick closed loop of this machine, and what is said where there is none."""
+"""`decodesim closure`: what it prints, its page, its exit codes (a real run: test_ten_minutes.py)."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from experiments.cli import decodesim
 
-_BUSY = 3
+POINT = (
+    *("batch", "draft_length", "alpha", "measured_step_s", "predicted_step_s"),
+    *("measured_speedup", "predicted_speedup"),
+)
+SUMMARY = ("step_median_abs_log_error", "speedup_median_abs_log_error", "breakeven")
 
 
-@pytest.mark.timeout(500)
-def test_quick_loop_closes_or_says_that_the_machine_is_busy(tmp_path: Path) -> None:
-    page, profile = tmp_path / "closure.html", tmp_path / "here.json"
-    command = [sys.executable, "-m", "experiments", "closure", "--device", "cpu", "--quick", "--json"]
-    options = ["--html", str(page), "-o", str(profile)]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=480)
-    assert done.returncode in (0, _BUSY), done.stderr
-    assert "Traceback" not in done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    assert document["texts_equal"] is True
-    assert page.stat().st_size > 1_000_000
-    summary = document["summary"]
-    if done.returncode == _BUSY:
-        assert document["notes"][0].startswith("machine busy")
-        assert set(summary.values()) == {None}
-        return
-    assert profile.exists()
-    assert len(summary["breakeven"]) >= 2
-    assert all(0 < row["measured_alpha"] < 1 for row in summary["breakeven"])
-    for row in document["points"]:
-        assert row["measured_step_s"] > row["measured_verify_s"] > 0
-        assert row["measured_speedup"] * row["measured_step_s"] == pytest.approx(
-            row["measured_tokens_per_cycle"] * row["measured_plain_step_s"], rel=0.25
-        )  # medians of pairs, not a ratio of medians
+def run_of(busy: str | None) -> Any:
+    """A run of two points: one breaks even, the other never does."""
+    from calibration.closure.closure import Closure
+    from calibration.closure.compared import Compared
+    from calibration.closure.measured import Measured, Pair
+    from calibration.closure.points import Point
+    from calibration.closure.predicted import Predicted
+    from calibration.closure.reference import Reference
+    from calibration.measurements import DeviceNotes
+
+    def pair(alpha: float, tokens: float) -> Pair:
+        return Pair(alpha, tokens, 0.01, 0.001, 0.012, 0.001, (0.004, 0.003), 262, 262)
+
+    pays = Measured(Point(2, 2, 256, 1), (pair(0.4, 1.56), pair(0.6, 1.96)))
+    never = Measured(Point(1, 2, 256, 27, temperature=1.0), (pair(1.0, 1.5),))
+    found = Predicted(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "found", 0.52, {0.4: 0.87, 0.6: 1.09})
+    none = Predicted(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "unreachable", None, {1.0: 0.84})
+    device = DeviceNotes("cpu", "a CPU", None, 1, 1, 1, 2, "", "2.13", "")
+    compared = () if busy else (Compared(pays, found), Compared(never, none))
+    return Closure(device, compared, Reference.of([0.01] * 8), True, 1, 12.0, busy)
+
+
+def closure(monkeypatch: pytest.MonkeyPatch, busy: str | None, *options: str) -> Result:
+    """The command with a run that was made already."""
+    monkeypatch.setattr("calibration.closure.closure.close_loop", lambda *_: run_of(busy))
+    return CliRunner().invoke(decodesim, ["closure", "--device", "cpu", *options])
+
+
+def test_json_has_the_keys_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = closure(monkeypatch, None, "--json")
+    assert done.exit_code == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert all(set(POINT) <= row.keys() for row in document["points"])
+    assert [row["alpha"] for row in document["points"]] == [0.4, 0.6, 1.0]
+    assert set(SUMMARY) <= document["summary"].keys()
+    (row,) = document["summary"]["breakeven"]
+    assert (row["batch"], row["draft_length"], row["predicted_alpha"]) == (2, 2, 0.52)
+    assert 0.4 < row["measured_alpha"] < 0.6
+    (other,) = document["summary"]["no_breakeven"]
+    assert (other["measured"], other["predicted"], other["agree"]) == ("unreachable", "unreachable", True)
+
+
+def test_text_and_page_show_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = tmp_path / "closure.html"
+    done = closure(monkeypatch, None, "--html", str(page))
+    assert done.exit_code == 0, done.stderr
+    assert "B 2, K 2, 256 tokens, 1 layer" in done.stdout
+    assert "equals that of plain greedy decoding" in done.stdout
+    text = page.read_text("utf-8")
+    assert "closure-steps" in text
+    assert "closure-alphas" in text
+
+
+def test_a_busy_machine_ends_with_3_and_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    why = "machine busy: others work here"
+    done = closure(monkeypatch, why, "--json", "--html", str(tmp_path / "closure.html"))
+    assert done.exit_code == 3
+    document = json.loads(done.stdout)
+    assert document["notes"] == [why]
+    assert set(document["summary"].values()) == {None}
+    assert why in closure(monkeypatch, why, "--html", str(tmp_path / "again.html")).stdout
 
 
 def test_cuda_that_is_not_there_is_said_in_one_line() -> None:
