@@ -14,7 +14,8 @@ from calibration.closure.points import GROWTH_TOKENS, Point
 from calibration.closure.prompts import Prompts
 from calibration.decoder.decoder import Decoder
 
-_WARM_UPS = 4
+_WARM_UPS, _FIRST = 1, 4
+"""Pairs before those that count; on the first visit they say which acceptances to dial."""
 _ANY_ALPHA = 0.5
 _GOLDEN = 0.6180339887498949
 
@@ -40,8 +41,8 @@ class PointRun:
 
         The first visit finds out which acceptances to dial.
         """
-        first = [self._pair(_ANY_ALPHA) for _ in range(_WARM_UPS)]
-        alphas = wider(self.measured) if self.pairs else bracket(self.point, first[1:])
+        first = [self._pair(_ANY_ALPHA) for _ in range(_WARM_UPS if self.pairs else _FIRST)]
+        alphas = wider(self.measured) if self.pairs else bracket(self.point, first[_WARM_UPS:])
         least = -(-tokens // self.point.batch)
         begun, found = perf_counter(), list[Pair]()
         while len(found) < least * len(alphas) or perf_counter() - begun < seconds:
