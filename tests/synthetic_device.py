@@ -34,12 +34,16 @@ TOKENS = (1, 2, 4, 8, 16, 32, 64, 128)
 STEPS = [(b, q) for b in (1, 2, 4, 8, 16) for q in (1, 2, 3, 5, 8)]
 
 
+_GEMM = GemmForm(BANDWIDTH, PEAK, 2.0, 2.0, 22.0, 0.8, 0.6, 1.4, 0.0, tile_tokens=1)
+_ATTENTION = AttentionForm(BANDWIDTH, PEAK, 2.0, 3.0, 14.0, 0.45, 0.06, 1.5)
+
+
 @dataclass(frozen=True)
 class Device:
     """The truth, in µs: forms of matrices and attention, lines for the rest."""
 
-    gemm: GemmForm = GemmForm(BANDWIDTH, PEAK, 2.0, 2.0, 22.0, 0.8, 0.6, 1.4, 0.0, tile_tokens=1)
-    attention: AttentionForm = AttentionForm(BANDWIDTH, PEAK, 2.0, 3.0, 14.0, 0.45, 0.06, 1.5)
+    gemm: GemmForm = _GEMM
+    attention: AttentionForm = _ATTENTION
     rest: tuple[float, float] = (150.0, 6.0)
     preparation: tuple[float, float] = (60.0, 1.0)
     samplers: Mapping[str, tuple[float, float]] = field(
@@ -51,9 +55,15 @@ class Device:
         }
     )
 
+    per_sequence: Mapping[str, float] = field(
+        default_factory=lambda: {"accept_greedy": 0.0, "accept_sampled": 120.0}
+    )
+
     def matrices_us(self, tokens: int) -> float:
         """Of one layer."""
-        return sum(one.count / 30 * float(self.gemm.time_us(one.n, one.k, tokens)) for one in NETWORK.matrices)
+        return sum(
+            one.count / 30 * float(self.gemm.time_us(one.n, one.k, tokens)) for one in NETWORK.matrices
+        )
 
     def attention_us(self, batch: int, queries: int, context: int) -> float:
         return float(self.attention.time_us(batch, context, 3, 64, queries))
@@ -62,6 +72,9 @@ class Device:
         tokens = batch * queries
         return self.matrices_us(tokens) + self.attention_us(batch, queries, context) + line(self.rest, tokens)
 
+    def accept_us(self, op: str, batch: int, rows: int) -> float:
+        return line(self.samplers[op], rows) + self.per_sequence[op] * batch
+
     def head_us(self, rows: int) -> float:
         return float(self.gemm.time_us(MODEL.vocab_size, 576, rows))
 
@@ -69,7 +82,12 @@ class Device:
         """A whole pass of the target, its tokens accepted."""
         tokens = batch * queries
         layers = MODEL.layer_count * self.layer_us(batch, queries, context)
-        return layers + line(self.preparation, tokens) + self.head_us(tokens) + line(self.samplers[sampler], tokens)
+        return (
+            layers
+            + line(self.preparation, tokens)
+            + self.head_us(tokens)
+            + self.accept_us(sampler, batch, tokens)
+        )
 
     def points(self) -> Iterator[tuple[str, str, dict[str, int], float, float, float]]:
         """(bench, op, shape, bytes, FLOPs, µs) of everything that a session times."""
@@ -89,7 +107,14 @@ class Device:
             for context in (192, 768):
                 us = self.layer_us(batch, queries, context)
                 yield "layer", "in_place", step | {"context": context} | LAYER, 1.0, 1.0, us
-            yield "prepare", "in_place", step | {"context": 768} | LAYER, 1.0, 0.0, line(self.preparation, batch * queries)
+            yield (
+                "prepare",
+                "in_place",
+                step | {"context": 768} | LAYER,
+                1.0,
+                0.0,
+                line(self.preparation, batch * queries),
+            )
         for rows in TOKENS:
             shape = {"rows": rows, "hidden": 576, "vocab": MODEL.vocab_size}
             yield "head", "in_place", shape, 1.0, 1.0, self.head_us(rows)
@@ -100,7 +125,7 @@ class Device:
             for batch in (1, 2, 4, 8, 16):
                 for drafts in (0, 1, 2, 4, 7):
                     shape = {"batch": batch, "draft_length": drafts, "vocab": MODEL.vocab_size}
-                    yield "sampler", op, shape, 1.0, 0.0, line(self.samplers[op], batch * (drafts + 1))
+                    yield "sampler", op, shape, 1.0, 0.0, self.accept_us(op, batch, batch * (drafts + 1))
 
 
 def line(of: tuple[float, float], x: float) -> float:
@@ -115,7 +140,7 @@ def measured(
     keep: Callable[[str, str, Mapping[str, int]], bool] = lambda *_: True,
     disturb: Callable[[str, str, Mapping[str, int]], float] = lambda *_: 1.0,
 ) -> Measurements:
-    """What benches of `device` read: each round off by `noise` (relative, lognormal). `disturb` multiplies."""
+    """What benches of `device` read: rounds off by `noise` (lognormal), times what `disturb` says."""
     luck = np.random.default_rng(seed)
     found = []
     for bench, op, shape, moved, flops, us in (device or Device()).points():

@@ -1,13 +1,24 @@
-"""Costs by rows alone: a table of few knots through many points, lines between them."""
+"""Costs by rows alone: a line, and a table of few knots on it through many points."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.fit.points import Errors, Fit, column, intervals_json, nested, noise_percent, shaky, us_of
-from calibration.fit.solve import Parameter, far_off, solve
+from calibration.fit.points import (
+    Errors,
+    Fit,
+    column,
+    intervals_json,
+    nested,
+    noise_percent,
+    rounded_values,
+    shaky,
+    us_of,
+)
+from calibration.fit.solve import Parameter, Solved, far_off, solve
 from calibration.measurements import Measurement
 from calibration.smoothing import hats, isotonic
 from simulator.costs.ops.numeric import Floats
@@ -16,32 +27,49 @@ from simulator.costs.profiles import Part
 
 SPACING = 1.3
 """Least ratio of neighbouring knots."""
-_AFFINE = (Parameter("start_us", 20.0, 0.0, 1e6), Parameter("per_row_us", 1.0, 0.0, 1e6))
+_LEAST = 1e-3
+"""Of the line: what is left for a table where whole times are shorter than what is known of them."""
+_LINE = (Parameter("start_us", 20.0, 1e-3, 1e6), Parameter("per_row_us", 1.0, 1e-4, 1e6))
+_SEQUENCE = Parameter("per_sequence_us", 1.0, 0.0, 1e6)
 
 
-def fit_rows(
-    name: str, points: Sequence[Measurement], rows: Floats, axis: str, width: tuple[str, float], source: str
-) -> Fit:
-    """A part whose table is µs by `axis` (rows or tokens), of rows of one width (its name, its value)."""
-    us = us_of(points)
+@dataclass(frozen=True)
+class ByRows:
+    """A line through all points, and µs at the knots that come closest to what was measured.
+
+    `errors` are those of the line; a cost per sequence is no part of `us`.
+    """
+
+    solved: Solved
+    knots: Floats
+    us: Floats
+
+    @property
+    def operator(self) -> RowTable:
+        values = rounded_values(self.solved.values)
+        return RowTable(self.knots, self.us, 1.0, values["start_us"], values["per_row_us"])
+
+
+def by_rows(rows: Floats, us: Floats, whole: Floats, sequences: Floats | None = None) -> ByRows:
+    """(n,) each: the table through `us`, errors counted relative to `whole`, of which it is a part.
+
+    `sequences`: a cost for each of them is told apart from that of rows. Times do not fall with rows.
+    """
+    beside = whole - us
+    many = np.zeros(len(us)) if sequences is None else sequences
+    parameters = _LINE if sequences is None else (*_LINE, _SEQUENCE)
+
+    def predict(x: Mapping[str, float]) -> Floats:
+        line = x["start_us"] + x["per_row_us"] * rows + x.get("per_sequence_us", 0.0) * many
+        return np.asarray(line + beside)
+
+    solved = solve(parameters, predict, whole)
+    left = us - solved.values.get("per_sequence_us", 0.0) * many
+    line = solved.values["start_us"] + solved.values["per_row_us"] * rows
     knots = knots_of(rows)
-    table = table_of(rows, us, knots, us)
-    residual = left_out(rows, us, us).summary(f"each count of {axis} from its neighbours")
-    solved = solve(_AFFINE, lambda x: x["start_us"] + x["per_row_us"] * rows, us) if len(points) > 2 else None
-    residual |= {"noise_percent": noise_percent(points)}
-    residual |= {"intervals": intervals_json(solved.intervals)} if solved else {}
-    part = Part(
-        name=name,
-        status="measured",
-        source=source,
-        coefficients={width[0]: width[1]},
-        table={axis: [int(x) for x in knots], "us": nested(table)},
-        residual=residual,
-        note="start_us and per_row_us of residual.intervals: those of a line through all points",
-    )
-    predicted = RowTable(knots, table, 1.0).time_us(rows, 1.0)
-    far = far_off(np.log(np.maximum(predicted, 1e-9) / us))
-    return Fit(part, (*shaky(points), *(p for p, is_far in zip(points, far, strict=True) if is_far)))
+    ratio = _through(rows, left / line, knots, line / whole)
+    at_knots = solved.values["start_us"] + solved.values["per_row_us"] * knots
+    return ByRows(solved, knots, isotonic(ratio * at_knots, np.ones(len(knots))))
 
 
 def knots_of(rows: Floats) -> Floats:
@@ -56,31 +84,61 @@ def knots_of(rows: Floats) -> Floats:
     return np.array(found)
 
 
-def table_of(rows: Floats, us: Floats, knots: Floats, scale: Floats) -> Floats:
-    """Times at the knots: the lines that come closest to `us` (n,), errors counted relative to `scale` (n,);
-    they do not fall.
-    """
-    basis = hats(rows, knots)
-    weight = 1.0 / scale
-    found, *_ = np.linalg.lstsq(basis * weight[:, None], us * weight, rcond=None)
-    for _ in range(2):  # once more without what lies far off
-        far = far_off((us - basis @ found) / scale)
-        if not far.any() or (basis[~far].sum(axis=0) == 0).any():
+def _through(rows: Floats, ratio: Floats, knots: Floats, weight: Floats) -> Floats:
+    """Ratios to the line at the knots: least squares, once more without what lies far off."""
+    basis = hats(np.log(rows), np.log(knots))
+    kept = np.ones(len(rows), dtype=np.bool_)
+    for _ in range(2):
+        found, *_ = np.linalg.lstsq(basis[kept] * weight[kept, None], (ratio * weight)[kept], rcond=None)
+        near = ~far_off((ratio - basis @ found) * weight)
+        if (basis[near].sum(axis=0) == 0).any():
             break
-        found, *_ = np.linalg.lstsq(basis[~far] * weight[~far, None], (us * weight)[~far], rcond=None)
-    return isotonic(found, basis.T @ weight**2)
+        kept = near
+    return np.asarray(np.maximum(found, _LEAST))
 
 
-def left_out(rows: Floats, us: Floats, scale: Floats, beside: Floats | None = None) -> Errors:
-    """Every inner count of rows from a table made without its points; `beside` (n,) is added to both."""
-    more = np.zeros(len(us)) if beside is None else beside
+def left_out(rows: Floats, us: Floats, whole: Floats, sequences: Floats | None = None) -> Errors:
+    """Every inner count of rows, from a table made without its points."""
     errors = Errors()
+    many = np.zeros(len(us)) if sequences is None else sequences
     for count in sorted(set(rows.tolist()))[1:-1]:
         out = rows == count
-        knots = knots_of(rows[~out])
-        table = RowTable(knots, table_of(rows[~out], us[~out], knots, scale[~out]), 1.0)
-        errors.add((table.time_us(rows[out], 1.0) + more[out]).tolist(), (us[out] + more[out]).tolist())
+        if len(set(rows[~out].tolist())) < len(_LINE) + 1:
+            continue
+        made = by_rows(rows[~out], us[~out], whole[~out], None if sequences is None else many[~out])
+        own = made.operator.time_us(rows[out], 1.0)
+        own = own + made.solved.values.get("per_sequence_us", 0.0) * many[out]
+        errors.add((own + (whole - us)[out]).tolist(), whole[out].tolist())
     return errors
+
+
+def fit_rows(
+    name: str,
+    points: Sequence[Measurement],
+    rows: Floats,
+    axis: str,
+    width: tuple[str, float],
+    source: str,
+    sequences: Floats | None = None,
+) -> Fit:
+    """A part whose table is µs by `axis` (rows or tokens), of rows of one width (its name, its value)."""
+    us = us_of(points)
+    made = by_rows(rows, us, us, sequences)
+    residual = left_out(rows, us, us, sequences).summary(f"each count of {axis} from the others")
+    residual |= {"noise_percent": noise_percent(points), "intervals": intervals_json(made.solved.intervals)}
+    part = Part(
+        name=name,
+        status="measured",
+        source=source,
+        coefficients={width[0]: width[1]} | rounded_values(made.solved.values),
+        table={axis: [int(x) for x in made.knots], "us": nested(made.us)},
+        residual=residual,
+    )
+    predicted = made.operator.time_us(rows, 1.0)
+    if sequences is not None:
+        predicted = predicted + made.solved.values["per_sequence_us"] * sequences
+    far = far_off(np.log(np.maximum(predicted, 1e-9) / us))
+    return Fit(part, (*shaky(points), *(p for p, is_far in zip(points, far, strict=True) if is_far)))
 
 
 def fit_sampler(name: str, points: Sequence[Measurement], source: str) -> Fit | None:
@@ -89,8 +147,8 @@ def fit_sampler(name: str, points: Sequence[Measurement], source: str) -> Fit | 
         return None
     vocab = max({p.shape["vocab"] for p in points}, key=lambda v: sum(p.shape["vocab"] == v for p in points))
     kept = [p for p in points if p.shape["vocab"] == vocab]
+    width = ("vocab", float(vocab))
     if "rows" in kept[0].shape:
-        rows = column(kept, "rows")
-    else:
-        rows = column(kept, "batch") * (column(kept, "draft_length") + 1)
-    return fit_rows(name, kept, rows, "rows", ("vocab", float(vocab)), source)
+        return fit_rows(name, kept, column(kept, "rows"), "rows", width, source)
+    batch, drafts = column(kept, "batch"), column(kept, "draft_length")
+    return fit_rows(name, kept, batch * (drafts + 1), "rows", width, source, batch)

@@ -12,19 +12,25 @@ from functools import lru_cache
 
 import numpy as np
 
-from calibration.fit.by_rows import fit_rows, knots_of, left_out, table_of
-from calibration.fit.points import Fit, column, nested, noise_percent, shaky, us_of
+from calibration.fit.by_rows import by_rows, fit_rows, left_out
+from calibration.fit.points import (
+    Fit,
+    column,
+    intervals_json,
+    nested,
+    noise_percent,
+    rounded_values,
+    shaky,
+    us_of,
+)
 from calibration.fit.solve import far_off
 from calibration.measurements import Measurement
 from simulator.costs.network import Network, network
 from simulator.costs.ops.numeric import Floats
-from simulator.costs.ops.rows import RowTable
 from simulator.costs.profiles import Part, Profile
 from simulator.models.config import model_from_config
 
 _KIND = ("hidden", "heads", "kv_heads", "head_dim", "intermediate")
-_LEAST = 0.02
-"""The rest is at least this share of a layer: a smaller one is noise of the subtraction."""
 
 
 def fit_rest(points: Sequence[Measurement], profile: Profile) -> Fit:
@@ -39,26 +45,23 @@ def fit_rest(points: Sequence[Measurement], profile: Profile) -> Fit:
     whole = us_of(kept)
     steps = [(p.shape["batch"], p.shape["queries"], p.shape["context"]) for p in kept]
     large = np.array([large_operators_us(common, *step, profile) for step in steps])
-    rest = np.maximum(whole - large, _LEAST * whole)
-    knots = knots_of(tokens)
-    table = table_of(tokens, rest, knots, whole)
-    residual = left_out(tokens, rest, whole, large).summary(
-        "a layer at each token count, from its neighbours"
-    )
+    rest = whole - large
+    made = by_rows(tokens, rest, whole)
+    residual = left_out(tokens, rest, whole).summary("a layer at each token count, from the others")
     share = float(np.median(rest / whole))
     residual |= {"noise_percent": noise_percent(kept), "share_of_layer_percent": round(100 * share, 1)}
+    residual["intervals"] = intervals_json(made.solved.intervals)
     traffic = one_layer(common).traffic_bytes_per_token
     part = Part(
         name="elementwise",
         status="measured",
         source="torch decoder layer in place, less its matrices and its attention",
-        coefficients={"traffic_bytes_per_token": traffic},
-        table={"tokens": [int(x) for x in knots], "us": nested(table)},
+        coefficients={"traffic_bytes_per_token": traffic} | rounded_values(made.solved.values),
+        table={"tokens": [int(x) for x in made.knots], "us": nested(made.us)},
         residual=residual,
         note="µs of one layer by tokens: neither matrix nor attention. The residual is of whole layers",
     )
-    error = np.log((large + RowTable(knots, table, 1.0).time_us(tokens, 1.0)) / whole)
-    far = far_off(error)
+    far = far_off(np.log((large + made.operator.time_us(tokens, 1.0)) / whole))
     return Fit(part, (*shaky(kept), *(p for p, is_far in zip(kept, far, strict=True) if is_far)))
 
 

@@ -139,7 +139,7 @@ def _cost(profile: Profile, target: Model, drafter: Drafter | None) -> CostModel
 def _step(cost: CostModel, batch: int, queries: int, context: int) -> Priced:
     rows = batch * queries
     ops = cost.explain_pass(rows, batch, batch * context, queries, logit_rows=rows, mode=_mode(cost))
-    return _priced(cost, cost.target_pricing, [*ops, ("sampler", cost.sample(rows))])
+    return _priced(cost, cost.target_pricing, [*ops, ("sampler", cost.sample(rows, batch))])
 
 
 def _draft_pass(cost: CostModel, batch: int, context: int) -> Priced:

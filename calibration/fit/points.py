@@ -23,14 +23,15 @@ LIMITS: Mapping[str, float] = {
     "prefill": 30.0,
     "experts": 30.0,
     "allreduce": 25.0,
-    "elementwise": 6.0,
-    "pass": 25.0,
-    "sampler": 25.0,
-    "draft_sampler": 25.0,
+    "elementwise": 8.0,
+    "pass": 30.0,
+    "sampler": 60.0,
+    "draft_sampler": 60.0,
 }
 """Family → the median error in percent on points left out of the fit beyond which it is refused.
 
-Of `elementwise` it is the error of a layer in place, of which the rest is a part.
+Of `elementwise` it is the error of a layer in place, of which the rest is a part. Samplers, preparation are
+a few percent of a step, and jump where a buffer outgrows an allocator's cache: a few points tell them badly.
 """
 
 

@@ -1,0 +1,244 @@
+"""The fit of a device that is known exactly: parameters within intervals, passes, refusals, bad input."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calibration.fit import Fitted, fit_profile
+from calibration.fit.points import LIMITS
+from calibration.fit.solve import Parameter, solve
+from calibration.profile_json import dumps
+from simulator.costs.cost import CostModel
+from simulator.costs.profiles import Profile, load_profile, parse_profile
+from simulator.errors import InputError
+from simulator.presets import load_preset
+from tests.synthetic_device import LAYER, MODEL, Device, line, measured
+
+UNSEEN = [(1, 1, 256), (3, 4, 512), (6, 2, 1024), (12, 6, 512), (16, 1, 1024), (16, 7, 1024), (5, 7, 300)]
+"""(batch, query tokens, context) that no bench has timed."""
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    return fit_profile(measured(), "mine")
+
+
+@pytest.fixture(scope="module")
+def profile(fitted: Fitted) -> Profile:
+    return fitted.parsed
+
+
+def step_us(profile: Profile, batch: int, queries: int, context: int, sampling: str = "greedy") -> float:
+    cost = CostModel(MODEL, None, profile, 1, 1, 1, "bf16", load_preset("torch-2")[0], sampling)
+    rows = batch * queries
+    step = cost.target_pass(rows, batch, batch * context, queries, logit_rows=rows, mode="eager")
+    return 1e6 * (step.duration_s + cost.sample(rows, batch).duration_s)
+
+
+@pytest.mark.parametrize(("sampling", "op"), [("greedy", "accept_greedy"), ("sampled", "accept_sampled")])
+def test_passes_that_nobody_timed_are_predicted(profile: Profile, sampling: str, op: str) -> None:
+    errors = [step_us(profile, *step, sampling) / Device().step_us(*step, op) - 1 for step in UNSEEN]
+    assert np.abs(errors).max() < 0.012
+    assert abs(np.mean(errors)) < 0.005
+
+
+def test_a_draft_pass_is_predicted(profile: Profile) -> None:
+    from simulator.models.drafter import drafter_from_model
+
+    two = replace(MODEL, layers=(replace(MODEL.layers[0], count=2),))
+    preset = load_preset("torch-2")[0]
+    cost = CostModel(
+        MODEL, drafter_from_model(two, MODEL), profile, 1, 1, 1, "bf16", preset, "sampled", "sampled"
+    )
+    found = cost.draft_pass(6, 6, 6 * 512, 1, logit_rows=6).duration_s * 1e6
+    one = Device()
+    true = (
+        2 * one.layer_us(6, 1, 512)
+        + line(one.preparation, 6)
+        + one.head_us(6)
+        + line(one.samplers["sample"], 6)
+    )
+    assert found == pytest.approx(true, rel=0.012)
+
+
+def intervals(fitted: Fitted, name: str) -> Mapping[str, list[float]]:
+    found = next(part for part in fitted.profile["parts"] if part["name"] == name)
+    return found["residual"]["intervals"]
+
+
+def test_parameters_lie_within_their_intervals(fitted: Fitted, profile: Profile) -> None:
+    """Efficiencies are of the device as it was measured: its bandwidth and its best matrix."""
+    true, gpu = Device(), profile.gpu
+    memory, compute = (
+        true.gemm.bandwidth_bytes_per_s / gpu.hbm_bandwidth_bytes_per_s,
+        (true.gemm.flops_per_s / gpu.peak_flops_per_s["bf16"]),
+    )
+    expected = {
+        ("gemm/bf16", "start_us"): true.gemm.start_us,
+        ("gemm/bf16", "memory_efficiency"): true.gemm.memory_efficiency * memory,
+        ("gemm/bf16", "compute_efficiency"): true.gemm.compute_efficiency * compute,
+        ("gemm/bf16", "smoothness"): true.gemm.smoothness,
+        ("attention/bf16", "start_us"): true.attention.start_us,
+        ("attention/bf16", "memory_efficiency"): true.attention.memory_efficiency * memory,
+        ("attention/bf16", "compute_efficiency"): true.attention.compute_efficiency * compute,
+        ("attention/bf16", "per_query_us"): true.attention.per_query_us,
+        ("pass", "start_us"): true.preparation[0],
+        ("pass", "per_row_us"): true.preparation[1],
+        ("sampler", "per_row_us"): true.samplers["accept_sampled"][1],
+        ("sampler", "per_sequence_us"): true.per_sequence["accept_sampled"],
+        ("elementwise", "per_row_us"): true.rest[1],
+        ("draft_sampler", "per_row_us"): true.samplers["sample"][1],
+    }
+    outside = []
+    for (part, name), value in expected.items():
+        low, high = intervals(fitted, part)[name]
+        assert high - low < 0.25 * value, (part, name)
+        middle, half = (low + high) / 2, (high - low) / 2
+        if abs(value - middle) > half:
+            outside.append((part, name))
+        assert abs(value - middle) < 2.5 * half, (part, name)
+    assert len(outside) <= 2, outside  # of fourteen at 95 %
+
+
+def test_intervals_cover_what_is_true() -> None:
+    x = np.array([1.0, 2, 4, 8, 16, 32, 64, 128])
+    parameters = (Parameter("start", 5.0, 0.0, 500.0), Parameter("each", 1.0, 0.0, 100.0))
+    luck, inside = np.random.default_rng(3), 0
+    for _ in range(300):
+        times = (20 + 3 * x) * np.exp(0.03 * luck.standard_normal(len(x)))
+        solved = solve(parameters, lambda v: v["start"] + v["each"] * x, times)
+        inside += sum(
+            low <= true <= high for true, (low, high) in zip((20, 3), solved.intervals.values(), strict=True)
+        )
+    assert 0.92 < inside / 600 < 0.98
+
+
+def test_a_point_far_off_is_found_and_left_out() -> None:
+    x = np.linspace(1, 40, 30)
+    times = 20 + 3 * x
+    times[7] *= 1.8
+    parameters = (Parameter("start", 5.0, 0.0, 500.0), Parameter("each", 1.0, 0.0, 100.0))
+    solved = solve(parameters, lambda v: v["start"] + v["each"] * x, times)
+    assert np.flatnonzero(solved.outliers).tolist() == [7]
+    assert solved.values == pytest.approx({"start": 20, "each": 3}, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("bench", "shape"),
+    [
+        ("linear", {"n": 3072, "k": 576, "m": 16}),
+        ("attention", {"batch": 4, "queries": 3, "context": 384}),
+        ("layer", {"batch": 8, "queries": 2, "context": 768}),
+        ("prepare", {"batch": 4, "queries": 3}),
+    ],
+)
+def test_a_slow_point_is_to_be_measured_again(bench: str, shape: dict[str, int]) -> None:
+    def slow(of: str, _: str, at: Mapping[str, int]) -> float:
+        return 1.6 if of == bench and shape.items() <= at.items() else 1.0
+
+    found = {
+        (one.bench, tuple(one.shape.items())) for one in fit_profile(measured(disturb=slow), "mine").suspects
+    }
+    assert any(of == bench and shape.items() <= dict(at).items() for of, at in found)
+    assert len(found) <= 8  # with some that lean on it
+
+
+def test_nothing_is_suspected_of_a_quiet_device(fitted: Fitted) -> None:
+    assert fitted.suspects == ()
+    assert fitted.refused == ()
+
+
+def test_measurements_that_make_no_sense_are_refused() -> None:
+    luck = np.random.default_rng(1)
+    wild = measured(disturb=lambda *_: float(np.exp(0.6 * luck.standard_normal())))
+    refused = fit_profile(wild, "mine").refused
+    assert any(line.startswith("gemm/bf16: median error") and "limit of 10 %" in line for line in refused)
+    assert any(line.startswith("elementwise") for line in refused)
+
+
+def test_every_limit_is_stated_for_a_part_that_is_fitted(fitted: Fitted) -> None:
+    families = {part["name"].partition("/")[0] for part in fitted.profile["parts"]}
+    assert {name for name in families if name not in LIMITS} == {"memory", "launch"}
+
+
+def test_a_layer_that_is_faster_than_its_parts_has_a_rest_of_nearly_nothing() -> None:
+    quick = fit_profile(measured(disturb=lambda bench, *_: 0.5 if bench == "layer" else 1.0), "mine")
+    assert any(line.startswith("elementwise") for line in quick.refused)
+
+
+def test_dips_stay_where_the_data_insist_and_go_where_they_are_noise() -> None:
+    def dips(bench: str, _: str, shape: Mapping[str, int]) -> float:
+        return 1.5 if bench in ("linear", "head") and shape.get("m", shape.get("rows")) in (2, 32) else 1.0
+
+    kept = fit_profile(measured(disturb=dips), "mine").parsed.gemm("bf16")
+    assert not kept.rises
+    assert kept.time_us(3072, 576, 32) > 0.95 * 1.5 * Device().gemm.time_us(3072, 576, 32)
+    noisy = fit_profile(measured(noise=0.03, seed=5), "mine").parsed.gemm("bf16")
+    assert noisy.rises
+    assert (np.diff(noisy.time_us(3072, 576, np.arange(1, 129))) >= 0).all()
+
+
+def test_a_profile_goes_to_its_file_and_back(fitted: Fitted, tmp_path) -> None:
+    text = dumps(fitted.profile)
+    (tmp_path / "mine.json").write_text(text, "utf-8")
+    read = load_profile("mine.json", tmp_path)
+    assert json.loads(text) == json.loads(dumps(json.loads(text)))
+    assert dumps(json.loads(text)) == text
+    assert step_us(read, 3, 4, 512) == step_us(fitted.parsed, 3, 4, 512)
+    assert set(read.statuses.values()) == {"measured", "inherited"}
+    for name in ("device", "torch", "driver", "threads", "date", "sessions", "measurements"):
+        assert name in read.provenance
+
+
+def test_an_older_schema_says_what_to_do(fitted: Fitted) -> None:
+    old = dumps(fitted.profile | {"schema": "decodesim/profile-0"})
+    with pytest.raises(InputError, match=r"decodesim calibrate.*measurements beside"):
+        parse_profile(old, "mine.json")
+
+
+@pytest.mark.parametrize("benches", [{"memory", "linear"}, {"memory", "linear", "attention", "sampler"}])
+def test_what_was_measured_before_an_interruption_makes_a_profile(benches: set[str]) -> None:
+    part = fit_profile(measured(keep=lambda bench, *_: bench in benches), "mine")
+    statuses = part.parsed.statuses
+    assert statuses["gemm/bf16"] == "measured"
+    assert statuses["elementwise"] == "assumed"
+    assert (statuses["attention/bf16"] == "measured") == ("attention" in benches)
+
+
+def test_gaps_are_filled_along_the_form() -> None:
+    def keep(bench: str, _: str, shape: Mapping[str, int]) -> bool:
+        lost = bench == "linear" and shape == {"n": 3072, "k": 576, "m": 16}
+        return not lost and not (bench == "attention" and shape["batch"] == 16 and shape["context"] == 1280)
+
+    found = fit_profile(measured(keep=keep), "mine").parsed
+    assert float(found.gemm("bf16").time_us(3072, 576, 16)) == pytest.approx(
+        float(Device().gemm.time_us(3072, 576, 16)), rel=0.02
+    )
+    big = float(found.attention("bf16").time_us(16, 1280, 3, 64, 3 * 5))
+    assert big == pytest.approx(Device().attention_us(16, 5, 1280), rel=0.02)
+
+
+@pytest.mark.parametrize("benches", [set(), {"memory"}, {"layer", "prepare"}])
+def test_nothing_to_describe_the_device_by_is_said(benches: set[str]) -> None:
+    with pytest.raises(InputError, match="mine: the measurements make no profile"):
+        fit_profile(measured(keep=lambda bench, *_: bench in benches), "mine")
+
+
+def test_a_known_gpu_is_described_by_its_datasheet_and_inherits_from_its_own_profile() -> None:
+    here = measured()
+    gpu = fit_profile(replace(here, device=replace(here.device, kind="cuda", gpu="h200-sxm")), "mine")
+    assert gpu.profile["gpu"] == gpu.profile["inherits"] == "h200-sxm"
+    assert "from h200-sxm" in gpu.parsed.parts["mla/bf16"].note
+
+
+def test_a_layer_of_another_width_takes_the_rest_by_its_traffic() -> None:
+    here = measured()
+    wide = [replace(p, shape={**p.shape, "hidden": 1152, "intermediate": 3072}) for p in here.of("layer")][:3]
+    both = fit_profile(replace(here, points=(*here.points, *wide)), "mine")
+    alone = fit_profile(here, "mine")
+    rests = [next(p for p in one.profile["parts"] if p["name"] == "elementwise") for one in (both, alone)]
+    assert rests[0]["table"] == rests[1]["table"]
+    assert LAYER["hidden"] == 576
