@@ -40,6 +40,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.calibrate",
         "Your device, measured operator by operator, into a profile.",
     ),
+    "accept": (
+        "experiments.commands.accept",
+        "Acceptance of a drafter on a real model, measured.",
+    ),
     "closure": (
         "dashboards.commands.closure",
         "Real decoding on this device, against what its profile predicts.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from calibration.drafters.draft_model import DraftModel
 from calibration.drafters.layer_skip import LayerSkip
@@ -12,6 +13,7 @@ from calibration.drafters.ngram import NGram
 from calibration.drafters.quantised import quantised
 from calibration.drafters.suffix import Suffix
 from calibration.drafters.target import Target, load_network
+from calibration.drafters.trained import drafter_of, load_head
 from calibration.sampling.protocols import Drafter
 from simulator.errors import InputError, Problem
 
@@ -52,12 +54,24 @@ def _draft_model(target: Target, source: str) -> Maker:
     return lambda session: DraftModel(session.beside(network))
 
 
+def _trained(kind: str) -> Callable[[Target, str], Maker]:
+    def load(target: Target, source: str) -> Maker:
+        head = load_head(Path(source), target.network)
+        if head.kind != kind:
+            raise _bad(f"{kind}:{source}", f"{head.kind}:{source}, which it is")
+        return lambda session: drafter_of(head, session)
+
+    return load
+
+
 def _quantised(target: Target, source: str) -> Maker:
     if not source.isdecimal() or not 2 <= int(source) <= 8:
         raise _bad(f"quantised:{source}", "quantised:BITS with 2 to 8 bits")
     network = quantised(target.network, int(source))
     return lambda session: DraftModel(session.beside(network), kind="quantised")
 
+
+_TRAINED = "a folder that decodesim distill wrote"
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -67,6 +81,10 @@ KINDS: dict[str, Kind] = {
         Kind("suffix", "arXiv 2411.04975", "", lambda _t, _s: lambda _: Suffix(), certain=True),
         Kind("lookahead", "arXiv 2402.02057", "", lambda _t, _s: Lookahead, certain=True),
         Kind("draft-model", "arXiv 2211.17192, 2302.01318", "a Hugging Face folder", _draft_model),
+        Kind("eagle", "arXiv 2401.15077", _TRAINED, _trained("eagle")),
+        Kind("eagle3", "arXiv 2503.01840", _TRAINED, _trained("eagle3")),
+        Kind("medusa", "arXiv 2401.10774", _TRAINED, _trained("medusa")),
+        Kind("mtp", "arXiv 2412.19437", _TRAINED, _trained("mtp")),
         Kind("quantised", "arXiv 2410.11305", "bits of a weight", _quantised),
     )
 }
@@ -80,7 +98,7 @@ def load_drafter(entry: str, target: Target) -> tuple[Kind, Maker]:
         raise _bad(entry, ", ".join(KINDS))
     if source and not kind.source:
         raise _bad(entry, f"{name} alone")
-    if not source and name not in ("layer-skip", *(one.name for one in KINDS.values() if not one.source)):
+    if not source and kind.source and name != "layer-skip":
         raise _bad(entry, f"{name}:SOURCE, {kind.source}")
     return kind, kind.load(target, source)
 
