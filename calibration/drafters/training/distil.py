@@ -69,7 +69,7 @@ def distil(
 
 @torch.no_grad()
 def randomised(trainee: Trainee) -> Trainee:
-    """Return a copy whose learned matrices are random, so that its figures are those of having learned nothing."""
+    """Return a copy with random matrices in place of the learned ones: what having learned nothing gives."""
     fresh = copy.deepcopy(trainee)
     torch.manual_seed(1)
     for weight in fresh.parameters():

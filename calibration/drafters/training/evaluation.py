@@ -60,25 +60,26 @@ def judge(
     every: int = 1,
     progress: Callable[[], None] = lambda: None,
 ) -> Judgement:
-    """Return the judgement over every `every`-th held-out sequence, drafting `steps` tokens from each place."""
+    """Return the judgement over every `every`-th held-out sequence; `steps` drafts a place, at most."""
     chosen = torch.arange(0, len(text.tokens), every)
     alphas, takens, sames, kls = [], [], [], []
     for rows in chosen.split(_AT_A_TIME):
         tokens = text.tokens[rows]
         features = {layer: state[rows].float() for layer, state in text.features.items()}
         found, _ = trainee.predict(tokens, features, network.embed, steps)
+        distinct = found[:1] if found.stride(0) == 0 else found  # a student says the same at every step
         wanted = features[network.layer_count]
         # Row s says what follows s; the target wrote tokens `prompt` to the end.
         places = slice(text.prompt - 1, tokens.shape[1] - 1)
-        shape = (steps, len(rows), places.stop - places.start)
+        shape = (len(found), len(rows), places.stop - places.start)
         agreed = match(
             network.lm_head,
             wanted[:, places].flatten(0, 1),
-            found[:, :, places].flatten(1, 2).float(),
+            distinct[:, :, places].flatten(1, 2).float(),
             tokens[:, 1:][:, places].flatten(),
         )
         for store, value in zip((alphas, takens, kls, sames), agreed, strict=True):
-            store.append(value.reshape(shape))
+            store.append(value.expand(len(found), -1).reshape(shape))
         progress()
     alpha, taken, same, kl = (torch.cat(parts, 1) for parts in (alphas, takens, sames, kls))
     domains = [text.domains[row] for row in chosen.tolist()]

@@ -9,8 +9,9 @@ import ast
 import hashlib
 import sysconfig
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ HELD_OUT_ONE_IN = 8
 """One document of as many is held out."""
 _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "encodings"}
 """Folders without prose or code that anybody would write: tests, tables of characters, what was installed."""
+_TOPICS = "pydoc_data/topics.py"
 _SHORTEST_DOCSTRING = 200
 _SHORTEST_DOCUMENT = 400
 """Characters."""
@@ -32,24 +34,29 @@ class Document:
     """One file, or the documentation in it. `name` is the file's, relative to the library."""
 
     name: str
-    domain: Domain
     text: str
-
-    @property
-    def held_out(self) -> bool:
-        """Whether it is kept from training, by its name alone."""
-        return _number(self.name) % HELD_OUT_ONE_IN == 0
 
 
 def documents(domain: Domain, *, held_out: bool, seed: int = 0) -> Iterator[Document]:
-    """Yield the documents of a domain on one side, in an order that the seed and their names decide."""
-    found = _code() if domain == "code" else _prose()
-    chosen = [one for one in found if one.held_out == held_out and len(one.text) >= _SHORTEST_DOCUMENT]
-    yield from sorted(chosen, key=lambda one: _number(f"{seed}:{one.name}"))
+    """Yield the documents of a domain on one side, in an order that the seed and their names decide.
+
+    A document's name alone decides its side. Files are read as they are reached.
+    """
+    readers = _code() if domain == "code" else _prose()
+    chosen = [name for name in readers if is_held_out(name) == held_out]
+    for name in sorted(chosen, key=lambda one: _number(f"{seed}:{one}")):
+        text = readers[name]()
+        if len(text) >= _SHORTEST_DOCUMENT:
+            yield Document(name, text)
+
+
+def is_held_out(name: str) -> bool:
+    """Return whether a document is kept from training."""
+    return _number(name) % HELD_OUT_ONE_IN == 0
 
 
 def windows(found: Iterable[Document], tokenizer: Any, length: int, count: int) -> Tensor:
-    """Return at most `count` windows (n, length) of documents laid behind each other, one end token between."""
+    """Return at most `count` windows (n, length) of documents behind each other, an end token between."""
     end = tokenizer.eos_token_id
     buffer: list[int] = []
     for document in found:
@@ -86,39 +93,45 @@ def tokens_of(text: str, tokenizer: Any) -> list[int]:
     return tokens
 
 
-def _library() -> Path:
-    return Path(sysconfig.get_paths()["stdlib"])
+Reader = Callable[[], str]
 
 
-def _sources() -> Iterator[tuple[str, str]]:
-    root = _library()
-    for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).parts
-        if not _LEFT_OUT.intersection(parts) and not parts[-1].startswith("_sysconfigdata"):
-            try:
-                yield "/".join(parts), path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue
+def _sources() -> dict[str, Path]:
+    """The library's modules by name; folders that are not its own left out."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    return {
+        name: path
+        for name, path in found.items()
+        if not _LEFT_OUT.intersection(name.split("/")) and not path.name.startswith("_sysconfigdata")
+    }
 
 
-def _code() -> Iterator[Document]:
-    for name, text in _sources():
-        if name != "pydoc_data/topics.py":
-            yield Document(name, "code", text)
+def _code() -> dict[str, Reader]:
+    return {name: partial(_read, path) for name, path in _sources().items() if name != _TOPICS}
 
 
-def _prose() -> Iterator[Document]:
+def _prose() -> dict[str, Reader]:
     """The language reference that `help()` shows, a topic a document, and each module's docstrings."""
+    readers: dict[str, Reader] = {
+        name: partial(_documentation, path) for name, path in _sources().items() if name != _TOPICS
+    }
     try:
         from pydoc_data.topics import topics
     except ImportError:  # some systems ship it apart
-        topics = {}
-    for topic, text in topics.items():
-        yield Document(f"pydoc_data/topics.py:{topic}", "prose", text)
-    for name, source in _sources():
-        text = "\n\n".join(_docstrings(source))
-        if text:
-            yield Document(name, "prose", text)
+        return readers
+    return readers | {f"{_TOPICS}:{topic}": partial(str, text) for topic, text in topics.items()}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _documentation(path: Path) -> str:
+    return "\n\n".join(_docstrings(_read(path)))
 
 
 def _docstrings(source: str) -> Iterator[str]:

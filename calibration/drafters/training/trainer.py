@@ -22,7 +22,7 @@ from calibration.drafters.network import Network
 from calibration.drafters.training.evaluation import Judgement, judge
 from calibration.drafters.training.losses import push
 from calibration.drafters.training.recipes import Recipe, Trainee
-from calibration.drafters.training.shards import HeldOut, Shards, fingerprint
+from calibration.drafters.training.shards import Shards, fingerprint
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
@@ -56,10 +56,13 @@ class Plan:
 
 @dataclass
 class Run:
-    """A run's state. `history`: {tokens, alpha seen in training, judgement} in order."""
+    """A run's state. history: {tokens, alpha in training since the one before, judgement} in order.
+    seen: alpha of each step since the last of them.
+    """
 
     trainee: Trainee
     history: list[dict[str, Any]]
+    seen: list[float]
 
 
 def train(
@@ -72,7 +75,7 @@ def train(
     resume: bool = False,
     say: Say = lambda done, total, text: None,
 ) -> Run:
-    """Train from the beginning, or from the folder's checkpoint. Raises InputError when that is another run's."""
+    """Train from the beginning, or from the folder's checkpoint. Raises InputError: it is another run's."""
     torch.manual_seed(plan.seed)
     trainee = recipe.make(network).float()
     weights = [weight for weight in trainee.parameters() if weight.requires_grad]
@@ -83,7 +86,7 @@ def train(
         "target": fingerprint(network),
         "mix": asdict(shards.mix),
     }
-    run, done = Run(trainee, []), 0
+    run, done = Run(trainee, [], []), 0
     folder.mkdir(parents=True, exist_ok=True)
     if resume:
         done = _restore(folder, signature, run, optimiser)
@@ -93,10 +96,9 @@ def train(
     per_shard = shards.mix.sequences // plan.batch
     count = math.ceil(steps / per_shard)
     saved, clock, begun_at = time.monotonic(), time.monotonic(), done
-    seen: list[float] = []
     if done == 0:
         say(0, plan.tokens, "judging the beginning")
-        _note(run, 0, judge(trainee, network, text, POSITIONS), seen)
+        _note(run, 0, judge(trainee, network, text, POSITIONS))
     while done < steps:
         index, first = divmod(done, per_shard)
         shard = shards.shard(index, trainee.layers, count)
@@ -108,14 +110,14 @@ def train(
             for group in optimiser.param_groups:
                 group["lr"] = recipe.rate * _schedule(done, steps)
             features = {layer: state[rows] for layer, state in shard.features.items()}
-            seen.append(_step(trainee, network, recipe, optimiser, shard.tokens[rows], features))
+            run.seen.append(_step(trainee, network, recipe, optimiser, shard.tokens[rows], features))
             done += 1
             if done in points:
                 every = 1 if done == steps else plan.judged_every
                 judged = judge(trainee, network, text, POSITIONS, every)
-                _note(run, done * plan.batch * shards.mix.length, judged, seen)
+                _note(run, done * plan.batch * shards.mix.length, judged)
             left = (time.monotonic() - clock) / (done - begun_at) * (steps - done)
-            say(done * plan.batch * shards.mix.length, plan.tokens, _progress_text(seen, run, left))
+            say(done * plan.batch * shards.mix.length, plan.tokens, _progress_text(run, left))
             if time.monotonic() - saved > _SAVE_EVERY_S or done == steps:
                 _save(folder, signature, run, optimiser, done)
                 saved = time.monotonic()
@@ -156,15 +158,15 @@ def _schedule(done: int, steps: int) -> float:
     return min(rise, max((steps - done) / (_COOL_DOWN * steps), 0.0))
 
 
-def _note(run: Run, tokens: int, judged: Judgement, seen: list[float]) -> None:
-    alpha = sum(seen) / len(seen) if seen else None
+def _note(run: Run, tokens: int, judged: Judgement) -> None:
+    alpha = sum(run.seen) / len(run.seen) if run.seen else None
     run.history.append({"tokens": tokens, "alpha_in_training": alpha, **judged.to_json()})
-    seen.clear()
+    run.seen.clear()
 
 
-def _progress_text(seen: list[float], run: Run, left_s: float) -> str:
+def _progress_text(run: Run, left_s: float) -> str:
     judged = run.history[-1]["alpha"]["value"]
-    now = f", in training {sum(seen) / len(seen):.3f}" if seen else ""
+    now = f", in training {sum(run.seen) / len(run.seen):.3f}" if run.seen else ""
     return f"alpha {judged:.3f} held out{now}, {left_s / 60:.0f} min left"
 
 
@@ -176,6 +178,7 @@ def _save(
     state = {
         "signature": json.dumps(signature),
         "history": json.dumps(run.history),
+        "seen": run.seen,
         "done": done,
         "weights": weights,
         "optimiser": optimiser.state_dict(),
@@ -207,5 +210,5 @@ def _restore(folder: Path, signature: dict[str, Any], run: Run, optimiser: torch
             )
     run.trainee.load_state_dict(state["weights"], strict=False)
     optimiser.load_state_dict(state["optimiser"])
-    run.history = json.loads(state["history"])
+    run.history, run.seen = json.loads(state["history"]), state["seen"]
     return int(state["done"])

@@ -1,0 +1,224 @@
+"""Distillation: its gradient, its judgement, what it learns, and that a killed run ends the same."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from calibration.drafters.network import Network
+from calibration.drafters.target import load_network
+from calibration.drafters.training import trainer
+from calibration.drafters.training.distil import RESULT, distil
+from calibration.drafters.training.evaluation import judge
+from calibration.drafters.training.losses import match, push
+from calibration.drafters.training.recipes import RECIPES, Recipe
+from calibration.drafters.training.shards import Mix, Shards
+from calibration.drafters.training.text import documents, is_held_out
+from calibration.drafters.training.trainer import CHECKPOINT, Plan
+from simulator.errors import InputError
+from tests.lm import save_tiny
+from tests.shared_data import ROOT
+
+SMALL = Mix(length=64, code=6, prose=0, completions=2, together=2, held_out=8)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny") / "target", "llama")
+
+
+@pytest.fixture(scope="module")
+def network(tiny: Path) -> Network:
+    return load_network(tiny)
+
+
+@pytest.fixture(scope="module")
+def shards(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    return Shards(tmp_path_factory.mktemp("shards"), network, SMALL)
+
+
+def test_the_gradient_written_down_is_that_of_kl() -> None:
+    torch.manual_seed(0)
+    head = torch.nn.Linear(16, 50, bias=True).double()
+    wanted, found = torch.randn(300, 16).double(), torch.randn(2, 300, 16).double().requires_grad_()
+    target = torch.softmax(head(wanted), -1)
+    laws = torch.log_softmax(head(found), -1)
+    torch.nn.functional.kl_div(laws, target.expand(2, -1, -1), reduction="sum").backward()
+    made = push(head, wanted, found.detach(), torch.float64)
+    assert found.grad is not None
+    torch.testing.assert_close(made.gradient, found.grad)
+    torch.testing.assert_close(
+        made.alpha.double(), 1 - (laws[0].exp() - target).abs().sum(-1) / 2, atol=1e-6, rtol=1e-6
+    )
+
+
+@torch.no_grad()
+def test_how_well_laws_match_is_counted_right() -> None:
+    torch.manual_seed(0)
+    head = torch.nn.Linear(8, 20, bias=False)
+    wanted, found = torch.randn(300, 8), torch.randn(1, 300, 8)
+    tokens = torch.randint(20, (300,))
+    made = match(head, wanted, found, tokens)
+    target, draft = torch.softmax(head(wanted), -1), torch.softmax(head(found[0]), -1)
+    places = torch.arange(300)
+    ratio = (draft / target)[places, tokens].clamp(max=1.0)
+    torch.testing.assert_close(made.alpha[0], torch.minimum(target, draft).sum(-1))
+    torch.testing.assert_close(made.taken[0], ratio, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(made.kl[0], (target * (target / draft).log()).sum(-1), atol=1e-5, rtol=1e-4)
+    assert torch.equal(made.same[0].bool(), target.argmax(-1) == draft.argmax(-1))
+    alike = match(head, wanted, wanted[None], tokens)
+    assert alike.alpha.min() > 1 - 1e-5
+    assert alike.same.min() == 1
+
+
+def test_documents_are_held_out_whole() -> None:
+    for domain in ("code", "prose"):
+        kept = {one.name for one in documents(domain, held_out=True)}
+        learned = {one.name for one in documents(domain, held_out=False)}
+        assert not kept & learned
+        assert len(kept) > 20
+        assert len(learned) > 5 * len(kept)
+    assert all(is_held_out(name) for name in kept)
+
+
+def test_shards_hold_what_the_target_says(shards: Shards, network: Network) -> None:
+    top = network.layer_count
+    shard = shards.shard(1, [2], 4)
+    assert shard.tokens.shape == (SMALL.sequences, SMALL.length)
+    assert set(shard.features) == {2, top}
+    assert shard.features[top].dtype == torch.bfloat16
+    states = network.hidden_states(shard.tokens, [2, top])
+    kept, said = network.lm_head(shard.features[top].float()), network.head(states[top])
+    apart = (torch.softmax(kept, -1) - torch.softmax(said, -1)).abs().sum(-1) / 2
+    assert apart.mean() < 0.02  # bfloat16
+    assert (shard.features[2].float() - states[2]).norm() < 0.02 * states[2].norm()
+    again = Shards(shards.folder, network, SMALL)  # from disk now
+    assert torch.equal(again.shard(1, [2], 4).tokens, shard.tokens)
+    held = shards.held_out([2])
+    assert held.features[top].dtype == torch.float32
+    torch.testing.assert_close(
+        network.lm_head(held.features[top]), network.head(network.hidden_states(held.tokens, [top])[top])
+    )
+    assert set(held.names) <= {one.name for one in documents("code", held_out=True)} | {
+        one.name for one in documents("prose", held_out=True)
+    }
+    assert held.tokens.shape == (16, SMALL.length // 2)
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_every_kind_learns(kind: str, shards: Shards, network: Network, tmp_path: Path) -> None:
+    recipe = RECIPES[kind]
+    document = distil(network, recipe, Plan(kind, 12_288, batch=4), tmp_path, shards)
+    begun, ended = document["random_initialisation"], document["curve"][-1]
+    assert ended["tokens"] == 12_288
+    assert ended["kl"]["value"] < begun["kl"]["value"]
+    assert ended["alpha"]["value"] > begun["alpha"]["value"]
+    gains = [after - before for after, before in zip(ended["samples"], begun["samples"], strict=True)]
+    assert sum(gain > 0 for gain in gains) > 0.7 * len(gains)
+    assert json.loads((tmp_path / RESULT).read_text()) == json.loads(json.dumps(document))
+    assert (tmp_path / "model.safetensors").exists()
+
+
+def test_a_perfect_draft_is_always_accepted(shards: Shards, network: Network) -> None:
+    """A student with all of the target's layers is the target."""
+    from calibration.drafters.student import Student
+
+    twin = Student(network, tuple(range(network.layer_count)))
+    judged = judge(twin, network, shards.held_out([]), 3)
+    assert judged.alpha.value == pytest.approx(1.0, abs=1e-4)
+    assert [one.value for one in judged.conditional] == pytest.approx([1.0] * 3, abs=1e-4)
+    assert judged.kl.value == pytest.approx(0.0, abs=1e-4)
+
+
+RUN = """
+import sys
+from pathlib import Path
+from calibration.drafters.target import load_network
+from calibration.drafters.training import trainer
+from calibration.drafters.training.distil import distil
+from calibration.drafters.training.recipes import RECIPES
+from calibration.drafters.training.shards import Shards
+from tests.distillation.test_training import SMALL
+
+trainer._SAVE_EVERY_S = 0.0
+network = load_network(sys.argv[1])
+shards = Shards(Path(sys.argv[2]), network, SMALL)
+plan = trainer.Plan("eagle3", 16_384)
+distil(network, RECIPES["eagle3"], plan, Path(sys.argv[3]), shards, resume=len(sys.argv) > 4)
+"""
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", RUN, *map(str, arguments)], cwd=ROOT)
+
+
+def test_a_killed_run_goes_on_and_ends_the_same(tiny: Path, shards: Shards, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(tiny, shards.folder, whole).wait() == 0
+    first = start(tiny, shards.folder, killed)
+    while not (killed / CHECKPOINT).exists() and first.poll() is None:
+        time.sleep(0.02)
+    first.send_signal(signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    assert not (killed / "model.safetensors").exists()
+    assert start(tiny, shards.folder, killed, "resume").wait() == 0
+    left, right = (load_file(folder / "model.safetensors") for folder in (whole, killed))
+    assert all(torch.equal(value, right[name]) for name, value in left.items())
+    assert json.loads((whole / RESULT).read_text()) == json.loads((killed / RESULT).read_text())
+
+
+def test_a_run_does_not_go_on_as_another(
+    shards: Shards, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "_SAVE_EVERY_S", 0.0)
+
+    def stop(done: int, total: int, text: str) -> None:
+        if done >= 512:
+            raise KeyboardInterrupt
+
+    plan = Plan("mtp", 2048)
+    with pytest.raises(KeyboardInterrupt):
+        distil(network, RECIPES["mtp"], plan, tmp_path / "run", shards, say=stop)
+    go_on = {"folder": tmp_path / "run", "resume": True}
+    with pytest.raises(InputError, match="--resume, or a new folder"):
+        distil(network, RECIPES["mtp"], plan, tmp_path / "run", shards)
+    with pytest.raises(InputError, match="belongs to another plan"):
+        distil(network, RECIPES["mtp"], Plan("mtp", 4096), shards=shards, **go_on)
+    other = load_network(save_tiny(tmp_path / "other", "llama", seed=1))
+    with pytest.raises(InputError, match="holds hidden states of another target"):
+        Shards(shards.folder, other, SMALL)
+    elsewhere = Shards(tmp_path / "elsewhere", other, SMALL)
+    with pytest.raises(InputError, match="belongs to another target"):
+        distil(other, RECIPES["mtp"], plan, shards=elsewhere, **go_on)
+    (tmp_path / "run" / CHECKPOINT).write_bytes(b"no checkpoint")
+    with pytest.raises(InputError, match="is no checkpoint"):
+        distil(network, RECIPES["mtp"], plan, shards=shards, **go_on)
+
+
+def test_a_full_disk_is_said_and_leaves_no_broken_file(
+    shards: Shards, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource")
+    recipe: Recipe = RECIPES["eagle"]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    shards.held_out([])
+    shards.shard(0, [], 1)
+    monkeypatch.setattr(signal, "SIGXFSZ", signal.SIGXFSZ)
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+        with pytest.raises(OSError, match="written"):
+            distil(network, recipe, Plan("eagle", 512), tmp_path, shards)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, old)
+    assert not list(tmp_path.glob("*.part"))
+    assert not (tmp_path / CHECKPOINT).exists()
