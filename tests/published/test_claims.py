@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from calibration.acceptance.claims.claim import Claim
+from calibration.acceptance.claims.measured import hot
 from calibration.acceptance.claims.page import all_claims, anchor, claims_page, heading
+from tests.measured_rows import measured_row
 from tests.shared_data import ROOT
 
 PAGE = ROOT / "docs" / "claims.md"
@@ -27,3 +29,18 @@ def test_a_verdict_that_the_figures_left_is_marked() -> None:
     claim = Claim("Water flows uphill.", "wrong", "", "1 m down.", "decodesim methods", borne_out=False)
     assert heading(claim) == "Water flows uphill"
     assert "judged anew" in claims_page([claim])
+
+
+def test_heat_is_judged_by_how_drafts_are_made() -> None:
+    def rows(drawn: float) -> dict[str, list[dict[str, object]]]:
+        ways = (("greedy", 0.3), ("sampled", drawn))
+        hot_rows = [measured_row(alpha, 4, 3.0, how) for how, alpha in ways]
+        return {
+            "rows": [measured_row(0.8, 4), *hot_rows, *(measured_row(0.7, 4, 1.0, how) for how, _ in ways)]
+        }
+
+    assert hot(None).outcome == "not measured yet"
+    found = hot(rows(0.9))
+    assert (found.outcome, found.borne_out) == ("holds where", True)
+    assert "| layer-skip | drawn | 0.80 | 0.70 | 0.90 |" in found.finding
+    assert not hot(rows(0.2)).borne_out
