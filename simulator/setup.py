@@ -53,16 +53,18 @@ def setup_of(scenario: Scenario, arm: Arm | None) -> Setup:
 
 
 def sampling_of(scenario: Scenario, arm: Arm | None = None) -> str:
-    """How the target's tokens are chosen, or an arm's drafts: greedy, sampled, or "" where nobody said.
-
-    At temperature 0 the drafter's tokens are its best ones too.
-    """
+    """How the target chooses tokens: greedy or sampled, `plain-` without an arm, "" where nobody said."""
     temperature = scenario.workload.temperature
-    if temperature == 0:
-        return "greedy"
-    if arm is not None:
-        return arm.draft_sampling
-    return "" if temperature is None else "sampled"
+    if temperature is None:
+        return ""
+    return ("plain-" if arm is None else "") + ("greedy" if temperature == 0 else "sampled")
+
+
+def draft_sampling_of(scenario: Scenario, arm: Arm | None) -> str:
+    """How an arm's drafts are chosen: at temperature 0 they are the best ones in any case."""
+    if arm is None:
+        return ""
+    return "greedy" if scenario.workload.temperature == 0 else arm.draft_sampling
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class _Question:
         if arm is not None:
             longest = max(arm.max_draft_length, LONGEST_DRAFT)
             drafting = (arm.method, arm.draft, scenario.draft_tensor_parallel(arm), longest)
-            drafting += (sampling_of(scenario, arm),)
+            drafting += (draft_sampling_of(scenario, arm),)
         key = (
             scenario.target.model_dump_json(),
             engine_preset(scenario),
@@ -90,7 +92,7 @@ class _Question:
             hardware.tensor_parallel,
             hardware.expert_parallel,
             int(scenario.run.mechanisms.expert_union),
-            sampling_of(scenario),
+            scenario.workload.temperature,
             str(Path(scenario.base_dir).resolve()),
             *drafting,
         )
@@ -119,8 +121,8 @@ def _setup(question: _Question) -> Setup:
         draft_tensor_parallel=ranks if arm is None else scenario.draft_tensor_parallel(arm),
         kv_cache=scenario.target.kv_cache,
         preset=preset,
-        sampling=sampling_of(scenario),
-        draft_sampling=sampling_of(scenario, arm),
+        sampling=sampling_of(scenario, arm),
+        draft_sampling=draft_sampling_of(scenario, arm),
     )
     query_tokens = max(arm.max_draft_length if arm is not None else 0, LONGEST_DRAFT) + 1
     seats = preset.max_num_seqs

@@ -38,7 +38,7 @@ class CostModel:
     kv_cache: str
     preset: Preset
     sampling: str = ""
-    """How the target's tokens are chosen: greedy, sampled, or "" for not known."""
+    """How the target's tokens are chosen, as `Profile.sampler` names it."""
     draft_sampling: str = ""
 
     @cached_property

@@ -43,7 +43,7 @@ class NetworkPricing:
     preset: Preset
     kv_cache: str
     sampling: str = ""
-    """greedy, sampled, or "" for not known: of this network's own tokens."""
+    """How this network's own tokens are chosen, as `Profile.sampler` names it."""
 
     def matrices_us(self, tokens: ArrayLike) -> Floats:
         """All linear layers at that many (padded) tokens."""

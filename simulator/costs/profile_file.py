@@ -45,7 +45,8 @@ ROWS: Mapping[str, str] = {
 FURTHER_AXIS = {"attention": "queries"}
 """Family → the axis that its table may have after the others."""
 SAMPLERS = ("sampler", "draft_sampler")
-HOW_SAMPLED = ("greedy", "sampled")
+HOW_SAMPLED = ("greedy", "sampled", "plain-greedy", "plain-sampled")
+"""Ways of choosing tokens; `plain-`: in a round that verifies nothing."""
 
 Path = tuple[str | int, ...]
 

@@ -238,15 +238,18 @@ class Profile:
         return AllReduce(MappingProxyType(tables), part.number("eager_start_us"))
 
     def sampler(self, how: str = "") -> StreamedRows | RowTable:
-        """Accepting and sampling of one round, by logit rows. `how`: greedy, sampled, or "" for not known.
-
-        A part of that name is taken where there is one, else `sampler`.
+        """Accepting and sampling of one round, by logit rows. `how`: greedy or sampled, with `plain-` before
+        it where nothing is verified, or "" for not known; the nearest part that is there is taken.
         """
-        return self._rows(self._part(f"sampler/{how}", "sampler"), "rows", "vocab")
+        return self._rows(self._sampler(how), "rows", "vocab")
 
     def sampler_sequence_us(self, how: str = "") -> float:
         """What accepting costs for each sequence beside its rows."""
-        return float(self._part(f"sampler/{how}", "sampler").coefficients.get("per_sequence_us", 0.0))
+        return float(self._sampler(how).coefficients.get("per_sequence_us", 0.0))
+
+    def _sampler(self, how: str) -> Part:
+        names = (f"sampler/{how}", f"sampler/{how.removeprefix('plain-')}")
+        return self.parts[next((name for name in names if name in self.parts), "sampler")]
 
     def draft_sampler(self, how: str = "") -> StreamedRows | RowTable | None:
         """What one pass of a drafter does on its logits; None: not measured, and left out."""

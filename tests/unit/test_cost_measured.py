@@ -133,6 +133,12 @@ def test_samplers_are_priced_as_the_scenario_says():
     assert drawn == pytest.approx([64, 64, 8])
     accepted = [cost(measured, sampling=how).sample(8).gpu_s * 1e6 for how in ("", "sampled", "greedy")]
     assert accepted == pytest.approx([420, 420, 85])
+    plain = profile(rows("sampler/plain-sampled", "rows", {"vocab": 49152}, 10, 20))
+    times = [
+        cost(plain, sampling=how).sample(8).gpu_s * 1e6
+        for how in ("plain-sampled", "plain-greedy", "sampled")
+    ]
+    assert times == pytest.approx([170, 85, 420])
     assert cost(measured).sample(8, 2).gpu_s * 1e6 == pytest.approx(434)
     assert cost(load_profile("h100-sxm")).sample(8) == cost(
         load_profile("h100-sxm"), sampling="greedy"
@@ -175,6 +181,8 @@ def test_the_scenario_says_how_tokens_are_chosen(temperature, drafts, expected):
     )
     made = setup_of(scenario, scenario.speculation[0]).cost
     assert (made.sampling, made.draft_sampling) == expected
+    plain = setup_of(scenario, None).cost
+    assert (plain.sampling, plain.draft_sampling) == (expected[0] and f"plain-{expected[0]}", "")
 
 
 def test_verify_attention_is_read_where_it_was_measured():
