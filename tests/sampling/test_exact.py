@@ -14,7 +14,7 @@ from calibration.sampling.laws import draw, filtered_law, siblings
 from calibration.sampling.protocols import Sampling
 from calibration.sampling.rejection import accept_chain, accept_tree
 from calibration.sampling.typical import total_variation
-from simulator.trees import DraftTree
+from simulator.trees import DraftTree, GrowthRule
 from tests.exact_laws import joint_laws, target_laws
 from tests.token_tables import TableDrafter, TableTarget, random_table
 
@@ -48,6 +48,7 @@ def laws_of(vocab_size: int, sampling: Sampling, spread: float = 1.0) -> tuple[T
     )
 
 
+Plan = DraftTree | GrowthRule
 PLAIN = Sampling(1.0)
 CHAIN = (-1, 0, 1)
 TREE = (-1, -1, 0, 0)
@@ -67,7 +68,7 @@ FORK = (-1, -1, -1)
         (accept_tree, 3, TREE, "distinct", PLAIN),
         (accept_tree, 3, TREE, "replaced", PLAIN),
         (accept_tree, 3, DEEP, "distinct", PLAIN),
-        (accept_tree, 5, FORK, "distinct", PLAIN),
+        (accept_tree, 4, FORK, "distinct", PLAIN),
         (accept_tree, 6, TREE, "best", PLAIN),
         (accept_tree, 6, TREE, "best", Sampling(0.0)),
         (accept_tree, 4, FORK, "replaced", Sampling(0.8, top_k=3, top_p=0.9)),
@@ -166,7 +167,7 @@ def test_exhausted_siblings_go_on_with_what_was_not_drawn() -> None:
 SEQUENCES = 10_000
 
 
-def p_value(rule: Rule, plan: DraftTree | None, sampling: Sampling) -> float:
+def p_value(rule: Rule, plan: Plan | None, sampling: Sampling) -> float:
     """Chi-square of 10,000 decoded sequences of 3 tokens over 3 words against the target's joint law."""
     target, drafter = random_table(3, 1, 0.7), TableDrafter(random_table(3, 2, 0.7), plan)
     verifier, prompt = TableTarget(target), torch.tensor([0, 1])
@@ -186,9 +187,15 @@ def p_value(rule: Rule, plan: DraftTree | None, sampling: Sampling) -> float:
 
 
 @pytest.mark.parametrize(
-    ("plan", "sampling"), [(None, Sampling(1.0, top_p=0.9)), (DraftTree((-1, 0, 0, 1)), PLAIN)]
+    ("plan", "sampling"),
+    [
+        (None, Sampling(1.0, top_p=0.9)),
+        (DraftTree((-1, 0, 0, 1)), PLAIN),
+        (GrowthRule.eagle2(depth=2, top_k=2, nodes=4), PLAIN),
+    ],
+    ids=["chain, top-p", "drawn tree", "growing tree"],
 )
-def test_decoded_sequences_have_the_targets_law(plan: DraftTree | None, sampling: Sampling) -> None:
+def test_decoded_sequences_have_the_targets_law(plan: Plan | None, sampling: Sampling) -> None:
     assert p_value(accept_tree, plan, sampling) > 0.001
 
 
