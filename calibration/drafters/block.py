@@ -121,7 +121,7 @@ class Block(nn.Module):
         return out.transpose(1, 2).reshape(batch, rows, -1)
 
     def _split(self, flat: Tensor, heads: int) -> Tensor:
-        return flat.unflatten(-1, (heads, self.shape.head_size)).transpose(1, 2)
+        return flat.reshape(*flat.shape[:-1], heads, self.shape.head_size).transpose(1, 2)
 
 
 def _rotary(positions: Tensor, shape: BlockShape, like: Tensor) -> tuple[Tensor, Tensor]:

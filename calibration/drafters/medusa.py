@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import torch
@@ -33,7 +33,8 @@ class Medusa(nn.Module):
 
     def guesses(self, feature: Tensor) -> Tensor:
         """Return what the target's head multiplies, (heads, …, h), of features (…, h)."""
-        return torch.stack([feature + silu(head(feature)) for head in self.heads])
+        guesses: list[Tensor] = [feature + silu(head(feature)) for head in self.heads]
+        return torch.stack(guesses)
 
     def predict(
         self, tokens: Tensor, features: Features, embed: Callable[[Tensor], Tensor], steps: int
@@ -41,7 +42,7 @@ class Medusa(nn.Module):
         """As `FeatureHead.predict`: head j is step j."""
         feature = features[self.layers[-1]]
         guesses = self.guesses(feature)[:steps]
-        return torch.stack([one.roll(step, 1) for step, one in enumerate(guesses, 1)]), guesses[0]
+        return torch.stack([guess.roll(step, 1) for step, guess in enumerate(guesses, 1)]), guesses[0]
 
 
 class MedusaDraft:
@@ -62,9 +63,9 @@ class MedusaDraft:
         _, hidden = self._target.features(self._medusa.layers)
         feature = network.norm(hidden[self._medusa.layers[-1]][-1])
         depth = min(limit, len(self._medusa.heads))
-        logits = network.lm_head(self._medusa.guesses(feature)[:depth])
+        logits: Tensor = network.lm_head(self._medusa.guesses(feature)[:depth])
         plan = DraftTree.chain(depth) if self._plan is None else self._plan
-        level = iter(logits)
+        level: Iterator[Tensor] = iter(logits)
 
         def next_logits(growth: Growth | StaticGrowth) -> Tensor:
             return next(level).expand(len(growth.frontier), -1)

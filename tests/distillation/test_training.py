@@ -13,9 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from calibration.drafters.layer_skip import LayerSkip
 from calibration.drafters.network import Network
-from calibration.drafters.target import load_network
+from calibration.drafters.target import Target, load_network
 from calibration.drafters.training import trainer
+from calibration.drafters.training.baselines import Skipping
 from calibration.drafters.training.distil import RESULT, distil
 from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.losses import match, push
@@ -23,6 +25,7 @@ from calibration.drafters.training.recipes import RECIPES, Recipe
 from calibration.drafters.training.shards import Mix, Shards
 from calibration.drafters.training.text import documents, is_held_out
 from calibration.drafters.training.trainer import CHECKPOINT, Plan
+from calibration.sampling.protocols import Sampling
 from simulator.errors import InputError
 from tests.lm import save_tiny
 from tests.shared_data import ROOT
@@ -222,3 +225,19 @@ def test_a_full_disk_is_said_and_leaves_no_broken_file(
         signal.signal(signal.SIGXFSZ, old)
     assert not list(tmp_path.glob("*.part"))
     assert not (tmp_path / CHECKPOINT).exists()
+
+
+@torch.inference_mode()
+def test_layer_skip_is_judged_as_it_drafts(network: Network) -> None:
+    target = Target(network)
+    drafter = LayerSkip(target)
+    text = torch.randint(1, 97, (20,), generator=torch.Generator().manual_seed(0))
+    rows, _ = Skipping(network).predict(text[None], {}, network.embed, 1)
+    for place in (5, 12, 18):
+        target.start(text[:place])
+        drafter.start(text[:place])
+        proposal = drafter.propose(int(text[place]), 1, Sampling(1.0), torch.Generator())
+        assert proposal.laws is not None
+        torch.testing.assert_close(
+            proposal.laws[0], torch.softmax(network.lm_head(rows[0, 0, place]), -1), atol=1e-5, rtol=1e-4
+        )

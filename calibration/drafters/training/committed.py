@@ -12,6 +12,7 @@ import math
 import platform
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ import torch
 
 from calibration.drafters.network import Network
 from calibration.drafters.target import BUILTIN, load_network
+from calibration.drafters.training.baselines import Skipping
 from calibration.drafters.training.distil import RESULT, distil
+from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.recipes import ABLATION, RECIPES, Recipe, eagle3_layers
 from calibration.drafters.training.shards import Mix, Shards, fingerprint
 from calibration.drafters.training.trainer import CHECKPOINT, Plan
@@ -44,15 +47,16 @@ class Job:
     @property
     def folder(self) -> str:
         """Name of its folder."""
-        return self.name.replace(" ", "-")
+        return f"{self.name.replace(' ', '-')}-{self.tokens}"
 
 
-JOBS = (
-    Job("student", RECIPES["student"], STUDENT_TOKENS),
-    *(Job(name, recipe, HEAD_TOKENS) for name, recipe in ABLATION.items()),
-    Job("medusa", RECIPES["medusa"], HEAD_TOKENS),
-    Job("mtp", RECIPES["mtp"], HEAD_TOKENS),
-)
+def jobs(student_tokens: int, head_tokens: int) -> tuple[Job, ...]:
+    """The runs, those that others wait for first."""
+    heads = {"eagle3": RECIPES["eagle3"], **ABLATION, "medusa": RECIPES["medusa"], "mtp": RECIPES["mtp"]}
+    return (
+        *(Job(name, recipe, head_tokens) for name, recipe in heads.items()),
+        Job("student", RECIPES["student"], student_tokens),
+    )
 
 
 def shards_of(network: Network, runs: Path) -> Shards:
@@ -86,10 +90,21 @@ def run(job: Job, network: Network, runs: Path) -> None:
     distil(network, job.recipe, plan, folder, shards_of(network, runs), resume=begun, say=say)
 
 
-def publish(runs: Path, network: Network) -> None:
+def layer_skip(network: Network, runs: Path) -> dict[str, Any]:
+    """The judgement of layer-skip on the same text, made once."""
+    path = runs / "layer-skip.json"
+    if not path.exists():
+        judged = judge(Skipping(network), network, shards_of(network, runs).held_out([]), 1)
+        with whole_file(path) as part:
+            part.write_text(json.dumps(judged.to_json()))
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def publish(chosen: Iterable[Job], runs: Path, network: Network) -> None:
     """Write the results of the jobs that are done, with where they come from."""
     found: dict[str, Any] = {}
-    for job in JOBS:
+    for job in chosen:
         path = runs / job.folder / RESULT
         if path.exists():
             found[job.name] = json.loads(path.read_text())
@@ -106,6 +121,7 @@ def publish(runs: Path, network: Network) -> None:
             "torch": torch.__version__.partition("+")[0],
             "command": "python -m calibration.drafters.training.committed",
         },
+        "layer_skip": layer_skip(network, runs),
         "runs": found,
     }
     DATA.parent.mkdir(parents=True, exist_ok=True)
@@ -119,17 +135,20 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("results/distillation"), help="where runs are kept")
     parser.add_argument("--only", help="names of jobs, with commas")
     parser.add_argument("--shards", action="store_true", help="only read the text, for runs beside this one")
+    parser.add_argument("--student-tokens", type=int, default=STUDENT_TOKENS)
+    parser.add_argument("--head-tokens", type=int, default=HEAD_TOKENS)
     given = parser.parse_args()
-    chosen = [job for job in JOBS if given.only is None or job.name in given.only.split(",")]
+    every = jobs(given.student_tokens, given.head_tokens)
+    chosen = [job for job in every if given.only is None or job.name in given.only.split(",")]
     if not chosen:
-        sys.exit(f"no job of that name; known: {', '.join(job.name for job in JOBS)}")
+        sys.exit(f"no job of that name; known: {', '.join(job.name for job in every)}")
     network = load_network(BUILTIN)
     if given.shards:
         prepare(network, given.runs)
         return
     for job in chosen:
         run(job, network, given.runs)
-        publish(given.runs, network)
+        publish(every, given.runs, network)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from calibration.drafters.feature_head import Features
 from calibration.drafters.network import Network
 from calibration.drafters.training.losses import match
-from calibration.drafters.training.recipes import Trainee
 from calibration.drafters.training.shards import HeldOut
 from simulator.results.estimate import Estimate, mean_estimate
 
 _AT_A_TIME = 8
 _RESAMPLES = 400
+
+
+class Predicts(Protocol):
+    """A drafter that can be judged, learned or not."""
+
+    def predict(
+        self, tokens: Tensor, features: Features, embed: Callable[[Tensor], Tensor], steps: int
+    ) -> tuple[Tensor, Tensor]:
+        """As `FeatureHead.predict`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ class Judgement:
 
 @torch.no_grad()
 def judge(
-    trainee: Trainee,
+    drafter: Predicts,
     network: Network,
     text: HeldOut,
     steps: int,
@@ -62,11 +72,11 @@ def judge(
 ) -> Judgement:
     """Return the judgement over every `every`-th held-out sequence; `steps` drafts a place, at most."""
     chosen = torch.arange(0, len(text.tokens), every)
-    alphas, takens, sames, kls = [], [], [], []
-    for rows in chosen.split(_AT_A_TIME):
+    parts: list[list[Tensor]] = [[], [], [], []]
+    for rows in torch.split(chosen, _AT_A_TIME):
         tokens = text.tokens[rows]
         features = {layer: state[rows].float() for layer, state in text.features.items()}
-        found, _ = trainee.predict(tokens, features, network.embed, steps)
+        found, _ = drafter.predict(tokens, features, network.embed, steps)
         distinct = found[:1] if found.stride(0) == 0 else found  # a student says the same at every step
         wanted = features[network.layer_count]
         # Row s says what follows s; the target wrote tokens `prompt` to the end.
@@ -78,10 +88,10 @@ def judge(
             distinct[:, :, places].flatten(1, 2).float(),
             tokens[:, 1:][:, places].flatten(),
         )
-        for store, value in zip((alphas, takens, kls, sames), agreed, strict=True):
+        for store, value in zip(parts, agreed, strict=True):
             store.append(value.expand(len(found), -1).reshape(shape))
         progress()
-    alpha, taken, same, kl = (torch.cat(parts, 1) for parts in (alphas, takens, sames, kls))
+    alpha, taken, kl, same = (torch.cat(one, 1) for one in parts)
     domains = [text.domains[row] for row in chosen.tolist()]
     return Judgement(
         alpha=_over_sequences(alpha[0]),

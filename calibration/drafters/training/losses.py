@@ -33,8 +33,9 @@ def push(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype = to
     found: (m, n, h), m predictions of each position. Both are what the head (a linear layer) multiplies,
     after any norm. `dtype` is that of the matrix products and of the laws; sums run in float32.
     """
-    weight = head.weight.to(dtype)
-    bias = None if head.bias is None else head.bias.to(dtype)
+    own = dict(head.named_parameters())
+    weight = own["weight"].to(dtype)
+    bias = own["bias"].to(dtype) if "bias" in own else None
     gradient = torch.empty_like(found)
     alpha = torch.empty(found.shape[1], dtype=torch.float32)
     for start in range(0, wanted.shape[0], CHUNK):

@@ -90,7 +90,7 @@ ABLATION: dict[str, Recipe] = {
     "eagle without regression": Recipe(_eagle),
     "top feature": Recipe(_eagle3_top),
     "fused features": Recipe(_eagle3),
-    "training-time test": RECIPES["eagle3"],
+    "eagle3": RECIPES["eagle3"],
 }
 """From EAGLE to EAGLE-3, one thing at a time."""
 

@@ -21,10 +21,11 @@ from torch import Tensor
 
 from calibration.drafters.network import Network
 from calibration.drafters.training.completions import complete, opening
-from calibration.drafters.training.text import beginnings, documents, windows
+from calibration.drafters.training.text import Domain, beginnings, documents, windows
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
+DOMAINS: tuple[Domain, ...] = ("code", "prose")
 _AT_A_TIME = 8
 """Sequences of one pass of the target."""
 _ENOUGH_OPENING = 16
@@ -147,21 +148,24 @@ class Shards:
 
     def _features(self, network: Network, tokens: Tensor, layers: list[int]) -> dict[int, Tensor]:
         parts: dict[int, list[Tensor]] = {layer: [] for layer in layers}
-        for some in tokens.split(_AT_A_TIME):
+        for some in torch.split(tokens, _AT_A_TIME):
             states = network.hidden_states(some, layers)
             states[network.layer_count] = network.norm(states[network.layer_count])
             for layer in layers:
                 parts[layer].append(states[layer].detach())
         return {layer: torch.cat(states) for layer, states in parts.items()}
 
-    def _windows(self, domain: str, count: int) -> Tensor:
+    def _windows(self, domain: Domain, count: int) -> Tensor:
         """All windows of a domain that a run over `count` shards needs, or as many as there are."""
-        share = self.mix.code if domain == "code" else self.mix.prose
+        share = self._share(domain)
         if self._cut.get(domain, (0, None))[0] < count:
-            found = documents(domain, held_out=False, seed=self.mix.seed)  # type: ignore[arg-type]
+            found = documents(domain, held_out=False, seed=self.mix.seed)
             cut = windows(found, self.network.tokenizer, self.mix.length, max(share * count, 1))
             self._cut[domain] = (count, cut)
         return self._cut[domain][1][: share * count]
+
+    def _share(self, domain: Domain) -> int:
+        return self.mix.code if domain == "code" else self.mix.prose
 
     @cached_property
     def _cut(self) -> dict[str, tuple[int, Tensor]]:
@@ -175,8 +179,8 @@ class Shards:
     def _library_rows(self, index: int, count: int) -> Tensor:
         """A shard's windows of files; fewer where they have run out."""
         parts = []
-        for domain, share in (("code", self.mix.code), ("prose", self.mix.prose)):
-            if share:
+        for domain in DOMAINS:
+            if share := self._share(domain):
                 parts.append(self._windows(domain, count)[index * share : (index + 1) * share])
         return torch.cat(parts) if parts else torch.zeros(0, self.mix.length, dtype=torch.int64)
 
@@ -199,7 +203,7 @@ class Shards:
         begin = opening(self.network.tokenizer)
         talks = len(begin) >= _ENOUGH_OPENING
         length = len(begin) if talks else _ENOUGH_OPENING
-        sorts = [domain for domain in ("code", "prose") if self._windows(domain, count).numel()]
+        sorts = [domain for domain in DOMAINS if self._windows(domain, count).numel()]
         prompts: list[Tensor] = []
         for piece in range(pieces):
             turn = (group * 1_000_003 + piece) % (len(sorts) + talks)
@@ -214,9 +218,11 @@ class Shards:
 
     def _held_out_tokens(self) -> tuple[Tensor, dict[str, str]]:
         length = self.mix.length // 4
-        prompts, domains, names = [], [], []
-        for domain in ("code", "prose"):
-            found = documents(domain, held_out=True, seed=self.mix.seed)  # type: ignore[arg-type]
+        prompts: list[Tensor] = []
+        domains: list[str] = []
+        names: list[str] = []
+        for domain in DOMAINS:
+            found = documents(domain, held_out=True, seed=self.mix.seed)
             rows, of = beginnings(found, self.network.tokenizer, length, self.mix.held_out)
             prompts.append(rows)
             domains += [domain] * len(rows)

@@ -44,7 +44,7 @@ Say = Callable[[int, int, str], None]
 @dataclass(frozen=True)
 class Plan:
     """What is trained, on how much. batch: sequences of a step. judged_every: each how manieth held-out
-    sequence counts on the way; at the beginning and the end all do.
+    sequence counts on the way; at the end all do.
     """
 
     kind: str
@@ -98,7 +98,7 @@ def train(
     saved, clock, begun_at = time.monotonic(), time.monotonic(), done
     if done == 0:
         say(0, plan.tokens, "judging the beginning")
-        _note(run, 0, judge(trainee, network, text, POSITIONS))
+        _note(run, 0, judge(trainee, network, text, POSITIONS, plan.judged_every))
     while done < steps:
         index, first = divmod(done, per_shard)
         shard = shards.shard(index, trainee.layers, count)
