@@ -1,8 +1,9 @@
 """Trees against each other: one drafter, the same prompts, as many nodes, greedy decoding.
 
-    python -m calibration.acceptance.tree_plans DRAFT_FOLDER
+    python -m calibration.acceptance.tree_plans [DRAFT_FOLDER]
 
-decodes held-out prompts on the builtin target and writes `calibration/data/trees-smollm2.json`.
+decodes held-out prompts on the builtin target, with the trained head of a folder or with layer-skip drafts,
+and writes `calibration/data/trees-smollm2.json`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SCHEMA = "decodesim/trees-1"
 FIXED, OPTIMAL, GROWN = "EAGLE-1, fixed", "optimal for its ranks, fixed", "EAGLE-2, grows"
 NODES = EAGLE1.nodes
 DEPTH = 8
-PROMPTS, MAX_TOKENS = 12, 48
+PROMPTS, MAX_TOKENS = 8, 40
 """Prompts of each domain for each half: one to measure ranks on, one to compare the plans on."""
 
 Plan = DraftTree | GrowthRule
@@ -121,11 +122,16 @@ def main(arguments: Sequence[str]) -> None:
     import torch
 
     from calibration.acceptance.prompts import DOMAINS, builtin_prompts
+    from calibration.drafters.layer_skip import LayerSkip
     from calibration.drafters.target import load_target
     from calibration.drafters.trained import drafter_of, load_head
 
     target = load_target()
-    head = load_head(Path(arguments[0]), target.network)
+    head = load_head(Path(arguments[0]), target.network) if arguments else None
+
+    def make(plan: Plan) -> Drafter:
+        return LayerSkip(target, plan=plan) if head is None else drafter_of(head, target, plan)
+
     prompts = builtin_prompts(target.tokenizer, 2 * PROMPTS)
     to_fit: list[Tensor] = []
     to_compare: list[Tensor] = []
@@ -133,8 +139,12 @@ def main(arguments: Sequence[str]) -> None:
         of = [torch.tensor(one.tokens) for one in prompts if one.domain == domain]
         to_fit += of[:PROMPTS]
         to_compare += of[PROMPTS : 2 * PROMPTS]
-    found = measure_trees(target, lambda plan: drafter_of(head, target, plan), to_fit, to_compare)
-    document: Mapping[str, Any] = {"target": "SmolLM2-135M-Instruct", "draft": head.kind, **found}
+    found = measure_trees(target, make, to_fit, to_compare)
+    document: Mapping[str, Any] = {
+        "target": "SmolLM2-135M-Instruct",
+        "draft": head.kind if head else LayerSkip.kind,
+        **found,
+    }
     with whole_file(DATA) as part:
         part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from calibration.drafters.chain import draft_chain
 from calibration.drafters.target import Target
+from calibration.sampling.grow import grow
 from calibration.sampling.protocols import Proposal, Sampling
+from simulator.trees import DraftTree, Growth, GrowthRule, StaticGrowth, growth_of
 
 LEFT_OUT_SHARE = 0.2
 """Share of the layers that the default draft leaves out."""
@@ -25,15 +27,22 @@ class LayerSkip:
 
     kind = "layer-skip"
 
-    def __init__(self, target: Target, layers: Sequence[int] | None = None) -> None:
-        self._target = target
+    def __init__(
+        self,
+        target: Target,
+        layers: Sequence[int] | None = None,
+        plan: DraftTree | GrowthRule | None = None,
+    ) -> None:
+        self._target, self._plan = target, plan
         self.layers = tuple(layers) if layers is not None else without_middle(target.layer_count)
 
     def start(self, prompt: Tensor) -> None:
         """Nothing to do: the target has read the prompt."""
 
     def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
-        """Draft a chain; the rows it writes are overwritten by the target's `score`."""
+        """Draft a chain, or a tree by the plan; what is written is overwritten by the target's `score`."""
+        if self._plan is not None:
+            return self._tree(growth_of(self._plan, limit), last, sampling, generator)
         cache, length = self._target.cache, self._target.cache.length
 
         def logits_after(token: int) -> Tensor:
@@ -46,8 +55,33 @@ class LayerSkip:
         cache.crop(length)
         return proposal
 
+    def _tree(
+        self, growth: Growth | StaticGrowth, last: int, sampling: Sampling, generator: torch.Generator
+    ) -> Proposal:
+        """Draft a tree: each level reads its frontier and what lies above it anew."""
+
+        def next_logits(growth: Growth | StaticGrowth) -> Tensor:
+            ways = {node: way_of(growth.parents, node) for node in growth.frontier.tolist()}
+            nodes = sorted({node for way in ways.values() for node in way})
+            place = {node: row for row, node in enumerate(nodes)}
+            tree = DraftTree((-1, *(place[growth.parents[node]] for node in nodes[1:])))
+            tokens = torch.tensor([last, *(growth.tokens[node] for node in nodes[1:])])
+            cache = self._target.cache
+            positions = torch.from_numpy(tree.position_ids(cache.length))
+            read = self._target.network.read(
+                tokens, positions, cache, torch.from_numpy(tree.mask), layers=self.layers
+            )
+            return read.logits[[place[node] for node in ways]]
+
+        return grow(growth, next_logits, sampling, generator)
+
     def keep(self, tokens: Sequence[int]) -> None:
         """Nothing to do: the target keeps the cache."""
+
+
+def way_of(parents: Sequence[int], node: int) -> list[int]:
+    """Return the nodes from the root, 0, down to a node."""
+    return [*way_of(parents, parents[node]), node] if node else [0]
 
 
 def without_middle(layer_count: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from calibration.acceptance.distortion import measure_distortion
+from calibration.drafters.layer_skip import LayerSkip
 from calibration.drafters.network import Network
 from calibration.drafters.target import Target
 from calibration.sampling.decode import Decoded, Rule, speculative_decode
@@ -194,6 +195,18 @@ def check_rows_equal_paths(target: Target, tree: DraftTree, tolerance: float) ->
 @pytest.mark.parametrize("tiny_folder", ["llama", "gpt2"], indirect=True)
 def test_nodes_see_their_own_path_alone(tiny_folder: Path, tree: DraftTree) -> None:  # noqa: F811
     check_rows_equal_paths(tiny_target(tiny_folder), tree, 1e-12)
+
+
+@pytest.mark.parametrize("tiny_folder", ["llama", "gpt2"], indirect=True)
+def test_layer_skip_drafts_trees_that_change_no_text(tiny_folder: Path) -> None:  # noqa: F811
+    target, prompt = tiny_target(tiny_folder), torch.tensor([5, 17, 40, 8])
+    plain = speculative_decode(target, None, prompt, 4, max_tokens=30)
+    chain = speculative_decode(target, LayerSkip(target), prompt, 4, max_tokens=30)
+    for plan in (DraftTree.chain(4), EAGLE1, GrowthRule.eagle2(4, 3, 10)):
+        found = speculative_decode(target, LayerSkip(target, plan=plan), prompt, 4, max_tokens=30)
+        assert found.tokens == plain.tokens
+        assert len(found.rounds) <= len(chain.rounds) < len(plain.rounds)
+        assert plan != DraftTree.chain(4) or found == chain
 
 
 def test_nodes_of_a_real_model_see_their_own_path_alone(smollm2: Network) -> None:  # noqa: F811
