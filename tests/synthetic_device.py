@@ -45,6 +45,7 @@ class Device:
     gemm: GemmForm = _GEMM
     attention: AttentionForm = _ATTENTION
     rest: tuple[float, float] = (150.0, 6.0)
+    first_layer_us: float = 120.0
     preparation: tuple[float, float] = (60.0, 1.0)
     samplers: Mapping[str, tuple[float, float]] = field(
         default_factory=lambda: {
@@ -72,6 +73,10 @@ class Device:
         tokens = batch * queries
         return self.matrices_us(tokens) + self.attention_us(batch, queries, context) + line(self.rest, tokens)
 
+    def prepare_us(self, tokens: int) -> float:
+        """Before the layers, and what the first of them takes more."""
+        return line(self.preparation, tokens) + self.first_layer_us
+
     def accept_us(self, op: str, batch: int, rows: int) -> float:
         return line(self.samplers[op], rows) + self.per_sequence[op] * batch
 
@@ -83,10 +88,7 @@ class Device:
         tokens = batch * queries
         layers = MODEL.layer_count * self.layer_us(batch, queries, context)
         return (
-            layers
-            + line(self.preparation, tokens)
-            + self.head_us(tokens)
-            + self.accept_us(sampler, batch, tokens)
+            layers + self.prepare_us(tokens) + self.head_us(tokens) + self.accept_us(sampler, batch, tokens)
         )
 
     def points(self) -> Iterator[tuple[str, str, dict[str, int], float, float, float]]:
@@ -107,6 +109,14 @@ class Device:
             for context in (192, 768):
                 us = self.layer_us(batch, queries, context)
                 yield "layer", "in_place", step | {"context": context} | LAYER, 1.0, 1.0, us
+                yield (
+                    "first_layer",
+                    "in_place",
+                    step | {"context": context} | LAYER,
+                    1.0,
+                    1.0,
+                    us + self.first_layer_us,
+                )
             yield (
                 "prepare",
                 "in_place",

@@ -151,4 +151,5 @@ def fit_sampler(name: str, points: Sequence[Measurement], source: str) -> Fit | 
     if "rows" in kept[0].shape:
         return fit_rows(name, kept, column(kept, "rows"), "rows", width, source)
     batch, drafts = column(kept, "batch"), column(kept, "draft_length")
-    return fit_rows(name, kept, batch * (drafts + 1), "rows", width, source, batch)
+    sequences = batch if drafts.any() else None  # rows of plain rounds are their sequences
+    return fit_rows(name, kept, batch * (drafts + 1), "rows", width, source, sequences)

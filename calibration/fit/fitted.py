@@ -24,12 +24,16 @@ from simulator.gpu import Gpu
 
 FORMATS = ("bf16", "fp8")
 """Weight and cache formats that profiles have parts for. fp32 has none: it is timed, and not simulated."""
+_VERIFY = "a round of verification"
 SAMPLERS = {
-    "sampler": ("accept_sampled", "torch rejection sampling, a round of verification"),
-    "sampler/greedy": ("accept_greedy", "torch argmax and comparison, a round of verification"),
-    "draft_sampler": ("sample", "torch sampling of a draft pass, its law kept"),
-    "draft_sampler/greedy": ("greedy", "torch argmax of a draft pass"),
+    "sampler": ("accept_sampled", True, f"torch rejection sampling, {_VERIFY}"),
+    "sampler/greedy": ("accept_greedy", True, f"torch argmax and comparison, {_VERIFY}"),
+    "sampler/plain-sampled": ("accept_sampled", False, "torch sampling, a plain round"),
+    "sampler/plain-greedy": ("accept_greedy", False, "torch argmax, a plain round"),
+    "draft_sampler": ("sample", True, "torch sampling of a draft pass, its law kept"),
+    "draft_sampler/greedy": ("greedy", True, "torch argmax of a draft pass"),
 }
+"""Part → (op, whether something is drafted, what it is)."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,11 @@ def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[Fit]:
         yield fit_experts(experts, gpu)
     if reduced := measurements.of("allreduce", "graph"):
         yield Fit(_allreduce(reduced, measurements.of("allreduce", "eager")))
-    for part, (op, source) in SAMPLERS.items():
-        fit = fit_sampler(part, measurements.of("sampler", op), source)
+    for part, (op, drafted, source) in SAMPLERS.items():
+        points = [
+            p for p in measurements.of("sampler", op) if bool(p.shape.get("draft_length", 1)) == drafted
+        ]
+        fit = fit_sampler(part, points, source)
         if fit is not None:
             yield fit
     if kind == "cpu" or measurements.of("launch", "eager"):
@@ -105,7 +112,7 @@ def _in_place(measurements: Measurements, profile: Profile) -> Iterator[Fit]:
     if (layers := measurements.of("layer")) and {"gemm/bf16", "attention/bf16"} <= set(profile.parts):
         yield fit_rest(layers, profile)
     if preparation := measurements.of("prepare"):
-        yield fit_preparation(preparation)
+        yield fit_preparation(preparation, measurements.of("first_layer"), layers)
 
 
 def _linear(measurements: Measurements) -> list[Measurement]:

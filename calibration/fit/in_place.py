@@ -7,18 +7,21 @@ all that operators cost more in company than alone: a table by tokens, of which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from calibration.fit.by_rows import by_rows, fit_rows, left_out
 from calibration.fit.points import (
+    US,
     Fit,
     column,
     intervals_json,
     nested,
     noise_percent,
+    rounded,
     rounded_values,
     shaky,
     us_of,
@@ -30,6 +33,9 @@ from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part, Profile
 from simulator.models.config import model_from_config
 
+_FEW = 4
+"""Different counts of tokens below which no slope is read from differences."""
+_TWO_SIDED = 1.96
 _KIND = ("hidden", "heads", "kv_heads", "head_dim", "intermediate")
 
 
@@ -105,12 +111,68 @@ def one_layer(kind: tuple[int, ...]) -> Network:
     return network(model_from_config(config, "a layer", "the shape of a point"))
 
 
-def fit_preparation(points: Sequence[Measurement]) -> Fit:
-    """The part `pass`: embedding, positions, rotary tables and mask, by tokens, once a pass."""
+def fit_preparation(
+    points: Sequence[Measurement], first: Sequence[Measurement], layers: Sequence[Measurement]
+) -> Fit:
+    """The part `pass`: embedding, positions, rotary tables and mask, by tokens, once a pass; and what the
+    first layer takes more than the others, because all that ran before it has emptied the caches.
+    """
     hidden = max(
         {p.shape["hidden"] for p in points}, key=lambda h: sum(p.shape["hidden"] == h for p in points)
     )
     kept = [p for p in points if p.shape["hidden"] == hidden]
+    more = [pair for pair in _more(first, layers) if pair[2] == hidden]
+    added, error_us = _line_through([tokens for tokens, _, _ in more], [us for _, us, _ in more])
+    whole = [replace(p, seconds=p.seconds + added(_tokens(p)) / US) for p in kept]
     tokens: Floats = column(kept, "batch") * column(kept, "queries")
     source = "torch embedding, positions, rotary tables and mask of a pass"
-    return fit_rows("pass", kept, tokens, "tokens", ("hidden", float(hidden)), source)
+    source += "; what its first layer takes more" if more else ""
+    fit = fit_rows("pass", whole, tokens, "tokens", ("hidden", float(hidden)), source)
+    widened = _widened(fit.part, _TWO_SIDED * error_us)
+    again = {id(made): point for made, point in zip(whole, kept, strict=True)}
+    return Fit(widened, tuple(again[id(point)] for point in fit.suspects))
+
+
+def _widened(part: Part, half_us: float) -> Part:
+    """The part with the 95 % interval of its start widened by what was added to all of its points."""
+    intervals = dict(part.residual["intervals"])
+    if "start_us" in intervals:
+        low, high = intervals["start_us"]
+        half = float(np.hypot((high - low) / 2, half_us))
+        intervals["start_us"] = [rounded(max((low + high) / 2 - half, 0.0)), rounded((low + high) / 2 + half)]
+    return replace(part, residual={**part.residual, "intervals": intervals})
+
+
+def _more(first: Sequence[Measurement], layers: Sequence[Measurement]) -> list[tuple[float, float, int]]:
+    """(tokens, µs more than a later layer of the same step, hidden size)."""
+    later = {tuple(sorted(p.shape.items())): p.seconds for p in layers}
+    return [
+        (_tokens(p), (p.seconds - later[key]) * US, p.shape["hidden"])
+        for p in first
+        if (key := tuple(sorted(p.shape.items()))) in later
+    ]
+
+
+def _line_through(tokens: Sequence[float], us: Sequence[float]) -> tuple[Callable[[float], float], float]:
+    """The median line (Theil and Sen) and the standard error of its height; level where few points say more,
+    never below 0.
+    """
+    if not us:
+        return lambda _: 0.0, 0.0
+    x, y = np.array(tokens), np.array(us)
+    if len(set(tokens)) < _FEW:
+        middle = max(float(np.median(y)), 0.0)
+        return lambda _: middle, _error_of_median(y)
+    from scipy.stats import theilslopes
+
+    slope, start, _, _ = theilslopes(y, x)
+    return lambda at: max(float(start + slope * at), 0.0), _error_of_median(y - start - slope * x)
+
+
+def _error_of_median(values: Floats) -> float:
+    spread = 1.4826 * float(np.median(np.abs(values - np.median(values))))
+    return 1.2533 * spread / float(np.sqrt(len(values)))
+
+
+def _tokens(point: Measurement) -> float:
+    return float(point.shape["batch"] * point.shape["queries"])

@@ -60,7 +60,8 @@ def four_numbers(
     read = profile if isinstance(profile, Profile) else parse_profile(dumps(profile), str(profile["name"]))
     cost = _cost(read, target, drafter)
     batches = [b for b in BATCHES if b <= CPU_MOST_BATCH or not _on_cpu(read)]
-    plain = {b: _step(cost, b, 1, context) for b in batches}
+    alone = replace(cost, sampling=f"plain-{cost.sampling}")
+    plain = {b: _step(alone, b, 1, context) for b in batches}
     return {
         "hbm_bandwidth_bytes_per_s": _bandwidth(read, cost),
         "batch_response": [_response(plain, b, context) for b in batches],
