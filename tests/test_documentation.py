@@ -82,7 +82,7 @@ def test_commands_run_one_after_the_other(page: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
 def test_commands_have_their_options(page: Path) -> None:
-    from click import Context
+    from click import Context, Group
 
     from experiments.cli import decodesim
 
@@ -90,6 +90,8 @@ def test_commands_have_their_options(page: Path) -> None:
         _, name, *arguments = shlex.split(command)
         subcommand = decodesim.get_command(Context(decodesim), name)
         assert subcommand is not None, f"{command}: there is no command {name}"
+        if isinstance(subcommand, Group):
+            subcommand = subcommand.commands[arguments[0]]
         known = {option for parameter in subcommand.params for option in parameter.opts} | {"--help"}
         asked = {argument.partition("=")[0] for argument in arguments if argument.startswith("-")}
         assert asked <= known, f"{command}: {sorted(asked - known)} not among {sorted(known)}"
