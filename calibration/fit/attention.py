@@ -22,6 +22,7 @@ from calibration.fit.points import (
 )
 from calibration.fit.solve import Parameter, Solved, solve
 from calibration.measurements import Measurement
+from calibration.smoothing import isotonic
 from simulator.costs.ops.attention import AttentionForm, MeasuredAttention
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part
@@ -35,6 +36,9 @@ _PARAMETERS = (
     Parameter("compute_efficiency", 0.3, 0.0005, 2.0),
     Parameter("per_query_us", 0.5, 0.0, 1000.0),
 )
+_SWEEPS = 3
+_NOISE = 0.03
+"""By how much, relative, a table may be moved to make it rise; what falls by more stays as measured."""
 _FAR = 0.25
 """A point further from the form times its neighbours' correction than this is measured again."""
 
@@ -101,7 +105,17 @@ def _table(
         nearest = at[int(np.argmin(np.abs(at - np.array(hole)).sum(axis=1)))]
         ratio[hole] = ratio[tuple(nearest)]
     d, h, b, c, q = np.meshgrid(*axes, indexing="ij")
-    return ratio * form.time_us(b, c, h, d, q), known
+    return _rising(ratio * form.time_us(b, c, h, d, q)), known
+
+
+def _rising(table: Floats) -> Floats:
+    """The table made to rise with batch, context and queries, where that changes no more than noise does."""
+    smooth = np.log(table)
+    for _ in range(_SWEEPS):
+        for axis in (2, 3, 4):
+            smooth = np.apply_along_axis(lambda row: isotonic(row, np.ones(len(row))), axis, smooth)
+    changed = np.abs(smooth - np.log(table))
+    return np.where(changed <= _NOISE, np.exp(smooth), table)
 
 
 def _left_out(table: Floats, axes: Sequence[list[int]], form: AttentionForm) -> Errors:

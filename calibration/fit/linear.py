@@ -47,6 +47,8 @@ _DIP = 0.03
 """By how much a time may fall with more tokens before it is the kernel's doing, relative …"""
 _DIP_SD = 3.0
 """… and in standard errors of the measurement."""
+_DIPPING = 0.03
+"""Share of such points from which a table is kept as measured."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def _rising(us: Floats, curves: Curves) -> tuple[Floats, bool]:
     for point, at in zip(curves.points, curves.index, strict=True):
         error[at] = noise(point)
     dips = np.abs(np.log(smooth / us)) > np.maximum(_DIP, _DIP_SD * error)
-    return (us, False) if dips.mean() > _DIP else (smooth, True)
+    return (us, False) if dips.mean() > _DIPPING else (smooth, True)
 
 
 def _left_out(gemm: Gemm) -> Errors:
