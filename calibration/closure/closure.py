@@ -49,17 +49,17 @@ _NOT_NEEDED = frozenset(
 class Mode:
     """How thorough a run is. A visit of a point lasts `visit_s`, and until each acceptance had its outcomes.
 
-    A run that was busy is tried again while less than `retry_s` have passed.
+    A run that was busy is tried again where it can end within `limit_s`.
     """
 
     points: tuple[Point, ...]
     outcomes: int
     visit_s: float
-    retry_s: float
+    limit_s: float
     fewest_break_evens: int
 
 
-MODES = {True: Mode(QUICK, 16, 1.0, 60.0, 2), False: Mode(FULL, 12, 1.2, 240.0, 4)}
+MODES = {True: Mode(QUICK, 16, 1.0, 180.0, 2), False: Mode(FULL, 12, 1.2, 600.0, 4)}
 """By whether it is quick."""
 
 
@@ -112,7 +112,7 @@ def close_loop(
             busy = _calibrated(loop, kind, quick, profile, progress, note)
             reference = Reference.of(loop.reference_s) if loop.reference_s else None
             busy = busy or (reference.busy if reference else None)
-            if busy is None or time.monotonic() - begun > mode.retry_s:
+            if busy is None or 2 * (time.monotonic() - begun) > mode.limit_s:
                 break
             note(f"{busy}; once more")
             loop.forget()
