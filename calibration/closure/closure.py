@@ -99,7 +99,7 @@ class Closure:
 def close_loop(
     kind: str, quick: bool, profile: Path, progress: Progress, note: Callable[[str], None]
 ) -> Closure:
-    """Measure and predict on a device of a kind; the profile and its measurements are written there.
+    """Measure and predict on a device of a kind; the profile and its measurements are written there, anew.
 
     Raises InputError for a device or weights that are not there.
     """
@@ -109,6 +109,7 @@ def close_loop(
     with torch.inference_mode():
         loop = _Loop(kind, mode)
         while True:
+            measurements_path(profile).unlink(missing_ok=True)
             busy = _calibrated(loop, kind, quick, profile, progress, note)
             reference = Reference.of(loop.reference_s) if loop.reference_s else None
             busy = busy or (reference.busy if reference else None)
@@ -116,7 +117,6 @@ def close_loop(
                 break
             note(f"{busy}; once more")
             loop.forget()
-            measurements_path(profile).unlink(missing_ok=True)
     measured = [run.measured for run in loop.runs if run.pairs]
     compared = () if busy else compare(measured, profile, loop.target.shape)
     return Closure(

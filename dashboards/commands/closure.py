@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.commands.options import json_option, writes_file
+from experiments.commands.options import check_output, json_option, writes_file
 from experiments.commands.output import (
     note,
     print_json,
@@ -54,14 +54,19 @@ def command(
     """
     from calibration.optional import need
 
+    for path in (output, html):
+        if path is not None:
+            check_output(path)
     need("torch", "calibration")
     need("gguf", "lm")
     from calibration.closure.closure import close_loop
 
     say_when_compiling()
     with tempfile.TemporaryDirectory() as scratch, progress_bar("closure") as progress:
-        profile = output or Path(scratch) / f"{device}.json"
+        profile = Path(scratch) / (output.name if output else f"{device}.json")
         document = close_loop(device, quick, profile, progress, note).to_json()
+        if output is not None:
+            _keep(profile, output)
     page = html or (None if as_json else _PAGE)
     if as_json:
         print_json(document)
@@ -73,6 +78,17 @@ def command(
         note(f"wrote {write_closure_page(document, page)}; opens offline")
     if document["summary"]["step_median_abs_log_error"] is None:
         context.exit(_BUSY)
+
+
+def _keep(made: Path, output: Path) -> None:
+    """Copy a profile and its measurements, as far as there are any."""
+    import shutil
+
+    from calibration.measurements import measurements_path
+
+    for source, target in ((made, output), (measurements_path(made), measurements_path(output))):
+        if source.exists():
+            shutil.copyfile(source, target)
 
 
 def _print(document: Mapping[str, Any]) -> None:

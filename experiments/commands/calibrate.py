@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from experiments.commands.networks import networks
-from experiments.commands.options import json_option, numbers, words, writes_file
+from experiments.commands.options import check_output, json_option, numbers, words, writes_file
 from experiments.commands.output import (
     NOTHING,
     note,
@@ -52,7 +51,7 @@ def command(device: str | None, output: Path, as_json: bool, **given: Any) -> No
     Measurements lie beside the profile, in STEM.measurements.csv. Ctrl-C keeps them; the same command goes
     on from there.
     """
-    _check_output(output)
+    check_output(output)
     if given["from_tables"] is not None:
         if device is not None:
             raise _wrong("--device", device, "cannot stand beside --from-tables", "one of them")
@@ -122,16 +121,6 @@ def _formats(text: str) -> tuple[str, ...]:
     if not found:
         raise _wrong("--dtype", text, "names no weight format", " or ".join(_FORMATS))
     return tuple(dict.fromkeys(found))
-
-
-def _check_output(output: Path) -> None:
-    """Raises InputError at once for a place that cannot be written, before anything is measured."""
-    if output.is_dir():
-        raise InputError(Problem(str(output), message="is a folder", allowed="-o takes the profile to write"))
-    if not output.parent.is_dir():
-        raise InputError(Problem(str(output), message=f"the folder {output.parent} is not there"))
-    if not os.access(output.parent, os.W_OK):
-        raise InputError(Problem(str(output), message="cannot be written: permission denied"))
 
 
 def _wrong(field: str, value: object, message: str, allowed: str) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -197,3 +198,13 @@ def writes_file(function: Function) -> Function:
             raise InputError(Problem(file=name, message=f"cannot be written: {reason}")) from error
 
     return wrapped  # type: ignore[return-value]
+
+
+def check_output(output: Path) -> None:
+    """Raises InputError at once for a place that cannot be written, before anything is measured."""
+    if output.is_dir():
+        raise InputError(Problem(str(output), message="is a folder", allowed="the file to write"))
+    if not output.parent.is_dir():
+        raise InputError(Problem(str(output), message=f"the folder {output.parent} is not there"))
+    if not os.access(output.parent, os.W_OK):
+        raise InputError(Problem(str(output), message="cannot be written: permission denied"))

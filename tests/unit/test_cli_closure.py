@@ -99,3 +99,11 @@ def test_weights_that_are_not_there_are_said_in_one_line(monkeypatch: pytest.Mon
     done = CliRunner().invoke(decodesim, ["closure", "--device", "cpu", "--json"])
     assert done.exit_code == 2
     assert "the weights of SmolLM2-135M are not installed" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_measured(tmp_path: Path) -> None:
+    for option in ("-o", "--html"):
+        target = str(tmp_path / "nowhere" / "file")
+        done = CliRunner().invoke(decodesim, ["closure", "--device", "cpu", option, target])
+        assert done.exit_code == 2
+        assert "is not there" in done.stderr
