@@ -1,6 +1,8 @@
 """Prices from a profile of one's own device: a layer in place, verify attention, samplers, launches."""
 
+import contextlib
 import json
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -248,3 +250,37 @@ def test_a_broken_file_says_where_and_what(change, wrong):
     change(raw)
     with pytest.raises(InputError, match=wrong):
         parse_profile(json.dumps(raw), "mine.json")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_file_with_anything_anywhere_is_read_or_refused(seed):
+    """Every place of the file, one after the other, holds something that does not belong there."""
+    luck = random.Random(seed)
+    strange = [None, -1, 0, 1e-9, 1e30, "x", [], {}, [[1, 2], [3]], True, [1, "x"]]
+    text = json.dumps(document())
+    for path in places(json.loads(text)):
+        raw = json.loads(text)
+        here = raw
+        for key in path[:-1]:
+            here = here[key]
+        here[path[-1]] = luck.choice(strange)
+        with contextlib.suppress(InputError):
+            read = parse_profile(json.dumps(raw), "mine.json")
+            times = [
+                read.gemm("bf16").time_us(960, 576, [1, 9]),
+                read.attention("bf16").time_us(2, 90, 3, 64, 6),
+            ]
+            times += [read.sampler(how).time_us([1, 9], 1000) for how in ("", "greedy", "plain-sampled")]
+            assert all(np.isfinite(one).all() for one in times), path
+
+
+def places(raw, path=()):
+    """Paths of everything in a document; of long lists the first and last."""
+    if path:
+        yield path
+    if isinstance(raw, dict):
+        for key, value in raw.items():
+            yield from places(value, (*path, key))
+    elif isinstance(raw, list):
+        for index in sorted({0, len(raw) - 1} & set(range(len(raw)))):
+            yield from places(raw[index], (*path, index))
