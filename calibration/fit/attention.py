@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -44,14 +45,18 @@ _FAR = 0.25
 
 
 def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
-    """The part `attention/<kv>`: by cache and query tokens, the cache read once for all of a sequence."""
-    group = _most_common([p.shape["heads"] / p.shape["kv_heads"] for p in points])
-    kept = [p for p in points if p.shape["heads"] / p.shape["kv_heads"] == group]
+    """The part `attention/<kv>`: by cache and query tokens, the cache read once for all of a sequence.
+
+    Heads of a KV head and query tokens are rows alike: what has twice the heads counts as twice the queries.
+    """
+    group = _most_common([_group(p) for p in points])
+    pairs = [(as_one, p) for p in points if (as_one := _regrouped(p, group)) is not None]
+    kept = [as_one for as_one, _ in pairs]
     axes = [sorted({p.shape[name] for p in kept}) for name in _AXES]
     solved = solve(_PARAMETERS, lambda x: _form_us(kept, _form(x, group, kv_cache, gpu)), us_of(kept))
     form = _form(rounded_values(solved.values), group, kv_cache, gpu)
     table, known = _table(kept, axes, form)
-    errors = _left_out(table, axes, form)
+    errors = _left_out(table, known, axes, form)
     residual = errors.summary("each batch, context and query count from its neighbours")
     residual |= {"noise_percent": noise_percent(kept), "intervals": intervals_json(solved.intervals)}
     residual |= {"form_percent": round(100 * float(np.median(np.abs(solved.errors))), 2)}
@@ -69,11 +74,24 @@ def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
         residual=residual,
         note=f"head_dims, kv_heads, batches, contexts, queries; {group:g} query heads per KV head{holes}",
     )
-    notes = (
-        (f"attention: {others} points of another number of heads per KV head are left out",) if others else ()
-    )
-    far = [p for p, error in zip(kept, _lonely(kept, solved), strict=True) if error > _FAR]
-    return Fit(part, (*shaky(kept), *far), notes)
+    notes = (f"attention: {others} points with fewer heads per KV head are left out",) if others else ()
+    far = [p for (_, p), error in zip(pairs, _lonely(kept, solved), strict=True) if error > _FAR]
+    return Fit(part, (*shaky([p for _, p in pairs]), *far), notes)
+
+
+def _group(point: Measurement) -> float:
+    """Query heads per KV head."""
+    return point.shape["heads"] / point.shape["kv_heads"]
+
+
+def _regrouped(point: Measurement, group: float) -> Measurement | None:
+    """The point as if it had `group` query heads per KV head, with as many rows; None when that is no whole
+    number of query tokens.
+    """
+    queries = point.shape["queries"] * _group(point) / group
+    if queries == point.shape["queries"]:
+        return point
+    return replace(point, shape={**point.shape, "queries": int(queries)}) if queries.is_integer() else None
 
 
 def _form(x: Mapping[str, float], group: float, kv_cache: str, gpu: Gpu) -> AttentionForm:
@@ -118,8 +136,10 @@ def _rising(table: Floats) -> Floats:
     return np.where(changed <= _NOISE, np.exp(smooth), table)
 
 
-def _left_out(table: Floats, axes: Sequence[list[int]], form: AttentionForm) -> Errors:
-    """Every inner knot of batch, context and queries, from the table without it."""
+def _left_out(
+    table: Floats, known: NDArray[np.bool_], axes: Sequence[list[int]], form: AttentionForm
+) -> Errors:
+    """Every inner knot of batch, context and queries that was measured, from the table without it."""
     errors = Errors()
     for axis in (2, 3, 4):
         for j in range(1, len(axes[axis]) - 1):
@@ -127,12 +147,13 @@ def _left_out(table: Floats, axes: Sequence[list[int]], form: AttentionForm) -> 
             fewer, held = [[list(a) for a in axes] for _ in range(2)]
             fewer[axis], held[axis] = [axes[axis][i] for i in kept], [axes[axis][j]]
             operator = _operator(np.take(table, kept, axis=axis), fewer, form)
-            true = np.take(table, [j], axis=axis)
+            true, is_known = (np.take(array, [j], axis=axis) for array in (table, known))
             for (d, dim), (h, heads) in product(enumerate(axes[0]), enumerate(axes[1])):
                 for k, queries in enumerate(held[4]):
                     rows = queries * form.group
                     found = operator.time_us(np.array(held[2])[:, None], np.array(held[3]), heads, dim, rows)
-                    errors.add(found.ravel().tolist(), true[d, h, :, :, k].ravel().tolist())
+                    there = is_known[d, h, :, :, k]
+                    errors.add(found[there].tolist(), true[d, h, :, :, k][there].tolist())
     return errors
 
 

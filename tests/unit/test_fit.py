@@ -215,6 +215,25 @@ def test_gaps_are_filled_along_the_form() -> None:
     assert big == pytest.approx(Device().attention_us(16, 5, 1280), rel=0.02)
 
 
+def test_more_heads_of_a_kv_head_count_as_more_queries() -> None:
+    here, form = measured(), Device().attention
+    more = [
+        replace(
+            p,
+            shape={**p.shape, "heads": 18},
+            seconds=1e-6
+            * float(form.time_us(p.shape["batch"], p.shape["context"], 3, 64, 2 * p.shape["queries"])),
+        )
+        for p in here.of("attention")
+    ]
+    part = fit_profile(replace(here, points=(*here.points, *more)), "mine")
+    table = next(one for one in part.profile["parts"] if one["name"] == "attention/bf16")["table"]
+    assert table["queries"] == [1, 2, 3, 4, 5, 6, 8, 10, 16]
+    wide = float(part.parsed.attention("bf16").time_us(4, 384, 3, 64, 3 * 16))
+    assert wide == pytest.approx(Device().attention_us(4, 16, 384), rel=0.02)
+    assert part.refused == ()
+
+
 @pytest.mark.parametrize("benches", [set(), {"memory"}, {"layer", "prepare"}])
 def test_nothing_to_describe_the_device_by_is_said(benches: set[str]) -> None:
     with pytest.raises(InputError, match="mine: the measurements make no profile"):
