@@ -49,7 +49,7 @@ def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
 
     Heads of a KV head and query tokens are rows alike: what has twice the heads counts as twice the queries.
     """
-    group = _most_common([_group(p) for p in points])
+    group = min(_group(p) for p in points)
     pairs = [(as_one, p) for p in points if (as_one := _regrouped(p, group)) is not None]
     kept = [as_one for as_one, _ in pairs]
     axes = [sorted({p.shape[name] for p in kept}) for name in _AXES]
@@ -74,7 +74,7 @@ def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
         residual=residual,
         note=f"head_dims, kv_heads, batches, contexts, queries; {group:g} query heads per KV head{holes}",
     )
-    notes = (f"attention: {others} points with fewer heads per KV head are left out",) if others else ()
+    notes = (f"attention: {others} points have no whole number of rows and are left out",) if others else ()
     far = [p for (_, p), error in zip(pairs, _lonely(kept, solved), strict=True) if error > _FAR]
     return Fit(part, (*shaky([p for _, p in pairs]), *far), notes)
 
@@ -204,7 +204,3 @@ def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
         residual=residual | {"intervals": intervals_json(solved.intervals)},
     )
     return Fit(part, shaky(points))
-
-
-def _most_common(values: Sequence[float]) -> float:
-    return max(sorted(set(values)), key=values.count)
