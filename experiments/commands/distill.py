@@ -58,19 +58,18 @@ def command(
 
     need("torch", "calibration")
     from calibration.drafters.target import load_network
-    from calibration.drafters.training.distil import check_room, distil
+    from calibration.drafters.training.distil import check_room, check_run, distil
     from calibration.drafters.training.recipes import recipe_of
-    from calibration.drafters.training.shards import Shards
+    from calibration.drafters.training.shards import Mix, Shards
     from calibration.drafters.training.trainer import Plan
 
     name, recipe = recipe_of(draft)
-    network = load_network(target)
-    place = shards or out / "shards"
+    network, plan, place = load_network(target), Plan(name, tokens), shards or out / "shards"
+    check_run(network, plan, out, Mix(), resume)
+    place.mkdir(parents=True, exist_ok=True)
     check_room(network, tokens, 1 + 3 * (name == "eagle3"), place)
     with progress_bar("distilling") as progress:
-        found = distil(
-            network, recipe, Plan(name, tokens), out, Shards(place, network), resume=resume, say=progress
-        )
+        found = distil(network, recipe, plan, out, Shards(place, network), resume=resume, say=progress)
     if as_json:
         print_json(_document(target, name, out, found))
     else:
@@ -99,11 +98,20 @@ def _document(target: str, name: str, out: Path, found: dict[str, Any]) -> dict[
 
 def _show(name: str, out: Path, found: dict[str, Any]) -> None:
     rows = [
-        (f"{one['tokens']:,}", _with_interval(one["alpha"]), _with_interval(one["same"]), *_positions(one))
+        (
+            f"{one['tokens']:,}",
+            *_with_interval(one["alpha"]).split(" ", 1),
+            f"{one['same']['value']:.2f}",
+            *_positions(one),
+        )
         for one in found["curve"]
     ]
-    positions = [f"accepted at {place}" for place in range(1, 1 + len(found["curve"][0]["conditional"]))]
-    print_table(("tokens seen", "alpha", "same best token", *positions), rows)
+    places = [str(place) for place in range(1, 1 + len(found["curve"][0]["conditional"]))]
+    print_table(
+        ("tokens", "alpha", "", "same best", *places),
+        rows,
+        "By tokens seen; 1, 2, …: acceptance at that draft, given those before",
+    )
     random = _with_interval(found["random_initialisation"]["alpha"])
     click.echo(f"alpha with random weights: {random}. The {name} is in {out}")
     note(

@@ -24,10 +24,10 @@ from calibration.drafters.training.losses import match, push
 from calibration.drafters.training.recipes import RECIPES, Recipe
 from calibration.drafters.training.shards import Mix, Shards
 from calibration.drafters.training.text import documents, is_held_out
-from calibration.drafters.training.trainer import CHECKPOINT, Plan
+from calibration.drafters.training.trainer import CHECKPOINT, Plan, progress_of
 from calibration.sampling.protocols import Sampling
 from simulator.errors import InputError
-from tests.lm import save_tiny
+from tests.lm import save_tiny, smollm2  # noqa: F401
 from tests.shared_data import ROOT
 
 SMALL = Mix(length=64, code=6, prose=0, completions=2, together=2, held_out=8)
@@ -178,6 +178,16 @@ def test_a_killed_run_goes_on_and_ends_the_same(tiny: Path, shards: Shards, tmp_
     assert json.loads((whole / RESULT).read_text()) == json.loads((killed / RESULT).read_text())
 
 
+def test_a_run_in_two_parts_ends_as_one_in_one(shards: Shards, network: Network, tmp_path: Path) -> None:
+    plan = Plan("medusa", 4096)
+    whole = distil(network, RECIPES["medusa"], plan, tmp_path / "one", shards)
+    part = distil(network, RECIPES["medusa"], plan, tmp_path / "two", shards, until=2000)
+    assert part["curve"] == whole["curve"][: len(part["curve"])]
+    assert progress_of(tmp_path / "two", plan, SMALL.length) == (1920, part["curve"])
+    assert (tmp_path / "two" / "model.safetensors").exists()
+    assert distil(network, RECIPES["medusa"], plan, tmp_path / "two", shards, resume=True) == whole
+
+
 def test_a_run_does_not_go_on_as_another(
     shards: Shards, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,3 +251,20 @@ def test_layer_skip_is_judged_as_it_drafts(network: Network) -> None:
         torch.testing.assert_close(
             proposal.laws[0], torch.softmax(network.lm_head(rows[0, 0, place]), -1), atol=1e-5, rtol=1e-4
         )
+
+
+def test_a_short_distillation_on_a_real_model_pays(smollm2: Network, tmp_path: Path) -> None:  # noqa: F811
+    """8,192 tokens of Python's source and documentation: EAGLE on SmolLM2 against random weights."""
+    mix = Mix(length=128, code=12, prose=4, completions=0, held_out=6)
+    shards = Shards(tmp_path / "shards", smollm2, mix)
+    plan = Plan("eagle", 8_192, batch=4)
+    document = distil(smollm2, RECIPES["eagle"], plan, tmp_path / "eagle", shards)
+    learned, random = document["curve"][-1]["alpha"], document["random_initialisation"]["alpha"]
+    assert learned["ci95"][0] > 2 * random["ci95"][1]
+    assert document["curve"][-1]["alpha_in"].keys() == {"code", "prose", "conversation"}
+    assert peak_bytes() < 6e9
+
+
+def peak_bytes() -> int:
+    resource = pytest.importorskip("resource")
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * 1024

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import platform
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,53 +24,63 @@ from calibration.drafters.training.distil import RESULT, distil
 from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.recipes import ABLATION, RECIPES, Recipe, eagle3_layers
 from calibration.drafters.training.shards import Mix, Shards, fingerprint
-from calibration.drafters.training.trainer import CHECKPOINT, Plan
+from calibration.drafters.training.trainer import Plan, progress_of
 from simulator.files import whole_file
 
 STUDENT_TOKENS = 2_000_000
 HEAD_TOKENS = 48 * Mix().tokens
-"""Equal budget and data of all heads: the shards of 48, 393,216 tokens."""
+"""Equal budget and data of all heads: the first 48 shards, 393,216 tokens."""
+EARLY_STUDENT_TOKENS = HEAD_TOKENS
+EARLY_HEAD_TOKENS = 12 * Mix().tokens
+"""A quarter of it, done first, so that there is something to look at."""
 DATA = Path(__file__).parents[2] / "data" / "distillation.json"
 SAID_EVERY_S = 60.0
+
+HEADS: Mapping[str, Recipe] = {
+    "eagle3": RECIPES["eagle3"],
+    **ABLATION,
+    "medusa": RECIPES["medusa"],
+    "mtp": RECIPES["mtp"],
+}
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run."""
+    """One run, or the part of it up to `until` tokens."""
 
-    name: str
+    plan: Plan
     recipe: Recipe
-    tokens: int
+    until: int | None = None
 
     @property
     def folder(self) -> str:
         """Name of its folder."""
-        return f"{self.name.replace(' ', '-')}-{self.tokens}"
+        return f"{self.plan.kind.replace(' ', '-')}-{self.plan.tokens}"
 
 
-def jobs(student_tokens: int, head_tokens: int) -> tuple[Job, ...]:
-    """The runs, those that others wait for first."""
-    heads = {"eagle3": RECIPES["eagle3"], **ABLATION, "medusa": RECIPES["medusa"], "mtp": RECIPES["mtp"]}
-    return (
-        *(Job(name, recipe, head_tokens) for name, recipe in heads.items()),
-        Job("student", RECIPES["student"], student_tokens),
-    )
+def heads(tokens: int) -> tuple[Job, ...]:
+    """All heads at one budget."""
+    return tuple(Job(Plan(name, tokens), recipe) for name, recipe in HEADS.items())
+
+
+def student(until: int | None) -> Job:
+    """The student's run, up to so many tokens."""
+    return Job(Plan("student", STUDENT_TOKENS, judgements=40), RECIPES["student"], until)
+
+
+JOBS = (
+    student(EARLY_STUDENT_TOKENS),
+    *heads(EARLY_HEAD_TOKENS),
+    student(None),
+    *heads(HEAD_TOKENS),
+)
+"""In this order."""
 
 
 def shards_of(network: Network, runs: Path) -> Shards:
     """The shards that all runs share: the first hold what every kind of head needs."""
     layers = eagle3_layers(network.layer_count)
     return Shards(runs / "shards", network, rich=HEAD_TOKENS // Mix().tokens, rich_layers=layers)
-
-
-def prepare(network: Network, runs: Path) -> None:
-    """Make the shards of the longest run, ahead of whoever learns from them."""
-    shards = shards_of(network, runs)
-    shards.held_out(shards.rich_layers)
-    count = math.ceil(STUDENT_TOKENS / shards.mix.tokens)
-    for index in range(count):
-        shards.shard(index, (), count)
-        print(f"{time.strftime('%H:%M:%S')} shard {index + 1} of {count}", flush=True)
 
 
 def run(job: Job, network: Network, runs: Path) -> None:
@@ -82,12 +90,15 @@ def run(job: Job, network: Network, runs: Path) -> None:
     def say(done: int, total: int, text: str) -> None:
         if time.monotonic() - said[0] > SAID_EVERY_S or done >= total:
             said[0] = time.monotonic()
-            print(f"{time.strftime('%H:%M:%S')} {job.name}: {done:,} of {total:,} tokens, {text}", flush=True)
+            now = time.strftime("%H:%M:%S")
+            print(f"{now} {job.folder}: {done:,} of {total:,} tokens, {text}", flush=True)
 
     folder = runs / job.folder
-    begun = (folder / CHECKPOINT).exists() or (folder / RESULT).exists()
-    plan = Plan(job.name, job.tokens)
-    distil(network, job.recipe, plan, folder, shards_of(network, runs), resume=begun, say=say)
+    seen, _ = progress_of(folder, job.plan, Mix().length)
+    if (folder / RESULT).exists() or (job.until is not None and seen >= job.until):
+        return
+    shards = shards_of(network, runs)
+    distil(network, job.recipe, job.plan, folder, shards, resume=True, until=job.until, say=say)
 
 
 def layer_skip(network: Network, runs: Path) -> dict[str, Any]:
@@ -101,13 +112,21 @@ def layer_skip(network: Network, runs: Path) -> dict[str, Any]:
     return found
 
 
-def publish(chosen: Iterable[Job], runs: Path, network: Network) -> None:
-    """Write the results of the jobs that are done, with where they come from."""
+def publish(runs: Path, network: Network) -> None:
+    """Write the results there are, also of runs that go on, with where they come from."""
     found: dict[str, Any] = {}
-    for job in chosen:
-        path = runs / job.folder / RESULT
-        if path.exists():
-            found[job.name] = json.loads(path.read_text())
+    for job in dict.fromkeys(JOBS):
+        result = runs / job.folder / RESULT
+        seen, history = progress_of(runs / job.folder, job.plan, Mix().length)
+        if result.exists():
+            found[job.folder] = {"complete": True, **json.loads(result.read_text())}
+        elif history:
+            found[job.folder] = {
+                "complete": False,
+                "tokens": seen,
+                "plan": vars(job.plan),
+                "curve": history,
+            }
     document = {
         "schema": "decodesim/distillation-1",
         "provenance": {
@@ -133,22 +152,13 @@ def main() -> None:
     """Run the jobs that are not done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("results/distillation"), help="where runs are kept")
-    parser.add_argument("--only", help="names of jobs, with commas")
-    parser.add_argument("--shards", action="store_true", help="only read the text, for runs beside this one")
-    parser.add_argument("--student-tokens", type=int, default=STUDENT_TOKENS)
-    parser.add_argument("--head-tokens", type=int, default=HEAD_TOKENS)
+    parser.add_argument("--publish", action="store_true", help="only write the results that there are")
     given = parser.parse_args()
-    every = jobs(given.student_tokens, given.head_tokens)
-    chosen = [job for job in every if given.only is None or job.name in given.only.split(",")]
-    if not chosen:
-        sys.exit(f"no job of that name; known: {', '.join(job.name for job in every)}")
     network = load_network(BUILTIN)
-    if given.shards:
-        prepare(network, given.runs)
-        return
-    for job in chosen:
+    for job in () if given.publish else JOBS:
         run(job, network, given.runs)
-        publish(every, given.runs, network)
+        publish(given.runs, network)
+    publish(given.runs, network)
 
 
 if __name__ == "__main__":

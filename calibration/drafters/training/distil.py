@@ -34,23 +34,25 @@ def distil(
     shards: Shards,
     *,
     resume: bool = False,
+    until: int | None = None,
     say: Say = lambda done, total, text: None,
 ) -> dict[str, Any]:
     """Train a drafter into a folder, return what is written to its distillation.json.
 
-    The folder then holds config.json and model.safetensors too. Raises InputError (a folder of another run,
+    The folder then holds config.json and model.safetensors too; after `until` tokens those of a drafter that
+    has not learned to the end, and a checkpoint. Raises InputError (a folder of another run,
     a target that cannot be learned from, too little room), OSError.
     """
+    check_run(network, plan, folder, shards.mix, resume)
     result = folder / RESULT
-    if resume and result.exists():
+    if result.exists():  # the same run, done
         document: dict[str, Any] = json.loads(result.read_text())
-        if document["plan"] == vars(plan) and document["target"] == fingerprint(network):
-            return document
-    _check(network, plan, folder, shards.mix, resume)
-    run = train(network, shards, recipe, plan, folder, resume=resume, say=say)
-    save_trained(
-        run.trainee, network, folder, {"trained_on_tokens": plan.tokens, "target": fingerprint(network)}
-    )
+        return document
+    run = train(network, shards, recipe, plan, folder, resume=resume, until=until, say=say)
+    notes = {"trained_on_tokens": min(plan.tokens, until or plan.tokens), "target": fingerprint(network)}
+    save_trained(run.trainee, network, folder, notes)
+    if not run.complete:
+        return {"plan": vars(plan), "target": fingerprint(network), "curve": run.history}
     say(plan.tokens, plan.tokens, "judging random weights beside it")
     random = judge(randomised(run.trainee), network, shards.held_out(run.trainee.layers), POSITIONS)
     document = {
@@ -80,7 +82,8 @@ def randomised(trainee: Trainee) -> Trainee:
     return fresh
 
 
-def _check(network: Network, plan: Plan, folder: Path, mix: Mix, resume: bool) -> None:
+def check_run(network: Network, plan: Plan, folder: Path, mix: Mix, resume: bool) -> None:
+    """Raise InputError when the target cannot be learned from, or the folder is not for this run."""
     if network.tokenizer is None or len(network.tokenizer) > network.vocab_size:
         count = 0 if network.tokenizer is None else len(network.tokenizer)
         message = f"its tokenizer has {count} tokens where the model has {network.vocab_size}"
@@ -100,11 +103,22 @@ def _check(network: Network, plan: Plan, folder: Path, mix: Mix, resume: bool) -
     if there and not resume:
         message = "holds a drafter or a run already"
         raise InputError(Problem(file=str(folder), message=message, allowed="--resume, or a new folder"))
-    if there and resume and not (folder / CHECKPOINT).exists():
-        message = "holds no run that could go on"
-        raise InputError(
-            Problem(file=str(folder), message=message, allowed="the folder and options of that run")
-        )
+    if there and not (folder / CHECKPOINT).exists():
+        done = _read_result(folder / RESULT)
+        if done.get("plan") != vars(plan) or done.get("target") != fingerprint(network):
+            options = ", ".join(f"{key} {value}" for key, value in done.get("plan", {}).items())
+            message = f"holds a finished run ({options})" if options else "holds no run that could go on"
+            allowed = "the same target and options, or a new folder"
+            raise InputError(Problem(file=str(folder), message=message, allowed=allowed))
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    """What a finished run wrote; nothing where there is none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def check_room(network: Network, tokens: int, states: int, folder: Path) -> None:

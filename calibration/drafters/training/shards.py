@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -237,6 +238,34 @@ class Shards:
         asked = torch.cat(prompts)
         tokens = complete(self.network, asked, 2 * length, torch.ones(len(asked)), generator)
         return tokens, {"domains": json.dumps(domains), "names": json.dumps(names)}
+
+
+class Ahead:
+    """Makes shards in the background, in order, while the run learns from those there are."""
+
+    def __init__(self, shards: Shards, layers: Iterable[int], indices: range, count: int) -> None:
+        self._shards, self._layers, self._count = shards, tuple(layers), count
+        self._made = {index: threading.Event() for index in indices}
+        self._error: BaseException | None = None
+        threading.Thread(target=self._make, daemon=True).start()
+
+    def shard(self, index: int) -> Shard:
+        """Return a shard as soon as it is there. Raises what went wrong with it."""
+        self._made[index].wait()
+        if self._error is not None:
+            raise self._error
+        return self._shards.shard(index, self._layers, self._count)
+
+    def _make(self) -> None:
+        for index, made in self._made.items():
+            try:
+                self._shards.shard(index, self._layers, self._count)
+            except BaseException as error:
+                self._error = error
+                for later in self._made.values():
+                    later.set()
+                return
+            made.set()
 
 
 def fingerprint(network: Network) -> str:

@@ -22,7 +22,7 @@ from calibration.drafters.network import Network
 from calibration.drafters.training.evaluation import Judgement, judge
 from calibration.drafters.training.losses import push
 from calibration.drafters.training.recipes import Recipe, Trainee
-from calibration.drafters.training.shards import Shards, fingerprint
+from calibration.drafters.training.shards import Ahead, Shards, fingerprint
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
@@ -30,8 +30,8 @@ CHECKPOINT = "checkpoint.pt"
 POSITIONS = 5
 """Draft positions that acceptance is judged at."""
 _SAVE_EVERY_S = 180.0
-_POINTS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1)
-"""Shares of the run after which the drafter is judged."""
+_EARLY_POINTS = (1 / 64, 1 / 32, 1 / 16)
+"""Shares of the run after which the drafter is judged, beside even ones: at first it learns fastest."""
 _KL_BESIDE_REGRESSION = 0.1
 _WARM_UP = 0.03
 _COOL_DOWN = 0.25
@@ -43,26 +43,29 @@ Say = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained, on how much. batch: sequences of a step. judged_every: each how manieth held-out
-    sequence counts on the way; at the end all do.
+    """What is trained, on how much. batch: sequences of a step. judgements: how often it is judged, evenly.
+    judged_every: each how manieth held-out sequence counts on the way; at the end all do.
     """
 
     kind: str
     tokens: int
     batch: int = 2
+    judgements: int = 8
     judged_every: int = 3
     seed: int = 0
 
 
 @dataclass
 class Run:
-    """A run's state. history: {tokens, alpha in training since the one before, judgement} in order.
+    """A run's state. complete: whether it has seen all of its tokens.
+    history: {tokens, alpha in training since the one before, judgement} in order.
     seen: alpha of each step since the last of them.
     """
 
     trainee: Trainee
     history: list[dict[str, Any]]
     seen: list[float]
+    complete: bool = False
 
 
 def train(
@@ -73,9 +76,13 @@ def train(
     folder: Path,
     *,
     resume: bool = False,
+    until: int | None = None,
     say: Say = lambda done, total, text: None,
 ) -> Run:
-    """Train from the beginning, or from the folder's checkpoint. Raises InputError: it is another run's."""
+    """Train from the beginning, or from the folder's checkpoint; leave a checkpoint after `until` tokens.
+
+    Raises InputError: the checkpoint is another run's.
+    """
     torch.manual_seed(plan.seed)
     trainee = recipe.make(network).float()
     weights = [weight for weight in trainee.parameters() if weight.requires_grad]
@@ -92,20 +99,23 @@ def train(
         done = _restore(folder, signature, run, optimiser)
     shards.say = lambda text: say(done * plan.batch * shards.mix.length, plan.tokens, text)
     text = shards.held_out(trainee.layers)
-    points = {max(1, math.ceil(share * steps)) for share in _POINTS}
+    even = [number / plan.judgements for number in range(1, plan.judgements + 1)]
+    points = {max(1, math.ceil(share * steps)) for share in (*_EARLY_POINTS, *even)}
+    last = steps if until is None else min(steps, until // (plan.batch * shards.mix.length))
     per_shard = shards.mix.sequences // plan.batch
     count = math.ceil(steps / per_shard)
     saved, clock, begun_at = time.monotonic(), time.monotonic(), done
     if done == 0:
         say(0, plan.tokens, "judging the beginning")
         _note(run, 0, judge(trainee, network, text, POSITIONS, plan.judged_every))
-    while done < steps:
+    ahead = Ahead(shards, trainee.layers, range(done // per_shard, math.ceil(last / per_shard)), count)
+    while done < last:
         index, first = divmod(done, per_shard)
-        shard = shards.shard(index, trainee.layers, count)
+        shard = ahead.shard(index)
         order = torch.randperm(
             shards.mix.sequences, generator=torch.Generator().manual_seed(plan.seed * 1_000_003 + index)
         )
-        for place in range(first, min(per_shard, steps - index * per_shard)):
+        for place in range(first, min(per_shard, last - index * per_shard)):
             rows = order[place * plan.batch : (place + 1) * plan.batch]
             for group in optimiser.param_groups:
                 group["lr"] = recipe.rate * _schedule(done, steps)
@@ -116,11 +126,12 @@ def train(
                 every = 1 if done == steps else plan.judged_every
                 judged = judge(trainee, network, text, POSITIONS, every)
                 _note(run, done * plan.batch * shards.mix.length, judged)
-            left = (time.monotonic() - clock) / (done - begun_at) * (steps - done)
+            left = (time.monotonic() - clock) / (done - begun_at) * (last - done)
             say(done * plan.batch * shards.mix.length, plan.tokens, _progress_text(run, left))
-            if time.monotonic() - saved > _SAVE_EVERY_S or done == steps:
+            if time.monotonic() - saved > _SAVE_EVERY_S or done == last:
                 _save(folder, signature, run, optimiser, done)
                 saved = time.monotonic()
+    run.complete = done == steps
     return run
 
 
@@ -168,6 +179,15 @@ def _progress_text(run: Run, left_s: float) -> str:
     judged = run.history[-1]["alpha"]["value"]
     now = f", in training {sum(run.seen) / len(run.seen):.3f}" if run.seen else ""
     return f"alpha {judged:.3f} held out{now}, {left_s / 60:.0f} min left"
+
+
+def progress_of(folder: Path, plan: Plan, length: int) -> tuple[int, list[dict[str, Any]]]:
+    """Return the tokens seen by a plan's checkpoint and its history; nothing where there is none."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return 0, []
+    state = torch.load(path, weights_only=True)
+    return int(state["done"]) * plan.batch * length, json.loads(state["history"])
 
 
 def _save(
