@@ -93,10 +93,9 @@ def _trees(trees: Mapping[str, Any] | None) -> tuple[str, str]:
 
 def _typical(typical: Mapping[str, Any] | None) -> tuple[str, str]:
     text = (
-        "Medusa's rule takes what is likely enough. It is faster, most of all for best tokens at a "
-        "temperature, because "
-        "the text is no longer drawn from the target's law: the last column is the mean total variation "
-        "per draft tried."
+        "Medusa's rule takes what is likely enough. For best tokens at a temperature it takes far more than the "
+        "exact rule, because the text is no longer drawn from the target's law; for drawn drafts it gains little. "
+        "The last column is the mean total variation per draft tried."
     )
     if typical is None:
         return text, PENDING
