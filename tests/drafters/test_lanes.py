@@ -1,0 +1,81 @@
+"""Lanes decode what each sequence would decode alone, and an error in one ends all."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from calibration.drafters.lanes import Lanes
+from calibration.drafters.network import Network
+from calibration.drafters.registry import Maker, load_drafter
+from calibration.drafters.target import Target, load_network
+from calibration.sampling.decode import Decoded, speculative_decode
+from tests.lm import FAMILIES, save_tiny
+
+PROMPTS = [torch.arange(3 + seed, 13 + 7 * seed) % 97 for seed in range(1, 8)]  # of unlike lengths
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Network:
+    return load_network(save_tiny(tmp_path_factory.mktemp(request.param), request.param), "float64")
+
+
+def decode(session: Target, maker: Maker, prompt: torch.Tensor) -> Decoded:
+    return speculative_decode(session, maker(session), prompt, 4, 0.8, max_tokens=40, seed=len(prompt))
+
+
+def job(
+    lanes: Lanes, network: Network, maker: Maker, number: int
+) -> Callable[[int], Iterator[tuple[int, Decoded]]]:
+    def run(lane: int) -> Iterator[tuple[int, Decoded]]:
+        yield number, decode(lanes.session(network, lane), maker, PROMPTS[number])
+
+    return run
+
+
+@pytest.mark.parametrize("entry", ["layer-skip", "suffix", "lookahead", "quantised:4"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_lanes_change_nothing(network: Network, entry: str, count: int) -> None:
+    target = Target(network)
+    _, maker = load_drafter(entry, target)
+    lanes = Lanes(count)
+    found = dict(lanes.run([job(lanes, network, maker, number) for number in range(len(PROMPTS))]))
+    for number, prompt in enumerate(PROMPTS):
+        alone = decode(Target(network), maker, prompt)
+        assert found[number].tokens == alone.tokens
+        assert [one.path for one in found[number].rounds] == [one.path for one in alone.rounds]
+
+
+def test_passes_of_all_lanes_run_together(network: Network) -> None:
+    target = Target(network)
+    _, maker = load_drafter("layer-skip", target)
+    passes: list[int] = []
+    run_pass = network.run_pass
+    network.run_pass = lambda *given, **named: passes.append(given[1].shape[0]) or run_pass(*given, **named)  # type: ignore
+    try:
+        lanes = Lanes(7)
+        done = list(lanes.run([job(lanes, network, maker, number) for number in range(7)]))
+    finally:
+        network.run_pass = run_pass  # type: ignore[method-assign]
+    rounds = sum(len(decoded.rounds) for _, decoded in done)
+    assert max(passes) == 7
+    assert len(passes) < 5 * rounds / 3  # a round has 5 passes; alone they would be 5 × rounds
+
+
+def test_what_a_job_raises_ends_the_run(network: Network) -> None:
+    _, maker = load_drafter("layer-skip", Target(network))
+    lanes = Lanes(3)
+
+    def failing(lane: int) -> Iterator[tuple[int, Decoded]]:
+        lanes.session(network, lane).start(PROMPTS[0])
+        raise ValueError("no more")
+        yield
+
+    jobs = [
+        job(lanes, network, maker, 0),
+        failing,
+        job(lanes, network, maker, 1),
+        job(lanes, network, maker, 2),
+    ]
+    with pytest.raises(ValueError, match="no more"):
+        list(lanes.run(jobs))

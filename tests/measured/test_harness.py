@@ -1,0 +1,112 @@
+"""The harness on a tiny model: rounds of the decode loop, two alphas that agree, runs taken up again."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from calibration.acceptance.harness import measure
+from calibration.acceptance.prompts import Prompt, prompts_from_file
+from calibration.acceptance.rows import rows_of
+from calibration.acceptance.samples import Setting
+from calibration.drafters.network import Network
+from calibration.drafters.registry import load_drafter
+from calibration.drafters.target import Target, load_network
+from calibration.sampling.decode import speculative_decode
+from simulator.errors import InputError
+from tests.lm import save_tiny
+
+SAMPLED, GREEDY_DRAFTS = Setting(0.9, 3, "sampled"), Setting(0.9, 3, "greedy")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
+    return load_network(save_tiny(tmp_path_factory.mktemp("tiny"), "llama"), "float64")
+
+
+def prompts(count: int) -> list[Prompt]:
+    luck = torch.Generator().manual_seed(5)
+    return [
+        Prompt(f"code/{n}", "code", tuple(torch.randint(1, 97, (12,), generator=luck).tolist()))
+        for n in range(count)
+    ]
+
+
+def test_the_two_alphas_agree(network: Network) -> None:
+    for entry in ("layer-skip", "suffix"):
+        _, maker = load_drafter(entry, Target(network))
+        samples = list(measure(network, entry, maker, prompts(24), [SAMPLED, GREEDY_DRAFTS], max_tokens=48))
+        for row in rows_of(samples):
+            assert row.agreement is not None
+            assert abs(row.agreement) < 4.0
+            tried = sum(level.tried for one in samples if one.setting == row.setting for level in one.levels)
+            assert tried > (800 if entry == "layer-skip" else 50)
+
+
+def test_alphas_of_other_laws_would_not_agree(network: Network) -> None:
+    """The comparison notices an acceptance that is off by a fifth."""
+    _, maker = load_drafter("layer-skip", Target(network))
+    samples = list(measure(network, "layer-skip", maker, prompts(24), [SAMPLED], max_tokens=48))
+    wrong = [
+        replace(one, levels=tuple(replace(level, chance=0.8 * level.chance) for level in one.levels))
+        for one in samples
+    ]
+    (row,) = rows_of(wrong)
+    assert row.agreement is not None
+    assert row.agreement > 4.0
+
+
+def test_samples_are_what_the_loop_decodes_and_a_second_run_does_the_rest(network: Network) -> None:
+    _, maker = load_drafter("layer-skip", Target(network))
+    settings = [Setting(0.0, 2), SAMPLED]
+    whole = list(measure(network, "d", maker, prompts(5), settings, max_tokens=20, lanes=3))
+    assert len(whole) == 10
+    half = [one for one in whole if one.prompt in ("code/0", "code/3") or one.setting == settings[0]]
+    rest = list(
+        measure(
+            network, "d", maker, prompts(5), settings, max_tokens=20, done={one.key for one in half}, lanes=2
+        )
+    )
+    assert {one.key: one for one in (*half, *rest)} == {one.key: one for one in whole}
+    alone = next(one for one in whole if one.prompt == "code/1" and one.setting == settings[0])
+    session = Target(network)
+    decoded = speculative_decode(
+        session, maker(session), torch.tensor(prompts(5)[1].tokens), 2, max_tokens=20
+    )
+    assert alone.tokens == decoded.tokens
+    assert alone.accepted == tuple(one.accepted for one in decoded.rounds)
+    assert alone.positions == tuple(one.position for one in decoded.rounds)
+    assert math.isclose(
+        sum(level.chance for level in alone.levels), sum(sum(one.chances) for one in decoded.rounds)
+    )
+
+
+def test_prompts_of_a_file(network: Network, tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(
+        'plain text\n\n{"prompt": "def f", "domain": "code"}\n{"prompt": "x"}\n', encoding="utf-8"
+    )
+    found = prompts_from_file(path, network.tokenizer)
+    assert [(one.domain, one.name, len(one.tokens)) for one in found] == [
+        ("prompts", "prompts.jsonl:1", 10),
+        ("code", "prompts.jsonl:3", 5),
+        ("prompts", "prompts.jsonl:4", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no prompt"),
+        ("ok\n{broken", "2: is no prompt"),
+        ('{"prompt": 3}', "1: is no prompt"),
+        ('{"prompt": ""}', "is an empty prompt"),
+    ],
+)
+def test_files_that_hold_no_prompts(network: Network, tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        prompts_from_file(path, network.tokenizer)

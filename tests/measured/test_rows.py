@@ -1,0 +1,115 @@
+"""Rows by hand, intervals that cover, effects that are there found and others not."""
+
+import math
+import random
+
+import pytest
+
+from calibration.acceptance.effects import effects_of
+from calibration.acceptance.rows import ratio, row_of, rows_of
+from calibration.acceptance.samples import Level, Sample, Setting, sample_from_json
+from simulator.acceptance import Geometric, Hierarchical
+from tests.measured.synthetic import synthetic_samples
+
+SETTING = Setting(1.0, 3, "sampled")
+
+
+def sample(
+    drafted: tuple[int, ...], accepted: tuple[int, ...], levels: tuple[Level, ...], **named: str
+) -> Sample:
+    fields = {"draft": "d", "domain": "code", "prompt": "p", "prompt_tokens": 48} | named
+    return Sample(setting=SETTING, max_tokens=64, drafted=drafted, accepted=accepted, levels=levels, **fields)  # type: ignore[arg-type]
+
+
+FIRST = sample(
+    (3, 3, 0), (3, 1, 0), (Level(2, 2, 2, 1.5, 0.3), Level(2, 1, 1, 1.1, 0.4), Level(1, 1, 0, 0.2, 0.1))
+)
+SECOND = sample(
+    (3, 3), (0, 2), (Level(2, 1, 1, 0.9, 0.4), Level(1, 1, 1, 0.6, 0.2), Level(1, 0, 0, 0.3, 0.2)), prompt="q"
+)
+
+
+def test_a_row_by_hand() -> None:
+    row = row_of([FIRST, SECOND])
+    assert (row.requests, row.rounds, row.drafted_tokens, row.coverage) == (2, 5, 12, 4 / 5)
+    assert row.mean_acceptance_length.value == (6 + 5) / 5
+    assert [one.value for one in row.acceptance_rate_at] == [3 / 5, 2 / 5, 1 / 5]
+    assert [one and one.value for one in row.conditional] == [3 / 5, 2 / 3, 1 / 2]
+    assert row.alpha_from_counts is not None
+    assert row.alpha_from_counts.value == 5 / 9  # first candidates alone
+    assert row.alpha_from_distributions is not None
+    assert row.alpha_from_distributions.value == pytest.approx(4.6 / 9)
+    assert row.agreement == pytest.approx((5 - 4.6) / math.sqrt(1.6))
+
+
+def test_rows_are_apart_by_drafter_domain_and_setting() -> None:
+    others = [
+        sample(FIRST.drafted, FIRST.accepted, FIRST.levels, domain="prose"),
+        sample(FIRST.drafted, FIRST.accepted, FIRST.levels, draft="e"),
+    ]
+    rows = rows_of([FIRST, *others, SECOND])
+    assert [(row.draft, row.domain, row.requests) for row in rows] == [
+        ("d", "code", 2),
+        ("d", "prose", 1),
+        ("e", "code", 1),
+    ]
+    assert rows[1].mean_acceptance_length.ci95 is None  # one request says nothing of others
+
+
+def test_samples_survive_their_json() -> None:
+    assert sample_from_json(FIRST.to_json()) == FIRST
+    assert FIRST.positions == (1, 5, 7)
+
+
+def test_the_interval_of_a_ratio_covers_as_often_as_it_says() -> None:
+    """Requests differ, so that counting their rounds as independent would cover far less."""
+    luck = random.Random(0)
+    covered, runs = 0, 400
+    for _ in range(runs):
+        requests = []
+        for _ in range(20):
+            level, rounds = luck.choice([0.3, 0.9]), luck.randint(10, 30)
+            requests.append((sum(luck.random() < level for _ in range(rounds)), rounds))
+        found = ratio([one[0] for one in requests], [one[1] for one in requests])
+        assert found is not None
+        assert found.ci95 is not None
+        covered += found.ci95[0] <= 0.6 <= found.ci95[1]
+    assert abs(covered / runs - 0.95) < 4 * math.sqrt(0.95 * 0.05 / runs)
+
+
+def test_no_effect_is_found_where_there_is_none() -> None:
+    effects = effects_of(synthetic_samples(Geometric(0.7), (5,), requests=300, tokens=64))
+    assert effects.between_requests_sd is not None
+    assert effects.between_requests_sd < 0.2  # of a spread of 1.9 from round to round
+    assert effects.late_minus_early is not None
+    assert effects.late_minus_early.ci95 is not None
+    assert effects.late_minus_early.ci95[0] < 0.0 < effects.late_minus_early.ci95[1]
+    assert effects.neighbours is not None
+    assert abs(effects.neighbours.value) < 0.06
+    assert sorted(effects.by_prompt_tokens) == [48, 96, 192]
+
+
+def test_effects_that_are_there_are_found() -> None:
+    apart = effects_of(synthetic_samples(Hierarchical(0.8, 0.0, 1.0), (5,), requests=300, tokens=64))
+    assert apart.between_requests_sd is not None
+    assert apart.between_requests_sd > 0.7
+    drifting = effects_of(
+        synthetic_samples(Hierarchical(0.5, 0.0, 0.0, 1.5, 0.97), (4,), requests=300, tokens=200)
+    )
+    assert drifting.neighbours is not None
+    assert drifting.neighbours.ci95 is not None
+    assert drifting.neighbours.ci95[0] > 0.05
+
+
+def test_requests_that_change_on_the_way_are_noticed() -> None:
+    rising = [sample((3,) * 12, (0,) * 6 + (1, 2) * 3, (), prompt=str(n)) for n in range(30)]
+    halves = [(one.accepted, one.positions) for one in rising]
+    early = [a for accepted, at in halves for a, place in zip(accepted, at, strict=True) if place < 32]
+    assert len(early) == 30 * 12  # all start before the middle of 64 tokens: no late half
+    assert effects_of(rising).late_minus_early is None
+    longer = [sample((3,) * 30, (0,) * 25 + (3,) * 5 + (2, 3) * 2, (), prompt=str(n)) for n in range(30)]
+    found = effects_of(
+        [sample((3,) * 34, one.accepted, (), prompt=one.prompt) for one in longer]
+    ).late_minus_early
+    assert found is not None
+    assert found.value > 2.0
