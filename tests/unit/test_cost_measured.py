@@ -252,7 +252,7 @@ def test_a_broken_file_says_where_and_what(change, wrong):
         parse_profile(json.dumps(raw), "mine.json")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_file_with_anything_anywhere_is_read_or_refused(seed):
     """Every place of the file, one after the other, holds something that does not belong there."""
     luck = random.Random(seed)
