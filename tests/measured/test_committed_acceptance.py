@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from calibration.acceptance.committed import FILE, LONGEST_FITTED, load, predictions, read_rounds
+from calibration.acceptance.page import PAGE, written
 from calibration.acceptance.report import groups_of
 from calibration.acceptance.rows import row_of
 from simulator.scenario import load_scenario
@@ -158,3 +159,9 @@ def test_a_simulation_runs_from_the_file(document: dict[str, Any], tmp_path: Pat
     shown = result["arms"]["measured"]["mean_acceptance_length"]["value"]
     measured = row(document, draft="layer-skip", temperature=0.0, domain="code", draft_length=4)
     assert shown == pytest.approx(measured["mean_acceptance_length"]["value"], rel=0.03)
+
+
+def test_the_page_shows_these_figures(document: dict[str, Any]) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.count("<!-- end of") == 5
+    assert written(text, document) == text
