@@ -47,7 +47,7 @@ def blocks_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     blocks["device"] = (
         f"{last['device']}. {len(runs)} run{'s' if len(runs) > 1 else ''}; tables and picture: the last, "
         f"{last['seconds_s']:.0f} s, reference step {reference['median_s'] * 1e3:.1f} ms with P90 ÷ P10 = "
-        f"{reference['p90_over_p10']:.2f} and halves {reference['halves_apart']:.1%} apart."
+        f"{reference['p90_over_p10']:.2f}, odd and even visits {reference['split_halves_apart']:.1%} apart."
     )
     blocks["targets"] = markdown(_side_by_side([targets(run) for run in runs]))
     return blocks

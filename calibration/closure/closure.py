@@ -1,11 +1,13 @@
-"""The closed loop: calibrate, decode plainly and speculatively between its rounds, predict, compare.
+"""The closed loop: calibrate, decode plainly and speculatively in between, predict, compare.
 
-Rounds of the calibration and of the comparison alternate, so that a machine that drifts does so for both.
-The fit sees the calibration's measurements alone: no whole step, no draft loop.
+Visits of the calibration's points and of the loop's are mixed in every round, so that a machine that changes
+its speed for seconds or minutes does so for both. The fit sees the calibration's measurements alone: no
+whole step, no draft loop.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +41,7 @@ _REFERENCE_STEPS = 4
 _MOST_RETRIES = 2
 """Visits of a point during which the reference step was disturbed are made again so often."""
 _PROMPTS = 2
+_SEED = 4
 _CHECKED = {"batch": 2, "context": 48, "count": 24}
 _NOT_NEEDED = frozenset(
     {"sampler/top_p", "attention/prefill", "memory/triad", "memory/read", "stack", "draft_loop"}
@@ -111,7 +114,7 @@ def close_loop(
         while True:
             measurements_path(profile).unlink(missing_ok=True)
             busy = _calibrated(loop, kind, quick, profile, progress, note)
-            reference = Reference.of(loop.reference_s) if loop.reference_s else None
+            reference = Reference.of(loop.reference_s) if len(loop.reference_s) > 1 else None
             busy = busy or (reference.busy if reference else None)
             if busy is None or 2 * (time.monotonic() - begun) > mode.limit_s:
                 break
@@ -143,10 +146,10 @@ def compare(measured: Sequence[Measured], profile: Path, shape: DecoderShape) ->
 def _calibrated(
     loop: _Loop, kind: str, quick: bool, profile: Path, progress: Progress, note: Callable[[str], None]
 ) -> str | None:
-    """Calibrate with rounds of the loop in between; why it could not be, None where it could."""
+    """Calibrate with visits of the loop's points in between; why it could not be, None where it could."""
     request = Request(kind, load_model(loop.target.shape.name), quick=quick, skip=_NOT_NEEDED)
     try:
-        calibrate(request, profile, progress, note, loop.round)
+        calibrate(request, profile, progress, note, loop.between)
     except InputError as error:
         return f"machine busy: {'; '.join(problem.message for problem in error.problems)}"
     return None
@@ -165,23 +168,34 @@ class _Loop:
         self.runs = [PointRun(self.target, prompts, point, i) for i, point in enumerate(mode.points)]
         self._reference = PlainDecoding(self.target, prompts, 1, _REFERENCE.context, GROWTH_TOKENS)
         self._clock = Clock(self.target.device)
-        self.reference_s: list[float] = []
+        self.reference_s: list[list[float]] = []
+        self._order, self._waiting, self._share = random.Random(_SEED), list[PointRun](), 1.0
 
-    def round(self, number: int) -> None:
-        """Visit every point once, between reference steps; again when those were disturbed."""
+    def between(self, share: float) -> None:
+        """Visit so many points that their share of this round is that of the calibration's: each once."""
+        if share <= self._share:  # a new round
+            self._waiting = [*self.runs]
+            self._order.shuffle(self._waiting)
+        self._share = share
+        left = round((1 - share) * len(self.runs))
         with torch.inference_mode():
-            for run in self.runs:
-                for _ in range(1 + _MOST_RETRIES):
-                    steps = self._time_reference()
-                    pairs = run.visit(self._mode.outcomes, self._mode.visit_s)
-                    steps += self._time_reference()
-                    if max(steps) <= WIDEST * min(steps):
-                        break
-                run.pairs += pairs
-                self.reference_s += steps
+            while len(self._waiting) > left:
+                self._visit(self._waiting.pop())
+
+    def _visit(self, run: PointRun) -> None:
+        """Between reference steps; again when those were disturbed."""
+        for _ in range(1 + _MOST_RETRIES):
+            steps = self._time_reference()
+            pairs = run.visit(self._mode.outcomes, self._mode.visit_s)
+            steps += self._time_reference()
+            if max(steps) <= WIDEST * min(steps):
+                break
+        run.pairs += pairs
+        self.reference_s.append(steps)
 
     def forget(self) -> None:
         """Begin anew."""
+        self._share = 1.0
         self.reference_s.clear()
         for run in self.runs:
             run.pairs.clear()

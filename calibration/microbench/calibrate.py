@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,14 @@ from simulator.models.model import Model
 if TYPE_CHECKING:
     from calibration.fit import Fitted
 
+ESSENTIAL = frozenset({"gemm/bf16", "attention/bf16"})
+"""Parts without which a profile says nothing of a device; another one that is refused is inherited."""
 MOST_WIDE = 0.1
 """Points whose repeats may differ too much, as a fraction of all, before the device counts as busy."""
+
+
+class BusyError(InputError):
+    """Measurements of one point differ too much from call to call, at too many points."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ def calibrate(
     profile: Path,
     progress: Progress,
     note: Callable[[str], None],
-    between: Callable[[int], None] | None = None,
+    between: Callable[[float], None] | None = None,
 ) -> Calibration:
     """Measure, fit, write the profile, as `measure_and_fit` does."""
     device = open_device(request.kind)
@@ -81,16 +87,16 @@ def measure_and_fit(
     profile: Path,
     progress: Progress,
     note: Callable[[str], None],
-    between: Callable[[int], None] | None = None,
+    between: Callable[[float], None] | None = None,
     first: Callable[[Point], bool] | None = None,
     limit_s: float = math.inf,
 ) -> Calibration:
     """Measure and fit, and write the profile; its measurements lie beside it, and the next run goes on from
-    them. `between` is called after each round through all points, with its number; the `first` points come
-    before all others; `limit_s` ends the measuring wherever it is.
+    them. `between` is called after each visit of a point with the share of its round that is done; `first`
+    points come before all others; `limit_s` ends the measuring wherever it is.
 
-    Raises InputError for a device that is busy, or whose measurements do not fit; OSError where nothing can
-    be written. What was measured until then is kept.
+    Raises BusyError; InputError where what makes a profile does not fit; OSError where nothing can be
+    written. What was measured until then is kept.
     """
     path = measurements_path(profile)
     file = MeasurementFile.open(path, device.notes)
@@ -103,25 +109,32 @@ def measure_and_fit(
         session.measure(plan.points, between)
         session.measure_groups()
         session.again(_outliers(plan, _fit(file, profile).suspects))
-    _refuse_when_busy(session.wide(plan.points), plan, path)
-    fitted = _fit(file, profile)
-    if fitted.refused:
-        raise InputError([Problem(str(path), message=line, allowed=_AGAIN) for line in fitted.refused])
+    _refuse_when_busy(session, plan, path)
+    fitted, refused = _without_refused(_fit(file, profile), path)
     _write(fitted, profile)
-    return Calibration(device, fitted, path, tuple(session.left_out), plan.uncovered)
+    return Calibration(device, fitted, path, (*session.left_out, *refused), plan.uncovered)
 
 
-_AGAIN = "measurements are kept, and the same command measures anew what varies"
-
-
-def _refuse_when_busy(wide: Sequence[object], plan: Plan, path: Path) -> None:
-    """Raises InputError when too many points vary too much: a shared or throttled device has no profile."""
-    if len(wide) > MOST_WIDE * len(plan.points):
+def _refuse_when_busy(session: Session, plan: Plan, path: Path) -> None:
+    """Raises BusyError when too many points vary too much: a shared or throttled device has no profile."""
+    wide, measured = len(session.wide(plan.points)), len(session.measured(plan.points))
+    if wide > MOST_WIDE * measured:
         message = (
-            f"the device is busy, shared or throttled: {len(wide)} of {len(plan.points)} points vary by more "
-            f"than {plan.grid.widest} × from call to call"
+            f"the device is busy, shared or throttled: {wide} of {measured} points vary by more than "
+            f"{plan.grid.widest} × from call to call"
         )
-        raise InputError(Problem(str(path), message=message, allowed=_AGAIN))
+        again = "measurements are kept, and the same command measures anew what varies"
+        raise BusyError(Problem(str(path), message=message, allowed=again))
+
+
+def _without_refused(fitted: Fitted, path: Path) -> tuple[Fitted, tuple[str, ...]]:
+    """The profile without parts whose points do not fit: they are inherited. Raises InputError for an essential one."""
+    names = {line.partition(":")[0] for line in fitted.refused}
+    if names & ESSENTIAL:
+        other = "measurements are kept; a full run in place of --quick has a finer grid, without the file it measures anew"
+        raise InputError([Problem(str(path), message=line, allowed=other) for line in fitted.refused])
+    parts = [part for part in fitted.profile["parts"] if part["name"] not in names]
+    return replace(fitted, profile={**fitted.profile, "parts": parts}), fitted.refused
 
 
 def _extent(plan: Plan, file: MeasurementFile, device: Device) -> str:

@@ -17,12 +17,14 @@ from calibration.microbench.device import Device
 from calibration.microbench.lab import Lab
 from calibration.microbench.plan import Plan
 from calibration.microbench.point import Point
-from calibration.microbench.timing import time_work
+from calibration.microbench.timing import Timed, time_work
 
 Progress = Callable[[int, int, str], None]
 """Called with visits done, visits in all, what is measured now."""
 MORE_ROUNDS = 2
 """Rounds that a point gets again when its repeats differ too much, or its fit asks for it."""
+MOST_FAILURES = 3
+"""Visits of one op that may fail before it is left out altogether."""
 _SEED = 4
 
 
@@ -47,7 +49,8 @@ class Session:
         self._missed = 0
         self._lab = Lab(device)
         self._order = random.Random(_SEED)
-        self._did_not_fit: set[str] = set()
+        self._old = set(file.points)
+        self._failures: dict[str, list[str]] = {}
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -66,18 +69,20 @@ class Session:
     @property
     def left_out(self) -> list[str]:
         """What was asked for and could not be measured, and why."""
-        memory = [f"{name}: out of memory on the device" for name in sorted(self._did_not_fit)]
+        failed = [f"{what}: {errors[-1]}" for what, errors in sorted(self._failures.items())]
         late = [f"{self._missed} visits of points: the time was over"] if self._missed else []
-        return [*self._plan.left_out, *memory, *late]
+        return [*self._plan.left_out, *failed, *late]
 
-    def measure(self, points: Sequence[Point], between: Callable[[int], None] | None = None) -> None:
+    def measure(self, points: Sequence[Point], between: Callable[[float], None] | None = None) -> None:
         """All rounds of these points that the file lacks, then a few more of those that vary too much.
 
-        Points that an earlier run left varying too much are begun anew. `between` is called after each of the
-        rounds.
+        Points that an earlier run left varying too much are begun anew. `between` is called after each visit
+        of a point with the share of the round that is done, up to 1.
         """
         wanted = self._plan.grid.rounds
-        anew = {point.key for point in self.wide(points) if self._rounds_of(point) >= wanted}
+        whole = {point.key for point in self.wide(points) if self._rounds_of(point) >= wanted}
+        anew = whole & self._old
+        self._old -= anew
         self._visit([(point, wanted - self._rounds_of(point)) for point in points], anew, between)
         self.again(self.wide(points))
 
@@ -87,23 +92,33 @@ class Session:
 
     def measure_groups(self) -> None:
         """All-reduces over the GPUs of this machine that the file lacks."""
-        sizes = self._plan.grid.message_bytes
+        sizes, kind = self._plan.grid.message_bytes, self._device.notes.kind
         done = {one.shape["gpus"] for one in self._file.measurements.of("allreduce")}
         for gpus in GROUPS:
-            if sizes and gpus <= self._device.notes.count and gpus not in done:
-                for row in allreduce_rows(self._device.notes.kind, gpus, sizes):
+            if not sizes or gpus > self._device.notes.count or gpus in done or self._late():
+                continue
+            try:
+                rows = allreduce_rows(kind, gpus, sizes)
+            except Exception as error:  # of whatever kind in one of the processes: the rest is measured
+                self._failed("allreduce", error)
+            else:
+                for row in rows:
                     self._file.add(row)
+
+    def measured(self, points: Sequence[Point]) -> list[Point]:
+        """Those with a row at least."""
+        return [point for point in points if point.key in self._file.points]
 
     def wide(self, points: Sequence[Point]) -> list[Point]:
         """Those whose repeats differ by more than the grid allows."""
-        rounds = [(point, self._file.points.get(point.key)) for point in points]
-        return [point for point, rows in rounds if rows and over_rounds(rows).spread > self._plan.grid.widest]
+        found = [(point, over_rounds(self._file.points[point.key])) for point in self.measured(points)]
+        return [point for point, one in found if one.spread > self._plan.grid.widest]
 
     def _visit(
         self,
         lacking: Sequence[tuple[Point, int]],
         anew: Set[str] = frozenset(),
-        between: Callable[[int], None] | None = None,
+        between: Callable[[float], None] | None = None,
     ) -> None:
         """Points with the rounds that each lacks; those in `anew` (keys) lack all, and begin at round 0."""
         wanted = [(point, self._plan.grid.rounds if point.key in anew else lacks) for point, lacks in lacking]
@@ -111,29 +126,47 @@ class Session:
         for number in range(max((rounds for _, rounds in wanted), default=0)):
             turn = [point for point, rounds in wanted if rounds > number]
             self._order.shuffle(turn)
-            for point in turn:
+            for visited, point in enumerate(turn):
                 self._progress(done, total, f"{point.bench} {point.op}")
                 at = number if point.key in anew else self._rounds_of(point)
                 self._measure(point, at)
                 done += 1
-            if between is not None:
-                between(number)
+                if between is not None:
+                    between((visited + 1) / len(turn))
 
     def _measure(self, point: Point, number: int) -> None:
         """One visit of a point, as round `number` of it."""
-        if time.monotonic() > self._ends_s:
-            self._missed += 1
-        if self._missed or point.key in self._did_not_fit:
+        name = f"{point.bench}/{point.op}"
+        if self._late() or len(self._failures.get(name, ())) >= MOST_FAILURES:
             return
         try:
-            work = point.prepare(self._lab)
-            timed = time_work(work, self._plan.grid.effort, self._device.on_gpu)
-        except torch.OutOfMemoryError:
-            self._did_not_fit.add(point.key)
-            self._lab.forget()
+            timed = self._timed(point)
+        except (RuntimeError, AttributeError) as error:  # this torch, this device: the rest is measured
+            self._failed(name, error)
             return
         what = (point.bench, point.op, point.shape, point.dtype, point.bytes, point.flops)
         self._file.add(Row(*what, *timed, round=number))
+
+    def _timed(self, point: Point) -> Timed:
+        """Seconds of a point; when memory is short, once more after all that others hold is let go."""
+        try:
+            return time_work(point.prepare(self._lab), self._plan.grid.effort, self._device.on_gpu)
+        except RuntimeError as error:
+            if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+                raise
+            self._lab.forget()
+            return time_work(point.prepare(self._lab), self._plan.grid.effort, self._device.on_gpu)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        first = str(error).strip().partition("\n")[0]
+        self._failures.setdefault(name, []).append(f"{type(error).__name__}: {first}")
+
+    def _late(self) -> bool:
+        """Whether the time is over; what is asked for then counts as missed."""
+        if time.monotonic() <= self._ends_s and not self._missed:
+            return False
+        self._missed += 1
+        return True
 
     def _rounds_of(self, point: Point) -> int:
         return len(self._file.points.get(point.key, ()))

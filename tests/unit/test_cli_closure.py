@@ -37,7 +37,7 @@ def run_of(busy: str | None) -> Any:
     none = Predicted(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "unreachable", None, {1.0: 0.84})
     device = DeviceNotes("cpu", "a CPU", None, 1, 1, 1, 2, "", "2.13", "")
     compared = () if busy else (Compared(pays, found), Compared(never, none))
-    return Closure(device, compared, Reference.of([0.01] * 8), True, 1, 12.0, busy)
+    return Closure(device, compared, Reference.of([[0.01] * 8] * 2), True, 1, 12.0, busy)
 
 
 def closure(monkeypatch: pytest.MonkeyPatch, busy: str | None, *options: str) -> Result:

@@ -96,9 +96,17 @@ def test_no_point_of_the_loop_is_calibrated(quick: bool) -> None:
 def test_a_machine_is_busy_when_its_reference_step_is_not_steady() -> None:
     from calibration.closure.reference import Reference
 
-    assert Reference.of([1.0, 1.02, 0.99, 1.01] * 5).busy is None
-    assert "P90/P10" in str(Reference.of([1.0, 1.9] * 10).busy)
-    assert "both halves" in str(Reference.of([1.0] * 10 + [1.07] * 10).busy)
+    assert Reference.of([[1.0, 1.02], [0.99, 1.01]] * 5).busy is None
+    assert "P90/P10" in str(Reference.of([[1.0, 1.9]] * 10).busy)
+    assert "odd and even" in str(Reference.of([[1.0], [1.07]] * 10).busy)
+
+
+def test_a_drift_that_both_sides_met_is_told_and_refuses_nothing() -> None:
+    from calibration.closure.reference import Reference
+
+    found = Reference.of([[1.0, 1.01]] * 20 + [[1.1, 1.11]] * 20)
+    assert found.busy is None
+    assert found.drift == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_busy_machine_gives_no_figures_and_says_why() -> None:
