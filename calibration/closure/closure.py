@@ -149,10 +149,11 @@ def _calibrated(
     """Calibrate with visits of the loop's points in between; why it could not be, None where it could."""
     request = Request(kind, load_model(loop.target.shape.name), quick=quick, skip=_NOT_NEEDED)
     try:
-        calibrate(request, profile, progress, note, loop.between)
+        made = calibrate(request, profile, progress, note, loop.between)
     except InputError as error:
         return f"machine busy: {'; '.join(problem.message for problem in error.problems)}"
-    return None
+    lacking = "; ".join(made.left_out)  # a part that is inherited says nothing of this device
+    return f"machine busy: {lacking}" if lacking else None
 
 
 class _Loop:
