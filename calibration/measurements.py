@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -23,9 +24,14 @@ COLUMNS = (
 )
 
 
+REVISION = 2
+"""Raised when a bench times otherwise than before: what it measured is no longer the same thing."""
+
+
 @dataclass(frozen=True)
 class DeviceNotes:
-    """What a figure holds for. All of it must agree before measurements are put together.
+    """What a figure holds for. All of it must agree before measurements are put together; the revision is
+    that of the benches.
 
     `kind` is cpu or cuda; `gpu` the catalogue name where the simulator knows the device; `cache_bytes` the
     last-level cache; `threads` of torch on the host; `count` devices of this name.
@@ -41,6 +47,7 @@ class DeviceNotes:
     driver: str
     torch: str
     platform: str
+    revision: int = REVISION
 
 
 @dataclass(frozen=True)
@@ -123,21 +130,29 @@ def point_key(bench: str, op: str, shape: Mapping[str, int], dtype: str) -> str:
     return f"{bench}/{op} {dtype} {json.dumps(dict(sorted(shape.items())))}"
 
 
-def by_point(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rounds of each point by its key, points in the order in which they were first met.
+@dataclass
+class Rounds:
+    """The rounds of every point, in the order in which points were first met.
 
-    Round 0 begins a point anew: what was measured of it before no longer counts.
+    Round 0 of a known point begins it anew. What was measured before counts until the new series is half as
+    long: an interrupt in between loses nothing.
     """
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        _add(found, row)
-    return found
 
+    of: dict[str, list[Row]] = field(default_factory=dict)
+    _anew: dict[str, list[Row]] = field(default_factory=dict)
 
-def _add(points: dict[str, list[Row]], row: Row) -> None:
-    if row.round == 0:
-        points[row.key] = []
-    points.setdefault(row.key, []).append(row)
+    def add(self, row: Row) -> None:
+        """The next row of a file."""
+        if row.key not in self.of:
+            self.of[row.key] = [row]
+        elif row.round == 0:
+            self._anew[row.key] = [row]
+        elif row.key in self._anew:
+            self._anew[row.key].append(row)
+        else:
+            self.of[row.key].append(row)
+        if 2 * len(self._anew.get(row.key, ())) >= len(self.of[row.key]):
+            self.of[row.key] = self._anew.pop(row.key)
 
 
 def over_rounds(rounds: Sequence[Row]) -> Measurement:
@@ -160,11 +175,11 @@ def measurements_path(profile: Path) -> Path:
 
 @dataclass
 class MeasurementFile:
-    """A file that grows row by row; each row is on disk when `add` returns. `points`: rounds by key."""
+    """A file that grows row by row; each row is on disk when `add` returns."""
 
     path: Path
     device: DeviceNotes
-    points: dict[str, list[Row]] = field(default_factory=dict)
+    rounds: Rounds = field(default_factory=Rounds)
     sessions: list[Mapping[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -178,7 +193,7 @@ class MeasurementFile:
         _same_device(path, known, device)
         _drop_half_a_line(path)
         with path.open("a", encoding="utf-8"):  # says at once when it may not be written
-            return cls(path, known, by_point(rows), sessions)
+            return cls(path, known, rows, sessions)
 
     def add(self, row: Row) -> None:
         """Append a row, with the digits that the file has."""
@@ -186,7 +201,7 @@ class MeasurementFile:
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow([_text(values[name]) for name in COLUMNS])
         self._append(line.getvalue())
-        _add(self.points, _row(line.getvalue().rstrip("\n")))
+        self.rounds.add(_row(line.getvalue().rstrip("\n")))
 
     def add_session(self, session: Mapping[str, Any]) -> None:
         """Append what one run has to say: dates, clocks, notes."""
@@ -200,19 +215,22 @@ class MeasurementFile:
     @property
     def measurements(self) -> Measurements:
         """All that is in it."""
-        return _measurements(self.device, self.points, self.sessions)
+        return _measurements(self.device, self.rounds, self.sessions)
+
+    @property
+    def points(self) -> Mapping[str, list[Row]]:
+        """The rounds that count, by the key of their point."""
+        return self.rounds.of
 
 
 def read_measurements(path: Path) -> Measurements:
     """The measurements of a file, as far as they were written. Raises InputError."""
     device, rows, sessions = _read(path)
-    return _measurements(device, by_point(rows), sessions)
+    return _measurements(device, rows, sessions)
 
 
-def _measurements(
-    device: DeviceNotes, points: Mapping[str, list[Row]], sessions: Iterable[Mapping[str, Any]]
-) -> Measurements:
-    return Measurements(device, tuple(over_rounds(rounds) for rounds in points.values()), tuple(sessions))
+def _measurements(device: DeviceNotes, rounds: Rounds, sessions: Iterable[Mapping[str, Any]]) -> Measurements:
+    return Measurements(device, tuple(over_rounds(rows) for rows in rounds.of.values()), tuple(sessions))
 
 
 def _text(value: object) -> str:
@@ -232,7 +250,7 @@ def _drop_half_a_line(path: Path) -> None:
             file.truncate(whole)
 
 
-def _read(path: Path) -> tuple[DeviceNotes, list[Row], list[Mapping[str, Any]]]:
+def _read(path: Path) -> tuple[DeviceNotes, Rounds, list[Mapping[str, Any]]]:
     """Device, rows and sessions of a file; half a last line counts as not written."""
     try:
         text = path.read_text("utf-8")
@@ -241,21 +259,21 @@ def _read(path: Path) -> tuple[DeviceNotes, list[Row], list[Mapping[str, Any]]]:
     except OSError as error:
         raise InputError(Problem(str(path), message=f"cannot be read: {error.strerror}")) from error
     device: DeviceNotes | None = None
-    rows: list[Row] = []
+    rows = Rounds()
     sessions: list[Mapping[str, Any]] = []
     for number, line in _whole_lines(text):
         try:
             if line.startswith("#"):
                 content = json.loads(line[1:])
                 if "device" in content:
-                    device = DeviceNotes(**content["device"])
+                    device = DeviceNotes(**{"revision": 0, **content["device"]})
                 else:
-                    sessions.append(content["session"])
+                    sessions.append(dict(content["session"].items()))
             elif number > 2:
-                rows.append(_row(line))
+                rows.add(_row(line))
             elif line.split(",") != list(COLUMNS):
                 raise ValueError(line)
-        except (ValueError, TypeError, KeyError, csv.Error) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, csv.Error) as error:
             raise _damaged(path, number, "is no line of measurements") from error
         if device is None:
             raise _damaged(path, number, "has no device in its first line")
@@ -273,12 +291,12 @@ def _row(line: str) -> Row:
     (cells,) = csv.reader([line])
     values: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
     shape = json.loads(values["shape"])
-    if not isinstance(shape, dict):
+    if not shape or any(type(size) is not int or size < 0 for size in shape.values()):
         raise ValueError(line)
     values |= {"shape": shape, "repeats": int(values["repeats"]), "round": int(values["round"])}
     values |= {name: float(values[name]) for name in ("bytes", "flops", "seconds", "p10_s", "p90_s")}
     row = Row(**values)
-    if not 0 < row.p10_s <= row.seconds <= row.p90_s < float("inf"):
+    if not 0 < row.p10_s <= row.seconds <= row.p90_s < math.inf or not 0 <= row.bytes + row.flops < math.inf:
         raise ValueError(line)
     return row
 

@@ -9,8 +9,10 @@ each with its device, versions, clocks and date. `--device cpu --quick` goes the
 from __future__ import annotations
 
 import json
+import tempfile
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,12 +65,26 @@ def command(device: str, quick: bool, output: Path) -> None:
 
     Exit code 2: what stands on stderr could not be measured, the rest is there. 3: the machine was busy.
     """
-    try:
-        code = _run(device, quick, output)
-    except InputError as error:
-        _say(error)
-        code = _LACKING
+    code = _attempt(_prepared, device, output)
+    if not code:
+        codes = (_attempt(_operators, device, quick, output), _attempt(_loop, device, output))
+        code = codes[0] or codes[1]
     raise SystemExit(code)
+
+
+def _attempt(stage: Callable[..., int], *arguments: Any) -> int:
+    """The exit code of a stage: what fails leaves the rest to be done, as minutes on a GPU are dear."""
+    begun = time.monotonic()
+    try:
+        return stage(*arguments)
+    except InputError as error:
+        for problem in error.problems:
+            note(str(problem))
+    except Exception:  # of a torch or a device that nobody has met
+        note(traceback.format_exc())
+    finally:
+        note(f"{stage.__name__.strip('_')}: {(time.monotonic() - begun) / 60:.1f} min")
+    return _LACKING
 
 
 def is_weak(point: Point) -> bool:
@@ -80,53 +96,54 @@ def is_weak(point: Point) -> bool:
     return point.bench in ("layer", "stack")
 
 
-def _run(kind: str, quick: bool, folder: Path) -> int:
-    """The exit code. What fails leaves the rest to be done: minutes on such a machine are dear."""
+def _prepared(kind: str, folder: Path) -> int:
+    """Everything that is needed is there."""
     from calibration.optional import need
 
     need("torch", "calibration")
     need("gguf", "lm")
-    from calibration.closure.closure import close_loop
+    from calibration.decoder.weights import smollm2_file
     from calibration.microbench.device import open_device
 
-    begun = time.monotonic()
-    device = open_device(kind)
+    smollm2_file()
+    open_device(kind)
     folder.mkdir(parents=True, exist_ok=True)
-    code = _operators(device, quick, folder)
-    with progress_bar("closed loop") as progress:
-        loop = close_loop(kind, True, folder / "loop.json", progress, note).to_json()
-    _write(folder / "closure.json", loop)
-    for line in loop["notes"]:
-        note(line)
-    if loop["summary"]["step_median_abs_log_error"] is None:
-        code = code or _BUSY
-    note(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    note(f"{(time.monotonic() - begun) / 60:.1f} min")
-    return code
+    return 0
 
 
-def _operators(device: Device, quick: bool, folder: Path) -> int:
-    """Measured, fitted, compared; the exit code of it."""
+def _operators(kind: str, quick: bool, folder: Path) -> int:
+    """Operators measured, fitted, compared."""
     from calibration.microbench.calibrate import measure_and_fit
+    from calibration.microbench.device import open_device
 
+    device = open_device(kind)
     system = device.notes.gpu or BASE
-    profile = folder / f"{device.notes.gpu or device.notes.kind}.json"
-    try:
-        with progress_bar("operators") as progress:
-            plan = _plan(device, quick)
-            made = measure_and_fit(device, plan, profile, progress, note, first=is_weak, limit_s=MEASURING_S)
-    except InputError as error:
-        _say(error)
-        return _LACKING
+    profile = folder / f"{device.notes.gpu or kind}.json"
+    with progress_bar("operators") as progress:
+        plan = _plan(device, quick)
+        made = measure_and_fit(device, plan, profile, progress, note, first=is_weak, limit_s=MEASURING_S)
     _write(folder / "against-public-tables.json", _against_tables(made.fitted.parsed, system))
     for line in made.left_out:
-        note(f"the profile lacks what could not be measured: {line}")
+        note(f"not in the profile: {line}")
     return _LACKING if made.left_out else 0
 
 
-def _say(error: InputError) -> None:
-    for problem in error.problems:
-        note(str(problem))
+def _loop(kind: str, folder: Path) -> int:
+    """The closed loop; what it makes on the way is moved into the folder when it is whole."""
+    from calibration.closure.closure import close_loop
+    from calibration.measurements import measurements_path
+
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        made = Path(scratch) / "loop.json"
+        with progress_bar("closed loop") as progress:
+            loop = close_loop(kind, True, made, progress, note).to_json()
+        for path in (made, measurements_path(made)):
+            if path.exists():
+                path.replace(folder / path.name)
+    _write(folder / "closure.json", loop)
+    for line in loop["notes"]:
+        note(line)
+    return _BUSY if loop["summary"]["step_median_abs_log_error"] is None else 0
 
 
 def _against_tables(measured: Profile, system: str) -> dict[str, Any]:

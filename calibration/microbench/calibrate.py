@@ -128,10 +128,12 @@ def _refuse_when_busy(session: Session, plan: Plan, path: Path) -> None:
 
 
 def _without_refused(fitted: Fitted, path: Path) -> tuple[Fitted, tuple[str, ...]]:
-    """The profile without parts whose points do not fit: they are inherited. Raises InputError for an essential one."""
+    """The profile without parts that do not fit, which are inherited. InputError for an essential one."""
     names = {line.partition(":")[0] for line in fitted.refused}
     if names & ESSENTIAL:
-        other = "measurements are kept; a full run in place of --quick has a finer grid, without the file it measures anew"
+        other = (
+            "measurements are kept; a run without --quick has a finer grid, one without the file begins anew"
+        )
         raise InputError([Problem(str(path), message=line, allowed=other) for line in fitted.refused])
     parts = [part for part in fitted.profile["parts"] if part["name"] not in names]
     return replace(fitted, profile={**fitted.profile, "parts": parts}), fitted.refused

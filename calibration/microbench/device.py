@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import ctypes
 import math
 import os
@@ -18,7 +17,6 @@ import torch
 from calibration.measurements import DeviceNotes
 from simulator.errors import InputError, Problem
 
-KINDS = ("cuda", "cpu")
 _FP8_CAPABILITY = (8, 9)
 """Ada: the first with fp8 matrix units."""
 CACHES_COLD = 2
@@ -28,13 +26,16 @@ MOST_COPIES = 1024
 _CACHE_UNKNOWN = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
-_CLOCK_FIELDS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
+_CLOCK_FIELDS = (
+    *("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"),
+    *("clocks_event_reasons.active", "clocks_throttle_reasons.active"),  # the second in older drivers
+)
 _TITLES = {"H100 80GB HBM3": "h100-sxm", "H100 NVL": "h100-nvl", "H100 PCIe": "h100-pcie"} | {
     "H200": "h200-sxm",
     "A100-SXM4-80GB": "a100-sxm-80gb",
     "A100-SXM4-40GB": "a100-sxm-40gb",
 }
-"""Part of the driver's name of a GPU → its catalogue name."""
+"""The driver's name of a GPU, less its maker → its catalogue name. Slices have longer names."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _cuda_device(threads: int) -> Device:
     notes = DeviceNotes(
         kind="cuda",
         name=facts.name,
-        gpu=next((name for title, name in _TITLES.items() if title in facts.name), None),
+        gpu=_TITLES.get(facts.name.removeprefix("NVIDIA ")),
         count=torch.cuda.device_count(),
         memory_bytes=facts.total_memory,
         cache_bytes=facts.L2_cache_size,
@@ -170,11 +171,15 @@ def _last_level_cache_bytes() -> int:
 
 
 def _nvidia_smi(names: tuple[str, ...]) -> dict[str, str]:
-    """Fields of the first GPU as the driver's own tool prints them; empty where it is missing."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader", "--id=0"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        (cells,) = csv.reader([done.stdout.strip()], skipinitialspace=True)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return {}
-    return dict(zip(names, cells, strict=False))
+    """Fields of torch's GPU as the driver's own tool prints them, without those it does not know."""
+    uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None)
+    which = "0" if uuid is None else f"GPU-{uuid}"
+    found = {}
+    for name in names:
+        command = ["nvidia-smi", f"--query-gpu={name}", "--format=csv,noheader", f"--id={which}"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        found[name] = done.stdout.strip()
+    return found

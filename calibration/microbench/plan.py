@@ -20,8 +20,6 @@ from calibration.microbench.subject import Grid, Subject, drafter_subject, grid_
 from simulator.models.drafter import Drafter
 from simulator.models.model import Model
 
-WEIGHTS = ("bf16", "fp8")
-"""Formats that are measured."""
 _ARENAS = 3
 """Memories of weights, of KV and of the rest lie side by side: each may take its share of what is free."""
 _FREE_FRACTION = 0.8
@@ -75,6 +73,8 @@ def make_plan(
     for subject in _subjects(device, model, drafter, tensor_parallel, formats or ["bf16"]):
         points += _points_of(subject, grid, device, "fp8" in formats)
         uncovered += _uncovered(subject)
+    if "bf16" not in (formats or ["bf16"]):
+        uncovered.append("layers in place, which are timed with matrices in bf16: --dtype bf16,fp8 has them")
     fitting, too_large = _that_fit(points, device)
     return Plan(fitting, grid, (*no_fp8, *too_large), tuple(dict.fromkeys(uncovered)))
 
@@ -97,7 +97,7 @@ def _subjects(
 
 def _points_of(subject: Subject, grid: Grid, device: Device, fp8: bool) -> Iterator[Point]:
     yield from linear_points(subject, grid)
-    yield from attention_points(subject, grid)
+    yield from attention_points(subject, grid, device.on_gpu)
     yield from expert_points(subject, grid)
     yield from elementwise_points(subject, grid, fp8)
     yield from sampler_points(subject, grid)

@@ -20,13 +20,18 @@ MOST_LAYERS = 64
 class Subject:
     """One network on one rank.
 
-    `decoder` is what is timed in place, as many layers as are cold in turn; None where the network has no
-    such layers. `draft_layers` of them make a draft pass, 0: it drafts nothing.
+    `decoder` has as many layers as are cold in turn; None where the network has no such layers. Layers are
+    timed in place in bf16 only, beside matrices in bf16. `draft_layers` make a draft pass, 0: none.
     """
 
     network: Network
     decoder: DecoderShape | None
     draft_layers: int = 0
+
+    @property
+    def in_place(self) -> bool:
+        """Whether whole layers of it are timed."""
+        return self.decoder is not None and {one.weights for one in self.network.matrices} == {"bf16"}
 
 
 def target_subject(device: Device, model: Model, tensor_parallel: int, draft_layers: int = 0) -> Subject:

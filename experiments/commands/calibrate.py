@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from experiments.commands.networks import networks
 from experiments.commands.options import check_output, json_option, numbers, words, writes_file
@@ -55,6 +56,10 @@ def command(device: str | None, output: Path, as_json: bool, **given: Any) -> No
     if given["from_tables"] is not None:
         if device is not None:
             raise _wrong("--device", device, "cannot stand beside --from-tables", "one of them")
+        for name in ("tp", "dtype", "quick"):
+            if click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT:
+                allowed = "they are as they are, and whole"
+                raise _wrong(f"--{name}", None, "says nothing of public tables", allowed)
         _from_tables(given, output, as_json)
     elif given["system"] is not None:
         raise _wrong("--system", given["system"], "names the GPU of public tables", "--from-tables FOLDER")
@@ -79,11 +84,11 @@ def _from_device(device: str, given: Mapping[str, Any], output: Path, as_json: b
     except KeyboardInterrupt:
         note(f"what was measured is kept beside {output}; the same command goes on from there")
         raise
-    notes = [*made.fitted.notes, *(f"not measured: {line}" for line in made.uncovered)]
+    lacking = [*made.uncovered, *made.left_out]
+    notes = [*made.fitted.notes, *(f"not in the profile: {line}" for line in lacking)]
     _print(made.fitted.profile, output, model, drafter, notes, as_json)
     if made.left_out:
-        lacks = "the profile lacks what could not be measured"
-        raise InputError([Problem(message=f"{lacks}: {line}") for line in made.left_out])
+        raise InputError([Problem(message=f"not in the profile: {line}") for line in made.left_out])
 
 
 def _from_tables(given: Mapping[str, Any], output: Path, as_json: bool) -> None:

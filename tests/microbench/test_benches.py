@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from calibration.microbench.benches.attention import attention_points
+from calibration.decoder.ops import attention, causal_mask
+from calibration.microbench.benches.attention import attention_points, flash_attention
 from calibration.microbench.benches.collectives import allreduce_rows
 from calibration.microbench.benches.elementwise import elementwise_points
 from calibration.microbench.benches.experts import Routing, expert_points, routed_experts
@@ -63,7 +64,7 @@ def test_bytes_and_flops_are_those_of_the_shape(tmp_path: Path) -> None:
     assert found["qkv"].shape == {"n": (4 + 2 * 2) * 16, "k": 64, "m": 4}
     assert found["qkv"].bytes == 2 * (128 * 64 + 4 * 64 + 4 * 128)
     assert found["down"].flops == 2 * 4 * 64 * 128
-    decode = next(p for p in attention_points(subject, GRID) if p.shape.get("queries") == 2)
+    decode = next(p for p in attention_points(subject, GRID, on_gpu=False) if p.shape.get("queries") == 2)
     kv = 2 * 64 * 2 * 16 * 2  # K and V, context, KV heads, head dimension, bf16
     assert decode.bytes == kv + 2 * 2 * 4 * 16 * 2
     assert decode.flops == 4 * 2 * 4 * 64 * 16
@@ -109,6 +110,18 @@ def test_routed_experts_compute_their_sum(lab: Lab) -> None:
             gate, up = (hidden[token].float() @ gate_up[expert].float()).chunk(2)
             wanted += 0.5 * (torch.nn.functional.silu(gate) * up) @ down[expert].float()
         assert torch.allclose(out[token], wanted, rtol=0.05, atol=0.2)
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_flash_attention_is_that_of_the_decoder(lab: Lab, queries: int) -> None:
+    """The last query tokens see all keys up to their own, whichever kernel computes it."""
+    heads, context, dim = 4, 32, 16
+    asked = lab.random(2, queries, heads, dim, dtype="fp32")
+    keys, values = lab.random(2, 2, 2, context, dim, dtype="fp32")
+    mask = causal_mask(torch.full((2,), context - queries), queries, context, 2, torch.float32)
+    wanted = attention(asked, keys, values, mask).view(2, queries, heads, dim)
+    found = flash_attention(asked.transpose(1, 2), keys, values).transpose(1, 2)
+    assert torch.allclose(found, wanted, atol=1e-5)
 
 
 def test_all_reduces_of_two_processes() -> None:

@@ -65,7 +65,8 @@ def test_a_gpu_is_measured_at_the_shapes_of_the_cost_model() -> None:
     }
     assert ("gate_up", "fp8", 28672, 4096, 257) in linear
     assert ("gate_up", "fp8", 14336, 4096, 129) in linear  # half of it on each of two ranks
-    assert ("lm_head", "bf16", 128256, 4096, 1) in linear
+    assert 128256 not in {n for _, _, n, _, _ in linear}  # the target's head is timed with its norm
+    assert {p.shape["vocab"] for p in plan.points if p.bench == "head"} == {128256, 64128}
     assert ("fc", "bf16", 4096, 3 * 4096, 64) in linear
     verify = {
         tuple(p.shape[x] for x in ("batch", "queries", "context", "kv_heads"))
@@ -76,6 +77,13 @@ def test_a_gpu_is_measured_at_the_shapes_of_the_cost_model() -> None:
     assert {p.op for p in plan.points if p.bench == "launch"} == {"eager", "graph"}
     assert "quantise" in {p.op for p in plan.points}
     assert plan.visits_s(cuda_device()) < 300
+
+
+def test_without_bf16_no_layer_is_timed_in_place(tmp_path: Path) -> None:
+    plan = make_plan(cuda_device(), model_of(DENSE, tmp_path), None, (1,), ("fp8",), quick=True)
+    assert {"layer", "head", "stack", "prepare", "draft_loop"}.isdisjoint(p.bench for p in plan.points)
+    assert {p.dtype for p in plan.points if p.bench == "linear" and p.op == "lm_head"} == {"bf16"}
+    assert [line.partition(",")[0] for line in plan.uncovered] == ["layers in place"]
 
 
 def test_a_cpu_meets_the_tokens_of_its_steps(tmp_path: Path) -> None:

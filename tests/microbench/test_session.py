@@ -51,14 +51,14 @@ def rounds(tmp_path: Path) -> dict[str, int]:
 
 def test_each_round_visits_every_point_in_another_order(tmp_path: Path) -> None:
     order: list[str] = []
-    between: list[tuple[int, int]] = []
+    between: list[tuple[float, int]] = []
     plan = plan_of(points())
     session = session_of(tmp_path, plan, lambda _, __, what: order.append(what[-1]))
-    session.measure(plan.points, lambda number: between.append((number, len(order))))
+    session.measure(plan.points, lambda share: between.append((share, len(order))))
     turns = [tuple(order[i : i + 6]) for i in range(0, 18, 6)]
     assert [set(turn) for turn in turns] == [set(NAMES)] * 3
     assert len(set(turns)) == 3
-    assert between == [(0, 6), (1, 12), (2, 18)]
+    assert between == [((i % 6 + 1) / 6, i + 1) for i in range(18)]
     assert rounds(tmp_path) == dict.fromkeys(NAMES, 3)
 
 
@@ -124,7 +124,80 @@ def test_points_that_the_device_cannot_hold_are_left_out(tmp_path: Path) -> None
     session = session_of(tmp_path, plan)
     session.measure(plan.points)
     assert set(rounds(tmp_path)) == set(NAMES) - {"c"}
-    assert [line for line in session.left_out if "out of memory" in line and "linear/c" in line]
+    assert [line for line in session.left_out if line.startswith("linear/c: OutOfMemoryError")]
+
+
+def test_memory_that_others_hold_is_let_go_before_a_point_is_given_up(tmp_path: Path) -> None:
+    tried: list[str] = []
+
+    def prepare(name: str) -> Work:
+        tried.append(name)
+        if tried.count("c") % 2 and name == "c":
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        return Work(lambda _: None)
+
+    plan = plan_of(points(prepare))
+    session = session_of(tmp_path, plan)
+    session.measure(plan.points)
+    assert rounds(tmp_path) == dict.fromkeys(NAMES, 3)
+    assert session.left_out == []
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED\nand more"), AttributeError("_grouped_mm")]
+)
+def test_an_operator_that_fails_leaves_the_rest_to_be_measured(tmp_path: Path, error: Exception) -> None:
+    tried: list[str] = []
+
+    def prepare(name: str) -> Work:
+        tried.append(name)
+        if name == "c":
+            raise error
+        return Work(lambda _: None)
+
+    plan = replace(plan_of(points(prepare)), grid=replace(GRID, rounds=6))
+    session = session_of(tmp_path, plan)
+    session.measure(plan.points)
+    assert rounds(tmp_path) == dict.fromkeys(set(NAMES) - {"c"}, 6)
+    assert tried.count("c") == sessions.MOST_FAILURES
+    assert session.left_out == [f"linear/c: {type(error).__name__}: {str(error).splitlines()[0]}"]
+
+
+def test_processes_of_an_all_reduce_that_die_leave_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise OSError("process 1 terminated with signal SIGKILL")
+
+    monkeypatch.setattr(sessions, "allreduce_rows", dies)
+    device = tiny_device()
+    two = replace(device, notes=replace(device.notes, count=2))
+    plan = replace(plan_of(points()), grid=replace(GRID, message_bytes=(64,)))
+    session = Session(two, MeasurementFile.open(tmp_path / "x.csv", two.notes), plan, lambda *_: None)
+    session.measure_groups()
+    assert session.left_out == ["allreduce: OSError: process 1 terminated with signal SIGKILL"]
+
+
+def test_what_varies_is_begun_anew_by_the_next_run_alone_and_counts_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter([9e-5] * 100)
+
+    def fake(*_: object) -> Timed:
+        each = next(seconds)
+        return Timed(each, each, 9 * each, 5)
+
+    monkeypatch.setattr(sessions, "time_work", fake)
+    plan = plan_of(points()[:1], widest=1.6)
+    first = session_of(tmp_path, plan)
+    first.measure(plan.points)
+    first.measure(plan.points)  # as a part of the plan and then as all of it
+    assert rounds(tmp_path) == {"a": 3 + 2 * MORE_ROUNDS}
+    seconds = iter([1e-5] * 2)
+    with pytest.raises(StopIteration):
+        session_of(tmp_path, plan).measure(plan.points)
+    kept = read_measurements(tmp_path / "x.csv").points[0]
+    assert kept.rounds_s == (9e-5,) * (3 + 2 * MORE_ROUNDS)  # two of three new rounds are no measurement yet
 
 
 def test_after_the_time_nothing_more_is_begun(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from tests.microbench.test_plan import cuda_device
 
 def test_on_a_gpu_it_measures_an_8b_model_and_the_shards_of_a_70b_model_in_time() -> None:
     plan = _plan(cuda_device(), quick=False)
-    assert plan.left_out == plan.uncovered == ()
+    assert plan.left_out == ()
+    assert [line.partition(",")[0] for line in plan.uncovered] == ["layers in place"]  # of the fp8 shards
     linear = {
         (p.shape["n"], p.shape["k"], p.dtype)
         for p in plan.points
@@ -48,7 +49,7 @@ def test_on_a_cpu_all_of_it_runs(tmp_path: Path) -> None:
     raw = read_measurements(tmp_path / "cpu.measurements.csv")
     assert {"linear", "attention", "layer", "stack"} <= {one.bench for one in raw.points}
     if done.returncode == _LACKING:
-        assert "busy" in done.stderr or "median error" in done.stderr, done.stderr
+        assert "the device is busy" in done.stderr, done.stderr
     else:
         check_profile(tmp_path)
     check_closure(json.loads((tmp_path / "closure.json").read_text("utf-8")), tmp_path / "loop.json")
@@ -71,8 +72,14 @@ def check_closure(document: dict[str, Any], profile: Path) -> None:
         assert set(summary.values()) == {None}
         return
     assert profile.exists()
+    # The full loop on quiet cores meets tighter limits; a simulator that is wrong meets none of these.
+    assert summary["step_median_abs_log_error"] < 0.15
+    assert summary["ratio_median_abs_log_error"] < 0.12
+    assert summary["speedup_median_abs_log_error"] < 0.15
     assert len(summary["breakeven"]) >= 2
-    assert all(0 < row["measured_alpha"] < 1 for row in summary["breakeven"])
+    for row in summary["breakeven"]:
+        assert 0 < row["measured_alpha"] < 1
+        assert row["predicted_alpha"] == pytest.approx(row["measured_alpha"], abs=0.18)
     for row in document["points"]:
         assert row["measured_step_s"] > row["measured_verify_s"] > 0
         assert row["measured_speedup"] * row["measured_step_s"] == pytest.approx(

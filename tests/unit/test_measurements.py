@@ -67,10 +67,13 @@ def test_the_spread_is_within_rounds_or_between_them() -> None:
     assert over_rounds(moving).spread == pytest.approx(2.8 / 1.2)
 
 
-def test_round_0_begins_a_point_anew(tmp_path: Path) -> None:
+def test_round_0_begins_a_point_anew_once_the_new_rounds_are_half_as_many(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    file = filled(path, in_round(0, 9e-5), in_round(1, 8e-5), in_round(0, 1e-5), in_round(1, 1e-5))
-    assert file.measurements.points[0].rounds_s == (1e-5, 1e-5)
+    file = filled(path, in_round(0, 9e-5), in_round(1, 8e-5), in_round(2, 9e-5), in_round(0, 1e-5))
+    assert file.measurements.points[0].rounds_s == (9e-5, 8e-5, 9e-5)
+    file.add(in_round(1, 2e-5))
+    file.add(in_round(2, 3e-5))
+    assert file.measurements.points[0].rounds_s == (1e-5, 2e-5, 3e-5)
     assert read_measurements(path) == file.measurements
 
 
@@ -103,6 +106,8 @@ def test_another_device_is_refused(tmp_path: Path) -> None:
         MeasurementFile.open(path, replace(DEVICE, threads=1))
     assert str(path) in str(caught.value)
     assert read_measurements(path).points
+    with pytest.raises(InputError, match="another device: revision 2 there, 3 here"):
+        MeasurementFile.open(path, replace(DEVICE, revision=3))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +121,11 @@ def test_another_device_is_refused(tmp_path: Path) -> None:
         (3, 'linear,qkv,"[1]",bf16,1,1,3e-05,2e-05,4e-05,20,0'),
         (3, 'linear,qkv,"{""n"": 1}",bf16,1,1,nan,2e-05,4e-05,20,0'),
         (3, 'linear,qkv,"{""n"": 1}",bf16,1,1,3e-05,4e-05,2e-05,20,0'),
+        (3, 'linear,qkv,"{""n"": 1.5}",bf16,1,1,3e-05,2e-05,4e-05,20,0'),
+        (3, "linear,qkv,{},bf16,1,1,3e-05,2e-05,4e-05,20,0"),
+        (3, 'linear,qkv,"{""n"": 1}",bf16,nan,1,3e-05,2e-05,4e-05,20,0'),
         (3, "# {}"),
+        (3, '# {"session": 3}'),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, number: int, text: str) -> None:

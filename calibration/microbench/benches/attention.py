@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right
 
 from calibration.decoder.ops import attention, causal_mask
 from calibration.microbench.lab import DTYPES, ROOM_TOKENS, Lab
@@ -18,18 +21,29 @@ from simulator.costs.network import AttentionLayers
 _BF16 = 2
 
 
-def attention_points(subject: Subject, grid: Grid) -> Iterator[Point]:
-    """Decode (1 query) and verify (more) by batch and context, prefill without a cache; full attention."""
+def attention_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
+    """Decode (1 query) and verify (more) by batch and context, prefill without a cache; full attention.
+
+    On a GPU both as the decoder here calls it (`decode`, with a mask of any shape, at the contexts of its
+    layers) and as serving engines do (`flash`: without a mask, which torch's flash kernels refuse).
+    """
     for layers in subject.network.attentions:
         if layers.attention.kind != "full" or layers.attention.head_dim != layers.attention.v_head_dim:
             continue
         for batch, context in product(grid.batches, grid.contexts):
-            if batch * context <= grid.most_cached_tokens:
-                yield from (decode_point(layers, batch, queries, context) for queries in grid.queries)
+            if batch * context > grid.most_cached_tokens:
+                continue
+            for queries in grid.queries:
+                if not on_gpu or context <= 2 * max(grid.layer_contexts):
+                    yield decode_point(layers, batch, queries, context)
+                if on_gpu:
+                    yield decode_point(layers, batch, queries, context, flash=True)
         yield from (prefill_point(layers, batch, tokens) for batch, tokens in grid.prefills)
 
 
-def decode_point(layers: AttentionLayers, batch: int, queries: int, context: int) -> Point:
+def decode_point(
+    layers: AttentionLayers, batch: int, queries: int, context: int, flash: bool = False
+) -> Point:
     """`queries` tokens of each of `batch` sequences; the last sees `context` keys. The cache is read once."""
     heads, kv_heads, dim = layers.heads, layers.kv_heads, layers.attention.head_dim
     cached = 2.0 * batch * kv_heads * context * dim * _BF16
@@ -38,14 +52,26 @@ def decode_point(layers: AttentionLayers, batch: int, queries: int, context: int
 
     def prepare(lab: Lab) -> Work:
         copies = lab.cold("kv", 2, batch, kv_heads, context + ROOM_TOKENS, dim)
+        pairs = [(copy[0, :, :, :context], copy[1, :, :, :context]) for copy in copies]
+        if flash:
+            rows = lab.random(batch, heads, queries, dim)
+            return Work(lambda i: flash_attention(rows, *pairs[i % len(pairs)]), len(pairs))
         asked = lab.random(batch, queries, heads, dim)
         before = torch.full((batch,), context - queries, device=asked.device)
         mask = causal_mask(before, queries, context, heads // kv_heads, DTYPES["bf16"])
-        pairs = [(copy[0, :, :, :context], copy[1, :, :, :context]) for copy in copies]
         return Work(lambda i: attention(asked, *pairs[i % len(pairs)], mask), len(pairs))
 
     flops = 4.0 * batch * queries * heads * context * dim
-    return Point("attention", "decode", shape, "bf16", moved, flops, cached, prepare)
+    op = "flash" if flash else "decode"
+    return Point("attention", op, shape, "bf16", moved, flops, cached, prepare)
+
+
+def flash_attention(rows: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The last query tokens (b, heads, q, d) to all keys before and with each, without a mask in memory."""
+    queries, context = rows.shape[2], keys.shape[2]
+    # One query sees every key. For more, torch's type of mask aligns the causal corner to the last key.
+    mask: Any = None if queries == 1 else causal_lower_right(queries, context)
+    return functional.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, enable_gqa=True)
 
 
 def prefill_point(layers: AttentionLayers, batch: int, tokens: int) -> Point:

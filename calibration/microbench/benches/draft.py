@@ -16,7 +16,7 @@ from calibration.microbench.timing import Work
 
 def draft_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
     """Greedy drafts by (batch, passes); seconds are of the whole loop. A check, no part of any fit."""
-    if subject.decoder is None or not subject.draft_layers:
+    if not subject.in_place or not subject.draft_layers:
         return
     for op in ("eager", "graph") if on_gpu else ("eager",):
         for batch in grid.batches:
@@ -29,6 +29,7 @@ def _loop(subject: Subject, op: str, batch: int, passes: int, context: int) -> P
     layers = subject.draft_layers
     size = {"batch": batch, "passes": passes, "context": context, "layers": layers, "hidden": shape.hidden}
     size |= {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
+    size |= {"vocab": shape.vocab}
 
     def prepare(lab: Lab) -> Work:
         decoder = lab.decoder(shape)

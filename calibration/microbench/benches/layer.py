@@ -1,5 +1,5 @@
-"""In place: one layer of a decoder between its neighbours, each with cold weights and a cold cache; the head
-after them; what a pass prepares before them; and the stack of them as a check of the sum."""
+"""In place: one layer of a decoder between its neighbours, each with cold weights and a cold cache; the first
+of a pass and what it prepares before; the head with its norm; the stack of them as a check of the sum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BF16 = 2.0
 def layer_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
     """Layers and preparation by (batch, queries, context), head by rows. `stack` is no part of any fit."""
     shape = subject.decoder
-    if shape is None:
+    if shape is None or not subject.in_place:
         return
     steps = grid.steps(max(grid.tokens))
     for context in grid.layer_contexts:
@@ -87,7 +87,7 @@ def prepare_point(shape: DecoderShape, batch: int, queries: int, context: int) -
 
 
 def head_point(shape: DecoderShape, rows: int) -> Point:
-    """The final norm and the head, which is cold: `linear` rotates copies, here layers run in between."""
+    """The final norm and the head, on cold copies of it."""
     size = {"rows": rows, "hidden": shape.hidden, "vocab": shape.vocab}
 
     def prepare(lab: Lab) -> Work:
@@ -147,6 +147,6 @@ def _point(
     if bench == "prepare":
         moved, flops = 2 * _BF16 * rows * shape.hidden, 0.0
     if bench == "stack":
-        size |= {"layers": shape.layers, "rows": rows}
+        size |= {"layers": shape.layers, "rows": rows, "vocab": shape.vocab}
         moved, flops = shape.layers * moved + head, shape.layers * flops + rows * head
     return Point(bench, op, size, "bf16", moved, flops, cached, prepare)
