@@ -16,12 +16,8 @@ from simulator.costs.network import Matrix
 
 
 def linear_points(subject: Subject, grid: Grid) -> Iterator[Point]:
-    """Every matrix of the network by tokens; fp8 without the quantising of x, which `elementwise` has.
-
-    The head too, unless `layer_points` times it together with its norm.
-    """
-    head = () if subject.in_place else (subject.network.head,)
-    for matrix in (*subject.network.matrices, *head):
+    """Every matrix of the network by tokens; fp8 without the quantising of x, which `elementwise` has."""
+    for matrix in (*subject.network.matrices, subject.network.head):
         if matrix.weights in BYTES:
             for m in grid.tokens:
                 yield linear_point(matrix, m)
