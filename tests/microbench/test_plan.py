@@ -71,7 +71,7 @@ def test_a_gpu_is_measured_at_the_shapes_of_the_cost_model() -> None:
     verify = {
         tuple(p.shape[x] for x in ("batch", "queries", "context", "kv_heads"))
         for p in plan.points
-        if p.op == "decode"
+        if p.op == "flash"
     }
     assert {(64, 1, 8192, 8), (64, 16, 2048, 4), (256, 4, 512, 8)} <= verify
     assert {p.op for p in plan.points if p.bench == "launch"} == {"eager", "graph"}
