@@ -108,8 +108,11 @@ def measure_and_fit(
         session.measure([point for point in plan.points if first is not None and first(point)])
         session.measure(plan.points, between)
         session.measure_groups()
-        session.again(_outliers(plan, _fit(file, profile).suspects))
     _refuse_when_busy(session, plan, path)
+    outliers = _outliers(plan, _fit(file, profile).suspects)
+    if outliers:
+        with session.noted():
+            session.again(outliers)
     fitted, refused = _without_refused(_fit(file, profile), path)
     _write(fitted, profile)
     return Calibration(device, fitted, path, (*session.left_out, *refused), plan.uncovered)

@@ -30,13 +30,14 @@ class Plan:
     """What a session measures.
 
     `left_out` says what was asked for and cannot be measured here, and why; `uncovered` which parts of the
-    networks no bench measures, whatever the device.
+    networks no bench measures, whatever the device. `groups` are the sizes of those whose all-reduces count.
     """
 
     points: tuple[Point, ...]
     grid: Grid
     left_out: tuple[str, ...]
     uncovered: tuple[str, ...]
+    groups: tuple[int, ...] = ()
 
     def where(self, wanted: Callable[[Point], bool]) -> Plan:
         """Only the points that are wanted."""
@@ -49,7 +50,8 @@ class Plan:
             tuple(dict.fromkeys((*mine, *theirs)))
             for mine, theirs in ((self.left_out, other.left_out), (self.uncovered, other.uncovered))
         )
-        return Plan(tuple(points.values()), self.grid, left_out, uncovered)
+        groups = tuple(sorted({*self.groups, *other.groups}))
+        return Plan(tuple(points.values()), self.grid, left_out, uncovered, groups)
 
     def visits_s(self, device: Device) -> float:
         """About how long it lasts, by what such devices usually do; the progress bar learns the truth."""
@@ -76,7 +78,8 @@ def make_plan(
     if "bf16" not in (formats or ["bf16"]):
         uncovered.append("layers in place, which are timed with matrices in bf16: --dtype bf16,fp8 has them")
     fitting, too_large = _that_fit(_heads_once(points), device)
-    return Plan(fitting, grid, (*no_fp8, *too_large), tuple(dict.fromkeys(uncovered)))
+    groups = tuple(ranks for ranks in tensor_parallel if 1 < ranks <= device.notes.count)
+    return Plan(fitting, grid, (*no_fp8, *too_large), tuple(dict.fromkeys(uncovered)), groups)
 
 
 def _subjects(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import torch
 
 from calibration.measurements import MeasurementFile, Row, over_rounds
-from calibration.microbench.benches.collectives import GROUPS, allreduce_rows
+from calibration.microbench.benches.collectives import allreduce_rows
 from calibration.microbench.device import Device
 from calibration.microbench.lab import Lab
 from calibration.microbench.plan import Plan
@@ -91,11 +91,11 @@ class Session:
         self._visit([(point, MORE_ROUNDS) for point in points])
 
     def measure_groups(self) -> None:
-        """All-reduces over the GPUs of this machine that the file lacks."""
+        """All-reduces of the plan's groups that the file lacks."""
         sizes, kind = self._plan.grid.message_bytes, self._device.notes.kind
         done = {one.shape["gpus"] for one in self._file.measurements.of("allreduce")}
-        for gpus in GROUPS:
-            if not sizes or gpus > self._device.notes.count or gpus in done or self._late():
+        for gpus in self._plan.groups:
+            if gpus in done or self._late():
                 continue
             try:
                 rows = allreduce_rows(kind, gpus, sizes)

@@ -172,7 +172,7 @@ def test_processes_of_an_all_reduce_that_die_leave_the_rest(
     monkeypatch.setattr(sessions, "allreduce_rows", dies)
     device = tiny_device()
     two = replace(device, notes=replace(device.notes, count=2))
-    plan = replace(plan_of(points()), grid=replace(GRID, message_bytes=(64,)))
+    plan = replace(plan_of(points()), groups=(2,))
     session = Session(two, MeasurementFile.open(tmp_path / "x.csv", two.notes), plan, lambda *_: None)
     session.measure_groups()
     assert session.left_out == ["allreduce: OSError: process 1 terminated with signal SIGKILL"]

@@ -15,7 +15,6 @@ from calibration.measurements import Row
 from calibration.microbench.cuda_graph import captured
 from calibration.microbench.timing import WARM_UPS, Timed, timed_of
 
-GROUPS = (2, 4, 8)
 _BF16 = 2
 _IN_GRAPH, _REPEATS = 20, 20
 _HOST = "127.0.0.1"
