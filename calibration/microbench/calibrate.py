@@ -108,6 +108,8 @@ def measure_and_fit(
         session.measure([point for point in plan.points if first is not None and first(point)])
         session.measure(plan.points, between)
         session.measure_groups()
+    if device.held_back:
+        note(f"the driver says that clocks are held back, reasons {device.held_back}")
     _refuse_when_busy(session, plan, path)
     outliers = _outliers(plan, _fit(file, profile).suspects)
     if outliers:

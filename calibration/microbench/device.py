@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ CACHES_COLD = 2
 """Distinct copies take turns over so many times the last-level cache: none is still there when it is read."""
 MOST_COPIES = 1024
 """What is so small that more would be needed stays in the cache of a real step, too."""
+_IDLE = 1
+"""The reason that a GPU without work gives."""
 _CACHE_UNKNOWN = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
@@ -54,11 +57,22 @@ class Device:
         return self.notes.kind == "cuda"
 
     @property
-    def free_bytes(self) -> int:
+    def free_bytes(self) -> float:
         """Memory that is free now."""
         if self.on_gpu:
-            return int(torch.cuda.mem_get_info()[0])
-        return _memory_info().get("MemAvailable", self.notes.memory_bytes)
+            return float(torch.cuda.mem_get_info()[0])
+        return min(_memory_info().get("MemAvailable", self.notes.memory_bytes), _left_to_the_container())
+
+    @property
+    def held_back(self) -> str | None:
+        """Why the driver of a GPU holds its clocks back now, a mask of bits; None: it does not."""
+        if not self.on_gpu:
+            return None
+        for name, value in self.clocks().items():
+            with suppress(ValueError):  # of a driver that says neither yes nor no
+                if name.endswith("_reasons.active") and int(str(value), 16) & ~_IDLE:
+                    return str(value)
+        return None
 
     def copies_of(self, size_bytes: float) -> int:
         """Copies that together leave nothing of the first in the cache; at least two, not too many."""
@@ -156,6 +170,15 @@ def _memory_info() -> dict[str, int]:
     except OSError:
         return {}
     return {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+
+
+def _left_to_the_container() -> float:
+    """Bytes that a memory limit of the container leaves; infinite without one."""
+    try:
+        most, now = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
+        return int(most) - int(now)
+    except (OSError, ValueError):  # no such file, or "max"
+        return math.inf
 
 
 def _last_level_cache_bytes() -> int:

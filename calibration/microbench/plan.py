@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from calibration.decoder.shape import DecoderShape
 from calibration.microbench.benches.attention import attention_points
 from calibration.microbench.benches.draft import draft_points
 from calibration.microbench.benches.elementwise import elementwise_points
@@ -72,12 +73,15 @@ def make_plan(
     no_fp8 = [] if len(formats) == len(weights) else [f"fp8: {device.notes.name} has no fp8 matrix units"]
     points = [*memory_points(grid), *launch_points(device.on_gpu)]
     uncovered: list[str] = []
-    for subject in _subjects(device, model, drafter, tensor_parallel, formats or ["bf16"]):
+    subjects = list(_subjects(device, model, drafter, tensor_parallel, formats or ["bf16"]))
+    for subject in subjects:
         points += _points_of(subject, grid, device, "fp8" in formats)
         uncovered += _uncovered(subject)
     if "bf16" not in (formats or ["bf16"]):
         uncovered.append("layers in place, which are timed with matrices in bf16: --dtype bf16,fp8 has them")
-    fitting, too_large = _that_fit(_heads_once(points), device)
+    decoders = {one.decoder for one in subjects if one.in_place and one.decoder is not None}
+    free = _FREE_FRACTION * device.free_bytes - sum(_weight_bytes(shape) for shape in decoders)
+    fitting, too_large = _that_fit(_heads_once(points), device, max(free, 0.0) / _ARENAS)
     groups = tuple(ranks for ranks in tensor_parallel if 1 < ranks <= device.notes.count)
     return Plan(fitting, grid, (*no_fp8, *too_large), tuple(dict.fromkeys(uncovered)), groups)
 
@@ -127,9 +131,13 @@ def _uncovered(subject: Subject) -> Iterator[str]:
         yield f"{one.name}: routed experts in other formats than bf16"
 
 
-def _that_fit(points: Iterable[Point], device: Device) -> tuple[tuple[Point, ...], list[str]]:
-    """Each point once, without those that need more memory than there is; and a line about those."""
-    room = _FREE_FRACTION * device.free_bytes / _ARENAS
+def _weight_bytes(shape: DecoderShape) -> float:
+    """Bytes of a decoder that is timed in place: it stays for the session."""
+    return BYTES["bf16"] * (shape.layers * shape.layer_parameters + shape.vocab * shape.hidden)
+
+
+def _that_fit(points: Iterable[Point], device: Device, room: float) -> tuple[tuple[Point, ...], list[str]]:
+    """Each point once, without those that need more than `room` bytes; and a line about those."""
     fitting: dict[str, Point] = {}
     large: dict[str, dict[str, float]] = {}
     for point in points:

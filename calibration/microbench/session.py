@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.metadata import version
 
 import torch
 
@@ -62,7 +63,8 @@ class Session:
             ended = "complete"
         finally:
             self._file.add_session(
-                {"begun": begun, "ended": _now(), "how": ended, "left_out": self.left_out}
+                {"version": version("decodesim"), "begun": begun, "ended": _now(), "how": ended}
+                | {"left_out": self.left_out}
                 | {"clocks_before": before, "clocks_after": self._device.clocks()}
             )
 
