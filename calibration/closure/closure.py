@@ -8,10 +8,12 @@ whole step, no draft loop.
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -25,15 +27,15 @@ from calibration.closure.points import FULL, GROWTH_TOKENS, QUICK, Point, met_in
 from calibration.closure.predicted import predict, preset_of
 from calibration.closure.prompts import Prompts
 from calibration.closure.reference import WIDEST, Reference
-from calibration.closure.texts import plain_text, speculative_text
+from calibration.closure.texts import Texts, compare_texts
 from calibration.decoder.decoder import Decoder
 from calibration.decoder.shape import DecoderShape
 from calibration.decoder.weights import smollm2_weights
 from calibration.measurements import DeviceNotes, measurements_path, read_measurements
-from calibration.microbench.calibrate import Request, calibrate
+from calibration.microbench.calibrate import BusyError, Request, calibrate
 from calibration.microbench.device import open_device
 from calibration.microbench.session import Progress
-from simulator.errors import InputError
+from simulator.errors import InputError, Problem
 from simulator.models.catalogue import load_model
 
 _REFERENCE = Point(1, 1, 320, 1)
@@ -42,7 +44,6 @@ _MOST_RETRIES = 2
 """Visits of a point during which the reference step was disturbed are made again so often."""
 _PROMPTS = 2
 _SEED = 4
-_CHECKED = {"batch": 2, "context": 48, "count": 24}
 _NOT_NEEDED = frozenset(
     {"sampler/top_p", "attention/prefill", "memory/triad", "memory/read", "stack", "draft_loop"}
 )
@@ -73,16 +74,15 @@ class Closure:
     device: DeviceNotes
     compared: tuple[Compared, ...]
     reference: Reference | None
-    texts_equal: bool
+    texts: Texts
     fewest_break_evens: int
     seconds_s: float
     busy: str | None = None
-    notes: tuple[str, ...] = field(default=())
 
     @property
     def summary(self) -> Summary:
         """Errors over all points."""
-        return Summary(self.compared, self.fewest_break_evens)
+        return Summary(self.compared, self.texts, self.fewest_break_evens)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim closure --json`."""
@@ -93,44 +93,65 @@ class Closure:
             "points": points,
             "summary": without_figures() if self.busy else self.summary.to_json(),
             "reference": self.reference.to_json() if self.reference else None,
-            "texts_equal": self.texts_equal,
+            "texts_equal": self.texts.equal,
+            "accepted_in_texts": self.texts.accepted,
             "seconds_s": self.seconds_s,
-            "notes": [*([self.busy] if self.busy else []), *self.notes],
+            "busy": self.busy,
+            "notes": [self.busy] if self.busy else [],
         }
 
 
 def close_loop(
+    kind: str, quick: bool, profile: Path | None, progress: Progress, note: Callable[[str], None]
+) -> Closure:
+    """Measure and predict on a device of a kind; the profile and its measurements are kept at `profile`.
+
+    Raises InputError for a device or weights that are not there, and for measurements that make no profile.
+    """
+    with TemporaryDirectory(prefix="decodesim-") as scratch:
+        made = Path(scratch) / (profile.name if profile else f"{kind}.json")
+        try:
+            return _close_loop(kind, quick, made, progress, note)
+        finally:
+            if profile is not None:
+                _keep(made, profile)
+
+
+def _close_loop(
     kind: str, quick: bool, profile: Path, progress: Progress, note: Callable[[str], None]
 ) -> Closure:
-    """Measure and predict on a device of a kind; the profile and its measurements are written there, anew.
-
-    Raises InputError for a device or weights that are not there.
-    """
     begun = time.monotonic()
     mode = MODES[quick]
     device = open_device(kind)
     with torch.inference_mode():
         loop = _Loop(kind, mode)
         while True:
-            measurements_path(profile).unlink(missing_ok=True)
             busy = _calibrated(loop, kind, quick, profile, progress, note)
-            reference = Reference.of(loop.reference_s) if len(loop.reference_s) > 1 else None
+            reference = loop.reference
             busy = busy or (reference.busy if reference else None)
             if busy is None or 2 * (time.monotonic() - begun) > mode.limit_s:
                 break
             note(f"{busy}; once more")
             loop.forget()
+            measurements_path(profile).unlink(missing_ok=True)
     measured = [run.measured for run in loop.runs if run.pairs]
     compared = () if busy else compare(measured, profile, loop.target.shape)
     return Closure(
         device=device.notes,
         compared=tuple(compared),
         reference=reference,
-        texts_equal=loop.texts_equal,
+        texts=loop.texts,
         fewest_break_evens=mode.fewest_break_evens,
         seconds_s=time.monotonic() - begun,
         busy=busy,
     )
+
+
+def _keep(made: Path, profile: Path) -> None:
+    """Copy a profile and its measurements, as far as there are any."""
+    for source, target in ((made, profile), (measurements_path(made), measurements_path(profile))):
+        if source.exists():
+            shutil.copyfile(source, target)
 
 
 def compare(measured: Sequence[Measured], profile: Path, shape: DecoderShape) -> list[Compared]:
@@ -146,14 +167,21 @@ def compare(measured: Sequence[Measured], profile: Path, shape: DecoderShape) ->
 def _calibrated(
     loop: _Loop, kind: str, quick: bool, profile: Path, progress: Progress, note: Callable[[str], None]
 ) -> str | None:
-    """Calibrate with visits of the loop's points in between; why it could not be, None where it could."""
+    """Calibrate with visits of the loop's points in between; None, or why the machine was too busy for it.
+
+    Raises InputError where what was measured makes no whole profile: an inherited part is not this device.
+    """
     request = Request(kind, load_model(loop.target.shape.name), quick=quick, skip=_NOT_NEEDED)
     try:
         made = calibrate(request, profile, progress, note, loop.between)
-    except InputError as error:
+    except BusyError as error:
         return f"machine busy: {'; '.join(problem.message for problem in error.problems)}"
-    lacking = "; ".join(made.left_out)  # a part that is inherited says nothing of this device
-    return f"machine busy: {lacking}" if lacking else None
+    if made.left_out:
+        allowed = "a loop is closed on what was measured here alone"
+        raise InputError(
+            [Problem(message=f"no whole profile: {line}", allowed=allowed) for line in made.left_out]
+        )
+    return None
 
 
 class _Loop:
@@ -161,7 +189,7 @@ class _Loop:
 
     def __init__(self, kind: str, mode: Mode) -> None:
         shape, weights = smollm2_weights()
-        self.texts_equal = texts_equal(Decoder(shape, weights.to(kind, torch.float32)))
+        self.texts = compare_texts(Decoder(shape, weights.to(kind, torch.float32)))
         self.target = Decoder(shape, weights.to(kind, torch.bfloat16))
         self._mode = mode
         longest = max(point.context for point in (*mode.points, _REFERENCE))
@@ -169,7 +197,8 @@ class _Loop:
         self.runs = [PointRun(self.target, prompts, point, i) for i, point in enumerate(mode.points)]
         self._reference = PlainDecoding(self.target, prompts, 1, _REFERENCE.context, GROWTH_TOKENS)
         self._clock = Clock(self.target.device)
-        self.reference_s: list[list[float]] = []
+        self._reference_s: list[list[float]] = []
+        self._repeated = 0
         self._order, self._waiting, self._share = random.Random(_SEED), list[PointRun](), 1.0
 
     def between(self, share: float) -> None:
@@ -184,20 +213,26 @@ class _Loop:
                 self._visit(self._waiting.pop())
 
     def _visit(self, run: PointRun) -> None:
-        """Between reference steps; again when those were disturbed."""
-        for _ in range(1 + _MOST_RETRIES):
+        """Between reference steps; again when those were disturbed. The reference keeps the steps of all."""
+        for attempt in range(1 + _MOST_RETRIES):
+            self._repeated += attempt > 0
             steps = self._time_reference()
             pairs = run.visit(self._mode.outcomes, self._mode.visit_s)
             steps += self._time_reference()
+            self._reference_s.append(steps)
             if max(steps) <= WIDEST * min(steps):
                 break
         run.pairs += pairs
-        self.reference_s.append(steps)
+
+    @property
+    def reference(self) -> Reference | None:
+        """How steady the machine was; None before it was seen twice."""
+        return Reference.of(self._reference_s, self._repeated) if len(self._reference_s) > 1 else None
 
     def forget(self) -> None:
         """Begin anew."""
-        self._share = 1.0
-        self.reference_s.clear()
+        self._share, self._repeated = 1.0, 0
+        self._reference_s.clear()
         for run in self.runs:
             run.pairs.clear()
 
@@ -210,12 +245,3 @@ class _Loop:
             if step:  # the first one warms up
                 found.append(sum(self._clock.laps_s()))
         return found
-
-
-def texts_equal(target: Decoder) -> bool:
-    """Whether drafts change a greedy text; in fp32, where rounding decides nothing."""
-    prompts = Prompts.random(target, _CHECKED["batch"], _CHECKED["context"])
-    drafter = target.first_layers(target.shape.layers * 4 // 5)
-    plain = plain_text(target, prompts, **_CHECKED)
-    speculative, _ = speculative_text(target, drafter, prompts, **_CHECKED, draft_length=3)
-    return torch.equal(plain.cpu(), speculative)

@@ -12,7 +12,11 @@ import numpy as np
 
 from calibration.closure.measured import Measured
 from calibration.closure.predicted import Predicted
+from calibration.closure.texts import Texts
 from simulator.breakeven.root_search import FOUND
+
+_LEAST_ACCEPTED = 0.05
+"""With fewer of its drafts accepted, an equal text proves little."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ class Summary:
     """Errors over all points."""
 
     compared: tuple[Compared, ...]
+    texts: Texts
     fewest_break_evens: int
 
     @cached_property
@@ -139,8 +144,8 @@ class Summary:
         return [(one, *one.alphas) for one in self.compared if one.alphas is not None]
 
     @property
-    def _inner(self) -> list[tuple[float, float]]:
-        return [(mine, its) for _, mine, its in self.break_evens if 0.05 <= mine <= 0.95]
+    def _inner(self) -> list[tuple[Compared, float, float]]:
+        return [found for found in self.break_evens if 0.05 <= found[1] <= 0.95]
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -152,12 +157,29 @@ class Summary:
             for name, pair in limits.items()
             for which, limit, value in zip(("median", "P90"), pair, self._sizes[name], strict=True)
         ]
-        apart = [abs(its - mine) for mine, its in self._inner]
+        apart = [abs(its - mine) for _, mine, its in self._inner]
+        places = {(p.batch, p.draft_length) for p in (one.measured.point for one, _, _ in self._inner)}
+        disagree = sum(one.alphas is None and not one.agrees_without_break_even for one in self.compared)
+        unpredicted = sum(len(one.measured.dials) - len(one.speedup_errors) for one in self.compared)
         return (
             *errors,
             Target("break-even acceptance, largest difference", 0.06, max(apart, default=None)),
-            Target("break-evens bracketed", self.fewest_break_evens, len(apart), at_least=True),
+            Target(
+                "(batch, K) with a bracketed break-even", self.fewest_break_evens, len(places), at_least=True
+            ),
+            Target("points where one side alone breaks even", 0, disagree),
+            Target("dialled acceptances without a prediction", 0, unpredicted),
+            Target(
+                "share of drafts accepted in texts that stay equal",
+                _LEAST_ACCEPTED,
+                self._proved,
+                at_least=True,
+            ),
         )
+
+    @property
+    def _proved(self) -> float:
+        return self.texts.accepted if self.texts.equal else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The entry `summary`."""
@@ -182,7 +204,7 @@ class Summary:
 
 def without_figures() -> dict[str, Any]:
     """The entry `summary` of a run on a busy machine."""
-    empty = Summary((), 0).to_json()
+    empty = Summary((), Texts(True, 1.0), 0).to_json()
     return {name: None for name in empty}
 
 

@@ -12,7 +12,7 @@ from calibration.closure.measured import Measured
 from calibration.decoder.shape import DecoderShape
 from simulator.arms import CompiledArm
 from simulator.breakeven.breakeven import breakeven
-from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE
+from simulator.breakeven.root_search import ALWAYS, FOUND
 from simulator.preset import SCHEMA
 from simulator.scenario import Scenario
 from simulator.scenario.load import scenario_from_data
@@ -72,10 +72,7 @@ def predict(measured: Measured, profile: Path, shape: DecoderShape, preset: str 
     alphas = [dial.alpha for dial in measured.dials]
     (row,) = breakeven(scenario, metrics=("throughput",), alphas=alphas).rows
     alpha = row.simulated_alpha
-    if alpha is None:
-        outcome = UNREACHABLE if row.verdict == UNREACHABLE else row.verdict
-    else:
-        outcome = ALWAYS if alpha.value == 0 else FOUND
+    outcome = row.verdict if alpha is None else ALWAYS if alpha.value == 0 else FOUND
     return Predicted(
         plain_s=plain["total"],
         plain_pass_s=plain["verify"],

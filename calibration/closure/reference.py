@@ -18,7 +18,8 @@ MOST_APART = 0.05
 @dataclass(frozen=True)
 class Reference:
     """Steadiness of a run. `spread`: P90 / P10; `halves`: how far the medians of odd and even visits are
-    apart; `drift`: those of the first and the second half of the time.
+    apart; `drift`: those of the first and the second half of the time; `repeated`: visits made again because
+    their own reference steps differed by more than `WIDEST`, whose steps count here all the same.
 
     Calibration and loop are mixed visit by visit, so that both meet a drift alike; it is told, and no reason
     to refuse.
@@ -29,15 +30,16 @@ class Reference:
     halves: float
     drift: float
     n: int
+    repeated: int = 0
 
     @classmethod
-    def of(cls, visits: Sequence[Sequence[float]]) -> Reference:
+    def of(cls, visits: Sequence[Sequence[float]], repeated: int = 0) -> Reference:
         """Of the reference steps of visits in the order of time; at least two."""
         seconds = [step for visit in visits for step in visit]
         half = len(visits) // 2
         p10, p90 = np.quantile(seconds, [0.1, 0.9])
         halves, drift = _apart(visits[::2], visits[1::2]), _apart(visits[:half], visits[half:])
-        return cls(median(seconds), float(p90 / p10), halves, drift, len(seconds))
+        return cls(median(seconds), float(p90 / p10), halves, drift, len(seconds), repeated)
 
     @property
     def busy(self) -> str | None:
@@ -59,6 +61,7 @@ class Reference:
             "split_halves_apart": self.halves,
             "drift": self.drift,
             "steps": self.n,
+            "visits_repeated": self.repeated,
         }
 
 

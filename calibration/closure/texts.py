@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,9 @@ from calibration.closure.clock import Clock
 from calibration.closure.engine import PlainDecoding, SpeculativeDecoding
 from calibration.closure.prompts import Prompts
 from calibration.decoder.decoder import Decoder
+
+_TEXTS, _CONTEXT, _TOKENS = 2, 48, 24
+_DRAFT_LENGTHS = (1, 3, 7)
 
 
 def plain_text(target: Decoder, prompts: Prompts, batch: int, context: int, count: int) -> Tensor:
@@ -44,3 +49,27 @@ def speculative_text(
             text += [*row[:taken], token]
             drafted, accepted = drafted + draft_length, accepted + taken
     return torch.tensor([text[:count] for text in texts]), accepted / drafted
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Whether speculation left every text as it is, and the least share of drafts accepted in one of them.
+
+    Texts that are equal with no draft accepted would prove nothing.
+    """
+
+    equal: bool
+    accepted: float
+
+
+def compare_texts(target: Decoder) -> Texts:
+    """Two greedy texts with 1, 3 and 7 drafts of four fifths of the layers; for fp32."""
+    prompts = Prompts.random(target, _TEXTS, _CONTEXT)
+    drafter = target.first_layers(target.shape.layers * 4 // 5)
+    plain = plain_text(target, prompts, _TEXTS, _CONTEXT, _TOKENS).cpu()
+    shares, equal = [], True
+    for draft_length in _DRAFT_LENGTHS:
+        found = speculative_text(target, drafter, prompts, _TEXTS, _CONTEXT, _TOKENS, draft_length)
+        equal = equal and torch.equal(plain, found[0])
+        shares.append(found[1])
+    return Texts(equal, min(shares))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _BUSY = 3
-_PAGE = Path("closure.html")
 
 
 @click.command()
@@ -40,7 +38,7 @@ _PAGE = Path("closure.html")
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help=f"The page; default {_PAGE}, and none with --json.",
+    help="Write a page.",
 )
 @json_option
 @writes_file
@@ -62,33 +60,18 @@ def command(
     from calibration.closure.closure import close_loop
 
     say_when_compiling()
-    with tempfile.TemporaryDirectory() as scratch, progress_bar("closure") as progress:
-        profile = Path(scratch) / (output.name if output else f"{device}.json")
-        document = close_loop(device, quick, profile, progress, note).to_json()
-        if output is not None:
-            _keep(profile, output)
-    page = html or (None if as_json else _PAGE)
+    with progress_bar("closure") as progress:
+        document = close_loop(device, quick, output, progress, note).to_json()
     if as_json:
         print_json(document)
     else:
         _print(document)
-    if page is not None:
+    if html is not None:
         from dashboards.closure_page import write_closure_page
 
-        note(f"wrote {write_closure_page(document, page)}; opens offline")
-    if document["summary"]["step_median_abs_log_error"] is None:
+        note(f"wrote {write_closure_page(document, html)}; opens offline")
+    if document["busy"] is not None:
         context.exit(_BUSY)
-
-
-def _keep(made: Path, output: Path) -> None:
-    """Copy a profile and its measurements, as far as there are any."""
-    import shutil
-
-    from calibration.measurements import measurements_path
-
-    for source, target in ((made, output), (measurements_path(made), measurements_path(output))):
-        if source.exists():
-            shutil.copyfile(source, target)
 
 
 def _print(document: Mapping[str, Any]) -> None:

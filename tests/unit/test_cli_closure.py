@@ -26,6 +26,7 @@ def run_of(busy: str | None) -> Any:
     from calibration.closure.points import Point
     from calibration.closure.predicted import Predicted
     from calibration.closure.reference import Reference
+    from calibration.closure.texts import Texts
     from calibration.measurements import DeviceNotes
 
     def pair(alpha: float, tokens: float) -> Pair:
@@ -37,7 +38,7 @@ def run_of(busy: str | None) -> Any:
     none = Predicted(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "unreachable", None, {1.0: 0.84})
     device = DeviceNotes("cpu", "a CPU", None, 1, 1, 1, 2, "", "2.13", "")
     compared = () if busy else (Compared(pays, found), Compared(never, none))
-    return Closure(device, compared, Reference.of([[0.01] * 8] * 2), True, 1, 12.0, busy)
+    return Closure(device, compared, Reference.of([[0.01] * 8] * 2), Texts(True, 0.4), 1, 12.0, busy)
 
 
 def closure(monkeypatch: pytest.MonkeyPatch, busy: str | None, *options: str) -> Result:
@@ -76,9 +77,9 @@ def test_a_busy_machine_ends_with_3_and_its_reason(monkeypatch: pytest.MonkeyPat
     done = closure(monkeypatch, why, "--json", "--html", str(tmp_path / "closure.html"))
     assert done.exit_code == 3
     document = json.loads(done.stdout)
-    assert document["notes"] == [why]
+    assert document["notes"] == [document["busy"]] == [why]
     assert set(document["summary"].values()) == {None}
-    assert why in closure(monkeypatch, why, "--html", str(tmp_path / "again.html")).stdout
+    assert why in closure(monkeypatch, why).stdout
 
 
 def test_cuda_that_is_not_there_is_said_in_one_line() -> None:

@@ -111,10 +111,11 @@ def test_a_drift_that_both_sides_met_is_told_and_refuses_nothing() -> None:
 
 def test_a_busy_machine_gives_no_figures_and_says_why() -> None:
     from calibration.closure.closure import Closure
+    from calibration.closure.texts import Texts
     from calibration.measurements import DeviceNotes
 
     device = DeviceNotes("cpu", "a CPU", None, 1, 1, 1, 2, "", "2.13", "")
-    run = Closure(device, (), None, True, 2, 1.0, busy="machine busy: others work here").to_json()
+    run = Closure(device, (), None, Texts(True, 0.4), 2, 1.0, busy="machine busy: others work here").to_json()
     assert run["notes"] == ["machine busy: others work here"]
     assert set(run["summary"].values()) == {None}
     assert {"step_median_abs_log_error", "speedup_median_abs_log_error", "breakeven"} <= run["summary"].keys()

@@ -67,12 +67,14 @@ def test_text_is_that_of_plain_greedy_decoding(draft_length: int, layers: int) -
 def test_text_of_smollm2_in_fp32_is_that_of_plain_greedy_decoding() -> None:
     import torch
 
-    from calibration.closure.closure import texts_equal
+    from calibration.closure.texts import compare_texts
     from calibration.decoder.decoder import Decoder
     from calibration.decoder.weights import smollm2_weights
 
     with torch.inference_mode():
-        assert texts_equal(Decoder(*smollm2_weights()))
+        texts = compare_texts(Decoder(*smollm2_weights()))
+    assert texts.equal
+    assert texts.accepted > 0.1  # otherwise every token would be the target's own anyway
 
 
 def test_drafts_drawn_from_the_target_itself_are_all_accepted() -> None:
