@@ -93,6 +93,17 @@ def test_no_point_of_the_loop_is_calibrated(quick: bool) -> None:
             assert met_in_calibration(points, shapes) == []
 
 
+def test_most_steps_of_the_loop_are_new_in_batch_and_query_tokens_too() -> None:
+    from calibration.closure.points import FULL
+    from calibration.microbench.subject import grid_of
+
+    known = set(grid_of("cpu", False).steps(10_000))
+    new = [point for point in FULL if (point.batch, point.draft_length + 1) not in known]
+    assert len(new) > 2 / 3 * len(FULL)
+    assert {point.draft_length for point in FULL} == {1, 2, 3, 4, 5, 6, 7}
+    assert {point.batch for point in FULL} >= {1, 16}
+
+
 def test_a_machine_is_busy_when_its_reference_step_is_not_steady() -> None:
     from calibration.closure.reference import Reference
 
