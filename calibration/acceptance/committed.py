@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from calibration.acceptance.fits import fit_all
+from calibration.acceptance.fits import Fit, fit_all
+from calibration.acceptance.goodness import goodness
 from calibration.acceptance.predict import shown_length
 from calibration.acceptance.report import groups_of
 from calibration.acceptance.rows import estimate_json, row_of
@@ -20,7 +21,7 @@ LONGEST_FITTED = 4
 
 def rounds_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
     """Return the rounds of all samples, by row: per request its prompt and, a digit to the base 36 a round,
-    the drafted levels (one digit: the same in all rounds) and the accepted drafts.
+    the drafted levels (one digit: the same in all rounds), the accepted drafts and, of trees, the nodes.
     """
     found = []
     for group in groups_of(samples, by_draft_length=True):
@@ -32,6 +33,7 @@ def rounds_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
                 sample.max_tokens,
                 _short(sample.drafted),
                 _digits(sample.accepted),
+                *([_digits(sample.nodes)] if sample.nodes != sample.drafted else []),
             ]
             for sample in group
         ]
@@ -53,9 +55,11 @@ def read_rounds(document: Mapping[str, Any]) -> Iterator[Sample]:
     """Yield the samples that `rounds_json` wrote, without their levels and tokens."""
     for group in document["rounds"]:
         setting = Setting(group["temperature"], group["draft_length"], group["draft_sampling"])
-        for prompt, prompt_tokens, max_tokens, drafted, accepted in group["requests"]:
+        for prompt, prompt_tokens, max_tokens, drafted, accepted, *nodes in group["requests"]:
             counts = tuple(DIGITS.index(one) for one in accepted)
             levels = tuple(DIGITS.index(one) for one in drafted)
+            if len(levels) != len(counts):
+                levels = levels * len(counts)
             yield Sample(
                 draft=group["draft"],
                 domain=group["domain"],
@@ -63,7 +67,8 @@ def read_rounds(document: Mapping[str, Any]) -> Iterator[Sample]:
                 prompt_tokens=prompt_tokens,
                 setting=setting,
                 max_tokens=max_tokens,
-                drafted=levels if len(levels) == len(counts) else levels * len(counts),
+                drafted=levels,
+                nodes=tuple(DIGITS.index(one) for one in nodes[0]) if nodes else levels,
                 accepted=counts,
                 levels=(),
             )
@@ -86,6 +91,7 @@ def predictions(samples: Sequence[Sample], unused: frozenset[str]) -> list[dict[
         if len({one.setting.draft_length for one in fitted}) < LONGEST_FITTED:
             continue
         fits = fit_all(fitted)
+        judged = [one for one in fitted if one.setting.draft_length == LONGEST_FITTED]
         longer = [
             one for one in group if one.prompt not in unused and one.setting.draft_length > LONGEST_FITTED
         ]
@@ -113,12 +119,18 @@ def predictions(samples: Sequence[Sample], unused: frozenset[str]) -> list[dict[
                 "temperature": first.setting.temperature,
                 "draft_sampling": first.setting.draft_sampling,
                 "fitted_requests": len(fitted),
-                "models": {fit.model.name: {"bic": round(fit.bic, 2), "entry": fit.entry} for fit in fits},
+                "models": {fit.model.name: _judged(fit, judged) for fit in fits},
                 "best": fits[0].model.name,
                 "predictions": asked,
             }
         )
     return found
+
+
+def _judged(fit: Fit, samples: Sequence[Sample]) -> dict[str, Any]:
+    found = goodness(fit.model, samples)
+    chances = {"p_counts": round(found.counts, 4), "p_spread": round(found.spread, 4)}
+    return {"bic": round(fit.bic, 2), "entry": fit.entry, **chances, "refused": found.refused}
 
 
 def greedy_texts(samples: Iterable[Sample]) -> dict[str, Any]:

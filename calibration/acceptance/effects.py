@@ -13,6 +13,7 @@ from calibration.acceptance.rows import estimate_json, ratio
 from calibration.acceptance.samples import Sample
 from simulator.results.estimate import Estimate, student_t95
 
+_MOST_LENGTHS = 6
 _FEWEST_ROUNDS = 4
 """Requests of fewer rounds say nothing of what happens along them."""
 
@@ -30,7 +31,7 @@ class Effects:
     between_requests_sd: float | None
     neighbours: Estimate | None
     late_minus_early: Estimate | None
-    by_prompt_tokens: dict[int, Estimate]
+    by_prompt_tokens: dict[str, Estimate]
 
     def to_json(self) -> dict[str, Any]:
         """As `decodesim accept` writes it, beside the figures of the row."""
@@ -40,7 +41,7 @@ class Effects:
             "neighbours_correlation": estimate_json(self.neighbours),
             "late_minus_early": estimate_json(self.late_minus_early),
             "mean_acceptance_length_by_prompt_tokens": {
-                str(tokens): estimate_json(one) for tokens, one in sorted(self.by_prompt_tokens.items())
+                tokens: estimate_json(one) for tokens, one in self.by_prompt_tokens.items()
             },
         }
 
@@ -48,16 +49,30 @@ class Effects:
 def effects_of(samples: Sequence[Sample]) -> Effects:
     """Return the effects in samples of one row."""
     requests = [sample for sample in samples if len(sample.accepted) >= _FEWEST_ROUNDS]
-    lengths = sorted({sample.prompt_tokens for sample in samples})
-    by_tokens = {
-        tokens: _length([one for one in samples if one.prompt_tokens == tokens]) for tokens in lengths
-    }
+    by_tokens = {name: _length(own) for name, own in _by_prompt_length(samples).items()}
     return Effects(
         between_requests_sd=_between([sample.accepted for sample in requests]),
         neighbours=_neighbours([sample.accepted for sample in requests]),
         late_minus_early=_late_minus_early(requests),
-        by_prompt_tokens={tokens: one for tokens, one in by_tokens.items() if one is not None},
+        by_prompt_tokens={name: one for name, one in by_tokens.items() if one is not None},
     )
+
+
+def _by_prompt_length(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
+    """Samples by length of the prompt, in tokens: as they are where lengths are few, else quarters."""
+    lengths = sorted(sample.prompt_tokens for sample in samples)
+    if len(set(lengths)) <= _MOST_LENGTHS:
+        edges = sorted(set(lengths))
+    else:
+        edges = sorted({lengths[(quarter * len(lengths) - 1) // 4] for quarter in (1, 2, 3, 4)})
+    found: dict[str, list[Sample]] = {}
+    low = lengths[0] if lengths else 0
+    for edge in edges:
+        own = [one for one in samples if low <= one.prompt_tokens <= edge]
+        if own:
+            found[str(edge) if low == edge or len(edges) == len(set(lengths)) else f"{low}-{edge}"] = own
+        low = edge + 1
+    return found
 
 
 def _length(samples: Sequence[Sample]) -> Estimate | None:

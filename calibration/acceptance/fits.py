@@ -1,11 +1,12 @@
-"""The simulator's acceptance models fitted to measured rounds, and which of them describes the data.
+"""The simulator's acceptance models fitted to measured rounds.
 
 Every token of an output is, for the drafts before it, one of three: an accepted draft, a refused one (its
-place is taken by the target's own token), or a token that came after the last draft and says nothing. So an
-output is one series of trials along its positions, each at its draft position j, whatever the draft length.
-Models without memory take the trials as independent; the hierarchical one integrates over an effect of the
-request and a drift along the output (a hidden Markov chain). All are fitted by maximum likelihood of the
-same trials, so that their likelihoods compare.
+place is taken by the target's own token), or a token that came after the last draft, or without one, and says
+nothing. So an output is one series of trials along its positions, each at its draft position j, whatever the
+draft length. Models without memory take the trials as independent; the hierarchical one integrates over an
+effect of the request and a drift along the output (a hidden Markov chain). All are fitted by maximum
+likelihood of the same trials, so that their likelihoods compare. Of the gated model that is what follows a
+match; how matches come is counted beside.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.acceptance.rows import gate_of, gated_json
 from calibration.acceptance.samples import Sample
-from simulator.acceptance import AcceptanceModel, Decay, Gated, Geometric, Hierarchical, Positional
+from simulator.acceptance import AcceptanceModel, Decay, Geometric, Hierarchical, Positional
 from simulator.acceptance.base import Floats, logistic
 
 _UNKNOWN = -1
-_RUNS_OF_FIT = 400
+_SEARCHES, _RUNS_OF_SEARCH = 3, 400
 _LARGEST_CORRELATION = 0.98
 _LARGEST_LOG_SD = 2.0
 
@@ -66,7 +67,7 @@ class Trials:
 
 
 def trials_of(samples: Sequence[Sample]) -> Trials:
-    """Return the trials of samples; a round without a draft is a refused one."""
+    """Return the trials of samples."""
     longest = max(sum(sample.accepted) + len(sample.accepted) for sample in samples)
     outcome = np.full((len(samples), longest), _UNKNOWN, dtype=np.int8)
     level = np.zeros_like(outcome)
@@ -76,7 +77,7 @@ def trials_of(samples: Sequence[Sample]) -> Trials:
         for drafted, accepted in zip(sample.drafted, sample.accepted, strict=True):
             outcome[row, place : place + accepted] = 1
             level[row, place : place + accepted] = np.arange(accepted)
-            if accepted < drafted or drafted == 0:
+            if accepted < drafted:
                 outcome[row, place + accepted] = 0
                 level[row, place + accepted] = accepted
             place += accepted + 1
@@ -84,11 +85,11 @@ def trials_of(samples: Sequence[Sample]) -> Trials:
     return Trials(outcome, level, text)
 
 
-def fit_all(samples: Sequence[Sample], look_ups: bool = False) -> list[Fit]:
-    """Return every model fitted to the samples, the best by BIC first."""
+def fit_all(samples: Sequence[Sample]) -> list[Fit]:
+    """Return every model fitted to the samples, the best by BIC first; gated where rounds lack drafts."""
     trials = trials_of(samples)
     fits = [fit_geometric(trials), fit_positional(trials), fit_decay(trials), fit_hierarchical(trials)]
-    if look_ups:
+    if any(drafted == 0 for sample in samples for drafted in sample.drafted):
         fits.append(fit_gated(trials, samples))
     return sorted(fits, key=lambda one: one.bic)
 
@@ -127,21 +128,13 @@ def fit_decay(trials: Trials) -> Fit:
 
 
 def fit_gated(trials: Trials, samples: Sequence[Sample]) -> Fit:
-    """Match, stickiness, first and run from the counts; the likelihood is that of its rounds alone, without
-    what stickiness says of their order.
-    """
+    """First and run of rounds with a match, and the match beside, which the trials do not know."""
     tried, accepted = trials.counts
-    matches = [[drafted > 0 for drafted in sample.drafted] for sample in samples]
-    share = float(np.mean([one for row in matches for one in row]))
-    after_match = [now for row in matches for before, now in pairwise(row) if before]
-    again = float(np.mean(after_match)) if after_match else share
-    stickiness = min(max((again - share) / (1.0 - share), 0.0), 1.0) if share < 1.0 else 0.0
-    first = float(accepted[0] / max(tried[0] * share, 1.0))
-    run = float(accepted[1:].sum() / max(tried[1:].sum(), 1.0))
-    model = Gated(share, stickiness, min(first, 1.0), run)
-    likelihood = _independent(tried, accepted, model.conditional(len(tried)))
-    entry = {"model": "gated", "match": share, "stickiness": stickiness, "first": model.first, "run": run}
-    return Fit(model, entry, 4, int(tried.sum()), likelihood)
+    gate = gate_of(samples)
+    rates = np.full(len(tried), gate.run)
+    rates[0] = gate.first
+    likelihood = _independent(tried, accepted, rates)
+    return Fit(gate, {"model": "gated", **gated_json(gate)}, 2, int(tried.sum()), likelihood)
 
 
 def fit_hierarchical(trials: Trials) -> Fit:
@@ -184,23 +177,23 @@ def fit_hierarchical(trials: Trials) -> Fit:
     return Fit(model, entry, 5 if drifts else 3, count, -(many_least if drifts else few_least))
 
 
-_GRID = np.linspace(-3.0, 3.0, 13)
-"""Of the two standard normals."""
+_STATES = 13
+"""Of the request's effect, and of the drift."""
 
 
 def hierarchical_log_likelihood(model: Hierarchical, trials: Trials) -> float:
-    """Return the log likelihood of all trials: forward recursion over the drift's grid, for every effect of
+    """Return the log likelihood of all trials: forward recursion over the drift's states, for every effect of
     the request; requests of one text share the effect.
     """
-    weights, drifts = _normal_weights(_GRID), _GRID if model.drift_sd > 0.0 else np.zeros(1)
-    spread = math.sqrt(1.0 - model.drift_correlation**2)
-    moves = np.exp(-0.5 * ((drifts[None, :] - model.drift_correlation * drifts[:, None]) / spread) ** 2)
-    moves /= moves.sum(axis=1, keepdims=True)
-    effects = model.request_sd * _GRID[:, None] + model.drift_sd * drifts[None, :]
+    grid = np.linspace(-3.0, 3.0, _STATES)
+    weights = np.exp(-0.5 * grid**2)
+    weights /= weights.sum()
+    drifts, at_first, moves = rouwenhorst(_STATES if model.drift_sd > 0.0 else 1, model.drift_correlation)
+    effects = model.request_sd * grid[:, None] + model.drift_sd * drifts[None, :]
     width = int(trials.level.max(initial=0)) + 1
     chances = logistic(model.mu + effects[None] - model.delta * np.arange(width)[:, None, None])
-    carried = np.broadcast_to(_normal_weights(drifts), (len(trials.outcome), *effects.shape)).copy()
-    total = np.zeros((len(trials.outcome), len(_GRID)))
+    carried = np.broadcast_to(at_first, (len(trials.outcome), *effects.shape)).copy()
+    total = np.zeros((len(trials.outcome), _STATES))
     for place in range(trials.outcome.shape[1]):
         if place and len(drifts) > 1:
             carried = carried @ moves
@@ -211,17 +204,32 @@ def hierarchical_log_likelihood(model: Hierarchical, trials: Trials) -> float:
         scale = np.maximum(carried.sum(axis=2), 1e-300)
         total += np.log(scale)
         carried /= scale[:, :, None]
-    by_text = np.zeros((int(trials.text.max()) + 1, len(_GRID)))
+    by_text = np.zeros((int(trials.text.max()) + 1, _STATES))
     np.add.at(by_text, trials.text, total)
     joint = by_text + np.log(weights)
     top = joint.max(axis=1, keepdims=True)
     return float((top[:, 0] + np.log(np.exp(joint - top).sum(axis=1))).sum())
 
 
-def _normal_weights(grid: Floats) -> Floats:
-    weights = np.exp(-0.5 * grid**2)
-    normalised: Floats = weights / weights.sum()
-    return normalised
+def rouwenhorst(states: int, correlation: float) -> tuple[Floats, Floats, Floats]:
+    """Return (values, stationary shares, moves) of a chain with the mean 0, variance 1 and correlation of an
+    AR(1), all exact at any correlation (Rouwenhorst 1995; Kopecky and Suen 2010).
+    """
+    if states == 1:
+        return np.zeros(1), np.ones(1), np.ones((1, 1))
+    stay = (1.0 + correlation) / 2.0
+    moves = np.array([[stay, 1.0 - stay], [1.0 - stay, stay]])
+    for count in range(3, states + 1):
+        wider = np.zeros((count, count))
+        wider[:-1, :-1] += stay * moves
+        wider[:-1, 1:] += (1.0 - stay) * moves
+        wider[1:, :-1] += (1.0 - stay) * moves
+        wider[1:, 1:] += stay * moves
+        wider[1:-1] /= 2.0
+        moves = wider
+    reach = math.sqrt(states - 1.0)
+    shares = np.array([math.comb(states - 1, one) for one in range(states)]) / 2.0 ** (states - 1)
+    return np.linspace(-reach, reach, states), shares, moves
 
 
 def _independent(tried: Floats, accepted: Floats, rates: Floats) -> float:
@@ -232,15 +240,17 @@ def _independent(tried: Floats, accepted: Floats, rates: Floats) -> float:
 
 
 def _minimum(cost: Callable[[Floats], float], start: Sequence[float]) -> tuple[Floats, float]:
+    """The point that a simplex search ends at, begun anew from where it stopped until that gains nothing."""
     from scipy.optimize import minimize
 
-    found = minimize(
-        cost,
-        np.array(start),
-        method="Nelder-Mead",
-        options={"maxfev": _RUNS_OF_FIT, "xatol": 1e-3, "fatol": 1e-2},
-    )
-    return found.x, float(found.fun)
+    point, least = np.array(start), math.inf
+    for _ in range(_SEARCHES):
+        options = {"maxfev": _RUNS_OF_SEARCH, "xatol": 1e-3, "fatol": 1e-2}
+        found = minimize(cost, point, method="Nelder-Mead", options=options)
+        gained, point, least = least - float(found.fun), found.x, float(found.fun)
+        if found.success and gained < 0.1:
+            break
+    return point, least
 
 
 def _logit(rate: float) -> float:

@@ -96,6 +96,7 @@ def sample_of(draft: str, prompt: Prompt, setting: Setting, max_tokens: int, dec
         setting=setting,
         max_tokens=max_tokens,
         drafted=tuple(one.drafted for one in decoded.rounds),
+        nodes=tuple(one.nodes for one in decoded.rounds),
         accepted=tuple(one.accepted for one in decoded.rounds),
         levels=tuple(levels),
         tokens=decoded.tokens if setting.temperature == 0.0 else (),

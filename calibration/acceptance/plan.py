@@ -9,15 +9,19 @@ TRAINED_FOLDER holds folders that `decodesim distill` wrote, by their names: the
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from calibration.acceptance.prompts import DOMAINS, Prompt, builtin_prompts
 from calibration.acceptance.samples import Sample, Setting, sample_from_json
+from simulator.errors import InputError
 
 MODEL_BASED, LOOK_UPS = ("layer-skip", "quantised:3"), ("ngram", "suffix", "lookahead")
 TEMPERATURES = (0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
@@ -77,14 +81,24 @@ def trained_blocks(drafts: tuple[str, ...]) -> tuple[Block, ...]:
     )
 
 
-def trained_in(folder: Path) -> dict[str, str]:
+def trained_in(folder: Path | None) -> dict[str, str]:
     """Return {name: KIND:FOLDER} of the trained drafters in a folder of folders."""
-    found = {}
-    for path in sorted(folder.glob("*/config.json")):
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*/config.json")) if folder is not None else ():
         kind = json.loads(path.read_text(encoding="utf-8")).get("decodesim", {}).get("kind")
         if kind is not None:
             found[path.parent.name] = f"{'draft-model' if kind == 'student' else kind}:{path.parent}"
     return found
+
+
+def planned(sample: Sample, trained: Collection[str]) -> bool:
+    """Whether the plan asks for a sample: raw files of an older plan may hold others."""
+    return any(
+        sample.draft in block.drafts
+        and sample.setting in block.settings
+        and sample.max_tokens == block.max_tokens
+        for block in (*BLOCKS, *trained_blocks(tuple(trained)))
+    )
 
 
 def run(raw: Path, part: int, parts: int, trained: Path | None) -> Iterator[Sample]:
@@ -96,7 +110,7 @@ def run(raw: Path, part: int, parts: int, trained: Path | None) -> Iterator[Samp
     target = load_target()
     prompts = planned_prompts(target.tokenizer)
     done = {sample.key for sample in read_raw(raw)}
-    names = {} if trained is None else trained_in(trained)
+    names = trained_in(trained)
     for block in (*BLOCKS, *trained_blocks(tuple(names))):
         chosen = [
             prompt
@@ -146,40 +160,59 @@ def unused_prompts(prompts: list[Prompt]) -> frozenset[str]:
 
 
 def measure_part(raw: Path, part: int, parts: int, trained: Path | None) -> None:
-    """Run one part into its raw file."""
+    """Run one part into its raw file, and what it took into a file beside."""
+    import resource
+
     import torch
 
     torch.set_num_threads(1)
+    begun, steps, levels = time.monotonic(), 0, 0
     with (raw / f"part-{part}-of-{parts}.jsonl").open("a", encoding="utf-8") as file:
         for sample in run(raw, part, parts, trained):
             file.write("\n" * (file.tell() > 0) + json.dumps(sample.to_json()))
             file.flush()
+            steps, levels = steps + len(sample.accepted), levels + sum(sample.drafted)
+    taken = {
+        "seconds": round(time.monotonic() - begun, 1),
+        "processor_seconds": round(time.process_time(), 1),
+        "verify_steps": steps,
+        "drafted_positions": levels,
+        "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    if steps:
+        with (raw / "taken.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(taken) + "\n")
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Measure what is lacking, then sum up."""
-    from multiprocessing import get_context
-
-    from calibration.acceptance.committed import FILE
+    parser = argparse.ArgumentParser(prog="python -m calibration.acceptance.plan", description=__doc__)
+    parser.add_argument("raw", type=Path, metavar="RAW_FOLDER")
+    parser.add_argument("trained", type=Path, nargs="?", metavar="TRAINED_FOLDER")
+    given = parser.parse_args(arguments)
     from calibration.acceptance.summary import write
+    from calibration.drafters.target import load_target
 
-    raw = Path(arguments[0])
-    trained = Path(arguments[1]) if len(arguments) > 1 else None
-    raw.mkdir(parents=True, exist_ok=True)
-    context = get_context("spawn")
-    parts = [
-        context.Process(target=measure_part, args=(raw, part, _PROCESSES, trained), daemon=True)
-        for part in range(_PROCESSES)
-    ]
-    for part in parts:
-        part.start()
-    for part in parts:
-        part.join()
-    if all(part.exitcode == 0 for part in parts):
-        write(raw, FILE)
-    else:
-        sys.exit("a part failed; the same command goes on from where it was")
+    try:
+        given.raw.mkdir(parents=True, exist_ok=True)
+        load_target()  # what is missing is said here, once
+        context = get_context("spawn")
+        parts = [
+            context.Process(
+                target=measure_part, args=(given.raw, part, _PROCESSES, given.trained), daemon=True
+            )
+            for part in range(_PROCESSES)
+        ]
+        for part in parts:
+            part.start()
+        for part in parts:
+            part.join()
+        if any(part.exitcode != 0 for part in parts):
+            sys.exit("a part ended early; the same command goes on from where it was")
+        write(given.raw, given.trained)
+    except InputError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -16,11 +16,11 @@ REQUESTS = 4000
 def shown_length(model: AcceptanceModel, draft_length: int, output_tokens: int) -> float:
     """Return tokens per round of requests that decode `output_tokens` tokens.
 
-    Requests that accept less take more rounds and so weigh more: without effects this is
-    `model.mean_acceptance_length`, with them it is drawn (4,000 requests, always the same luck).
+    Of rounds with a draft. Requests that accept less take more rounds and so weigh more: without effects
+    this is 1 + the sum of S_j, with them it is drawn (4,000 requests, always the same luck).
     """
     if not model.effects.any:
-        return model.mean_acceptance_length(draft_length)
+        return 1.0 + float(np.cumprod(model.conditional_at(np.zeros(1), draft_length)[0]).sum())
     rounds = decode(model, draft_length, output_tokens, REQUESTS, np.random.default_rng(0))
     return 1.0 + float(np.mean([accepted for request in rounds for accepted in request]))
 

@@ -24,17 +24,18 @@ class Prompt:
     tokens: tuple[int, ...]
 
 
-def builtin_prompts(tokenizer: Any, count: int) -> list[Prompt]:
+def builtin_prompts(tokenizer: Any, count: int, window: int | None = None) -> list[Prompt]:
     """Return up to `count` prompts of each domain, one a document, from documents held out by name.
 
-    Code is the source of Python's standard library, prose its documentation; the order is fixed.
+    Code is the source of Python's standard library, prose its documentation; the order is fixed. None is
+    longer than `window`.
     """
     from calibration.drafters.training.text import beginnings, documents
 
     found: list[Prompt] = []
     for domain in DOMAINS:
         there = list(documents(domain, held_out=True))  # type: ignore[arg-type]
-        turns = [(length, iter(there)) for length in LENGTHS]
+        turns = [(min(length, window or length), iter(there)) for length in LENGTHS]
         names: set[str] = set()
         while turns and len(names) < count:
             length, left = turns[len(names) % len(turns)]
@@ -49,10 +50,10 @@ def builtin_prompts(tokenizer: Any, count: int) -> list[Prompt]:
     return found
 
 
-def prompts_from_file(path: Path, tokenizer: Any) -> list[Prompt]:
+def prompts_from_file(path: Path, tokenizer: Any, window: int | None = None) -> list[Prompt]:
     """Return the prompts of a file: JSON lines `{"prompt": text, "domain": name}`, or one prompt a line.
 
-    Raises InputError with the line for what is no prompt.
+    Raises InputError with the line for what is no prompt, or longer than `window` tokens.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -66,6 +67,11 @@ def prompts_from_file(path: Path, tokenizer: Any) -> list[Prompt]:
             tokens = tokenizer.encode(text, add_special_tokens=False)
             if not tokens:
                 raise InputError(Problem(str(path), number, message="is an empty prompt"))
+            if window is not None and len(tokens) > window:
+                message, allowed = "is too long for the model", f"at most {window} tokens and what is decoded"
+                raise InputError(
+                    Problem(str(path), number, value=len(tokens), message=message, allowed=allowed)
+                )
             found.append(Prompt(f"{path.name}:{number}", domain, tuple(tokens)))
     if not found:
         raise InputError(Problem(file=str(path), message="holds no prompt", allowed="one prompt a line"))

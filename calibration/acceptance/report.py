@@ -7,6 +7,7 @@ from typing import Any
 
 from calibration.acceptance.effects import effects_of
 from calibration.acceptance.fits import Fit, fit_all
+from calibration.acceptance.goodness import goodness
 from calibration.acceptance.predict import shown_length
 from calibration.acceptance.rows import row_of
 from calibration.acceptance.samples import Sample
@@ -14,8 +15,6 @@ from calibration.acceptance.samples import Sample
 SCHEMA = "decodesim/accept-1"
 _FEWEST_TRIALS = 200
 """Fewer trials say nothing of which model describes them."""
-_OPTIONAL_STEP = 6.0
-"""A model this much better by BIC is strongly preferred (Kass and Raftery 1995)."""
 
 
 def rows_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
@@ -27,16 +26,17 @@ def rows_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
     return rows
 
 
-def fits_json(samples: Iterable[Sample], look_ups: Sequence[str] = ()) -> list[dict[str, Any]]:
+def fits_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
     """Return the models fitted to each drafter, domain, temperature and way of sampling, best first.
 
-    Draft lengths are fitted together: the same trials, whatever the length.
+    Draft lengths are fitted together: the same trials, whatever the length. Goodness is judged on the longest
+    drafts, where every text stands once.
     """
     fits = []
     for group in groups_of(samples, by_draft_length=False):
-        if sum(sum(one.accepted) + len(one.accepted) for one in group) < _FEWEST_TRIALS:
+        if sum(sum(one.drafted) for one in group) < _FEWEST_TRIALS:
             continue
-        found = fit_all(group, group[0].draft.partition(":")[0] in look_ups)
+        found = fit_all(group)
         fits += [_fit_json(one, found[0], group) for one in found]
     return fits
 
@@ -53,13 +53,18 @@ def groups_of(samples: Iterable[Sample], *, by_draft_length: bool) -> list[list[
 
 
 def _fit_json(fit: Fit, best: Fit, samples: Sequence[Sample]) -> dict[str, Any]:
-    """One fit with its goodness: by likelihood, and by the mean acceptance lengths it gives back."""
+    """One fit with its goodness: by likelihood, by the mean acceptance lengths it gives back, and whether runs
+    drawn from it look like the data (`describes`).
+    """
     first = samples[0]
     lengths = {}
-    for group in groups_of(samples, by_draft_length=True):
-        measured = row_of(group).mean_acceptance_length.value
-        length = group[0].setting.draft_length
-        lengths[str(length)] = round(shown_length(fit.model, length, group[0].max_tokens) / measured - 1.0, 5)
+    rows = {group[0].setting.draft_length: group for group in groups_of(samples, by_draft_length=True)}
+    for length, group in sorted(rows.items()):
+        measured = row_of(group).mean_acceptance_length
+        if measured is not None:
+            predicted = shown_length(fit.model, length, group[0].max_tokens)
+            lengths[str(length)] = round(predicted / measured.value - 1.0, 5)
+    judged = goodness(fit.model, rows[max(rows)])
     return {
         "draft": first.draft,
         "domain": first.domain,
@@ -74,8 +79,10 @@ def _fit_json(fit: Fit, best: Fit, samples: Sequence[Sample]) -> dict[str, Any]:
             "bic": round(fit.bic, 3),
             "bic_above_best": round(fit.bic - best.bic, 3),
             "error_of_mean_acceptance_length": lengths,
+            "p_counts": round(judged.counts, 4),
+            "p_spread": round(judged.spread, 4),
         },
-        "describes": fit.bic - best.bic < _OPTIONAL_STEP,
+        "describes": not judged.refused,
     }
 
 
@@ -86,13 +93,16 @@ def _rounded(value: Any) -> Any:
 
 
 def provenance(target: str, network: Any, seconds: float | None = None) -> dict[str, Any]:
-    """Return what the figures come from: weights, precision, versions, machine."""
+    """Return what the figures come from: weights, precision, versions, machine, and what they took."""
     import platform
+    import resource
     from datetime import UTC, datetime
     from importlib.metadata import version
 
     import torch
     import transformers
+
+    from calibration.drafters.training.shards import fingerprint
 
     return {
         "decodesim": version("decodesim"),
@@ -105,6 +115,9 @@ def provenance(target: str, network: Any, seconds: float | None = None) -> dict[
         "transformers": transformers.__version__,
         "python": platform.python_version(),
         "machine": platform.processor() or platform.machine(),
+        "weights": fingerprint(network),
+        "threads": torch.get_num_threads(),
         "date": datetime.now(UTC).date().isoformat(),
         **({} if seconds is None else {"seconds": round(seconds, 1)}),
+        "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }

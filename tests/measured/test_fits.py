@@ -14,12 +14,15 @@ from calibration.acceptance.fits import (
     fit_hierarchical,
     fit_positional,
     hierarchical_log_likelihood,
+    rouwenhorst,
     trials_of,
 )
+from calibration.acceptance.goodness import goodness
 from calibration.acceptance.predict import shown_length
+from calibration.acceptance.rows import gate_of
 from calibration.acceptance.samples import Sample, Setting
-from simulator.acceptance import AcceptanceModel, Decay, Geometric, Hierarchical, Positional
-from simulator.acceptance.base import logistic
+from simulator.acceptance import AcceptanceModel, Decay, Gated, Geometric, Hierarchical, Positional
+from simulator.acceptance.base import logistic, logit
 from simulator.theory import harmonic_mean
 from tests.measured.synthetic import synthetic_samples
 
@@ -28,16 +31,18 @@ SHORT = (1, 2, 3, 4)
 
 def sample(drafted: list[int], accepted: list[int], prompt: str = "a") -> Sample:
     setting = Setting(0.0, max(drafted), "greedy")
-    return Sample("drawn", "code", prompt, 48, setting, 64, tuple(drafted), tuple(accepted), ())
+    return Sample(
+        "drawn", "code", prompt, 48, setting, 64, tuple(drafted), tuple(drafted), tuple(accepted), ()
+    )
 
 
 def test_rounds_become_trials_along_the_output() -> None:
     trials = trials_of([sample([3, 3, 0, 2], [2, 3, 0, 0])])
     # accepted, accepted, refused | three accepted, bonus | no draft | refused at once
-    assert trials.outcome[0].tolist() == [1, 1, 0, 1, 1, 1, -1, 0, 0]
-    assert trials.level[0][trials.outcome[0] >= 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 0]
+    assert trials.outcome[0].tolist() == [1, 1, 0, 1, 1, 1, -1, -1, 0]
+    assert trials.level[0][trials.outcome[0] >= 0].tolist() == [0, 1, 2, 0, 1, 2, 0]
     tried, accepted = trials.counts
-    assert tried.tolist() == [4, 2, 2]
+    assert tried.tolist() == [3, 2, 2]
     assert accepted.tolist() == [2, 2, 1]
 
 
@@ -60,16 +65,20 @@ def test_memoryless_fits_are_the_counts() -> None:
     ids=["geometric", "decay", "hierarchical", "with drift"],
 )
 def test_the_model_behind_the_rounds_is_found(model: AcceptanceModel) -> None:
-    best = fit_all(synthetic_samples(model, SHORT, requests=60, tokens=64))[0]
+    samples = synthetic_samples(model, SHORT, requests=60, tokens=64)
+    best = fit_all(samples)[0]
     assert best.model.name == model.name
-    requests, effects = 240, model.effects
-    # Standard errors: of a mean over requests where they differ, of independent trials otherwise.
-    error = math.hypot(effects.request_sd, effects.drift_sd) / math.sqrt(requests) + 0.02
-    assert abs(best.model.alpha - model.alpha) < 3 * error / 4 + 0.01
+    requests, effects = len(samples), model.effects
+    # A request's own level counts as one draw, a drift as a few; trials of one request are some fifty.
+    error = math.hypot(effects.request_sd, effects.drift_sd / 2, 2 / math.sqrt(50)) / math.sqrt(requests)
+    assert abs(logit(best.model.alpha) - logit(model.alpha)) < 4 * error
     if effects.request_sd:
         assert isinstance(best.model, Hierarchical)
         assert best.model.request_sd == pytest.approx(effects.request_sd, abs=0.25)
-        assert best.model.drift_sd == pytest.approx(effects.drift_sd, abs=0.4)
+        assert best.model.drift_sd == pytest.approx(effects.drift_sd, abs=0.3)
+        assert best.model.drift_correlation == pytest.approx(effects.drift_correlation, abs=0.06)
+    longest = [one for one in samples if one.setting.draft_length == 4]
+    assert not goodness(best.model, longest).refused
 
 
 @pytest.mark.parametrize("delta", [-0.2, 0.0, 0.4])
@@ -81,25 +90,32 @@ def test_without_effects_the_hierarchical_likelihood_is_the_independent_one(delt
     assert hierarchical_log_likelihood(same, trials) == pytest.approx(fit.log_likelihood, rel=1e-9)
 
 
-def test_the_hierarchical_likelihood_is_the_integral_over_effects() -> None:
-    model = Hierarchical(0.4, 0.2, 0.8, 0.6, 0.7)
-    trials = Trials(
-        np.array([[1, 0, -1, 1]], dtype=np.int8), np.array([[0, 1, 0, 0]], dtype=np.int8), np.zeros(1, int)
-    )
-    luck = np.random.default_rng(0)
-    count = 400_000
+@pytest.mark.parametrize("correlation", [0.0, 0.7, 0.9, 0.97])
+def test_the_hierarchical_likelihood_is_the_integral_over_effects(correlation: float) -> None:
+    model = Hierarchical(0.4, 0.2, 0.8, 1.0, correlation)
+    outcomes, levels = [1, 1, 0, -1, 1, 0, 1, 1, -1, 0], [0, 1, 2, 0, 0, 1, 0, 1, 0, 0]
+    trials = Trials(np.array([outcomes], dtype=np.int8), np.array([levels], dtype=np.int8), np.zeros(1, int))
+    luck, count = np.random.default_rng(0), 400_000
     request = model.request_sd * luck.standard_normal(count)
-    drift = luck.standard_normal(count)
-    total = np.ones(count)
-    for place, (outcome, level) in enumerate(zip([1, 0, -1, 1], [0, 1, 0, 0], strict=True)):
+    drift, total = luck.standard_normal(count), np.ones(count)
+    for place, (outcome, level) in enumerate(zip(outcomes, levels, strict=True)):
         if place:
-            drift = 0.7 * drift + math.sqrt(1 - 0.49) * luck.standard_normal(count)
+            drift = correlation * drift + math.sqrt(1 - correlation**2) * luck.standard_normal(count)
         chance = logistic(model.mu + request + model.drift_sd * drift - model.delta * level)
         total *= np.where(outcome == 1, chance, 1 - chance) if outcome >= 0 else 1.0
     error = float(total.std() / math.sqrt(count) / total.mean())
-    assert hierarchical_log_likelihood(model, trials) == pytest.approx(
-        math.log(total.mean()), abs=4 * error + 0.003
-    )
+    found = hierarchical_log_likelihood(model, trials)
+    assert found == pytest.approx(math.log(total.mean()), abs=4 * error + 0.01)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9, 0.98])
+def test_the_drifts_chain_has_its_variance_and_memory(correlation: float) -> None:
+    values, shares, moves = rouwenhorst(13, correlation)
+    assert moves.sum(axis=1) == pytest.approx(np.ones(13))
+    assert shares @ moves == pytest.approx(shares)
+    assert shares @ values == pytest.approx(0.0)
+    assert shares @ values**2 == pytest.approx(1.0)
+    assert moves @ values == pytest.approx(correlation * values)
 
 
 def test_runs_of_one_prompt_share_its_effect() -> None:
@@ -112,12 +128,41 @@ def test_runs_of_one_prompt_share_its_effect() -> None:
 def test_gated_is_read_from_rounds_with_and_without_a_match() -> None:
     samples = [sample([4, 4, 0, 4, 0, 0, 4, 4], [4, 0, 0, 3, 0, 0, 0, 4])]
     fit = fit_gated(trials_of(samples), samples)
-    entry = fit.entry
-    assert entry["match"] == 5 / 8
-    assert entry["first"] == 3 / 5
-    assert entry["run"] == 8 / 9  # of 3 + 3 + 3 tries behind the first, one refused
-    after_match = 2 / 4  # of four rounds behind one with a match
-    assert entry["stickiness"] == pytest.approx(max((after_match - 5 / 8) / (3 / 8), 0.0))
+    assert isinstance(fit.model, Gated)
+    assert fit.model.match_probability == 5 / 8
+    assert fit.model.first == 3 / 5
+    assert fit.model.run == 8 / 9  # 3 + 3 + 3 tries behind the first, one refused
+    assert fit.model.stickiness == 0.0  # of four rounds behind a match two have one: no more than chance
+    expected = 3 * math.log(0.6) + 2 * math.log(0.4) + 8 * math.log(8 / 9) + math.log(1 / 9)
+    assert fit.log_likelihood == pytest.approx(expected)
+    sticky = [sample([4, 4, 4, 4, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0, 0, 0])]
+    assert gate_of(sticky).stickiness == pytest.approx((3 / 4 - 1 / 2) / (1 / 2))
+
+
+@pytest.mark.parametrize(
+    ("fitted", "truth", "p_value"),
+    [
+        (Geometric(0.7), Decay.from_alpha(0.85, 0.5), "counts"),
+        (Geometric(0.6), Hierarchical(0.5, 0.0, 1.2), "spread"),
+        (Hierarchical(0.9, 0.0, 1.2), Geometric(0.7), "spread"),
+    ],
+    ids=["falls with the position", "requests differ", "requests do not differ"],
+)
+def test_a_model_that_is_wrong_is_refused(
+    fitted: AcceptanceModel, truth: AcceptanceModel, p_value: str
+) -> None:
+    found = goodness(fitted, synthetic_samples(truth, (4,), requests=40, tokens=64))
+    assert found.refused
+    assert getattr(found, p_value) < 0.005
+    assert not goodness(truth, synthetic_samples(truth, (4,), requests=40, tokens=64)).refused
+
+
+def test_the_right_model_is_hardly_ever_refused() -> None:
+    refused = sum(
+        goodness(Geometric(0.7), synthetic_samples(Geometric(0.7), (3,), 12, 48, seed=seed)).refused
+        for seed in range(40)
+    )
+    assert refused <= 3  # of 40 at 1 %, four would come once in a thousand
 
 
 def test_what_a_run_shows_is_the_mean_or_the_harmonic_mean_over_requests() -> None:

@@ -96,6 +96,13 @@ def test_prompts_of_a_file(network: Network, tmp_path: Path) -> None:
     ]
 
 
+def test_prompts_longer_than_the_window_are_said_by_line(network: Network, tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text("short\nmuch too long for it\n", encoding="utf-8")
+    with pytest.raises(InputError, match="2: is too long for the model"):
+        prompts_from_file(path, network.tokenizer, window=10)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

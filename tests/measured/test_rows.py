@@ -2,11 +2,13 @@
 
 import math
 import random
+from typing import Any
 
 import pytest
 
 from calibration.acceptance.effects import effects_of
-from calibration.acceptance.rows import ratio, row_of, rows_of
+from calibration.acceptance.report import rows_json
+from calibration.acceptance.rows import ratio, row_of
 from calibration.acceptance.samples import Level, Sample, Setting, sample_from_json
 from simulator.acceptance import Geometric, Hierarchical
 from tests.measured.synthetic import synthetic_samples
@@ -15,10 +17,10 @@ SETTING = Setting(1.0, 3, "sampled")
 
 
 def sample(
-    drafted: tuple[int, ...], accepted: tuple[int, ...], levels: tuple[Level, ...], **named: str
+    drafted: tuple[int, ...], accepted: tuple[int, ...], levels: tuple[Level, ...], **named: Any
 ) -> Sample:
-    fields = {"draft": "d", "domain": "code", "prompt": "p", "prompt_tokens": 48} | named
-    return Sample(setting=SETTING, max_tokens=64, drafted=drafted, accepted=accepted, levels=levels, **fields)  # type: ignore[arg-type]
+    fields = {"draft": "d", "domain": "code", "prompt": "p", "prompt_tokens": 48, "nodes": drafted} | named
+    return Sample(setting=SETTING, max_tokens=64, drafted=drafted, accepted=accepted, levels=levels, **fields)
 
 
 FIRST = sample(
@@ -31,15 +33,35 @@ SECOND = sample(
 
 def test_a_row_by_hand() -> None:
     row = row_of([FIRST, SECOND])
-    assert (row.requests, row.rounds, row.drafted_tokens, row.coverage) == (2, 5, 12, 4 / 5)
-    assert row.mean_acceptance_length.value == (6 + 5) / 5
-    assert [one.value for one in row.acceptance_rate_at] == [3 / 5, 2 / 5, 1 / 5]
-    assert [one and one.value for one in row.conditional] == [3 / 5, 2 / 3, 1 / 2]
+    assert (row.requests, row.rounds, row.drafted_levels, row.coverage) == (2, 5, 12, 4 / 5)
+    assert row.tokens_per_round.value == (6 + 5) / 5
+    assert row.mean_acceptance_length is not None
+    assert row.mean_acceptance_length.value == 1 + 6 / 4  # of rounds with a draft, as engines count
+    assert [one.value for one in row.acceptance_rate_at] == [3 / 4, 2 / 4, 1 / 4]
+    assert [one and one.value for one in row.conditional] == [3 / 4, 2 / 3, 1 / 2]
     assert row.alpha_from_counts is not None
     assert row.alpha_from_counts.value == 5 / 9  # first candidates alone
     assert row.alpha_from_distributions is not None
     assert row.alpha_from_distributions.value == pytest.approx(4.6 / 9)
     assert row.agreement == pytest.approx((5 - 4.6) / math.sqrt(1.6))
+    assert row.gate is not None
+    assert (row.gate.match_probability, row.gate.first) == (4 / 5, 3 / 4)
+    assert row_of([SECOND]).gate is None  # it drafted in every round
+
+
+def test_nodes_of_trees_are_counted_beside_levels() -> None:
+    row = row_of([sample(FIRST.drafted, FIRST.accepted, FIRST.levels, nodes=(7, 5, 0))])
+    assert (row.drafted_levels, row.drafted_tokens) == (6, 12)
+
+
+def test_a_row_of_rounds_without_drafts_has_no_acceptance() -> None:
+    row = row_of([sample((0, 0), (0, 0), ())])
+    assert row.tokens_per_round.value == 1.0
+    assert (row.mean_acceptance_length, row.acceptance_rate_at, row.coverage) == (None, (), 0.0)
+    assert row.alpha_from_counts is None
+    document = row.to_json()
+    assert document["mean_acceptance_length"] is None
+    assert document["gated"] == {"match": 0.0, "stickiness": 0.0, "first": 0.0, "run": 0.0}
 
 
 def test_rows_are_apart_by_drafter_domain_and_setting() -> None:
@@ -47,13 +69,10 @@ def test_rows_are_apart_by_drafter_domain_and_setting() -> None:
         sample(FIRST.drafted, FIRST.accepted, FIRST.levels, domain="prose"),
         sample(FIRST.drafted, FIRST.accepted, FIRST.levels, draft="e"),
     ]
-    rows = rows_of([FIRST, *others, SECOND])
-    assert [(row.draft, row.domain, row.requests) for row in rows] == [
-        ("d", "code", 2),
-        ("d", "prose", 1),
-        ("e", "code", 1),
-    ]
-    assert rows[1].mean_acceptance_length.ci95 is None  # one request says nothing of others
+    rows = rows_json([FIRST, *others, SECOND])
+    found = [(row["draft"], row["domain"], row["requests"]) for row in rows]
+    assert found == [("d", "code", 2), ("d", "prose", 1), ("e", "code", 1)]
+    assert rows[1]["mean_acceptance_length"]["ci95"] is None  # one request says nothing of others
 
 
 def test_samples_survive_their_json() -> None:
@@ -86,7 +105,7 @@ def test_no_effect_is_found_where_there_is_none() -> None:
     assert effects.late_minus_early.ci95[0] < 0.0 < effects.late_minus_early.ci95[1]
     assert effects.neighbours is not None
     assert abs(effects.neighbours.value) < 0.06
-    assert sorted(effects.by_prompt_tokens) == [48, 96, 192]
+    assert list(effects.by_prompt_tokens) == ["48", "96", "192"]
 
 
 def test_effects_that_are_there_are_found() -> None:
@@ -113,3 +132,8 @@ def test_requests_that_change_on_the_way_are_noticed() -> None:
     ).late_minus_early
     assert found is not None
     assert found.value > 2.0
+
+
+def test_prompts_of_any_length_are_grouped_in_quarters() -> None:
+    samples = [sample((3,) * 5, (1,) * 5, (), prompt=str(n), prompt_tokens=10 + n) for n in range(40)]
+    assert list(effects_of(samples).by_prompt_tokens) == ["10-19", "20-29", "30-39", "40-49"]
