@@ -29,7 +29,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
     return save_tiny(tmp_path_factory.mktemp("tiny") / request.param, request.param)
 
 
-def save_tiny(folder: Path, family: str, layers: int = 4, seed: int = 0) -> Path:
+def save_tiny(folder: Path, family: str, layers: int = 4, seed: int = 0, window: int = 512) -> Path:
     """Save a tiny random model with a tokenizer of characters as a Hugging Face folder, return the folder."""
     import torch
     import transformers
@@ -38,13 +38,13 @@ def save_tiny(folder: Path, family: str, layers: int = 4, seed: int = 0) -> Path
     if family == "llama":
         config = transformers.LlamaConfig(
             vocab_size=TINY_VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=layers,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512, initializer_range=0.2,
-            tie_word_embeddings=True,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=window,
+            initializer_range=0.2, tie_word_embeddings=True,
         )  # fmt: skip
         model = transformers.LlamaForCausalLM(config)
     else:
         config = transformers.GPT2Config(
-            vocab_size=TINY_VOCABULARY, n_embd=32, n_layer=layers, n_head=4, n_positions=512,
+            vocab_size=TINY_VOCABULARY, n_embd=32, n_layer=layers, n_head=4, n_positions=window,
             initializer_range=0.2, resid_pdrop=0.0, attn_pdrop=0.0, embd_pdrop=0.0,
         )  # fmt: skip
         model = transformers.GPT2LMHeadModel(config)

@@ -41,6 +41,7 @@ class KVPool:
             return keys[there, :, :total], values[there, :, :total]
         return keys[list(slots), :, :total], values[list(slots), :, :total]
 
+    @torch.inference_mode()
     def move(self, slot: int, source: Sequence[int], to: int) -> None:
         """Copy the rows `source` of a slot to `to` and after it, in every layer that has been written."""
         index = torch.as_tensor(source, dtype=torch.int64)

@@ -22,6 +22,7 @@ class DraftModel(History):
     def __init__(self, session: Target, kind: str = "draft-model") -> None:
         super().__init__()
         self.kind = kind
+        self._session = session
         self._network = session.network
         self._cache = session.cache
         self._read: list[int] = []  # the tokens whose rows are in the cache
@@ -42,7 +43,9 @@ class DraftModel(History):
             self._read += fresh
             return read.logits[0]
 
-        return draft_chain(logits_after, last, limit, sampling, generator)
+        # Its own window may be the shorter one; the last draft is never read.
+        room = self._session.room - (len(self.tokens) - len(self._read)) + 2
+        return draft_chain(logits_after, last, max(0, int(min(limit, room))), sampling, generator)
 
     def keep(self, tokens: Sequence[int]) -> None:
         """Take the tokens emitted in this round."""

@@ -52,6 +52,10 @@ class _Request:
         )
 
 
+class _StoppedError(Exception):
+    """Nobody waits for the lanes any more."""
+
+
 class Lanes:
     """Runs jobs on `count` lanes and batches what their networks read."""
 
@@ -74,21 +78,28 @@ class Lanes:
         A job's exception ends all lanes and is raised here.
         """
         left, done = iter(jobs), SimpleQueue[tuple[bool, Any]]()
-        self._running, self._failure = self.count, None
+        self._running, self._failure, self._waiting = self.count, None, []
         threads = [
             threading.Thread(target=self._lane, args=(lane, left, done), daemon=True)
             for lane in range(self.count)
         ]
         for thread in threads:
             thread.start()
-        ended = 0
-        while ended < self.count:
-            is_result, value = done.get()
-            if is_result:
-                yield value
-            else:
-                ended += 1
-        if self._failure is not None:
+        try:
+            ended = 0
+            while ended < self.count:
+                is_result, value = done.get()
+                if is_result:
+                    yield value
+                else:
+                    ended += 1
+        finally:  # whoever reads may stop early: no lane goes on behind its back
+            with self._turn:
+                self._failure = self._failure or _StoppedError()
+                self._turn.notify_all()
+            for thread in threads:
+                thread.join()
+        if not isinstance(self._failure, _StoppedError):
             raise self._failure
 
     def read(self, request: _Request) -> Read:

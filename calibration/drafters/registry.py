@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calibration.drafters.draft_model import DraftModel
+from calibration.drafters.feature_head import FeatureHead
 from calibration.drafters.layer_skip import LayerSkip
 from calibration.drafters.lookahead import Lookahead
+from calibration.drafters.medusa import Medusa
 from calibration.drafters.ngram import NGram
 from calibration.drafters.quantised import quantised
 from calibration.drafters.suffix import Suffix
@@ -41,7 +43,7 @@ def _layer_skip(target: Target, source: str) -> Maker:
 
 
 def _draft_model(target: Target, source: str) -> Maker:
-    network = load_network(source, str(target.network.dtype).removeprefix("torch."))
+    network = load_network(source, str(target.network.dtype).removeprefix("torch."), "draft")
     if network.vocab_size != target.vocab_size:
         raise InputError(
             Problem(
@@ -54,21 +56,37 @@ def _draft_model(target: Target, source: str) -> Maker:
     return lambda session: DraftModel(session.beside(network))
 
 
-def _trained(kind: str) -> Callable[[Target, str], Maker]:
-    def load(target: Target, source: str) -> Maker:
-        head = load_head(Path(source), target.network)
-        if head.kind != kind:
-            raise _bad(f"{kind}:{source}", f"{head.kind}:{source}, which it is")
-        return lambda session: drafter_of(head, session)
-
-    return load
-
-
 def _quantised(target: Target, source: str) -> Maker:
     if not source.isdecimal() or not 2 <= int(source) <= 8:
         raise _bad(f"quantised:{source}", "quantised:BITS with 2 to 8 bits")
     network = quantised(target.network, int(source))
     return lambda session: DraftModel(session.beside(network), kind="quantised")
+
+
+class _Trained:
+    """Makes drafters on one head. `most_levels`: drafts a round, where heads guess one place each."""
+
+    def __init__(self, head: Medusa | FeatureHead) -> None:
+        self._head = head
+        self.most_levels = len(head.heads) if isinstance(head, Medusa) else None
+
+    def __call__(self, session: Target) -> Drafter:
+        return drafter_of(self._head, session)
+
+
+def _trained(kind: str) -> Callable[[Target, str], Maker]:
+    def load(target: Target, source: str) -> Maker:
+        head = load_head(Path(source), target.network)
+        if head.kind != kind:
+            raise _bad(f"{kind}:{source}", f"{head.kind}:{source}, which it is")
+        return _Trained(head)
+
+    return load
+
+
+def most_levels(maker: Maker) -> int | None:
+    """Return how many drafts in a row a maker's drafters can give at most; None: as many as asked."""
+    return getattr(maker, "most_levels", None)
 
 
 _TRAINED = "a folder that decodesim distill wrote"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -85,22 +86,23 @@ def _grow(start: _Node, depth: int, budget: int) -> tuple[float, list[int], list
     tokens: list[int] = []
     parents: list[int] = []
     expected = 0.0
-    heap: list[tuple[float, int, int, int, _Node]] = []  # (-probability, order, parent, token, node)
+    order = count()  # of two equally likely nodes the one seen first
+    heap: list[
+        tuple[float, int, int, int, int, _Node]
+    ] = []  # (-probability, order, level, parent, token, node)
 
     def offer(node: _Node, parent: int, probability: float, level: int) -> None:
         total = sum(child.count for child in node.children.values())
         for token, child in node.children.items():
             here = probability * child.count / total
             if level <= depth and here >= LEAST_PROBABILITY:
-                levels[len(levels)] = level
-                heapq.heappush(heap, (-here, len(levels) - 1, parent, token, child))
+                heapq.heappush(heap, (-here, next(order), level, parent, token, child))
 
-    levels: dict[int, int] = {}
     offer(start, -1, 1.0, 1)
     while heap and len(tokens) < budget:
-        negative, order, parent, token, node = heapq.heappop(heap)
+        negative, _, level, parent, token, node = heapq.heappop(heap)
         tokens.append(token)
         parents.append(parent)
         expected -= negative
-        offer(node, len(tokens) - 1, -negative, levels[order] + 1)
+        offer(node, len(tokens) - 1, -negative, level + 1)
     return expected, tokens, parents

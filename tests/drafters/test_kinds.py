@@ -9,11 +9,13 @@ from calibration.drafters.draft_model import DraftModel
 from calibration.drafters.history import History
 from calibration.drafters.layer_skip import LayerSkip, without_middle
 from calibration.drafters.lookahead import NGRAM, WINDOW, Lookahead
+from calibration.drafters.network import Network
 from calibration.drafters.ngram import NGram
 from calibration.drafters.quantised import quantised
 from calibration.drafters.registry import KINDS, load_drafter
 from calibration.drafters.suffix import Suffix
-from calibration.drafters.target import load_network
+from calibration.drafters.target import Target, load_network
+from calibration.sampling.decode import speculative_decode
 from calibration.sampling.protocols import Proposal, Sampling
 from simulator.errors import InputError
 from tests.lm import save_tiny, tiny_target
@@ -98,7 +100,7 @@ def test_lookahead_collects_what_the_target_says_after_its_guesses(tmp_path: Pat
     for place in range(WINDOW):
         # A place's n-gram continues the first level up to it, then its own deeper guesses.
         before = [33, *guesses[0][: place + 1], *(level[place] for level in guesses[1:])]
-        fresh = target.fork()
+        fresh = Target(target.network)
         best = int(fresh.start(torch.tensor([*prompt.tolist(), *before])).argmax())
         gram = (*(level[place] for level in guesses[1:]), best)
         assert gram in drafter._pool[guesses[0][place]]
@@ -134,14 +136,14 @@ def test_a_draft_model_forgets_what_was_refused(tmp_path: Path) -> None:
     for emitted in ([1, 2, 3], [4], [9, 9, 9, 9, 9], [6, 7]):
         proposal = drafter.propose(text[-1], 4, GREEDY, luck())
         drafter.keep([proposal.tokens[0].item(), *emitted])  # one draft accepted, the others refused
-        assert proposal.tokens.tolist() == greedy(target.beside(network), text, 4)
+        assert proposal.tokens.tolist() == greedy(network, text, 4)
         text += [int(proposal.tokens[0]), *emitted]
 
 
-def greedy(session, text: list[int], count: int) -> list[int]:  # type: ignore[no-untyped-def]
+def greedy(network: Network, text: list[int], count: int) -> list[int]:
     found: list[int] = []
     for _ in range(count):
-        found.append(int(session.fork().start(torch.tensor([*text, *found])).argmax()))
+        found.append(int(Target(network).start(torch.tensor([*text, *found])).argmax()))
     return found
 
 
@@ -183,3 +185,22 @@ def test_drafters_that_are_none_are_refused(tmp_path: Path, entry: str, message:
 def test_every_kind_names_its_paper() -> None:
     assert all(kind.paper.startswith("arXiv ") for kind in KINDS.values())
     assert len(KINDS) == 10
+
+
+@pytest.mark.parametrize(
+    "entry", ["layer-skip", "ngram", "suffix", "lookahead", "quantised:4", "draft-model"]
+)
+def test_drafts_end_where_the_window_ends(tmp_path: Path, entry: str) -> None:
+    """Plain decoding goes to the last position, and so does every drafter, to the same text."""
+    target = tiny_target(save_tiny(tmp_path / "target", "gpt2", window=48))
+    save_tiny(tmp_path / "draft", "gpt2", layers=1, window=40)
+    source = f"draft-model:{tmp_path / 'draft'}" if entry == "draft-model" else entry
+    prompt = torch.arange(20, 38)
+    plain = speculative_decode(target, None, prompt, 0, max_tokens=200)
+    assert len(plain.tokens) == 48 - 18 + 1  # the last one is never read
+    assert plain.finish == "length"
+    _, maker = load_drafter(source, target)
+    for levels in (2, 7):
+        assert (
+            speculative_decode(target, maker(target), prompt, levels, max_tokens=200).tokens == plain.tokens
+        )

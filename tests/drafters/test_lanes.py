@@ -1,5 +1,6 @@
 """Lanes decode what each sequence would decode alone, and an error in one ends all."""
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -79,3 +80,14 @@ def test_what_a_job_raises_ends_the_run(network: Network) -> None:
     ]
     with pytest.raises(ValueError, match="no more"):
         list(lanes.run(jobs))
+
+
+def test_whoever_stops_reading_stops_the_lanes(network: Network) -> None:
+    _, maker = load_drafter("layer-skip", Target(network))
+    lanes = Lanes(2)
+    before = threading.active_count()
+    results = lanes.run([job(lanes, network, maker, number) for number in range(7)])
+    next(iter(results))
+    results.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+    assert len(list(lanes.run([job(lanes, network, maker, number) for number in range(3)]))) == 3
