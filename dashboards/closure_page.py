@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dashboards.figures import closure_alphas, closure_steps
 from dashboards.markup import Html, table, tag
-from dashboards.page import Drawings, legend_of, write_page
+from dashboards.page import Drawings, write_page
+from dashboards.sections import figure_section
 
+FIGURES = (closure_steps.FIGURE, closure_alphas.FIGURE)
 _ABOUT = (
     "Real plain and speculative decoding of SmolLM2-135M on this device, against the simulator on a profile "
-    "that was made between the same rounds. No whole step entered the fit."
-)
-_STEPS = "On the line both agree; the dotted lines are 10 % away. Hover for the point."
-_ALPHAS = (
-    "Acceptance was dialled on either side of where speculation breaks even; dotted lines are 0.06 away."
+    "that was made between the same visits. No whole step entered the fit."
 )
 
 
@@ -42,31 +41,5 @@ def _body(document: Mapping[str, Any], drawings: Drawings) -> Html:
 
 
 def pictures(document: Mapping[str, Any], drawings: Drawings) -> list[Html]:
-    """Step times and break-even acceptances, as far as there are any."""
-    from dashboards.figures import closed_loop
-
-    found = []
-    for name, title, prepared, draw, text in (
-        ("steps", "Step times", closed_loop.prepare_steps(document), closed_loop.draw_steps, _STEPS),
-        (
-            "alphas",
-            "Break-even acceptance",
-            closed_loop.prepare_alphas(document),
-            closed_loop.draw_alphas,
-            _ALPHAS,
-        ),
-    ):
-        if not prepared.rows:
-            continue
-        picture = draw(prepared)
-        place = drawings.place(f"closure-{name}", picture, f"{title}: predicted against measured")
-        found.append(
-            tag(
-                "section",
-                tag("h2", title),
-                legend_of(picture),
-                tag("figure", place),
-                tag("p", text, cls="caption"),
-            )
-        )
-    return found
+    """Step times and break-even acceptances, or why there are none."""
+    return [figure_section(one.prepare(document), one, one.name, drawings) for one in FIGURES]

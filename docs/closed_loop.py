@@ -17,7 +17,7 @@ from typing import Any
 
 from break_even_map import with_blocks
 
-from calibration.closure.tables import Shown, break_evens, speedups, steps, targets, without
+from calibration.closure.tables import Shown, break_evens, kinds, speedups, steps, targets, without
 from dashboards.chromium import MISSING, find_chromium
 from dashboards.closure_page import pictures
 from dashboards.images import picture_of_page
@@ -26,7 +26,7 @@ from dashboards.page import Drawings, whole_page
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, FIGURES, PICTURE = (FOLDER / f"closure.{end}" for end in ("md", "json", "png"))
-PICTURE_PX, SCALE = (1000, 700), 1.1
+PICTURE_PX, SCALE = (1000, 1320), 1.0
 
 
 def main() -> None:
@@ -42,13 +42,15 @@ def blocks_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Each block of the page by its name."""
     last = runs[-1]
     made = {"steps": steps(last), "speedups": speedups(last), "break-evens": break_evens(last)}
-    blocks = {name: markdown(shown) for name, shown in (made | {"without": without(last)}).items()}
+    made |= {"kinds": kinds(last), "without": without(last)}
+    blocks = {name: markdown(shown) for name, shown in made.items()}
     reference = last["reference"]
     blocks["device"] = (
         f"{last['device']}. {len(runs)} run{'s' if len(runs) > 1 else ''}; tables and picture: the last, "
         f"{last['seconds_s']:.0f} s, reference step {reference['median_s'] * 1e3:.1f} ms with P90 ÷ P10 = "
         f"{reference['p90_over_p10']:.2f}, odd and even visits {reference['split_halves_apart']:.1%} apart."
     )
+    blocks["picture"] = "![Predicted against measured step times and break-even acceptances](closure.png)"
     blocks["targets"] = markdown(_side_by_side([targets(run) for run in runs]))
     return blocks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 Document = Mapping[str, Any]
@@ -26,7 +27,8 @@ class Shown(NamedTuple):
 
 def tables_of(document: Document) -> list[Shown]:
     """All tables of a run; those without a row are left out."""
-    found = [steps(document), speedups(document), break_evens(document), without(document), targets(document)]
+    makers = (steps, kinds, speedups, break_evens, without, targets)
+    found = [make(document) for make in makers]
     return [shown for shown in found if shown.rows]
 
 
@@ -49,6 +51,18 @@ def steps(document: Document) -> Shown:
         ratio = _both(row["measured_verify_ratio"], row["predicted_verify_ratio"], 1.0)
         rows.append([place(row), *cells, ratio])
     return Shown("Step times: measured, predicted, error", columns, rows)
+
+
+def kinds(document: Document) -> Shown:
+    """Errors of each kind of step by itself; a cycle holds a verify pass and the draft passes."""
+    errors: dict[str, list[float]] = {}
+    for kind, _, mine, its in step_pairs(document):
+        errors.setdefault(kind, []).append(abs(math.log(its / mine)))
+    for row in _points(document):
+        ratio = row["predicted_verify_ratio"] / row["measured_verify_ratio"]
+        errors.setdefault("verify ÷ plain", []).append(abs(math.log(ratio)))
+    rows = [[kind, f"{median(found):.1%}", f"{max(found):.1%}"] for kind, found in errors.items()]
+    return Shown("Errors by kind of step", ("kind", "median", "largest"), rows)
 
 
 def speedups(document: Document) -> Shown:

@@ -1,135 +1,134 @@
-"""Whether the closed loop would notice an operator that is off by half.
+"""Whether the closed loop would notice an operator that is off by half, on a device that is known exactly.
 
-The device is made up: every point of the quick calibration takes a start, its bytes and its FLOPs, and a
-layer what its parts take and something more. Measured are the very steps that its profile predicts.
+Measured steps are sums over the made-up device's own operators; predicted ones go the whole way, from what
+benches read off it by fit, profile, scenario and simulated step.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from calibration.measurements import Measurement, Measurements, measurements_path
+from calibration.measurements import MeasurementFile, measurements_path
+from simulator.theory import tokens_per_verify
+from tests.synthetic_device import MODEL, NOTES, Device, line
+from tests.synthetic_device import measured as read_off
 
 if TYPE_CHECKING:
-    from calibration.closure.measured import Measured
-    from calibration.decoder.shape import DecoderShape
-    from calibration.microbench.point import Point as BenchPoint
+    from calibration.closure.measured import Measured, Pair
+    from calibration.closure.points import Point
 
-START_S, BYTES_PER_S, FLOPS_PER_S, REST_S = 15e-6, 1.2e10, 2.5e11, 300e-6
-STARTS = {"layer": 5, "launch": 0}
-"""Operators that start in one call: a layer has four matrices and its attention."""
+TRUTH = Device()
+GROWN = 8
+"""Tokens that contexts have grown by, on average."""
+SETTINGS = (
+    (1, 3, 256, 2, 0.0),
+    (1, 4, 512, 2, 1.0),
+    (5, 4, 256, 1, 0.0),
+    (9, 7, 512, 1, 1.0),
+    (11, 3, 1024, 1, 0.0),
+    (16, 1, 256, 2, 0.0),
+)
+"""Batch, draft length, context, layers of the drafter, temperature."""
 
 
-def seconds_of(point: BenchPoint) -> float:
-    """What a point takes on the made-up device."""
-    rest = REST_S if point.bench == "layer" else 0.0
-    return START_S * STARTS.get(point.bench, 1) + rest + point.bytes / BYTES_PER_S + point.flops / FLOPS_PER_S
+def pass_us(batch: int, queries: int, context: int, layers: int, rows: int) -> float:
+    """Preparation, layers and the head on `rows` rows; `context` with the query tokens."""
+    layer = TRUTH.layer_us(batch, queries, context)
+    return TRUTH.prepare_us(batch * queries) + layers * layer + TRUTH.head_us(rows)
+
+
+def pair_of(point: Point, alpha: float) -> Pair:
+    """A plain step and a cycle as the made-up device takes them, with the tokens that `alpha` gives."""
+    from calibration.closure.measured import Pair
+
+    b, k, context = point.batch, point.draft_length, point.context + GROWN
+    kind = "sampled" if point.temperature else "greedy"
+    choose = line(TRUTH.samplers["sample" if point.temperature else "greedy"], b)
+    verified = context + k + 1
+    drafts = [pass_us(b, k + 2, verified + 1, point.draft_layers, b) + choose]
+    drafts += [pass_us(b, 1, verified + j, point.draft_layers, b) + choose for j in range(1, k)]
+    return Pair(
+        alpha=alpha,
+        tokens=tokens_per_verify(alpha, k),
+        plain_pass_s=pass_us(b, 1, context + 1, MODEL.layer_count, b) * 1e-6,
+        plain_accept_s=TRUTH.accept_us(f"accept_{kind}", b, b) * 1e-6,
+        verify_s=pass_us(b, k + 1, verified, MODEL.layer_count, b * (k + 1)) * 1e-6,
+        accept_s=TRUTH.accept_us(f"accept_{kind}", b, b * (k + 1)) * 1e-6,
+        drafts_s=tuple(us * 1e-6 for us in drafts),
+        plain_context=context,
+        context=context,
+    )
 
 
 @pytest.fixture(scope="module")
-def shape() -> DecoderShape:
-    """SmolLM2 without its weights."""
-    from calibration.decoder.shape import DecoderShape
-    from simulator.models.catalogue import load_model
+def measured() -> list[Measured]:
+    """Every point at the acceptances that a run would dial."""
+    from calibration.closure.measured import Measured, bracket
+    from calibration.closure.points import Point
 
-    return DecoderShape.of(load_model("smollm2-135m-instruct"))
+    found = []
+    for batch, draft_length, context, layers, temperature in SETTINGS:
+        point = Point(batch, draft_length, context, layers, temperature)
+        alphas = bracket(point, [pair_of(point, 0.5)])
+        found.append(Measured(point, tuple(pair_of(point, alpha) for alpha in alphas)))
+    return found
 
 
 @pytest.fixture(scope="module")
-def fitted(shape: DecoderShape) -> dict[str, Any]:
-    """The profile of the made-up device."""
+def profile() -> dict[str, Any]:
+    """What the fit makes of the benches, 1 % of noise included."""
     from calibration.fit import fit_profile
-    from calibration.microbench.calibrate import Request, plan_of
-    from calibration.microbench.device import open_device
-    from simulator.models.catalogue import load_model
 
-    device = open_device("cpu")
-    plan = plan_of(device, Request("cpu", load_model(shape.name), quick=True))
-    points = []
-    for point in plan.points:
-        took = seconds_of(point)
-        where = (point.bench, point.op, dict(point.shape), point.dtype, point.bytes, point.flops)
-        points.append(Measurement(*where, took, took, took, 5, (took,) * 3))
-    found = fit_profile(Measurements(device.notes, tuple(points)), "made-up")
-    assert found.refused == ()
-    return dict(found.profile)
+    fitted = fit_profile(read_off(TRUTH), "made-up")
+    assert fitted.refused == ()
+    return dict(fitted.profile)
 
 
-def written(profile: dict[str, Any], folder: Path) -> Path:
-    """The profile as a file, beside it measurements of nothing."""
-    from calibration.measurements import MeasurementFile
-    from calibration.microbench.device import open_device
+def missed(measured: list[Measured], profile: dict[str, Any], folder: Path) -> set[str]:
+    """The targets that are not met."""
+    from calibration.closure.closure import compare
+    from calibration.closure.compared import Summary
+    from calibration.closure.texts import Texts
+    from calibration.decoder.shape import DecoderShape
     from calibration.profile_json import dumps
 
     path = folder / "made-up.json"
     path.write_text(dumps(profile), "utf-8")
-    MeasurementFile.open(measurements_path(path), open_device("cpu").notes)
-    return path
-
-
-def as_predicted(profile: Path, shape: DecoderShape) -> list[Measured]:
-    """Points whose steps take what the profile says, at acceptances around where they break even."""
-    from calibration.closure.measured import Measured, Pair, bracket
-    from calibration.closure.points import QUICK
-    from calibration.closure.predicted import predict
-    from simulator.theory import tokens_per_verify
-
-    found = []
-    for point in QUICK:
-        k = point.draft_length
-        unknown = Pair(0.5, 1.0, 1.0, 0.0, 1.0, 0.0, (0.0,) * k, point.context + 8, point.context + 8)
-        its = predict(Measured(point, (unknown,)), profile, shape)
-        accept_s = its.cycle_s - its.verify_s - k * its.draft_pass_s
-        pair = replace(
-            unknown,
-            plain_pass_s=its.plain_pass_s,
-            plain_accept_s=its.plain_s - its.plain_pass_s,
-            verify_s=its.verify_s,
-            accept_s=accept_s,
-            drafts_s=(its.draft_pass_s,) * k,
-        )
-        alphas = bracket(point, [pair])
-        pairs = [replace(pair, alpha=alpha, tokens=tokens_per_verify(alpha, k)) for alpha in alphas]
-        found.append(Measured(point, tuple(pairs)))
-    return found
-
-
-def missed(measured: list[Measured], profile: Path, shape: DecoderShape) -> set[str]:
-    """The targets that are not met."""
-    from calibration.closure.closure import compare
-    from calibration.closure.compared import Summary
-
-    summary = Summary(tuple(compare(measured, profile, shape)), 2)
+    MeasurementFile.open(measurements_path(path), NOTES)
+    compared = compare(measured, path, DecoderShape.of(MODEL))
+    summary = Summary(tuple(compared), Texts(True, 0.4), 4)
     return {target.name for target in summary.targets if not target.met}
 
 
 def scaled(profile: dict[str, Any], name: str) -> dict[str, Any]:
     """The profile with one operator taking half as long again."""
-    parts = []
-    for part in profile["parts"]:
-        if part["name"] == name:
-            table = {key: _times(value) if key == "us" else value for key, value in part["table"].items()}
-            part = {**part, "table": table}
-        parts.append(part)
+    parts = [
+        {**part, "table": {**part["table"], "us": list(_times(part["table"]["us"]))}}
+        if part["name"] == name
+        else part
+        for part in profile["parts"]
+    ]
     return {**profile, "parts": parts}
 
 
-def _times(values: Any) -> Any:
-    return [_times(value) for value in values] if isinstance(values, list) else 1.5 * values
+def _times(values: list[Any]) -> Iterator[Any]:
+    for value in values:
+        yield list(_times(value)) if isinstance(value, list) else 1.5 * value
 
 
-def test_a_profile_closes_on_its_own_steps_and_on_none_with_an_operator_off_by_half(
-    fitted: dict[str, Any], shape: DecoderShape, tmp_path: Path
+def test_the_loop_closes_on_a_device_that_is_the_sum_of_its_operators(
+    measured: list[Measured], profile: dict[str, Any], tmp_path: Path
 ) -> None:
-    profile = written(fitted, tmp_path)
-    measured = as_predicted(profile, shape)
-    assert missed(measured, profile, shape) == set()
-    for name in ("gemm/bf16", "elementwise"):
-        folder = tmp_path / name.replace("/", "-")
-        folder.mkdir()
-        broken = missed(measured, written(scaled(fitted, name), folder), shape)
-        assert "step time, median" in broken, name
+    assert missed(measured, profile, tmp_path) == set()
+
+
+@pytest.mark.parametrize("name", ["gemm/bf16", "elementwise", "attention/bf16"])
+def test_an_operator_off_by_half_breaks_it(
+    name: str, measured: list[Measured], profile: dict[str, Any], tmp_path: Path
+) -> None:
+    """Preparation and samplers are too small a part of a step for that, and are not claimed to be tested."""
+    assert any("step time" in target for target in missed(measured, scaled(profile, name), tmp_path))
