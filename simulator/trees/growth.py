@@ -6,12 +6,13 @@ tree in the end, so that a drafter has one loop for all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.trees.shape import DraftTree, Floats, Ints
+from simulator.errors import InputError, Problem
+from simulator.trees.shape import DraftTree, Floats, Ints, at_least_one
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class GrowthRule:
 
     depth: levels of drafts. children: best children looked at per expanded node. nodes: M, nodes kept in the
     end, root included. kept: nodes kept per level, None: all. expanded: nodes expanded per level, None: all.
-    top_p: children of a node beyond this share of its mass are not looked at.
+    top_p: children of a node beyond this share of its mass are not looked at. Raises InputError.
     """
 
     depth: int
@@ -29,6 +30,15 @@ class GrowthRule:
     kept: int | None = None
     expanded: int | None = None
     top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        sizes = ("depth", "children", "nodes", "kept", "expanded")
+        at_least_one(**{field: getattr(self, field) for field in sizes})
+        if not 0.0 < self.top_p <= 1.0:
+            allowed = "above 0, up to 1"
+            raise InputError(
+                Problem(field="top_p", value=self.top_p, message="is out of range", allowed=allowed)
+            )
 
     @staticmethod
     def eagle2(depth: int = 6, top_k: int = 10, nodes: int = 60) -> GrowthRule:
@@ -43,7 +53,7 @@ class GrowthRule:
 
         A node that is not among the best M - 1 of its level leaves no child in the end.
         """
-        return GrowthRule(depth, children, nodes, expanded=nodes - 1, top_p=top_p)
+        return GrowthRule(depth, children, nodes, expanded=max(nodes - 1, 1), top_p=top_p)
 
     @staticmethod
     def beam(depth: int, width: int = 3) -> GrowthRule:
@@ -51,14 +61,26 @@ class GrowthRule:
         return GrowthRule(depth, width, 1 + depth * width, kept=width, expanded=width)
 
 
-class Growth:
-    """A tree that grows by a rule. Nodes are numbered as they are added, the root is 0."""
+class Growing:
+    """What both kinds of growth have: nodes with parents and tokens, the root 0 first; its token is -1."""
 
-    def __init__(self, rule: GrowthRule) -> None:
+    parents: list[int]
+    tokens: list[int]
+
+    def path(self, node: int) -> list[int]:
+        """The nodes from the root down to one, both included."""
+        return [*self.path(self.parents[node]), node] if node else [0]
+
+
+class Growth(Growing):
+    """A tree that grows by a rule, at most `depth` levels of it. Nodes are numbered as they are added."""
+
+    def __init__(self, rule: GrowthRule, depth: int | None = None) -> None:
         self.rule = rule
+        self.depth = rule.depth if depth is None else min(rule.depth, depth)
         self.parents = [-1]
         self.tokens = [-1]
-        self.frontier: Ints = np.zeros(min(rule.depth, 1), dtype=np.int64)
+        self.frontier: Ints = np.zeros(min(self.depth, 1), dtype=np.int64)
         """Nodes whose children are wanted next, best first; empty: the tree is grown."""
         self._products = [1.0]
         self._levels = 0
@@ -83,7 +105,7 @@ class Growth:
         self._products += products[rows, ranks].tolist()
         self._levels += 1
         added = np.arange(first, len(self.parents), dtype=np.int64)
-        self.frontier = added[: self.rule.expanded] if self._levels < self.rule.depth else added[:0]
+        self.frontier = added[: self.rule.expanded] if self._levels < self.depth else added[:0]
 
     def finish(self) -> tuple[DraftTree, Ints]:
         """Return the tree of the best M - 1 drafts and which added nodes they are, root first, shape (M,)."""
@@ -93,7 +115,7 @@ class Growth:
         return DraftTree(tuple(parents)), chosen
 
 
-class StaticGrowth:
+class StaticGrowth(Growing):
     """A given tree, filled level by level by the calls of `Growth`; nodes keep the tree's numbers."""
 
     def __init__(self, tree: DraftTree) -> None:
@@ -130,7 +152,7 @@ def growth_of(plan: DraftTree | GrowthRule, depth: int) -> Growth | StaticGrowth
     """Return a new tree of at most `depth` levels that grows by a plan."""
     if isinstance(plan, DraftTree):
         return StaticGrowth(plan.cut(depth))
-    return Growth(replace(plan, depth=min(plan.depth, depth)))
+    return Growth(plan, depth)
 
 
 def best(products: Floats, count: int | None) -> NDArray[np.intp]:

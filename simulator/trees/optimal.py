@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.trees.shape import DraftTree, Floats, Ints, by_depth
+from simulator.trees.shape import DraftTree, Floats, Ints, at_least_one, by_depth
 
 
 def best_first_tree(chances: ArrayLike, nodes: int, depth: int) -> DraftTree:
@@ -16,6 +16,7 @@ def best_first_tree(chances: ArrayLike, nodes: int, depth: int) -> DraftTree:
     Medusa's sparse tree, from the accuracy of head d's r-th guess (arXiv 2401.10774, section 2.3.3). Where
     probabilities fall with the rank it is optimal, for a draft is never likelier than those it hangs on.
     """
+    at_least_one(nodes=nodes)
     table = by_depth(chances, depth)
     paths: list[tuple[int, ...]] = []
     # (minus the product along the path, path, product above its last draft)
@@ -39,6 +40,7 @@ def optimal_tree(chances: ArrayLike, nodes: int, depth: int) -> DraftTree:
     Sequoia's dynamic programme (arXiv 2402.12374, section 3.1), here with probabilities that may differ by
     depth and rise with the rank. O(depth × ranks × nodes²).
     """
+    at_least_one(nodes=nodes)
     table = by_depth(chances, depth)
     subtree: Floats = np.ones(nodes + 1)  # best value of a subtree of at most n nodes below the last depth
     shares: list[Ints] = []  # by depth: nodes given to the child of rank r when m are left

@@ -130,6 +130,7 @@ def by_depth(chances: ArrayLike, depth: int) -> Floats:
     `chances[d][r]`: probability that the child of rank r is the continuation of an accepted node at depth d.
     Raises InputError for what is no probability, or adds to more than 1 at a depth.
     """
+    at_least_one(depth=depth)
     table = np.asarray(chances, dtype=np.float64)
     table = np.broadcast_to(table, (depth, table.shape[-1])) if table.ndim == 1 else table[:depth]
     if not ((table >= 0.0).all() and (table.sum(1) <= 1.0 + 1e-9).all()):
@@ -162,6 +163,13 @@ def longest_accepted_path(tree: DraftTree, accepted: ArrayLike) -> list[int]:
     """
     reached = ~(tree.mask & ~(np.asarray(accepted, dtype=np.bool_) | (np.arange(tree.nodes) == 0))).any(1)
     return tree.path(int(np.argmax(np.where(reached, tree.depths, -1))))
+
+
+def at_least_one(**sizes: int | None) -> None:
+    """Raise InputError for a size below 1; None is no size."""
+    for field, value in sizes.items():
+        if value is not None and value < 1:
+            raise _fault(field, value, "is too small", "1 or more")
 
 
 def _fault(field: str, value: object, message: str, allowed: str) -> InputError:

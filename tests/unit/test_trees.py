@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -117,6 +117,23 @@ def test_taking_the_best_in_reach_misses_a_better_child_behind_a_worse_one() -> 
     assert mean_acceptance_length(greedy, chances) < mean_acceptance_length(best, chances)
 
 
+@pytest.mark.parametrize(
+    ("field", "rule"),
+    [
+        ("depth", lambda: GrowthRule.eagle2(depth=0)),
+        ("children", lambda: GrowthRule.eagle2(top_k=0)),
+        ("nodes", lambda: GrowthRule.nucleus(3, 0.5, 2, 0)),
+        ("top_p", lambda: GrowthRule.nucleus(3, 0.0, 2, 9)),
+        ("kept", lambda: GrowthRule(3, 2, 9, kept=0)),
+        ("depth", lambda: best_first_tree([0.5], 4, 0)),
+        ("nodes", lambda: optimal_tree([0.5], 0, 3)),
+    ],
+)
+def test_rules_that_mean_nothing_are_refused(field: str, rule: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match=field):
+        rule()
+
+
 def test_chances_above_one_are_refused() -> None:
     with pytest.raises(InputError, match="probabilities"):
         optimal_tree([0.8, 0.7], 4, 2)
@@ -129,7 +146,7 @@ def drafter(path: tuple[int, ...], vocabulary: int = 6) -> np.ndarray:
 
 def path_of(growth: Growth | StaticGrowth, node: int) -> tuple[int, ...]:
     """Tokens from the root down to an added node."""
-    return (*path_of(growth, growth.parents[node]), growth.tokens[node]) if node else ()
+    return tuple(growth.tokens[one] for one in growth.path(node)[1:])
 
 
 def grown(growth: Growth | StaticGrowth, width: int) -> tuple[DraftTree, list[tuple[int, ...]]]:
