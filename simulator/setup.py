@@ -92,7 +92,7 @@ class _Question:
             hardware.tensor_parallel,
             hardware.expert_parallel,
             int(scenario.run.mechanisms.expert_union),
-            scenario.workload.temperature,
+            sampling_of(scenario, arm),
             str(Path(scenario.base_dir).resolve()),
             *drafting,
         )

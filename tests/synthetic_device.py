@@ -131,6 +131,17 @@ class Device:
             for op in ("greedy", "sample"):
                 shape = {"rows": rows, "vocab": MODEL.vocab_size}
                 yield "sampler", op, shape, 1.0, 0.0, line(self.samplers[op], rows)
+        for batch, queries in ((1, 1), (4, 4)):
+            size = {"batch": batch, "queries": queries, "context": 640} | LAYER
+            size |= {"layers": 10, "rows": batch * queries, "vocab": MODEL.vocab_size}
+            us = 10 * self.layer_us(batch, queries, 640) + self.prepare_us(batch * queries)
+            us += self.head_us(batch * queries)
+            yield "stack", "plain" if queries == 1 else "verify", size, 1.0, 1.0, us
+        for batch in (1, 4):
+            size = {"batch": batch, "passes": 3, "context": 640, "layers": 2, "hidden": 576} | HEADS
+            us = 2 * self.layer_us(batch, 1, 640) + self.prepare_us(batch) + self.head_us(batch)
+            us += line(self.samplers["greedy"], batch)
+            yield "draft_loop", "eager", size | {"vocab": MODEL.vocab_size}, 1.0, 1.0, 3 * us
         for op in ("accept_greedy", "accept_sampled"):
             for batch in (1, 2, 4, 8, 16):
                 for drafts in (0, 1, 2, 4, 7):

@@ -18,7 +18,6 @@ from calibration.fit.points import (
     nested,
     noise_percent,
     rounded_values,
-    shaky,
     us_of,
 )
 from calibration.fit.solve import Parameter, Solved, solve
@@ -55,9 +54,10 @@ def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
     axes = [sorted({p.shape[name] for p in kept}) for name in _AXES]
     solved = solve(_PARAMETERS, lambda x: _form_us(kept, _form(x, group, kv_cache, gpu)), us_of(kept))
     form = _form(rounded_values(solved.values), group, kv_cache, gpu)
-    table, known = _table(kept, axes, form)
-    errors = _left_out(table, known, axes, form)
-    residual = errors.summary("each batch, context and query count from its neighbours")
+    raw, known = _table(kept, axes, form)
+    table = _rising(raw)
+    errors = _left_out(table, np.where(known, raw, np.nan), axes, form)
+    residual = errors.summary("each batch, context and query count from its neighbours, on the form")
     residual |= {"noise_percent": noise_percent(kept), "intervals": intervals_json(solved.intervals)}
     residual |= {"form_percent": round(100 * float(np.median(np.abs(solved.errors))), 2)}
     names = ("head_dims", "kv_heads", "batches", "contexts", "queries")
@@ -76,7 +76,7 @@ def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
     )
     notes = (f"attention: {others} points have no whole number of rows and are left out",) if others else ()
     far = [p for (_, p), error in zip(pairs, _lonely(kept, solved), strict=True) if error > _FAR]
-    return Fit(part, (*shaky([p for _, p in pairs]), *far), notes)
+    return Fit(part, tuple(far), notes)
 
 
 def _group(point: Measurement) -> float:
@@ -123,7 +123,7 @@ def _table(
         nearest = at[int(np.argmin(np.abs(at - np.array(hole)).sum(axis=1)))]
         ratio[hole] = ratio[tuple(nearest)]
     d, h, b, c, q = np.meshgrid(*axes, indexing="ij")
-    return _rising(ratio * form.time_us(b, c, h, d, q)), known
+    return ratio * form.time_us(b, c, h, d, q), known
 
 
 def _rising(table: Floats) -> Floats:
@@ -136,10 +136,10 @@ def _rising(table: Floats) -> Floats:
     return np.where(changed <= _NOISE, np.exp(smooth), table)
 
 
-def _left_out(
-    table: Floats, known: NDArray[np.bool_], axes: Sequence[list[int]], form: AttentionForm
-) -> Errors:
-    """Every inner knot of batch, context and queries that was measured, from the table without it."""
+def _left_out(table: Floats, measured: Floats, axes: Sequence[list[int]], form: AttentionForm) -> Errors:
+    """What was measured (nan: not) at every inner knot of batch, context and queries, and what the form says
+    with the corrections of the table without it. The form itself has seen all.
+    """
     errors = Errors()
     for axis in (2, 3, 4):
         for j in range(1, len(axes[axis]) - 1):
@@ -147,12 +147,12 @@ def _left_out(
             fewer, held = [[list(a) for a in axes] for _ in range(2)]
             fewer[axis], held[axis] = [axes[axis][i] for i in kept], [axes[axis][j]]
             operator = _operator(np.take(table, kept, axis=axis), fewer, form)
-            true, is_known = (np.take(array, [j], axis=axis) for array in (table, known))
+            true = np.take(measured, [j], axis=axis)
             for (d, dim), (h, heads) in product(enumerate(axes[0]), enumerate(axes[1])):
                 for k, queries in enumerate(held[4]):
                     rows = queries * form.group
                     found = operator.time_us(np.array(held[2])[:, None], np.array(held[3]), heads, dim, rows)
-                    there = is_known[d, h, :, :, k]
+                    there = ~np.isnan(true[d, h, :, :, k])
                     errors.add(found[there].tolist(), true[d, h, :, :, k][there].tolist())
     return errors
 
@@ -185,16 +185,20 @@ def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
     """The part `prefill`: attention of prompts by (query, key) pairs, as the step counts them."""
     batch, tokens, heads, dim = (column(points, name) for name in ("batch", "tokens", "heads", "head_dim"))
     flops = batch * tokens * tokens / 2 * 4.0 * heads * dim
+    us = us_of(points)
     parameters = (Parameter("compute_efficiency", 0.3, 1e-4, 2.0), Parameter("start_us", 20.0, 0.0, 1e5))
     used = parameters[: min(len(points), 2)]
 
-    def predict(x: Mapping[str, float]) -> Floats:
-        return x.get("start_us", 0.0) + US * flops / (gpu.peak_flops_per_s["bf16"] * x["compute_efficiency"])
+    def predict(x: Mapping[str, float], of: Floats = flops) -> Floats:
+        return x.get("start_us", 0.0) + US * of / (gpu.peak_flops_per_s["bf16"] * x["compute_efficiency"])
 
-    solved = solve(used, predict, us_of(points))
     errors = Errors()
-    errors.add(predict(solved.values).tolist(), us_of(points).tolist())
-    residual = errors.summary("the points of the fit") | {"noise_percent": noise_percent(points)}
+    for out in range(len(points) if len(points) > len(used) else 0):
+        kept = np.arange(len(points)) != out
+        others = solve(used, lambda x, kept=kept: predict(x, flops[kept]), us[kept])  # type: ignore[misc]
+        errors.add([float(predict(others.values)[out])], [float(us[out])])
+    solved = solve(used, predict, us)
+    residual = errors.summary("each prompt from the others") | {"noise_percent": noise_percent(points)}
     part = Part(
         name="prefill",
         status="measured",
@@ -203,4 +207,4 @@ def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
         table={},
         residual=residual | {"intervals": intervals_json(solved.intervals)},
     )
-    return Fit(part, shaky(points))
+    return Fit(part)

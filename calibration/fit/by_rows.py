@@ -15,10 +15,10 @@ from calibration.fit.points import (
     nested,
     noise_percent,
     rounded_values,
-    shaky,
     us_of,
 )
-from calibration.fit.solve import Parameter, Solved, far_off, solve
+from calibration.fit.robust import far_off
+from calibration.fit.solve import Parameter, Solved, solve
 from calibration.measurements import Measurement
 from calibration.smoothing import hats, isotonic
 from simulator.costs.ops.numeric import Floats
@@ -138,7 +138,7 @@ def fit_rows(
     if sequences is not None:
         predicted = predicted + made.solved.values["per_sequence_us"] * sequences
     far = far_off(np.log(np.maximum(predicted, 1e-9) / us))
-    return Fit(part, (*shaky(points), *(p for p, is_far in zip(points, far, strict=True) if is_far)))
+    return Fit(part, tuple(p for p, is_far in zip(points, far, strict=True) if is_far))
 
 
 def fit_sampler(name: str, points: Sequence[Measurement], source: str) -> Fit | None:

@@ -2,69 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from calibration.fit.in_place import kind_of, layer_us
+from calibration.fit.in_place import Kind, kind_of, layer_us, one_layer
 from calibration.fit.points import US, rounded
 from calibration.measurements import Measurement, Measurements
 from simulator.costs.profiles import Profile
 
 
 def checks(measurements: Measurements, profile: Profile) -> list[dict[str, Any]]:
-    """Stacks of layers with head, and loops of draft passes: measured, predicted, error in percent."""
-    return [*_stacks(measurements, profile), *_loops(measurements, profile)]
+    """Stacks of layers with head, and loops of draft passes: measured, predicted, error in percent.
+
+    Only of layers and heads whose matrices were measured.
+    """
+    parts = _Parts(measurements, profile)
+    found = [_check(f"stack {p.op}", p, parts.stack_us(p)) for p in measurements.of("stack")]
+    # Where there are graphs, a loop without one is as slow as its launches.
+    op = "graph" if measurements.of("draft_loop", "graph") else "eager"
+    found += [_check("draft loop", p, parts.loop_us(p)) for p in measurements.of("draft_loop", op)]
+    return [one for one in found if one is not None]
 
 
-def _stacks(measurements: Measurements, profile: Profile) -> Iterator[dict[str, Any]]:
-    for point in measurements.of("stack"):
+class _Parts:
+    """Sums of a profile's parts; None where one of them was not measured."""
+
+    def __init__(self, measurements: Measurements, profile: Profile) -> None:
+        self.profile = profile
+        self.shapes = {tuple(shape) for shape in profile.gemm("bf16").shapes.tolist()}
+        self.kinds = {_heads(p): kind_of(p) for p in measurements.of("layer")}
+        self.heads = {(p.shape["hidden"], p.shape["vocab"]) for p in measurements.of("head")}
+
+    def stack_us(self, point: Measurement) -> float | None:
+        """Preparation, layers and head."""
         shape = point.shape
-        tokens = shape["batch"] * shape["queries"]
-        us = shape["layers"] * layer_us(
-            kind_of(point), shape["batch"], shape["queries"], shape["context"], profile
-        )
-        us += _preparation_us(profile, tokens, shape["hidden"])
-        us += _head_us(profile, measurements, shape["rows"], shape["hidden"])
-        yield _check(f"stack {point.op}", point, us)
+        step = shape["batch"], shape["queries"], shape["context"]
+        return self._pass_us(point, kind_of(point), step, shape["rows"])
+
+    def loop_us(self, point: Measurement) -> float | None:
+        """Passes of one token, each with a greedy choice."""
+        shape, sampler = point.shape, self.profile.draft_sampler("greedy")
+        kind, vocab = self.kinds.get(_heads(point)), self._vocab(point)
+        if kind is None or vocab is None or sampler is None:
+            return None
+        one = self._pass_us(point, kind, (shape["batch"], 1, shape["context"]), shape["batch"])
+        if one is None:
+            return None
+        return shape["passes"] * (one + float(sampler.time_us(shape["batch"], vocab)))
+
+    def _pass_us(self, point: Measurement, kind: Kind, step: tuple[int, int, int], rows: int) -> float | None:
+        hidden, vocab = point.shape["hidden"], self._vocab(point)
+        matrices = {(float(one.n), float(one.k)) for one in one_layer(kind).matrices}
+        if vocab is None or not matrices | {(float(vocab), float(hidden))} <= self.shapes:
+            return None
+        batch, queries, context = step
+        us = point.shape["layers"] * layer_us(kind, batch, queries, context, self.profile)
+        preparation = self.profile.preparation(hidden)
+        us += 0.0 if preparation is None else float(preparation.time_us(batch * queries, hidden))
+        return us + float(self.profile.gemm("bf16").time_us(vocab, hidden, rows))
+
+    def _vocab(self, point: Measurement) -> int | None:
+        """Rows of the head, as the point says, or of the only one that was measured for its size."""
+        if "vocab" in point.shape:
+            return point.shape["vocab"]
+        found = [vocab for hidden, vocab in self.heads if hidden == point.shape["hidden"]]
+        return found[0] if len(found) == 1 else None
 
 
-def _loops(measurements: Measurements, profile: Profile) -> Iterator[dict[str, Any]]:
-    """Draft loops run operator by operator: each pass is layers, preparation, head and a greedy choice."""
-    layers_of = {_heads(p): kind_of(p) for p in measurements.of("layer")}
-    for point in measurements.of("draft_loop", "eager"):
-        shape = point.shape
-        kind = layers_of.get(_heads(point))
-        sampler = profile.draft_sampler("greedy")
-        if kind is None or sampler is None or measurements.device.kind == "cuda":
-            continue
-        batch, vocab = shape["batch"], _vocab(measurements, shape["hidden"])
-        us = shape["layers"] * layer_us(kind, batch, 1, shape["context"], profile)
-        us += _preparation_us(profile, batch, shape["hidden"])
-        us += _head_us(profile, measurements, batch, shape["hidden"])
-        us += float(sampler.time_us(batch, vocab))
-        yield _check("draft loop", point, us * shape["passes"])
-
-
-def _heads(point: Measurement) -> tuple[int, ...]:
+def _heads(point: Measurement) -> Kind:
     return tuple(point.shape[name] for name in ("hidden", "heads", "kv_heads", "head_dim"))
 
 
-def _vocab(measurements: Measurements, hidden: int) -> int:
-    found = [p.shape["vocab"] for p in measurements.of("head") if p.shape["hidden"] == hidden]
-    return found[0] if found else 0
-
-
-def _head_us(profile: Profile, measurements: Measurements, rows: int, hidden: int) -> float:
-    vocab = _vocab(measurements, hidden)
-    return float(profile.gemm("bf16").time_us(vocab, hidden, rows)) if vocab else 0.0
-
-
-def _preparation_us(profile: Profile, tokens: int, hidden: int) -> float:
-    preparation = profile.preparation()
-    return 0.0 if preparation is None else float(preparation.time_us(tokens, hidden))
-
-
-def _check(name: str, point: Measurement, us: float) -> dict[str, Any]:
+def _check(name: str, point: Measurement, us: float | None) -> dict[str, Any] | None:
+    if us is None:
+        return None
     return {
         "name": name,
         "shape": dict(point.shape),

@@ -1,21 +1,23 @@
-"""Two profiles op by op: ratios of what the same shapes take, at those that both know where there are any."""
+"""Two profiles op by op: ratios of what the same shapes take, at those that both know."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from simulator.costs.network import network
-from simulator.costs.ops.gemm import Gemm
 from simulator.costs.pricing import NetworkPricing
 from simulator.costs.profiles import Profile
 from simulator.models.catalogue import load_model
 from simulator.presets import load_preset
 
 TOKENS = (1, 8, 32, 64, 96, 128, 192, 256, 320, 512, 1024, 4096)
-BATCHES, CONTEXTS, QUERIES = (1, 4, 16, 64, 256), (512, 2048, 8192), (1, 2, 4, 6, 8, 16)
+BATCHES, CONTEXTS, QUERIES = (1, 4, 16, 64, 256), (128, 512, 2048, 8192), (1, 2, 4, 6, 8, 16)
+USUAL_GROUP = 4.0
+"""Query heads per KV head where neither profile was measured with a number of them."""
 MESSAGE_BYTES = (4096, 65536, 1 << 20, 1 << 24)
 PROMPT_PAIR_FLOPS = 4.0 * 32 * 128
 LAYERS_OF = "llama-3.1-8b-instruct"
@@ -50,12 +52,20 @@ def compare(base: Profile, other: Profile) -> dict[str, Any]:
                 "other_status": _status(other, op),
             }
         )
+    compared = {row["op"] for row in rows}
+    alone = [
+        name
+        for name in _common(base, other, "gemm") + _common(base, other, "attention")
+        if name not in compared
+    ]
     left_out = sorted(
         name for name in base.parts if "inherited" in (_status(base, name), _status(other, name))
     )
-    notes = []
+    notes: list[str] = []
     if left_out:
         notes.append(f"not compared, as one of the two inherits them: {', '.join(left_out)}")
+    if alone:
+        notes.append(f"not compared, as no shape is known to both: {', '.join(alone)}")
     return {"base": base.name, "other": other.name, "rows": rows, "notes": notes}
 
 
@@ -68,10 +78,12 @@ def _linear(base: Profile, other: Profile) -> Iterator[Point]:
     for name in _common(base, other, "gemm"):
         weights = name.partition("/")[2]
         one, two = base.gemm(weights), other.gemm(weights)
-        shapes = _shapes(one, two)
+        both = {tuple(shape) for shape in one.shapes.tolist()} & {
+            tuple(shape) for shape in two.shapes.tolist()
+        }
         limit = min(float(gemm.knots[-1]) for gemm in (one, two))
         for tokens in (t for t in TOKENS if t <= limit):
-            for n, k in shapes:
+            for n, k in sorted(both):
                 yield (
                     name,
                     f"m = {tokens}",
@@ -80,22 +92,13 @@ def _linear(base: Profile, other: Profile) -> Iterator[Point]:
                 )
 
 
-def _shapes(one: Gemm, two: Gemm) -> list[tuple[float, float]]:
-    """Shapes that both know; without any, those of the one with fewer."""
-    both = {tuple(shape) for shape in one.shapes.tolist()}, {tuple(shape) for shape in two.shapes.tolist()}
-    found = (both[0] & both[1]) or min(
-        (known for known in both if known), key=len, default={(4096.0, 4096.0)}
-    )
-    return sorted((n, k) for n, k in found)
-
-
 def _attention(base: Profile, other: Profile) -> Iterator[Point]:
     for name in _common(base, other, "attention"):
         if name.count("/") > 1:
             continue
         one, two = (profile.attention(name.partition("/")[2]) for profile in (base, other))
-        dims = sorted({float(d) for d in one.head_dims} & {float(d) for d in two.head_dims}) or [128.0]
-        heads = sorted({float(h) for h in one.kv_heads} & {float(h) for h in two.kv_heads}) or [8.0]
+        dims = sorted({float(d) for d in one.head_dims} & {float(d) for d in two.head_dims})
+        heads = sorted({float(h) for h in one.kv_heads} & {float(h) for h in two.kv_heads})
         batches, contexts = (
             [x for x in axis if x <= min(ends)]
             for axis, ends in (
@@ -103,19 +106,11 @@ def _attention(base: Profile, other: Profile) -> Iterator[Point]:
                 (CONTEXTS, (one.contexts[-1], two.contexts[-1])),
             )
         )
-        group = next((float(x.form.group) for x in (one, two) if hasattr(x, "form")), 4.0)
+        group = one.group or two.group or USUAL_GROUP
         for queries in QUERIES:
-            for d in dims:
-                for h in heads:
-                    for b in batches:
-                        for c in contexts or [int(min(one.contexts[-1], two.contexts[-1]))]:
-                            times = [float(x.time_us(b, c, h, d, group * queries)) for x in (one, two)]
-                            yield (
-                                name,
-                                "1 query" if queries == 1 else f"{queries} queries",
-                                times[0],
-                                times[1],
-                            )
+            for d, h, b, c in product(dims, heads, batches, contexts):
+                times = [float(x.time_us(b, c, h, d, group * queries)) for x in (one, two)]
+                yield name, "1 query" if queries == 1 else f"{queries} queries", times[0], times[1]
 
 
 def _experts(base: Profile, other: Profile) -> Iterator[Point]:
@@ -141,7 +136,7 @@ def _allreduce(base: Profile, other: Profile) -> Iterator[Point]:
 def _rest(base: Profile, other: Profile) -> Iterator[Point]:
     """Prompts, the rest of a layer, and accepting, for one well-known model."""
     model = network(load_model(LAYERS_OF))
-    preset = load_preset("vllm-0.33")[0]
+    preset = load_preset("torch-2")[0]  # as operators run one by one, where a profile measured that
     one, two = (NetworkPricing(model, profile, preset, "bf16") for profile in (base, other))
     if _both_own(base, other, "prefill"):
         yield (

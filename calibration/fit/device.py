@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from calibration.fit.points import Fit, noise_percent, rounded, shaky
+from calibration.fit.points import Fit, noise_percent, rounded
 from calibration.measurements import Measurement, Measurements
 from simulator.costs.profiles import BASE, Part
 from simulator.gpu import GPUS, Gpu
 
 _PCIE_BYTES_PER_S = 64e9
+_FEWEST_ROUNDS = 4
+"""Below it Student's t makes an interval of next to nothing."""
 HERE = "measured on the device itself"
 
 
@@ -59,7 +61,7 @@ def best_rate(measurements: Measurements, dtype: str) -> float:
 
 
 def fit_memory(measurements: Measurements) -> Fit | None:
-    """The part `memory`: bytes per second of each way through memory at its best size, with 95 % intervals.
+    """The part `memory`: bytes per second of each way through memory at the best of sizes, with intervals.
 
     Nothing is priced by it: it says what this device reaches.
     """
@@ -78,15 +80,15 @@ def fit_memory(measurements: Measurements) -> Fit | None:
     part = Part(
         "memory", "measured", "torch, large fp32 arrays", rates, {}, residual, "no price: what is reached"
     )
-    return Fit(part, shaky(tuple(best.values())))
+    return Fit(part)
 
 
 def _rate_interval(point: Measurement) -> list[float]:
-    """95 % interval of bytes per second, from the rounds; P10 to P90 of one round where there is but one."""
+    """95 % interval of bytes per second, from the rounds; P10 to P90 of calls where there are few rounds."""
     from scipy.stats import t
 
     rates = point.bytes / np.array(point.rounds_s)
-    if len(rates) < 2:
+    if len(rates) < _FEWEST_ROUNDS:
         return [rounded(point.bytes / point.p90_s), rounded(point.bytes / point.p10_s)]
     middle = point.bytes / point.seconds
     half = float(t.ppf(0.975, len(rates) - 1)) * float(rates.std(ddof=1)) / np.sqrt(len(rates))
@@ -100,14 +102,14 @@ def fit_launch(measurements: Measurements) -> Fit:
     """
     if measurements.device.kind != "cuda":
         note = "the host is the device: what operators are timed at holds their calls"
-        return Fit(Part("launch", "measured", "torch on the CPU", {"eager_call_us": 0.0}, {}, {}, note))
+        return Fit(Part("launch", "assumed", "torch on the CPU", {"eager_call_us": 0.0}, {}, {}, note))
     points = measurements.of("launch", "eager")
     us = float(np.median([p.seconds for p in points])) * 1e6
     residual = {"noise_percent": noise_percent(points)}
     part = Part(
         "launch", "measured", "torch, small kernels in a row", {"eager_call_us": rounded(us)}, {}, residual
     )
-    return Fit(part, shaky(points))
+    return Fit(part)
 
 
 def provenance(measurements: Measurements, file: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from calibration.fit.points import (
     nested,
     noise_percent,
     rounded_values,
-    shaky,
     us_of,
 )
 from calibration.fit.solve import Parameter, solve
@@ -54,9 +53,12 @@ def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
         one = form(x)
         return np.array([float(one.time_us(t, h, i, k, e, 1, m)) for t, h, i, k, e, m in arguments])
 
-    solved = solve(_PARAMETERS, predict, us_of(points))
-    errors = Errors()
-    errors.add(predict(solved.values).tolist(), us_of(points).tolist())
+    us = us_of(points)
+    solved, errors = solve(_PARAMETERS, predict, us), Errors()
+    for out in range(len(points) if len(points) > len(_PARAMETERS) else 0):
+        kept = np.arange(len(points)) != out
+        others = solve(_PARAMETERS, lambda x, kept=kept: predict(x)[kept], us[kept])  # type: ignore[misc]
+        errors.add([float(predict(others.values)[out])], [float(us[out])])
     shapes = sorted({tuple(p.shape[name] for name in keys[:4]) for p in points})
     knots = sorted({p.shape["tokens"] for p in points})
     smooth = form(solved.values)
@@ -76,8 +78,8 @@ def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
             "shapes": [[*shape, 1, 1] for shape in shapes],
             "us": nested(np.maximum.accumulate(table, axis=1)),
         },
-        residual=errors.summary("the form at all points")
+        residual=errors.summary("each point from the form of the others")
         | {"noise_percent": noise_percent(points), "intervals": intervals_json(solved.intervals)},
         note="shapes: hidden, intermediate, experts per token, experts, tensor and expert parallelism",
     )
-    return Fit(part, shaky(points))
+    return Fit(part)

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from calibration.fit.attention import fit_decode, fit_prompts
 from calibration.fit.by_rows import fit_sampler
 from calibration.fit.checks import checks
 from calibration.fit.device import base_of, fit_launch, fit_memory, gpu_of, provenance
 from calibration.fit.experts import fit_experts
-from calibration.fit.in_place import fit_preparation, fit_rest
+from calibration.fit.in_place import fit_preparations, fit_rests
 from calibration.fit.linear import fit_linear
-from calibration.fit.points import Fit
+from calibration.fit.points import US, Errors, Fit, noise_percent
 from calibration.measurements import Measurement, Measurements
 from calibration.profile_json import dumps
 from calibration.silicon_fit import fit_allreduce
+from simulator.costs.ops.numeric import loglog
 from simulator.costs.profiles import SCHEMA, Part, Profile, parse_profile
 from simulator.errors import InputError
 from simulator.gpu import Gpu
 
-FORMATS = ("bf16", "fp8")
-"""Weight and cache formats that profiles have parts for. fp32 has none: it is timed, and not simulated."""
+FORMATS, KV_CACHE = ("bf16", "fp8"), "bf16"
+"""Formats of weights and of the cache that benches time and profiles have parts for."""
 _VERIFY = "a round of verification"
 SAMPLERS = {
     "sampler": ("accept_sampled", True, f"torch rejection sampling, {_VERIFY}"),
@@ -56,25 +59,37 @@ def fit_profile(measurements: Measurements, name: str) -> Fitted:
     try:
         described, gpu = gpu_of(measurements)
         fits = list(_alone(measurements, gpu))
-        fits += _in_place(measurements, _draft(name, gpu, fits))
+        fits += _in_place(measurements, _as_profile(name, gpu, fits))
+        origin = provenance(measurements, f"{name}.measurements.csv")
+        made = {
+            "schema": SCHEMA,
+            "name": name,
+            "gpu": described,
+            "inherits": base_of(measurements),
+            "provenance": origin,
+            "parts": [_as_json(fit.part) for fit in fits],
+        }
+        suspects = {id(point): point for fit in fits for point in fit.suspects}
+        fitted = Fitted(
+            profile=made,
+            suspects=tuple(suspects.values()),
+            refused=tuple(line for fit in fits if (line := fit.refusal)),
+            notes=tuple(_notes(measurements, fits)),
+        )
+        origin["checks"] = checks(measurements, fitted.parsed)
+    except KeyError as error:
+        raise InputError(f"{name}: a row of the measurements lacks {error.args[0]}") from error
     except ValueError as error:
         raise InputError(f"{name}: the measurements make no profile: {error}") from error
-    origin = provenance(measurements, f"{name}.measurements.csv")
-    made = {
-        "schema": SCHEMA,
-        "name": name,
-        "gpu": described,
-        "inherits": base_of(measurements),
-        "provenance": origin,
-        "parts": [_as_json(fit.part) for fit in fits],
-    }
-    refused = tuple(line for fit in fits if (line := fit.refusal))
-    suspects = {id(point): point for fit in fits for point in fit.suspects}
-    fitted = Fitted(
-        made, tuple(suspects.values()), refused, tuple(note for fit in fits for note in fit.notes)
-    )
-    origin["checks"] = checks(measurements, fitted.parsed)
     return fitted
+
+
+def _notes(measurements: Measurements, fits: Sequence[Fit]) -> Iterator[str]:
+    """What is not in the profile, and why."""
+    for fit in fits:
+        yield from fit.notes
+    if measurements.of("layer") and not any(fit.part.name == "elementwise" for fit in fits):
+        yield "the rest of a layer is inherited: bf16 matrices of layers that were timed were not"
 
 
 def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[Fit]:
@@ -86,10 +101,8 @@ def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[Fit]:
         linear = [p for p in _linear(measurements) if p.dtype == weights]
         if linear and weights in gpu.peak_flops_per_s:
             yield fit_linear(linear, weights, gpu, kind, measurements.of("elementwise", "quantise"))
-    for kv_cache in FORMATS:
-        decode = [p for p in measurements.of("attention", "decode") if p.dtype == kv_cache]
-        if decode:
-            yield fit_decode(decode, kv_cache, gpu)
+    if decode := [p for p in measurements.of("attention", "decode") if p.dtype == KV_CACHE]:
+        yield fit_decode(decode, KV_CACHE, gpu)
     if prompts := measurements.of("attention", "prefill"):
         yield fit_prompts(prompts, gpu)
     if experts := measurements.of("experts", "skewed"):
@@ -109,10 +122,10 @@ def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[Fit]:
 
 def _in_place(measurements: Measurements, profile: Profile) -> Iterator[Fit]:
     """What is timed in company, less what is known of the company."""
-    if (layers := measurements.of("layer")) and {"gemm/bf16", "attention/bf16"} <= set(profile.parts):
-        yield fit_rest(layers, profile)
-    if preparation := measurements.of("prepare"):
-        yield fit_preparation(preparation, measurements.of("first_layer"), layers)
+    layers = measurements.of("layer")
+    if layers and {"gemm/bf16", "attention/bf16"} <= set(profile.parts):
+        yield from fit_rests(layers, profile)
+    yield from fit_preparations(measurements.of("prepare"), measurements.of("first_layer"), layers)
 
 
 def _linear(measurements: Measurements) -> list[Measurement]:
@@ -133,12 +146,21 @@ def _shape(point: Measurement) -> tuple[int, int, str]:
 
 def _allreduce(graph: tuple[Measurement, ...], eager: tuple[Measurement, ...]) -> Part:
     both: list[dict[tuple[int, ...], float]] = [
-        {(p.shape["gpus"], p.shape["bytes"]): p.seconds * 1e6 for p in found} for found in (graph, eager)
+        {(p.shape["gpus"], p.shape["bytes"]): p.seconds * US for p in found} for found in (graph, eager)
     ]
-    return replace(fit_allreduce(both[0], both[1], "torch.distributed all-reduce"), note="bf16 messages")
+    errors = Errors()
+    for gpus in {key[0] for key in both[0]}:
+        sizes = sorted(key[1] for key in both[0] if key[0] == gpus)
+        us = np.array([both[0][gpus, size] for size in sizes])
+        for j in range(1, len(sizes) - 1):
+            kept = np.arange(len(sizes)) != j
+            errors.add([float(loglog(sizes[j], np.array(sizes)[kept], us[kept]))], [us[j]])
+    made = fit_allreduce(both[0], both[1], "torch.distributed all-reduce")
+    residual = errors.summary("each size from its neighbours") | {"noise_percent": noise_percent(graph)}
+    return replace(made, note="bf16 messages", residual=residual)
 
 
-def _draft(name: str, gpu: Gpu, fits: list[Fit]) -> Profile:
+def _as_profile(name: str, gpu: Gpu, fits: Sequence[Fit]) -> Profile:
     """The parts so far, as operators."""
     return Profile(name, gpu, {fit.part.name: fit.part for fit in fits}, {}, "")
 

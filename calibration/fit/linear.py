@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from calibration.fit.points import (
     noise,
     noise_percent,
     rounded_values,
-    shaky,
 )
 from calibration.fit.solve import Parameter, Solved, solve
 from calibration.measurements import Measurement
@@ -71,8 +70,8 @@ def fit_linear(
     form, solved = _best_form(curves, known, weights, gpu, kind)
     us = _filled(curves, known, form)
     table, rises = _rising(us, curves)
-    left_out = _left_out(Gemm(form, curves.knots, curves.shapes, _ratio(form, curves, table), True, rises))
-    residual = left_out.summary("each token count from its neighbours")
+    gemm = Gemm(form, curves.knots, curves.shapes, _ratio(form, curves, table), True, rises)
+    residual = _left_out(gemm, curves, known).summary("each token count from its neighbours, on the form")
     residual |= {"noise_percent": noise_percent(curves.points), "form_percent": _percent(solved.errors)}
     residual |= {"intervals": intervals_json(solved.intervals)}
     coefficients = rounded_values(solved.values) | {"tile_tokens": form.tile_tokens, "follows_form": 1.0}
@@ -87,7 +86,7 @@ def fit_linear(
             "us": nested(table),
         },
         residual=residual,
-        note="m tokens, n outputs, k inputs; lm_head as timed in place, with the final norm"
+        note="m tokens, n outputs, k inputs; lm_head with the final norm"
         + ("" if rises else "; as measured, where fewer tokens take longer"),
     )
     far = [
@@ -95,7 +94,7 @@ def fit_linear(
         for point, (i, j) in zip(curves.points, curves.index, strict=True)
         if _off(us, form, curves, i, j)
     ]
-    return Fit(part, (*shaky(curves.points), *far))
+    return Fit(part, tuple(far))
 
 
 def _curves(points: Sequence[Measurement], quantising: tuple[float, float]) -> Curves:
@@ -179,22 +178,23 @@ def _rising(us: Floats, curves: Curves) -> tuple[Floats, bool]:
     return (us, False) if dips.mean() > _DIPPING else (smooth, True)
 
 
-def _left_out(gemm: Gemm) -> Errors:
-    """Every inner knot of every shape, predicted from the others of its shape."""
+def _left_out(gemm: Gemm, curves: Curves, known: NDArray[np.bool_]) -> Errors:
+    """What was measured at every inner knot of every shape, and what the form says with the corrections of
+    the other knots. The form itself has seen all.
+    """
     errors = Errors()
     for row, (n, k) in enumerate(gemm.shapes.tolist()):
-        true = gemm.time_us(n, k, gemm.knots)
         for j in range(1, len(gemm.knots) - 1):
+            if not known[row, j]:
+                continue
             kept = np.arange(len(gemm.knots)) != j
-            one = Gemm(
-                gemm.form,
-                gemm.knots[kept],
-                gemm.shapes[row : row + 1],
-                gemm.log_ratio[row : row + 1, kept],
-                True,
-                gemm.rises,
+            one = replace(
+                gemm,
+                knots=gemm.knots[kept],
+                shapes=gemm.shapes[row : row + 1],
+                log_ratio=gemm.log_ratio[row : row + 1, kept],
             )
-            errors.add([float(one.time_us(n, k, gemm.knots[j]))], [float(true[j])])
+            errors.add([float(one.time_us(n, k, gemm.knots[j]))], [float(curves.us[row, j])])
     return errors
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from calibration.fit.robust import TO_SD, TWO_SIDED
 from calibration.profile_json import dumps
 from simulator.costs.cost import CostModel, Explained
 from simulator.costs.pricing import NetworkPricing
@@ -21,9 +22,6 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DRAFT_LENGTHS = (1, 2, 3, 4, 5, 6, 7)
 CPU_MOST_BATCH = 16
 CONTEXT_TOKENS = 1024
-_TWO_SIDED = 1.96
-_MEDIAN_TO_SD = 1.4826
-"""Standard deviation of a normal error whose median size is 1."""
 _UNKNOWN_PERCENT = 20.0
 """The median error of a part that is not measured here: inherited or assumed, and nobody knows how well."""
 
@@ -54,12 +52,12 @@ def four_numbers(
 ) -> dict[str, Any]:
     """The four keys of `calibrate`'s answer; `profile` may be its JSON.
 
-    Greedy steps of plain torch at one context, without host time. Without a drafter a draft pass is one layer
-    of the target and its head.
+    Greedy steps at one context as plain torch runs them, on a GPU in graphs, without host time. Without a
+    drafter a draft pass is one layer of the target and its head.
     """
     read = profile if isinstance(profile, Profile) else parse_profile(dumps(profile), str(profile["name"]))
     cost = _cost(read, target, drafter)
-    batches = [b for b in BATCHES if b <= CPU_MOST_BATCH or not _on_cpu(read)]
+    batches = [b for b in BATCHES if b <= CPU_MOST_BATCH or not read.on_cpu]
     alone = replace(cost, sampling=f"plain-{cost.sampling}")
     plain = {b: _step(alone, b, 1, context) for b in batches}
     return {
@@ -125,12 +123,8 @@ def _with_error(estimate: Mapping[str, Any]) -> str:
     return f"{estimate['value']:.2f} ± {(high - low) / 2:.2f}"
 
 
-def _on_cpu(profile: Profile) -> bool:
-    return profile.provenance.get("kind") == "cpu"
-
-
 def _cost(profile: Profile, target: Model, drafter: Drafter | None) -> CostModel:
-    preset = load_preset("torch-2" if _on_cpu(profile) else "vllm-0.33")[0]
+    preset = load_preset("torch-2")[0]
     first = drafter or drafter_from_model(
         replace(target, layers=(replace(target.layers[0], count=1),)), target
     )
@@ -139,8 +133,9 @@ def _cost(profile: Profile, target: Model, drafter: Drafter | None) -> CostModel
 
 def _step(cost: CostModel, batch: int, queries: int, context: int) -> Priced:
     rows = batch * queries
-    ops = cost.explain_pass(rows, batch, batch * context, queries, logit_rows=rows, mode=_mode(cost))
-    return _priced(cost, cost.target_pricing, [*ops, ("sampler", cost.sample(rows, batch))])
+    ops = cost.explain_pass(rows, batch, batch * context, queries, logit_rows=rows)
+    sampler = cost.profile.sampler_part(cost.sampling).name
+    return _priced(cost, cost.target_pricing, [*ops, (sampler, cost.sample(rows, batch))])
 
 
 def _draft_pass(cost: CostModel, batch: int, context: int) -> Priced:
@@ -149,16 +144,12 @@ def _draft_pass(cost: CostModel, batch: int, context: int) -> Priced:
     return _priced(cost, cost.draft_pricing, ops)
 
 
-def _mode(cost: CostModel) -> str:
-    return "full" if cost.preset.full_graphs else "eager"
-
-
 def _priced(cost: CostModel, pricing: NetworkPricing, ops: Explained) -> Priced:
     """Seconds without host time, and what the parts' errors make of them: alike within a part, independent
     between parts. Where a layer was measured in place its error is that of the whole layer.
     """
     by_part: dict[str, float] = {}
-    in_place = cost.profile.rest_of_layer() is not None
+    in_place = cost.profile.rest_of_layer(1.0) is not None
     for name, one in ops:
         part = _part_of(name, pricing, in_place)
         by_part[part] = by_part.get(part, 0.0) + one.gpu_s
@@ -188,7 +179,6 @@ _PARTS = {
     "all-reduce": "allreduce",
     "gather": "allreduce",
     "routed experts": "experts/bf16",
-    "sampler": "sampler/greedy",
     "draft sampler": "draft_sampler/greedy",
 }
 
@@ -198,8 +188,7 @@ def _relative_error(profile: Profile, name: str) -> float:
     part = profile.parts.get(name) or profile.parts.get(name.partition("/")[0])
     if part is None:
         return 0.0
-    unknown = 0.0 if "eager_call_us" in part.coefficients else _UNKNOWN_PERCENT
-    return _MEDIAN_TO_SD * float(part.residual.get("p50_percent", unknown)) / 100
+    return TO_SD * float(part.residual.get("p50_percent", _UNKNOWN_PERCENT)) / 100
 
 
 def _response(plain: Mapping[int, Priced], batch: int, context: int) -> dict[str, Any]:
@@ -237,15 +226,17 @@ def _ratio(one: Priced, other: Priced) -> dict[str, Any]:
 
 
 def _estimate(value: float, error: float) -> dict[str, Any]:
-    return {"value": value, "ci95": [max(value - _TWO_SIDED * error, 0.0), value + _TWO_SIDED * error]}
+    ends = [max(value - TWO_SIDED * error, 0.0), value + TWO_SIDED * error]
+    return {"value": value, "ci95": ends, "band": ends}
 
 
 def _bandwidth(profile: Profile, cost: CostModel) -> dict[str, Any]:
     """Timed arrays where there are some, else what matrices stream their weights at."""
     part = profile.parts.get("memory")
     if part is not None:
+        known = part.residual.get("intervals", {})
         by = {
-            name.removesuffix("_bytes_per_s"): {"value": rate, "ci95": part.residual["intervals"][name]}
+            name.removesuffix("_bytes_per_s"): {"value": rate, "ci95": known.get(name, [rate, rate])}
             for name, rate in part.coefficients.items()
         }
         best = max(by, key=lambda name: float(by[name]["value"]))

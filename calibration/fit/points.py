@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from calibration.fit.robust import error_of_median
 from calibration.measurements import Measurement
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part
 
 DIGITS = 4
 US = 1e6
-BUSY = 1.6
-"""P90 ÷ P10 of one point's repeats above which it is measured again."""
 
 LIMITS: Mapping[str, float] = {
     "gemm": 10.0,
@@ -25,10 +24,10 @@ LIMITS: Mapping[str, float] = {
     "allreduce": 25.0,
     "elementwise": 8.0,
     "pass": 30.0,
-    "sampler": 60.0,
-    "draft_sampler": 60.0,
+    "sampler": 30.0,
+    "draft_sampler": 30.0,
 }
-"""Family → the median error in percent on points left out of the fit beyond which it is refused.
+"""Family → the median error in percent on points left out of the table beyond which it is refused.
 
 Of `elementwise` it is the error of a layer in place, of which the rest is a part. Samplers, preparation are
 a few percent of a step, and jump where a buffer outgrows an allocator's cache: a few points tell them badly.
@@ -81,10 +80,7 @@ def us_of(points: Sequence[Measurement]) -> Floats:
 def noise(point: Measurement) -> float:
     """Relative standard error of a point's time, from how its rounds differ; 0 where there is but one."""
     rounds = np.array(point.rounds_s)
-    if len(rounds) < 2:
-        return 0.0
-    spread = 1.4826 * float(np.median(np.abs(rounds / np.median(rounds) - 1.0)))
-    return 1.2533 * spread / float(np.sqrt(len(rounds)))  # of a median of normal rounds
+    return error_of_median(rounds / np.median(rounds)) if len(rounds) > 1 else 0.0
 
 
 def noise_percent(points: Sequence[Measurement]) -> float:
@@ -95,11 +91,6 @@ def noise_percent(points: Sequence[Measurement]) -> float:
 def column(points: Sequence[Measurement], name: str) -> Floats:
     """One number of every point's shape."""
     return np.array([point.shape[name] for point in points], dtype=np.float64)
-
-
-def shaky(points: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """Points whose own repeats differ too much."""
-    return tuple(point for point in points if point.spread > BUSY)
 
 
 def intervals_json(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.fit.robust import FAR_LEAST, far_off
 from simulator.costs.ops.numeric import Floats
 
-FAR_SD = 4.0
-"""Robust standard deviations from which a point is an outlier …"""
-FAR_LEAST = 0.05
-"""… if it is off by this much, relative: below it nothing is worth another measurement."""
 _CONFIDENCE = 0.975
 _AT_BOUND = 1e-6
 
@@ -75,13 +72,6 @@ def solve(
     fine = least_squares(lambda x: errors(x)[~outliers], start, bounds=(low, high), x_scale="jac")
     values = named(np.where(fine.x < _AT_BOUND, 0.0, fine.x) if (low <= 0).any() else fine.x)
     return Solved(values, _intervals(parameters, fine, scale, low, high), errors(fine.x), outliers)
-
-
-def far_off(errors: Floats) -> NDArray[np.bool_]:
-    """Which errors lie far from their median, in robust standard deviations."""
-    middle = np.median(errors)
-    sd = 1.4826 * np.median(np.abs(errors - middle))
-    return np.asarray(np.abs(errors - middle) > max(FAR_SD * sd, FAR_LEAST), dtype=np.bool_)
 
 
 def _intervals(

@@ -30,6 +30,8 @@ from simulator.preset import Preset
 
 PLAIN_TORCH = "torch"
 """`Preset.kernels` of a loop that calls torch's operators one by one."""
+STREAMING = 0.8
+"""Share of the bandwidth that fused norms and activations reach where a profile does not say (assumed)."""
 LOGIT_BYTES = 2
 """Logits leave the head in bf16 and are gathered over the ranks."""
 
@@ -60,9 +62,9 @@ class NetworkPricing:
         if self._rest is not None:
             layers = self.network.layers
             return layers * self._rest.time_us(t, self.network.traffic_bytes_per_token / layers)
-        part = self.profile.parts["elementwise"]
+        efficiency = self.profile.parts["elementwise"].coefficients.get("memory_efficiency", STREAMING)
         moved = t * self.network.traffic_bytes_per_token
-        stream = moved / (self.profile.bandwidth() * part.number("memory_efficiency")) * 1e6
+        stream = moved / (self.profile.bandwidth() * float(efficiency)) * 1e6
         start = self.preset.small_kernel_s_per_layer * self.network.layers * 1e6
         return np.where(t > 0, start + stream, 0.0)
 
@@ -239,11 +241,18 @@ class NetworkPricing:
 
     @cached_property
     def _rest(self) -> RowTable | None:
-        return self.profile.rest_of_layer()
+        if not self._as_measured:
+            return None
+        return self.profile.rest_of_layer(self.network.traffic_bytes_per_token / self.network.layers)
 
     @cached_property
     def _preparation(self) -> RowTable | None:
-        return self.profile.preparation()
+        return self.profile.preparation(self.network.hidden) if self._as_measured else None
+
+    @property
+    def _as_measured(self) -> bool:
+        """Whether small operators run one by one, as they were measured; on GPUs engines fuse them."""
+        return self.preset.kernels == PLAIN_TORCH or self.profile.on_cpu
 
     @cached_property
     def _attention(self) -> DecodeAttention | MeasuredAttention:

@@ -13,6 +13,7 @@ import numpy as np
 from simulator.costs.inherit import parse_gpu
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable, StreamedRows
+from simulator.costs.profile_notes import check_residual
 from simulator.costs.profile_parts import Part, Profile
 from simulator.errors import InputError, Problem
 from simulator.gpu import Gpu
@@ -140,6 +141,7 @@ def _read_part(raw: object, path: Path, faults: Faults) -> Part | None:
         if not is_number or not math.isfinite(value) or value < 0:
             faults.add((*path, "coefficients", key), value, "is not usable", "a finite number, 0 or more")
     _check_table(family, raw.get("table", {}), (*path, "table"), faults)
+    check_residual(raw.get("residual", {}), (*path, "residual"), faults)
     if len(faults.found) > before:
         return None
     frozen = {key: MappingProxyType(dict(raw.get(key, {}))) for key in ("coefficients", "table", "residual")}
@@ -154,7 +156,7 @@ def _check_table(family: str, table: Mapping[str, Any], path: Path, faults: Faul
                 faults.add((*path, gpus), rows, "is not usable", "GPUs: {bytes: […], us: […]}")
                 continue
             _check_times(rows, ("bytes",), ("us",), (*path, gpus), faults)
-    elif family in ROWS and table:
+    elif family in ROWS and (table or family == "pass"):
         _check_times(table, (ROWS[family],), ("us",), path, faults)
     elif family in AXES:
         times = [key for key in ("us", "log_ratio") if key in table] or ["us"]
@@ -218,11 +220,13 @@ def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> 
         "prefill": lambda _: np.asarray(profile.prefill().pair_us(1.0)),
         "streamed": lambda _: profile.streamed().time_us(1.0, 1.0),
         "allreduce": lambda _: profile.allreduce().time_us([256, 1e6], 2),
-        "elementwise": lambda _: _rest_us(profile),
-        "pass": lambda _: _of_rows(profile.preparation()),
+        "elementwise": lambda v: _rest_us(profile, f"elementwise/{v}" if v else "elementwise"),
+        "pass": lambda v: _of_rows(
+            profile.preparation(profile.parts[f"pass/{v}" if v else "pass"].number("hidden"))
+        ),
         "sampler": lambda v: _of_rows(profile.sampler(v)),
         "draft_sampler": lambda v: _of_rows(profile.draft_sampler(v)),
-        "launch": lambda _: np.array([profile.eager_call_us() or 0.0]),
+        "launch": lambda _: np.array([profile.parts["launch"].number("eager_call_us")]),
     }
     for name, index in at.items():
         family, _, variant = name.partition("/")
@@ -241,12 +245,12 @@ def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> 
                 faults.add(path, name, "gives no finite time", "coefficients above 0 where they divide")
 
 
-def _rest_us(profile: Profile) -> Floats:
+def _rest_us(profile: Profile, name: str) -> Floats:
     """What the rest of a layer costs: in place where that was measured, else what streaming does."""
-    rest = profile.rest_of_layer()
-    if rest is not None:
-        return _of_rows(rest)
-    return 1 / (profile.bandwidth() * np.array([profile.parts["elementwise"].number("memory_efficiency")]))
+    part = profile.parts[name]
+    if "us" in part.table:
+        return _of_rows(profile.rest_of_layer(part.number("traffic_bytes_per_token")))
+    return 1 / (profile.bandwidth() * np.array([part.number("memory_efficiency")]))
 
 
 def _of_rows(operator: RowTable | StreamedRows | None) -> Floats:

@@ -241,13 +241,14 @@ class Profile:
         """Accepting and sampling of one round, by logit rows. `how`: greedy or sampled, with `plain-` before
         it where nothing is verified, or "" for not known; the nearest part that is there is taken.
         """
-        return self._rows(self._sampler(how), "rows", "vocab")
+        return self._rows(self.sampler_part(how), "rows", "vocab")
 
     def sampler_sequence_us(self, how: str = "") -> float:
         """What accepting costs for each sequence beside its rows."""
-        return float(self._sampler(how).coefficients.get("per_sequence_us", 0.0))
+        return float(self.sampler_part(how).coefficients.get("per_sequence_us", 0.0))
 
-    def _sampler(self, how: str) -> Part:
+    def sampler_part(self, how: str = "") -> Part:
+        """The part that `sampler` takes."""
         names = (f"sampler/{how}", f"sampler/{how.removeprefix('plain-')}")
         return self.parts[next((name for name in names if name in self.parts), "sampler")]
 
@@ -256,17 +257,33 @@ class Profile:
         own = f"draft_sampler/{how}" if f"draft_sampler/{how}" in self.parts else "draft_sampler"
         return self._rows(self.parts[own], "rows", "vocab") if own in self.parts else None
 
-    def rest_of_layer(self) -> RowTable | None:
-        """A layer measured in place less its matrices and its attention, by tokens of so many bytes of
-        traffic: everything a preset's small kernels stand for. None: not measured.
-        """
-        part = self.parts["elementwise"]
-        return _row_table(part, "tokens", "traffic_bytes_per_token") if "us" in part.table else None
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it was measured on a CPU, where operators are called one by one whatever the engine."""
+        return self.provenance.get("kind") == "cpu"
 
-    def preparation(self) -> RowTable | None:
+    def rest_of_layer(self, traffic_bytes_per_token: float) -> RowTable | None:
+        """A layer measured in place less its matrices and its attention, by tokens of so many bytes of
+        traffic: everything a preset's small kernels stand for. Of several kinds of layers the one with the
+        nearest traffic; None: not measured.
+        """
+        return self._nearest("elementwise", "tokens", "traffic_bytes_per_token", traffic_bytes_per_token)
+
+    def preparation(self, hidden: float) -> RowTable | None:
         """Embedding, positions, mask: once a pass, by tokens of so many hidden values. None: not measured."""
-        part = self.parts.get("pass")
-        return None if part is None else _row_table(part, "tokens", "hidden")
+        return self._nearest("pass", "tokens", "hidden", hidden)
+
+    def _nearest(self, family: str, axis: str, width: str, wanted: float) -> RowTable | None:
+        """The table of a family whose width is nearest."""
+        found = [
+            part
+            for name, part in self.parts.items()
+            if name.partition("/")[0] == family and "us" in part.table
+        ]
+        if not found:
+            return None
+        part = min(found, key=lambda one: abs(np.log(one.number(width) / wanted)))
+        return _row_table(part, axis, width)
 
     def eager_call_us(self) -> float | None:
         """Host time of one operation that plain torch launches; None: not measured."""

@@ -24,6 +24,7 @@ from simulator.costs.profile_file import (
     read_parts,
     version_problem,
 )
+from simulator.costs.profile_notes import check_provenance
 from simulator.costs.profile_parts import ARITHMETIC, Part, Profile, experts_smooth
 from simulator.errors import InputError, Problem, unknown_name
 from simulator.gpu import GPUS
@@ -93,6 +94,8 @@ def parse_profile(text: str, file: str) -> Profile:
         faults.add(("name",), data.get("name"), "is missing or not usable", "must be text")
     if not isinstance(provenance, dict):
         faults.add(("provenance",), provenance, "is missing or not usable", "must be an object")
+    else:
+        check_provenance(provenance, faults)
     gpu = read_gpu(data, faults)
     parts = read_parts(data.get("parts"), faults)
     base = _base(data.get("inherits"), faults)

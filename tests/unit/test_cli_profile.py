@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,15 @@ from click.testing import CliRunner, Result
 
 from calibration.fit import fit_profile
 from calibration.fit.numbers import four_numbers
+from calibration.fit.quality import quality
 from calibration.profile_json import dumps
 from dashboards.figures import device_response, device_verify
 from experiments.cli import decodesim
+from simulator.costs.profiles import parse_profile
+from simulator.errors import InputError
 from simulator.models.catalogue import load_model
 from tests.synthetic_device import MODEL, Device, measured
+from tests.unit.test_cost_measured import places
 
 NAME = "smollm2-135m-instruct"
 
@@ -103,11 +109,38 @@ def test_bad_input_is_one_line_and_2(
     assert "Traceback" not in done.stderr
 
 
+def test_strange_words_about_itself_are_refused_or_told(folder: Path, made: dict[str, Any]) -> None:
+    luck = random.Random(0)
+    for path in places(made):
+        if not {"residual", "provenance"} & set(path):
+            continue
+        raw = json.loads(json.dumps(made))
+        here = raw
+        for key in path[:-1]:
+            here = here[key]
+        here[path[-1]] = luck.choice([None, -1, "x", [], {}, 3, [1], {"x": 1}])
+        with contextlib.suppress(InputError):
+            read = parse_profile(json.dumps(raw), "mine.json")
+            assert quality(read)["parts"]
+            four_numbers(read, MODEL)
+
+
+def test_profiles_without_a_shape_in_common_say_so(folder: Path, made: dict[str, Any]) -> None:
+    other = copy.deepcopy(made)
+    part = next(part for part in other["parts"] if part["name"] == "gemm/bf16")
+    part["table"]["shapes"] = [[n + 64, k] for n, k in part["table"]["shapes"]]
+    (folder / "other.json").write_text(dumps(other), "utf-8")
+    told = answer("compare", "mine.json", "other.json")
+    assert "gemm/bf16" not in {row["op"] for row in told["rows"]}
+    assert any("no shape is known to both: gemm/bf16" in note for note in told["notes"])
+
+
 def test_the_four_numbers_hold_what_is_true(made: dict[str, Any]) -> None:
     numbers = four_numbers(made, MODEL)
     device = Device()
     low, high = numbers["hbm_bandwidth_bytes_per_s"]["ci95"]
     assert low <= 2e10 <= high
+    assert numbers["batch_response"][0]["band"] == numbers["batch_response"][0]["ci95"]
     for row in numbers["batch_response"]:
         low, high = row["ci95"]
         assert low <= device.step_us(row["batch"], 1, 1024) * 1e-6 <= high

@@ -78,8 +78,9 @@ def document(*more: Any, without: str = "") -> dict[str, Any]:
     }
 
 
-def profile(*more: Any, without: str = "") -> Profile:
-    return parse_profile(json.dumps(document(*more, without=without)), "mine.json")
+def profile(*more: Any, without: str = "", kind: str = "cpu") -> Profile:
+    raw = document(*more, without=without) | {"provenance": {"kind": kind}}
+    return parse_profile(json.dumps(raw), "mine.json")
 
 
 def cost(of: Profile, preset: str = "torch-2", sampling: str = "", draft_sampling: str = "") -> CostModel:
@@ -98,11 +99,11 @@ def test_a_layer_in_place_is_its_matrices_its_attention_and_the_rest():
     assert step.duration_s * 1e6 == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("preset", ["torch-2", "vllm-0.33"])
-def test_what_a_layer_in_place_holds_is_not_charged_again_by_a_preset(preset):
+@pytest.mark.parametrize(("preset", "kind"), [("torch-2", "cuda"), ("torch-2", "cpu"), ("vllm-0.33", "cpu")])
+def test_what_a_layer_in_place_holds_is_not_charged_again_by_a_preset(preset, kind):
     chosen = load_preset(preset)[0]
     dear = replace(chosen, small_kernel_s_per_layer=0.5)
-    one = cost(profile())
+    one = cost(profile(kind=kind))
     prices = [replace(one, preset=p).target_pass(8, 4, 4096, 2, logit_rows=8).gpu_s for p in (chosen, dear)]
     assert prices[0] == prices[1]
     unmeasured = cost(profile(part("elementwise", {"memory_efficiency": 0.8}, {}), without="elementwise"))
@@ -111,11 +112,34 @@ def test_what_a_layer_in_place_holds_is_not_charged_again_by_a_preset(preset):
     assert replace(unmeasured, preset=dear).target_pass(8).gpu_s > 15
 
 
+def test_serving_engines_on_gpus_fuse_what_torch_runs_one_by_one():
+    measured, plain = cost(profile(kind="cuda"), "vllm-0.33"), cost(profile(kind="cuda"))
+    dear = replace(measured.preset, small_kernel_s_per_layer=0.5)
+    assert replace(measured, preset=dear).target_pass(8).gpu_s > 15
+    assert "embedding, positions, mask" in dict(plain.explain_pass(8))
+    assert "embedding, positions, mask" not in dict(measured.explain_pass(8))
+
+
 def test_the_rest_of_another_layer_grows_with_its_traffic_beyond_its_starts():
-    table = profile().rest_of_layer()
+    table = profile().rest_of_layer(TRAFFIC)
     assert table is not None
     assert table.time_us([1, 51, 101], TRAFFIC) == pytest.approx([100, 200, 300])
     assert table.time_us([0, 1, 51, 201], 2 * TRAFFIC) == pytest.approx([0, 102, 302, 902])
+
+
+def test_of_several_kinds_of_layers_the_nearest_stands_for_another():
+    wide = rows("elementwise/wide", "tokens", {"traffic_bytes_per_token": 8 * TRAFFIC}, 200, 30)
+    two = profile(wide, rows("pass/wide", "tokens", {"hidden": 4096}, 70, 2))
+    for traffic, at_11 in ((TRAFFIC, 120), (8 * TRAFFIC, 530), (2 * TRAFFIC, 142), (4 * TRAFFIC, 365)):
+        assert float(two.rest_of_layer(traffic).time_us(11, traffic)) == pytest.approx(at_11)
+    assert float(two.preparation(4096).time_us(11, 4096)) == pytest.approx(92)
+    assert float(two.preparation(500).time_us(11, 576)) == pytest.approx(50)
+
+
+def test_a_table_below_its_line_stays_above_0_for_any_width():
+    table = RowTable(np.array([1.0, 16, 128]), np.array([5.0, 60, 500]), 1.0, 10.0, 4.0)
+    assert table.time_us(1, 20.0) == pytest.approx(5)
+    assert (table.time_us(np.arange(1, 200), 20.0) >= 5).all()
 
 
 def test_what_was_measured_bends_the_line_and_is_kept_beyond_it():
@@ -237,10 +261,17 @@ def test_a_kernel_that_takes_longer_for_fewer_tokens_is_kept_when_it_was_measure
     (lambda d: d["parts"][1]["table"].update(queries=[2, 1, 8]), "does not rise"),
     (lambda d: d["parts"][1].update(coefficients={}), "is missing"),
     (lambda d: d["parts"][2]["table"].update(us=[100, -1]), "is not a time"),
-    (lambda d: d["parts"][2].update(coefficients={}), "start_us: is missing"),
+    (lambda d: d["parts"][2].update(coefficients={}), "traffic_bytes_per_token: is missing"),
     (lambda d: d["parts"][3].update(table={}), "tokens: is missing|table.tokens"),
     (lambda d: d["parts"][5].update(name="sampler/nucleus"), "unknown way of sampling"),
     (lambda d: d["parts"][8].update(coefficients={}), "eager_call_us: is missing"),
+    (lambda d: d["parts"][0].update(residual={"p50_percent": "x"}), "residual.p50_percent: is not usable"),
+    (lambda d: d["parts"][0].update(residual={"intervals": 3}), "intervals: is not usable"),
+    (lambda d: d["parts"][0].update(residual={"intervals": {"start_us": [1]}}), "is no interval"),
+    (lambda d: d.update(provenance={"checks": 3}), "provenance.checks: is not usable"),
+    (lambda d: d.update(provenance={"checks": [{"name": "x"}]}), "is no check"),
+    (lambda d: d.update(provenance={"sessions": [3]}), "sessions"),
+    (lambda d: d.update(provenance={"sessions": [{"notes": 3}]}), "notes: is not usable"),
     (lambda d: d.update(schema="decodesim/profile-0"), "calibrate"),
     (lambda d: d.update(schema="decodesim/profile-2"), "update of decodesim"),
     (lambda d: d.update(schema="decodesim/result-1"), "no schema of a profile"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from calibration.fit import Fitted, fit_profile
+from calibration.fit.in_place import one_layer
 from calibration.fit.points import LIMITS
 from calibration.fit.solve import Parameter, solve
 from calibration.profile_json import dumps
@@ -182,7 +183,7 @@ def test_a_profile_goes_to_its_file_and_back(fitted: Fitted, tmp_path) -> None:
     assert json.loads(text) == json.loads(dumps(json.loads(text)))
     assert dumps(json.loads(text)) == text
     assert step_us(read, 3, 4, 512) == step_us(fitted.parsed, 3, 4, 512)
-    assert set(read.statuses.values()) == {"measured", "inherited"}
+    assert {name for name, status in read.statuses.items() if status == "assumed"} == {"launch"}
     for name in ("device", "torch", "driver", "threads", "date", "sessions", "measurements"):
         assert name in read.provenance
 
@@ -245,6 +246,59 @@ def test_a_known_gpu_is_described_by_its_datasheet_and_inherits_from_its_own_pro
     gpu = fit_profile(replace(here, device=replace(here.device, kind="cuda", gpu="h200-sxm")), "mine")
     assert gpu.profile["gpu"] == gpu.profile["inherits"] == "h200-sxm"
     assert "from h200-sxm" in gpu.parsed.parts["mla/bf16"].note
+
+
+def test_whole_passes_are_checked_and_never_fitted() -> None:
+    whole = ("stack", "draft_loop")
+    slow = fit_profile(measured(disturb=lambda bench, *_: 3.0 if bench in whole else 1.0), "mine").profile
+    true = fit_profile(measured(), "mine").profile
+    assert slow["parts"] == true["parts"]
+    errors = [[one["error_percent"] for one in found["provenance"]["checks"]] for found in (true, slow)]
+    assert len(errors[0]) == 4
+    assert max(map(abs, errors[0])) < 1.5
+    assert errors[1] == pytest.approx([100 * ((1 + one / 100) / 3 - 1) for one in errors[0]], abs=0.02)
+
+
+def test_target_and_drafter_have_a_rest_of_their_own() -> None:
+    """A wide layer of as many points, whose rest no scaling of the narrow one's would give."""
+    wide = {"hidden": 1152, "heads": 9, "kv_heads": 3, "head_dim": 64, "intermediate": 3072}
+    here, gemm, points = measured(), Device().gemm, []
+    kind = tuple(wide[name] for name in ("hidden", "heads", "kv_heads", "head_dim", "intermediate"))
+    matrices = one_layer(kind).matrices
+    for one in matrices:
+        for p in here.of("linear", "qkv"):
+            us = float(gemm.time_us(one.n, one.k, p.shape["m"]))
+            points.append(replace(p, shape={"n": one.n, "k": one.k, "m": p.shape["m"]}, seconds=us * 1e-6))
+    for p in here.of("layer"):
+        tokens = p.shape["batch"] * p.shape["queries"]
+        us = sum(one.count * float(gemm.time_us(one.n, one.k, tokens)) for one in matrices)
+        us += (
+            Device().attention_us(p.shape["batch"], p.shape["queries"], p.shape["context"])
+            + 400
+            + 1.0 * tokens
+        )
+        points.append(replace(p, shape=p.shape | wide, seconds=us * 1e-6))
+    both = fit_profile(replace(here, points=(*points, *here.points)), "mine").parsed
+    narrow = one_layer((576, 9, 3, 64, 1536)).traffic_bytes_per_token
+    rests = [both.rest_of_layer(traffic) for traffic in (narrow, one_layer(kind).traffic_bytes_per_token)]
+    assert rests[0].time_us(32, narrow) == pytest.approx(line(Device().rest, 32), rel=0.1)
+    assert rests[1].time_us(32, rests[1].width) == pytest.approx(432, rel=0.1)
+    assert rests[1].width == both.parts["elementwise"].number("traffic_bytes_per_token")
+
+
+def test_a_layer_whose_matrices_were_not_timed_makes_no_rest() -> None:
+    head_alone = measured(keep=lambda bench, op, _: bench != "linear" or op == "lm_head")
+    found = fit_profile(head_alone, "mine")
+    assert found.parsed.statuses["elementwise"] == "assumed"
+    assert any("the rest of a layer is inherited" in note for note in found.notes)
+    assert found.profile["provenance"]["checks"] == []
+
+
+def test_a_row_without_its_sizes_is_said() -> None:
+    here = measured()
+    broken = replace(here.points[5], shape={"n": 4})
+    with pytest.raises(InputError, match="a row of the measurements lacks"):
+        fit_profile(replace(here, points=(*here.points, broken)), "mine")
 
 
 def test_a_layer_of_another_width_takes_the_rest_by_its_traffic() -> None:

@@ -37,6 +37,11 @@ class DecodeAttention:
     tile_penalty: float  # more time per further tile of 64 rows, as a fraction of what exceeds the start cost
     window_factors: Floats  # (d,) time of a sliding window over that of full attention to as many tokens
 
+    @property
+    def group(self) -> float | None:
+        """Query heads per KV head that it was measured with; None: any."""
+        return None
+
     def window_factor(self, head_dim: float) -> float:
         return float(self.window_factors[self._nearest(head_dim)])
 
@@ -117,6 +122,11 @@ class MeasuredAttention:
     contexts: Floats
     queries: Floats
     log_ratio: Floats
+
+    @property
+    def group(self) -> float | None:
+        """Query heads per KV head that it was measured with."""
+        return self.form.group
 
     def window_factor(self, head_dim: float) -> float:
         """Windows are read like a cache of their length."""

@@ -32,7 +32,8 @@ class RowTable:
     """A line, start + each · rows, corrected by what was measured: `us` (j,) at `rows` (j,) of `width` each.
 
     Between the rows and beyond them the line is followed, as `Gemm` follows its form. For rows of another
-    width (values, or bytes) what lies above `start_us` grows with the width: that is starts of kernels.
+    width (values, or bytes) what lies above the starts of kernels grows with the width: above `start_us`, or
+    above the least that was measured where that is less.
     """
 
     rows: Floats
@@ -47,5 +48,5 @@ class RowTable:
         correction = np.log(self.us / (self.start_us + self.per_row_us * self.rows))
         ratio = np.exp(np.interp(np.log(np.maximum(r, 1e-9)), np.log(self.rows), correction))
         time = (self.start_us + self.per_row_us * r) * ratio
-        scaled = self.start_us + (time - self.start_us) * (width / self.width)
-        return np.where(r > 0, np.maximum(scaled, 0.0), 0.0)
+        starts = min(self.start_us, float(self.us.min()))
+        return np.where(r > 0, starts + (time - starts) * (width / self.width), 0.0)
