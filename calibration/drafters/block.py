@@ -126,7 +126,7 @@ class Block(nn.Module):
 
 def _rotary(positions: Tensor, shape: BlockShape, like: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines (n, head size) of the rotary embedding."""
-    half = torch.arange(0, shape.head_size, 2, dtype=torch.float32) / shape.head_size
+    half = torch.arange(0, shape.head_size, 2, dtype=torch.float32, device=positions.device) / shape.head_size
     angles = positions[:, None].float() / shape.rope_theta**half
     twice = torch.cat([angles, angles], -1)
     return twice.cos().to(like.dtype), twice.sin().to(like.dtype)

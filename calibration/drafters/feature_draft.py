@@ -42,7 +42,7 @@ class FeatureDraft:
         self._cache.keep(range(len(tokens)))
         base = self._cache.length
         known = {0: states[-1]}  # state of each node that has been read
-        row_of: dict[int, int] = {}  # its row behind `base`; the root stands in the prefix
+        row_of: dict[int, int] = {}  # its row behind `base`
 
         def next_logits(growth: Growth | StaticGrowth) -> Tensor:
             frontier = [int(node) for node in growth.frontier]
@@ -51,7 +51,7 @@ class FeatureDraft:
                 parents = torch.stack([known[int(growth.parents[node])] for node in fresh])
                 first = len(row_of)
                 row_of.update((node, first + place) for place, node in enumerate(fresh))
-                ways = [_way(growth, node) for node in fresh]
+                ways = [growth.path(node)[1:] for node in fresh]  # the root stands in the prefix
                 mask = torch.zeros(len(fresh), base + len(row_of), dtype=torch.bool)
                 mask[:, :base] = True
                 for row, way in enumerate(ways):
@@ -93,12 +93,3 @@ class FeatureDraft:
 
         embedding = self._target.embed(tokens)[None]
         return self._head.step(states[None], embedding, positions, mask, store)[0]
-
-
-def _way(growth: Growth | StaticGrowth, node: int) -> list[int]:
-    """The nodes from below the root to this one."""
-    way: list[int] = []
-    while node > 0:
-        way.append(node)
-        node = int(growth.parents[node])
-    return way

@@ -58,7 +58,7 @@ class FeatureHead(nn.Module):
         mean nothing. tokens: (b, n); features: (b, n, h) each.
         """
         length = tokens.shape[1]
-        positions = torch.arange(length)
+        positions = torch.arange(length, device=tokens.device)
         embedding = embed(tokens.roll(-1, 1))
         seen: list[tuple[Tensor, Tensor]] = []
 
@@ -69,19 +69,18 @@ class FeatureHead(nn.Module):
         state = self.fuse(features)
         states: list[Tensor] = []
         for step in range(1, steps + 1):
-            mask = None if step == 1 else _drafting_mask(length, step)
+            mask = None if step == 1 else _drafting_mask(positions, step)
             states.append(self.step(state, embedding, positions, mask, store))
             state = states[-1].roll(1, 1)
         predictions = torch.stack([self.read_out(one).roll(1, 1) for one in states])
         return predictions, states[0]
 
 
-def _drafting_mask(length: int, step: int) -> Tensor:
+def _drafting_mask(positions: Tensor, step: int) -> Tensor:
     """What row t of a step sees, bool (n, step · n): rows up to t - step + 1 of the first step, which had
     features; of each later one the row on its own way.
     """
-    row = torch.arange(length)[:, None]
-    column = torch.arange(length)[None]
+    row, column = positions[:, None], positions[None]
     blocks = [column <= row - step + 1]
     blocks += [column == row - step + earlier for earlier in range(2, step + 1)]
     mask = torch.cat(blocks, 1)

@@ -117,15 +117,10 @@ def load_head(folder: Path, network: Network) -> Medusa | FeatureHead:
             head = HEADS[kind](_shape(config), layers)
         head.load_state_dict(load_file(folder / "model.safetensors"))
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise _wrong(folder, f"cannot be read: {reason}", "a folder that decodesim distill wrote") from error
     head.requires_grad_(False)
     return head.to(network.dtype).eval()
-
-
-def load_trained(folder: Path | str, target: Target, plan: DraftTree | GrowthRule | None = None) -> Drafter:
-    """Return a trained drafter for one session. `plan`: how its drafts branch; None: a chain."""
-    return drafter_of(load_head(Path(folder), target.network), target, plan)
 
 
 def drafter_of(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from experiments.commands.options import json_option, writes_file
 from experiments.commands.output import note, print_json, print_table, progress_bar
+from simulator.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from calibration.drafters.training.recipes import Recipe
+    from simulator.replications import Progress
 
 DEFAULT_TOKENS = 200_000
 
@@ -44,45 +49,75 @@ DEFAULT_TOKENS = 200_000
     metavar="DIR",
     help="Where the target's hidden states are kept, for several runs to share (default: DIR/shards).",
 )
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="Where to train (default: a GPU where there is one)."
+)
 @json_option
 @writes_file
-def command(
-    target: str, draft: str, out: Path, tokens: int, resume: bool, shards: Path | None, as_json: bool
-) -> None:
+def command(target: str, draft: str, out: Path, as_json: bool, **options: Any) -> None:
     """Train a drafter on the target's distribution.
 
     It learns from the standard library's source and documentation and from the target's own text, and is
     judged on documents kept aside. A run that was stopped goes on with --resume and ends the same.
-    """  # fmt: skip
+    """
     from calibration.optional import need
 
     need("torch", "calibration")
-    from calibration.drafters.target import load_network
-    from calibration.drafters.training.distil import check_room, check_run, distil
     from calibration.drafters.training.recipes import recipe_of
-    from calibration.drafters.training.shards import Mix, Shards
-    from calibration.drafters.training.trainer import Plan
 
     name, recipe = recipe_of(draft)
-    network, plan, place = load_network(target), Plan(name, tokens), shards or out / "shards"
-    check_run(network, plan, out, Mix(), resume)
-    place.mkdir(parents=True, exist_ok=True)
-    check_room(network, tokens, 1 + 3 * (name == "eagle3"), place)
-    with progress_bar("distilling") as progress:
-        found = distil(network, recipe, plan, out, Shards(place, network), resume=resume, say=progress)
+    try:
+        with progress_bar("distilling") as progress:
+            found = _distil(target, name, recipe, out, progress, **options)
+    except KeyboardInterrupt:
+        note("stopped; the same command with --resume goes on from the last checkpoint")
+        raise
     if as_json:
         print_json(_document(target, name, out, found))
     else:
-        _show(name, out, found)
+        _show(target, name, out, found)
+
+
+def _distil(
+    target: str,
+    name: str,
+    recipe: Recipe,
+    out: Path,
+    progress: Progress,
+    *,
+    tokens: int,
+    resume: bool,
+    shards: Path | None,
+    device: str | None,
+) -> dict[str, Any]:
+    import torch
+
+    from calibration.drafters.target import load_network
+    from calibration.drafters.training.corpus import Mix
+    from calibration.drafters.training.distil import check_room, check_run, distil
+    from calibration.drafters.training.shards import Shards
+    from calibration.drafters.training.trainer import Plan
+
+    if device == "cuda" and not torch.cuda.is_available():
+        message = "torch sees no GPU here"
+        raise InputError(Problem(field="--device", value=device, message=message, allowed="cpu"))
+    network, plan, place = load_network(target), Plan(name, tokens), shards or out / "shards"
+    check_run(network, plan, out, Mix(), resume)
+    network.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place.mkdir(parents=True, exist_ok=True)
+    check_room(network, tokens, 1 + 3 * (name == "eagle3"), place)
+    # One half of the threads learns while the other reads ahead.
+    torch.set_num_threads(max(1, torch.get_num_threads() // 2))
+    return distil(network, recipe, plan, out, Shards(place, network), resume=resume, say=progress)
 
 
 def _document(target: str, name: str, out: Path, found: dict[str, Any]) -> dict[str, Any]:
-    last = found["curve"][-1]
+    last = found["final"]
     return {
         "target": target,
         "draft": name,
         "folder": str(out),
-        "tokens": found["plan"]["tokens"],
+        "tokens": found["tokens"],
         "parameters": found["parameters"],
         "parameters_learned": found["parameters_learned"],
         "alpha": last["alpha"],
@@ -96,33 +131,25 @@ def _document(target: str, name: str, out: Path, found: dict[str, Any]) -> dict[
     }
 
 
-def _show(name: str, out: Path, found: dict[str, Any]) -> None:
-    rows = [
-        (
-            f"{one['tokens']:,}",
-            *_with_interval(one["alpha"]).split(" ", 1),
-            f"{one['same']['value']:.2f}",
-            *_positions(one),
-        )
-        for one in found["curve"]
-    ]
-    places = [str(place) for place in range(1, 1 + len(found["curve"][0]["conditional"]))]
+def _show(target: str, name: str, out: Path, found: dict[str, Any]) -> None:
+    rows = [_row(f"{one['tokens']:,}", one) for one in found["curve"]]
+    rows += [_row("all held out", found["final"]), _row("random weights", found["random_initialisation"])]
+    places = [str(place) for place in range(1, 1 + len(found["final"]["conditional"]))]
     print_table(
-        ("tokens", "alpha", "", "same best", *places),
+        ("tokens seen", "alpha", "", "same best", *places),
         rows,
-        "By tokens seen; 1, 2, …: acceptance at that draft, given those before",
+        "On a third of the held-out text; 1, 2, …: acceptance at that draft, given those before",
     )
-    random = _with_interval(found["random_initialisation"]["alpha"])
-    click.echo(f"alpha with random weights: {random}. The {name} is in {out}")
-    note(
-        "alpha: 1 - total variation of the first draft, on held-out prompts continued by the target at T = 1"
-    )
+    kind = "draft-model" if name == "student" else name
+    click.echo(f"next: decodesim accept --target {target} --draft {kind}:{out}")
+    note("alpha: 1 - total variation of the first draft, on the target's own text after held-out prompts")
+
+
+def _row(name: str, one: dict[str, Any]) -> list[str]:
+    places = [f"{place['value']:.2f}" for place in one["conditional"]]
+    return [name, *_with_interval(one["alpha"]).split(" ", 1), f"{one['same']['value']:.2f}", *places]
 
 
 def _with_interval(one: dict[str, Any]) -> str:
     low, high = one["ci95"] or (one["value"], one["value"])
     return f"{one['value']:.3f} ± {(high - low) / 2:.3f}"
-
-
-def _positions(one: dict[str, Any]) -> list[str]:
-    return [f"{place['value']:.2f}" for place in one["conditional"]]

@@ -14,8 +14,8 @@ from calibration.drafters.layer_skip import without_middle
 from calibration.drafters.network import Network, Pass, additive
 
 
-class Skipping:
-    """Layer-skip, to be judged: its first draft at each place, the context read by the full target."""
+class LayerSkipped:
+    """Layer-skip as a drafter to judge: its first draft at each place; the full target read the context."""
 
     kind: ClassVar[str] = "layer-skip"
     layers: tuple[int, ...] = ()
@@ -32,14 +32,14 @@ class Skipping:
         network = self._network
         count, length = tokens.shape
         pool = KVPool(network.layer_count, count)
-        positions = torch.arange(length).expand(count, length)
+        positions = torch.arange(length, device=tokens.device).expand(count, length)
         hidden = network.embed(tokens, positions)
-        causal = torch.ones(length, length, dtype=torch.bool).tril()
+        causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
         every = range(network.layer_count)
         whole = Pass(pool, range(count), [0] * count, additive(causal, hidden))
         network.run_pass(network.layers, hidden, positions, whole, every)
         # Each row again, without some layers: it sees what the target read before it, and itself.
-        own = torch.cat([causal.tril(-1), torch.eye(length, dtype=torch.bool)], 1)
+        own = torch.cat([causal.tril(-1), torch.eye(length, dtype=torch.bool, device=tokens.device)], 1)
         short = Pass(pool, range(count), [length] * count, additive(own, hidden))
         kept = [network.layers[layer] for layer in self._kept]
         state = network.norm(network.run_pass(kept, hidden, positions, short, self._kept))

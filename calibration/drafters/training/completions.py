@@ -30,22 +30,22 @@ def complete(
     """
     count = prompts.shape[0]
     pool = KVPool(network.layer_count, count)
-    sequences = prompts
-    fresh = prompts
+    sequences = fresh = prompts.to(network.device)
+    temperatures = temperatures.to(network.device)[:, None].clamp(min=1e-4)
     while sequences.shape[1] < length:
         seen = sequences.shape[1]
         logits = _read(network, fresh, seen - fresh.shape[1], pool)
-        law = torch.softmax(logits.float() / temperatures[:, None].clamp(min=1e-4), -1)
+        law = torch.softmax(logits.float() / temperatures, -1)
         uniforms = torch.rand(count, generator=generator, dtype=torch.float64)
-        fresh = draw(law, uniforms)[:, None]
+        fresh = draw(law, uniforms.to(network.device))[:, None]
         sequences = torch.cat([sequences, fresh], dim=1)
-    return sequences
+    return sequences.cpu()
 
 
 def _read(network: Network, fresh: Tensor, start: int, pool: KVPool) -> Tensor:
     """Return logits (b, V) after new tokens (b, n) at `start`: all at once after nothing, else one by one."""
     count, rows = fresh.shape
-    positions = (torch.arange(rows) + start).expand(count, rows)
+    positions = (torch.arange(rows, device=fresh.device) + start).expand(count, rows)
     hidden = network.embed(fresh, positions)
     mask = hidden.new_zeros(1, 1, rows, start + rows) if start else None
     step = Pass(pool, range(count), [start] * count, mask)

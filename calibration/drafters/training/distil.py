@@ -14,9 +14,10 @@ from torch import nn
 
 from calibration.drafters.network import Network
 from calibration.drafters.trained import save_trained
+from calibration.drafters.training.corpus import Mix
 from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.recipes import Recipe, Trainee
-from calibration.drafters.training.shards import Mix, Shards, fingerprint
+from calibration.drafters.training.shards import Shards, fingerprint
 from calibration.drafters.training.trainer import CHECKPOINT, POSITIONS, Plan, Say, train
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
@@ -53,13 +54,19 @@ def distil(
     save_trained(run.trainee, network, folder, notes)
     if not run.complete:
         return {"plan": vars(plan), "target": fingerprint(network), "curve": run.history}
-    say(plan.tokens, plan.tokens, "judging random weights beside it")
-    random = judge(randomised(run.trainee), network, shards.held_out(run.trainee.layers), POSITIONS)
+    say(plan.tokens, plan.tokens, "judging it, and random weights beside it")
+    text = shards.held_out(run.trainee.layers)
+    final = judge(run.trainee, network, text, POSITIONS)
+    random = judge(randomised(run.trainee), network, text, POSITIONS)
     document = {
         "plan": vars(plan),
         "target": fingerprint(network),
         "parameters": sum(weight.numel() for weight in run.trainee.parameters()),
         "parameters_learned": sum(w.numel() for w in run.trainee.parameters() if w.requires_grad),
+        "tokens": run.history[-1]["tokens"],
+        "rows_per_token": recipe.steps,
+        "held_out": {"digest": text.digest, "domains": text.domains},
+        "final": final.to_json(),
         "random_initialisation": random.to_json(),
         "curve": run.history,
     }

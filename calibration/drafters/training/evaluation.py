@@ -68,14 +68,13 @@ def judge(
     text: HeldOut,
     steps: int,
     every: int = 1,
-    progress: Callable[[], None] = lambda: None,
 ) -> Judgement:
     """Return the judgement over every `every`-th held-out sequence; `steps` drafts a place, at most."""
     chosen = torch.arange(0, len(text.tokens), every)
     parts: list[list[Tensor]] = [[], [], [], []]
     for rows in torch.split(chosen, _AT_A_TIME):
-        tokens = text.tokens[rows]
-        features = {layer: state[rows].float() for layer, state in text.features.items()}
+        tokens = text.tokens[rows].to(network.device)
+        features = {layer: state[rows].float().to(network.device) for layer, state in text.features.items()}
         found, _ = drafter.predict(tokens, features, network.embed, steps)
         distinct = found[:1] if found.stride(0) == 0 else found  # a student says the same at every step
         wanted = features[network.layer_count]
@@ -89,9 +88,8 @@ def judge(
             tokens[:, 1:][:, places].flatten(),
         )
         for store, value in zip(parts, agreed, strict=True):
-            store.append(value.expand(len(found), -1).reshape(shape))
-        progress()
-    alpha, taken, kl, same = (torch.cat(one, 1) for one in parts)
+            store.append(value.expand(len(found), -1).reshape(shape).cpu())
+    alpha, survival, kl, same = (torch.cat(one, 1) for one in parts)
     domains = [text.domains[row] for row in chosen.tolist()]
     return Judgement(
         alpha=_over_sequences(alpha[0]),
@@ -99,7 +97,7 @@ def judge(
             domain: _over_sequences(alpha[0][[one == domain for one in domains]])
             for domain in dict.fromkeys(domains)
         },
-        conditional=_conditional(alpha, taken),
+        conditional=_conditional(alpha, survival),
         same=_over_sequences(same[0]),
         kl=_over_sequences(kl[0]),
         samples=alpha[0].mean(-1).tolist(),
@@ -113,7 +111,7 @@ def _over_sequences(values: Tensor) -> Estimate:
     return found
 
 
-def _conditional(alpha: Tensor, taken: Tensor) -> list[Estimate]:
+def _conditional(alpha: Tensor, survival: Tensor) -> list[Estimate]:
     """Acceptance at each position given those before, (steps, n, positions) each; bootstrap over sequences.
 
     Row s of step j belongs to the round that began j - 1 rows earlier.
@@ -126,7 +124,7 @@ def _conditional(alpha: Tensor, taken: Tensor) -> list[Estimate]:
         part = slice(step, step + starts)
         reached.append(weight.sum(-1))
         kept.append((weight * alpha[step, :, part]).sum(-1))
-        weight = weight * taken[step, :, part]
+        weight = weight * survival[step, :, part]
     tops, bottoms = torch.stack(kept), torch.stack(reached)  # (steps, n)
     generator = torch.Generator().manual_seed(0)
     picks = torch.randint(count, (_RESAMPLES, count), generator=generator)

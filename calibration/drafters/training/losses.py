@@ -17,8 +17,8 @@ CHUNK = 256
 """Positions whose logits exist at a time."""
 
 
-class Push(NamedTuple):
-    """Where a drafter's hidden states should move. gradient: (m, n, h) of the KL of each position, in nats;
+class Slope(NamedTuple):
+    """How KL rises with a drafter's hidden states. gradient: (m, n, h) of the KL of each position, in nats;
     alpha: (m, n), 1 - total variation, the chance that a draft drawn there is accepted.
     """
 
@@ -27,7 +27,7 @@ class Push(NamedTuple):
 
 
 @torch.no_grad()
-def push(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype = torch.bfloat16) -> Push:
+def kl_slope(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype = torch.bfloat16) -> Slope:
     """Return the gradient of KL and alpha for positions whose target law `wanted` (n, h) gives.
 
     found: (m, n, h), m predictions of each position. Both are what the head (a linear layer) multiplies,
@@ -37,7 +37,7 @@ def push(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype = to
     weight = own["weight"].to(dtype)
     bias = own["bias"].to(dtype) if "bias" in own else None
     gradient = torch.empty_like(found)
-    alpha = torch.empty(found.shape[1], dtype=torch.float32)
+    alpha = torch.empty(found.shape[1], dtype=torch.float32, device=found.device)
     for start in range(0, wanted.shape[0], CHUNK):
         part = slice(start, start + CHUNK)
         target_law = torch.softmax(linear(wanted[part].to(dtype), weight, bias), -1)
@@ -47,17 +47,17 @@ def push(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype = to
             gradient[index, part] = (difference @ weight).to(found.dtype)
             if index == 0:
                 alpha[part] = 1.0 - difference.abs().sum(-1, dtype=torch.float32) / 2
-    return Push(gradient, alpha)
+    return Slope(gradient, alpha)
 
 
 class Match(NamedTuple):
-    """How well laws agree, each (m, n). alpha: 1 - total variation. taken: min(1, q/p) of the token that
+    """How well laws agree, each (m, n). alpha: 1 - total variation. survival: min(1, q/p) of the token that
     stands there: the chance that it, drawn from the target, had been drafted and accepted. kl: nats.
     same: whether both laws have the same best token.
     """
 
     alpha: Tensor
-    taken: Tensor
+    survival: Tensor
     kl: Tensor
     same: Tensor
 

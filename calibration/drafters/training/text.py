@@ -55,18 +55,6 @@ def is_held_out(name: str) -> bool:
     return _number(name) % HELD_OUT_ONE_IN == 0
 
 
-def windows(found: Iterable[Document], tokenizer: Any, length: int, count: int) -> Tensor:
-    """Return at most `count` windows (n, length) of documents behind each other, an end token between."""
-    end = tokenizer.eos_token_id
-    buffer: list[int] = []
-    for document in found:
-        if len(buffer) >= length * count:
-            break
-        buffer += tokens_of(document.text, tokenizer) + ([] if end is None else [end])
-    whole = min(count, len(buffer) // length)
-    return torch.tensor(buffer[: whole * length], dtype=torch.int64).reshape(whole, length)
-
-
 def beginnings(
     found: Iterable[Document], tokenizer: Any, length: int, count: int
 ) -> tuple[Tensor, list[str]]:

@@ -20,7 +20,7 @@ from torch.nn.functional import smooth_l1_loss
 
 from calibration.drafters.network import Network
 from calibration.drafters.training.evaluation import Judgement, judge
-from calibration.drafters.training.losses import push
+from calibration.drafters.training.losses import kl_slope
 from calibration.drafters.training.recipes import Recipe, Trainee
 from calibration.drafters.training.shards import Ahead, Shards, fingerprint
 from simulator.errors import InputError, Problem
@@ -44,7 +44,7 @@ Say = Callable[[int, int, str], None]
 @dataclass(frozen=True)
 class Plan:
     """What is trained, on how much. batch: sequences of a step. judgements: how often it is judged, evenly.
-    judged_every: each how manieth held-out sequence counts on the way; at the end all do.
+    judged_every: each how manieth held-out sequence counts there.
     """
 
     kind: str
@@ -84,7 +84,7 @@ def train(
     Raises InputError: the checkpoint is another run's.
     """
     torch.manual_seed(plan.seed)
-    trainee = recipe.make(network).float()
+    trainee = recipe.make(network).float().to(network.device)
     weights = [weight for weight in trainee.parameters() if weight.requires_grad]
     optimiser = torch.optim.AdamW(weights, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.01)
     steps = max(1, plan.tokens // (plan.batch * shards.mix.length))
@@ -103,12 +103,11 @@ def train(
     points = {max(1, math.ceil(share * steps)) for share in (*_EARLY_POINTS, *even)}
     last = steps if until is None else min(steps, until // (plan.batch * shards.mix.length))
     per_shard = shards.mix.sequences // plan.batch
-    count = math.ceil(steps / per_shard)
     saved, clock, begun_at = time.monotonic(), time.monotonic(), done
     if done == 0:
         say(0, plan.tokens, "judging the beginning")
         _note(run, 0, judge(trainee, network, text, POSITIONS, plan.judged_every))
-    ahead = Ahead(shards, trainee.layers, range(done // per_shard, math.ceil(last / per_shard)), count)
+    ahead = Ahead(shards, trainee.layers, range(done // per_shard, math.ceil(last / per_shard)))
     while done < last:
         index, first = divmod(done, per_shard)
         shard = ahead.shard(index)
@@ -119,12 +118,12 @@ def train(
             rows = order[place * plan.batch : (place + 1) * plan.batch]
             for group in optimiser.param_groups:
                 group["lr"] = recipe.rate * _schedule(done, steps)
-            features = {layer: state[rows] for layer, state in shard.features.items()}
-            run.seen.append(_step(trainee, network, recipe, optimiser, shard.tokens[rows], features))
+            tokens = shard.tokens[rows].to(network.device)
+            features = {layer: state[rows].to(network.device) for layer, state in shard.features.items()}
+            run.seen.append(float(_step(trainee, network, recipe, optimiser, tokens, features)))
             done += 1
             if done in points:
-                every = 1 if done == steps else plan.judged_every
-                judged = judge(trainee, network, text, POSITIONS, every)
+                judged = judge(trainee, network, text, POSITIONS, plan.judged_every)
                 _note(run, done * plan.batch * shards.mix.length, judged)
             left = (time.monotonic() - clock) / (done - begun_at) * (last - done)
             say(done * plan.batch * shards.mix.length, plan.tokens, _progress_text(run, left))
@@ -142,25 +141,25 @@ def _step(
     optimiser: torch.optim.Optimizer,
     tokens: Tensor,
     features: dict[int, Tensor],
-) -> float:
+) -> Tensor:
     """Move the weights once; return alpha of the first draft, seen on the way."""
     wanted = features[network.layer_count]
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(tokens.device.type, torch.bfloat16):
         found, states = trainee.predict(tokens, features, network.embed, recipe.steps)
     used = slice(recipe.steps, tokens.shape[1])  # rows before mean nothing yet
     rows = found[:, :, used].flatten(1, 2).float()
-    moved = push(network.lm_head, wanted[:, used].flatten(0, 1), rows.detach())
-    weights = torch.tensor([recipe.decay**step for step in range(recipe.steps)])
+    slope = kl_slope(network.lm_head, wanted[:, used].flatten(0, 1), rows.detach())
+    weights = torch.tensor([recipe.decay**step for step in range(recipe.steps)], device=tokens.device)
     scale = weights / weights.sum() / rows.shape[1] * (_KL_BESIDE_REGRESSION if recipe.regression else 1.0)
     optimiser.zero_grad(set_to_none=True)
-    roots, gradients = [rows], [moved.gradient * scale[:, None, None]]
+    roots, gradients = [rows], [slope.gradient * scale[:, None, None]]
     if recipe.regression:
         roots.append(smooth_l1_loss(states[:, :-1].float(), wanted[:, 1:].float()))
-        gradients.append(torch.ones(()))
+        gradients.append(torch.ones((), device=tokens.device))
     torch.autograd.backward(roots, gradients)
     torch.nn.utils.clip_grad_norm_(trainee.parameters(), _CLIP)
     optimiser.step()
-    return float(moved.alpha.mean())
+    return slope.alpha.mean()
 
 
 def _schedule(done: int, steps: int) -> float:
@@ -186,7 +185,7 @@ def progress_of(folder: Path, plan: Plan, length: int) -> tuple[int, list[dict[s
     path = folder / CHECKPOINT
     if not path.exists():
         return 0, []
-    state = torch.load(path, weights_only=True)
+    state = torch.load(path, weights_only=True, map_location="cpu")
     return int(state["done"]) * plan.batch * length, json.loads(state["history"])
 
 
@@ -216,7 +215,7 @@ def _restore(folder: Path, signature: dict[str, Any], run: Run, optimiser: torch
     if not path.exists():
         return 0
     try:
-        state = torch.load(path, weights_only=True)
+        state = torch.load(path, weights_only=True, map_location="cpu")
         before = json.loads(state["signature"])
     except Exception as error:
         raise InputError(Problem(file=str(path), message="is no checkpoint of a distillation")) from error

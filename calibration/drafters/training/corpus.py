@@ -1,0 +1,186 @@
+"""What a target is read on, sequence by sequence: windows of files, and text that it writes itself.
+
+A shard's text follows from the mix and the shard's number alone, so that runs of any length may share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calibration.drafters.network import Network
+from calibration.drafters.training.completions import complete, opening
+from calibration.drafters.training.files import load_tokens, save_tokens
+from calibration.drafters.training.text import Document, Domain, beginnings, documents, tokens_of
+
+DOMAINS: tuple[Domain, ...] = ("code", "prose")
+_ENOUGH_OPENING = 16
+"""Tokens of context that a completion needs to have a subject."""
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What a shard holds: sequences of `length` tokens of each sort. Completions are two pieces each.
+
+    `together`: shards whose completions are written in one go. The held-out side: `held_out` prompts of a
+    quarter of a sequence from each domain, continued by the target for as many tokens at temperature 1.
+    """
+
+    length: int = 512
+    code: int = 9
+    prose: int = 3
+    completions: int = 4
+    together: int = 4
+    held_out: int = 24
+    seed: int = 0
+
+    @property
+    def sequences(self) -> int:
+        """Sequences in a shard."""
+        return self.code + self.prose + self.completions
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in a shard."""
+        return self.sequences * self.length
+
+    def share(self, domain: Domain) -> int:
+        """Sequences of a domain in a shard."""
+        return self.code if domain == "code" else self.prose
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Held-out sequences (n, L), the first `prompt` tokens given, the rest the target's.
+
+    `domains` and `names`: of each sequence.
+    """
+
+    tokens: Tensor
+    prompt: int
+    domains: list[str]
+    names: list[str]
+
+    @property
+    def digest(self) -> str:
+        """What tells this text from another: figures on the same text may be paired."""
+        return hashlib.sha256(self.tokens.to(torch.int64).numpy().tobytes()).hexdigest()[:16]
+
+
+@dataclass
+class Corpus:
+    """The text of one mix for one target; `folder` keeps what the target wrote."""
+
+    reader: Network
+    mix: Mix
+    folder: Path
+    say: Callable[[str], None] = field(default=lambda text: None)
+    """Told what takes long."""
+
+    def tokens(self, index: int) -> Tensor:
+        """Return the sequences (n, length) of a shard."""
+        rows = self._library_rows(index)
+        missing = self.mix.sequences - len(rows)
+        return torch.cat([rows, self._completions(index)]) if missing else rows
+
+    def _library_rows(self, index: int) -> Tensor:
+        """A shard's windows of files; fewer where they have run out."""
+        parts = [torch.zeros(0, self.mix.length, dtype=torch.int64)]
+        for domain in DOMAINS:
+            share = self.mix.share(domain)
+            parts.append(self._windows[domain].first((index + 1) * share)[index * share :])
+        return torch.cat(parts)
+
+    def _completions(self, index: int) -> Tensor:
+        """The target's own text of a shard (n, length), written with that of its neighbours."""
+        group = index // self.mix.together
+        members = range(group * self.mix.together, (group + 1) * self.mix.together)
+        needs = [self.mix.sequences - len(self._library_rows(member)) for member in members]
+        path = self.folder / f"completions-{group:05d}.safetensors"
+        if not path.exists():
+            self.say(f"the target writes text for shards {members[0] + 1} to {members[-1] + 1}")
+            pieces = self._write(2 * sum(needs), group)
+            save_tokens(path, pieces.reshape(sum(needs), self.mix.length))
+        before = sum(needs[: index - members[0]])
+        return load_tokens(path)[before : before + needs[index - members[0]]]
+
+    def _write(self, pieces: int, group: int) -> Tensor:
+        """Pieces (n, length / 2) in turn: a conversation, code continued, prose continued."""
+        begin = opening(self.reader.tokenizer)
+        talks = len(begin) >= _ENOUGH_OPENING
+        length = len(begin) if talks else _ENOUGH_OPENING
+        shards = (group + 1) * self.mix.together
+        starts = {
+            domain: self._windows[domain].first(shards * max(self.mix.share(domain), 1)) for domain in DOMAINS
+        }
+        prompts: list[Tensor] = []
+        for piece in range(pieces):
+            turn = (group + piece) % (len(DOMAINS) + talks)
+            if turn == len(DOMAINS):
+                prompts.append(torch.tensor(begin))
+            else:
+                found = starts[DOMAINS[turn]].flip(0)  # the latest, which other groups have not begun from
+                prompts.append(found[piece % len(found), :length])
+        generator = torch.Generator().manual_seed((self.mix.seed << 20) + group)
+        temperatures = torch.tensor([1.0, 0.7]).repeat(pieces)[:pieces]
+        return complete(self.reader, torch.stack(prompts), self.mix.length // 2, temperatures, generator)
+
+    @cached_property
+    def _windows(self) -> dict[Domain, Windows]:
+        return {
+            domain: Windows(
+                documents(domain, held_out=False, seed=self.mix.seed), self.reader.tokenizer, self.mix.length
+            )
+            for domain in DOMAINS
+        }
+
+
+class Windows:
+    """Windows of documents behind each other, an end token between; read as far as they are asked for."""
+
+    def __init__(self, found: Iterator[Document], tokenizer: Any, length: int) -> None:
+        self._found, self._tokenizer, self._length = found, tokenizer, length
+        self._tokens: list[int] = []
+
+    def first(self, count: int) -> Tensor:
+        """Return the first windows (n, length), at most `count`; fewer where the documents end."""
+        end = self._tokenizer.eos_token_id
+        while len(self._tokens) < count * self._length:
+            document = next(self._found, None)
+            if document is None:
+                break
+            self._tokens += tokens_of(document.text, self._tokenizer) + ([] if end is None else [end])
+        whole = min(count, len(self._tokens) // self._length)
+        tokens = torch.tensor(self._tokens[: whole * self._length], dtype=torch.int64)
+        return tokens.reshape(whole, self._length)
+
+
+def held_out_prompts(network: Network, mix: Mix) -> Prompts:
+    """Return prompts of documents kept from training, continued by the target itself."""
+    length = mix.length // 4
+    prompts: list[Tensor] = []
+    domains: list[str] = []
+    names: list[str] = []
+    for domain in DOMAINS:
+        found = documents(domain, held_out=True, seed=mix.seed)
+        rows, of = beginnings(found, network.tokenizer, length, mix.held_out)
+        prompts.append(rows)
+        domains += [domain] * len(rows)
+        names += of
+    generator = torch.Generator().manual_seed((mix.seed << 20) - 1 & 0x7FFFFFFF)
+    begin = opening(network.tokenizer)
+    if len(begin) >= _ENOUGH_OPENING:
+        start = torch.tensor(begin)[:length].repeat(mix.held_out, 1)
+        prompts.append(complete(network, start, length, torch.ones(len(start)), generator))
+        domains += ["conversation"] * len(start)
+        names += [f"conversation {number}" for number in range(len(start))]
+    asked = torch.cat(prompts)
+    tokens = complete(network, asked, 2 * length, torch.ones(len(asked)), generator)
+    return Prompts(tokens, length, domains, names)
