@@ -26,7 +26,7 @@ from dashboards.page import Drawings, whole_page
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, FIGURES, PICTURE = (FOLDER / f"closure.{end}" for end in ("md", "json", "png"))
-PICTURE_PX, SCALE = (1000, 1320), 1.0
+PICTURE_PX, SCALE = (1000, 690), 1.0
 
 
 def main() -> None:

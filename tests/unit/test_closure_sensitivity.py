@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from calibration.closure.measured import Measured, Pair
     from calibration.closure.points import Point
 
-TRUTH = Device()
+TRUTH = Device(rest=(390.0, 9.0))
+"""A quarter of a layer is neither matrix nor attention, as on a real CPU."""
 GROWN = 8
 """Tokens that contexts have grown by, on average."""
 SETTINGS = (
-    (1, 3, 256, 2, 0.0),
     (1, 4, 512, 2, 1.0),
     (5, 4, 256, 1, 0.0),
-    (9, 7, 512, 1, 1.0),
     (11, 3, 1024, 1, 0.0),
     (16, 1, 256, 2, 0.0),
 )
