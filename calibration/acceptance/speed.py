@@ -87,8 +87,8 @@ def timed(
         target, drafter = Clocked(session), None if maker is None else Clocked(maker(session))
         begun = time.thread_time()
         decoded = speculative_decode(
-            target,  # type: ignore[arg-type]
-            drafter,  # type: ignore[arg-type]
+            target,
+            drafter,
             given,
             draft_length,
             temperature,

@@ -50,7 +50,8 @@ class Lookahead(History):
         self.begin(last)
         if limit == 0:
             return chain([])
-        self._iterate(last)
+        if self._target.room >= WINDOW + NGRAM - 2:  # else the window's end lies beyond the model's
+            self._iterate(last)
         found = self._pool.get(last, [])
         return tree_of_paths([list(gram[:limit]) for gram in reversed(found)])
 

@@ -77,7 +77,8 @@ class Network:
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self.model.parameters()).device
+        device: torch.device = next(self.model.parameters()).device
+        return device
 
     def embed(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """Return the embedding of tokens, with that of their positions where the model has one (GPT-2)."""

@@ -9,7 +9,8 @@ import torch
 
 from calibration.acceptance.harness import measure
 from calibration.acceptance.prompts import Prompt, prompts_from_file
-from calibration.acceptance.rows import rows_of
+from calibration.acceptance.report import groups_of
+from calibration.acceptance.rows import row_of
 from calibration.acceptance.samples import Setting
 from calibration.drafters.network import Network
 from calibration.drafters.registry import load_drafter
@@ -38,11 +39,11 @@ def test_the_two_alphas_agree(network: Network) -> None:
     for entry in ("layer-skip", "suffix"):
         _, maker = load_drafter(entry, Target(network))
         samples = list(measure(network, entry, maker, prompts(24), [SAMPLED, GREEDY_DRAFTS], max_tokens=48))
-        for row in rows_of(samples):
+        for row in map(row_of, groups_of(samples, by_draft_length=True)):
             assert row.agreement is not None
             assert abs(row.agreement) < 4.0
             tried = sum(level.tried for one in samples if one.setting == row.setting for level in one.levels)
-            assert tried > (800 if entry == "layer-skip" else 50)
+            assert tried > (500 if entry == "layer-skip" else 50)
 
 
 def test_alphas_of_other_laws_would_not_agree(network: Network) -> None:
@@ -53,7 +54,7 @@ def test_alphas_of_other_laws_would_not_agree(network: Network) -> None:
         replace(one, levels=tuple(replace(level, chance=0.8 * level.chance) for level in one.levels))
         for one in samples
     ]
-    (row,) = rows_of(wrong)
+    row = row_of(wrong)
     assert row.agreement is not None
     assert row.agreement > 4.0
 
@@ -72,9 +73,8 @@ def test_samples_are_what_the_loop_decodes_and_a_second_run_does_the_rest(networ
     assert {one.key: one for one in (*half, *rest)} == {one.key: one for one in whole}
     alone = next(one for one in whole if one.prompt == "code/1" and one.setting == settings[0])
     session = Target(network)
-    decoded = speculative_decode(
-        session, maker(session), torch.tensor(prompts(5)[1].tokens), 2, max_tokens=20
-    )
+    prompt = torch.tensor(prompts(5)[1].tokens)
+    decoded = speculative_decode(session, maker(session), prompt, 2, max_tokens=20, stop_tokens=[0])
     assert alone.tokens == decoded.tokens
     assert alone.accepted == tuple(one.accepted for one in decoded.rounds)
     assert alone.positions == tuple(one.position for one in decoded.rounds)
