@@ -1,9 +1,9 @@
 """Acceptance measured elsewhere: the JSON that `decodesim read` and `decodesim accept` write, as a model.
 
 `read` writes one measurement, `accept` one row per temperature, domain, draft length and way of sampling.
-What is used, in this order: `conditional_acceptance` (up to the first position nobody reached),
-`acceptance_rate_at`, `mean_acceptance_length` or `draft_acceptance_rate` at the file's
-draft length (as a geometric model).
+What is used, in this order: `gated` (of drafters that do not find a draft in every round),
+`conditional_acceptance` (up to the first position nobody reached), `acceptance_rate_at`,
+`mean_acceptance_length` or `draft_acceptance_rate` at the file's draft length (as a geometric model).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simulator.acceptance.base import AcceptanceModel, logistic, mu_for_mean_length
+from simulator.acceptance.base import AcceptanceModel, Entry, fault, logistic, mu_for_mean_length
 from simulator.acceptance.chains import Geometric, Positional
+from simulator.acceptance.gated import Gated
 from simulator.acceptance.trace import parse_json, reason
 from simulator.errors import InputError, Problem
 
-SELECTORS = ("temperature", "domain", "draft_sampling")
+SELECTORS = ("draft", "temperature", "domain", "draft_sampling")
 """Keys of an `accept` row that the scenario entry may choose by."""
 
 
@@ -104,6 +105,11 @@ def _offer(rows: list[dict[str, Any]]) -> str:
 
 def _model(row: Mapping[str, Any], where: str) -> AcceptanceModel:
     """Return the model of one measurement; `where` is put before field names in errors."""
+    gate = row.get("gated")
+    if gate is not None:
+        if not isinstance(gate, dict):
+            raise fault(where + "gated", gate, "is no gate", "match, stickiness, first, run")
+        return _placed(lambda: Gated.from_entry(Entry(gate, 1, Path())), where + "gated.")
     for field, make in (
         ("conditional_acceptance", Positional),
         ("acceptance_rate_at", Positional.from_survival),

@@ -22,7 +22,7 @@ _SHORTEST_DRAFT = 1
 def inline_acceptance_files(document: Document, base_dir: Path) -> None:
     """Replaces every `{file: …}` without `model` in the document's data by the model that the file gives.
 
-    Beside `file` may stand what chooses among the rows of `decodesim accept`: temperature, domain,
+    Beside `file` may stand what chooses among the rows of `decodesim accept`: draft, temperature, domain,
     draft_sampling. What is wrong joins the document's problems.
     """
     for holder, key, path, arm in _acceptances(document.data):
@@ -36,6 +36,7 @@ def _measured(
 ) -> Mapping[str, Any]:
     from simulator.acceptance.chains import Geometric, Positional
     from simulator.acceptance.files import SELECTORS, model_from_file
+    from simulator.acceptance.gated import Gated
 
     name = value["file"]
     problems = [
@@ -56,6 +57,13 @@ def _measured(
         else:
             if isinstance(model, Geometric):
                 return {"model": "geometric", "alpha": model.alpha}
+            if isinstance(model, Gated):
+                rates = {"first": model.first, "run": model.run}
+                return {
+                    "model": "gated",
+                    "match": model.match_probability,
+                    "stickiness": model.stickiness,
+                } | rates
             assert isinstance(model, Positional)
             return {"model": "positional", "conditional": list(model.rates)}
     document.problems += problems

@@ -362,10 +362,29 @@ def test_a_file_of_accept(tmp_path: Path) -> None:
         _from(tmp_path, several, 3, temperature=0.5)
 
 
+def test_drafters_of_one_file_are_chosen_by_name(tmp_path: Path) -> None:
+    rows = [
+        {"draft": name, "domain": domain, "draft_length": 3, "conditional_acceptance": [rate] * 3}
+        for name, rate in (("ngram", 0.4), ("eagle3", 0.8))
+        for domain in ("code", "prose")
+    ]
+    assert _from(tmp_path, {"rows": rows}, draft="eagle3", domain="code") == Positional((0.8,) * 3)
+    with pytest.raises(InputError, match=r"choose with draft.*draft ngram, domain code; draft eagle3"):
+        _from(tmp_path, {"rows": rows}, domain="code")
+
+
+def test_a_drafter_that_finds_nothing_in_some_rounds_is_gated(tmp_path: Path) -> None:
+    gate = {"match": 0.3, "stickiness": 0.2, "first": 0.6, "run": 0.9}
+    row = {"draft_length": 4, "conditional_acceptance": [0.6, 0.9, 0.9, 0.9], "gated": gate}
+    assert _from(tmp_path, {"rows": [row]}) == Gated(0.3, 0.2, 0.6, 0.9)
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
         ([], "is not a JSON object"),
+        ({"rows": [{"draft_length": 3, "gated": 0.5}]}, r"rows\[0\].gated: is no gate"),
+        ({"rows": [{"draft_length": 3, "gated": {"match": 1.5, "first": 0.5, "run": 0.5}}]}, "gated.match"),
         ({}, "conditional_acceptance: is missing"),
         ({"rows": []}, "rows: is not a list of measurements"),
         ({"rows": [{"draft_length": 3}]}, r"rows\[0\].conditional_acceptance: is missing"),

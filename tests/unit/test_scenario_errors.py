@@ -281,6 +281,17 @@ def test_acceptance_read_from_a_file_becomes_part_of_the_scenario(tmp_path: Path
     }
 
 
+def test_a_measured_gate_becomes_part_of_the_scenario(tmp_path: Path) -> None:
+    gate = '{"match": 0.3, "stickiness": 0.2, "first": 0.6, "run": 0.9}'
+    row = '{"draft": "ngram", "draft_length": 3, "conditional_acceptance": [0.6], "gated": ' + gate + "}"
+    (tmp_path / "acceptance.json").write_text('{"rows": [' + row + "]}", "utf-8")
+    entry = "speculation.eagle3-k3.acceptance={file: acceptance.json, draft: ngram}"
+    replaced = parse_scenario(WITH_ARM, base_dir=tmp_path, overrides=[entry])
+    assert replaced.speculation[0].acceptance.model_dump(exclude_none=True) == {
+        "model": "gated", "match": 0.3, "stickiness": 0.2, "first": 0.6, "run": 0.9,
+    }  # fmt: skip
+
+
 def test_an_acceptance_file_that_holds_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}", "utf-8")
     (problem,) = problems_of(WITH_ARM, "speculation.eagle3-k3.acceptance={file: a.json}", base_dir=tmp_path)
