@@ -192,7 +192,8 @@ def results(document: Run | None) -> str:
 
 def committed() -> Run | None:
     """The committed results; None before there are any."""
-    return json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else None  # type: ignore[no-any-return]
+    found: Run | None = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else None
+    return found
 
 
 def written(page: str, document: Run | None) -> str:

@@ -9,7 +9,6 @@ import click
 
 from experiments.commands.options import json_option, writes_file
 from experiments.commands.output import note, print_json, print_table, progress_bar
-from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from calibration.drafters.training.recipes import Recipe
@@ -90,24 +89,17 @@ def _distil(
     shards: Path | None,
     device: str | None,
 ) -> dict[str, Any]:
-    import torch
-
     from calibration.drafters.target import load_network
     from calibration.drafters.training.corpus import Mix
-    from calibration.drafters.training.distil import check_room, check_run, distil
+    from calibration.drafters.training.distil import check_room, check_run, distil, move
     from calibration.drafters.training.shards import Shards
     from calibration.drafters.training.trainer import Plan
 
-    if device == "cuda" and not torch.cuda.is_available():
-        message = "torch sees no GPU here"
-        raise InputError(Problem(field="--device", value=device, message=message, allowed="cpu"))
     network, plan, place = load_network(target), Plan(name, tokens), shards or out / "shards"
     check_run(network, plan, out, Mix(), resume)
-    network.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    move(network, device)
     place.mkdir(parents=True, exist_ok=True)
     check_room(network, tokens, 1 + 3 * (name == "eagle3"), place)
-    # One half of the threads learns while the other reads ahead.
-    torch.set_num_threads(max(1, torch.get_num_threads() // 2))
     return distil(network, recipe, plan, out, Shards(place, network), resume=resume, say=progress)
 
 

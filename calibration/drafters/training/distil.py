@@ -89,6 +89,19 @@ def randomised(trainee: Trainee) -> Trainee:
     return fresh
 
 
+def move(network: Network, device: str | None) -> None:
+    """Put the weights on a device, by default on a GPU where there is one. Raises InputError: there is none.
+
+    Of the threads, one half learns while the other reads ahead.
+    """
+    gpu = torch.cuda.is_available()
+    if device == "cuda" and not gpu:
+        message = "torch sees no GPU here"
+        raise InputError(Problem(field="--device", value=device, message=message, allowed="cpu"))
+    network.model.to(device or ("cuda" if gpu else "cpu"))
+    torch.set_num_threads(max(1, torch.get_num_threads() // 2))
+
+
 def check_run(network: Network, plan: Plan, folder: Path, mix: Mix, resume: bool) -> None:
     """Raise InputError when the target cannot be learned from, or the folder is not for this run."""
     if network.tokenizer is None or len(network.tokenizer) > network.vocab_size:
