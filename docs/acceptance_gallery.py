@@ -29,39 +29,41 @@ PENDING = "Not measured yet."
 def main() -> None:
     rows = (gallery.read(gallery.ACCEPTANCE) or {}).get("rows", [])
     trees, typical = gallery.read(gallery.TREES), gallery.read(gallery.TYPICAL)
-    curves, lengths = gallery.alpha_curves(rows), gallery.length_curves(rows, SCANNED)
-    PAGE.write_text(page(curves, lengths, trees, typical), encoding="utf-8")
-    draw(curves, lengths, trees)
+    PAGE.write_text(page(rows, trees, typical), encoding="utf-8")
+    draw(gallery.alpha_curves(rows), gallery.length_curves(rows, SCANNED), trees)
 
 
-def page(
-    curves: Sequence[Curve],
-    lengths: Sequence[Lengths],
-    trees: Mapping[str, Any] | None,
-    typical: Mapping[str, Any] | None,
-) -> str:
+def page(rows: gallery.Rows, trees: Mapping[str, Any] | None, typical: Mapping[str, Any] | None) -> str:
     """The text of the gallery."""
+    curves, lengths = gallery.alpha_curves(rows), gallery.length_curves(rows, SCANNED)
+    too_long, quantised = gallery.too_long_table(rows, SCANNED), gallery.quantised_table(rows)
     sections = {
         "α by method, domain and temperature": (
             "The probability that a draft is accepted, given that all before it were (1 − TV of the two "
-            "laws, or "
-            f"p(x*) of a best token), at K = {gallery.BY_TEMPERATURE_AT}. Best tokens lose acceptance as "
-            "the target's "
-            "law flattens; drafts drawn at the same temperature do not, for the drafter's law flattens "
-            "with it.",
+            f"laws, or p(x*) of a best token), at K = {gallery.BY_TEMPERATURE_AT}. Best tokens lose "
+            "acceptance as the target's law flattens; drafts drawn at the same temperature do not, for "
+            "the drafter's law flattens with it.",
             gallery.alpha_table(curves).markdown() if curves else PENDING,
         ),
         "Tokens per verify against K": (
             f"{SCANNED}. Geometric: every draft is accepted as the first. By position: the acceptance of "
-            "each position, "
-            "as the longest drafts met it.",
+            "each position, as the longest drafts met it.",
             gallery.length_table(lengths).markdown() if lengths else PENDING,
         ),
         "The best K": (
             "K with the most tokens per second, and the speedup, where one more draft takes the given "
-            "share of a plain "
-            "step: its own pass and its row to verify. 0: better not to draft.",
+            "share of a plain step: its own pass and its row to verify. 0: better not to draft.",
             gallery.best_length_table(lengths).markdown() if lengths else PENDING,
+        ),
+        "Drafts that are too long": (
+            f"{SCANNED}, T = 0: E stands still as few rounds get so far, and every draft costs. Speeds "
+            "by the closed form E ÷ (1 + cost ratio × K).",
+            too_long.markdown() if too_long else PENDING,
+        ),
+        "Quantised drafters": (
+            "The target with its matrices rounded, as its own drafter: α by bits at K = "
+            f"{gallery.BY_TEMPERATURE_AT}.",
+            quantised.markdown() if quantised else PENDING,
         ),
         "Trees and chains": _trees(trees),
         "Typical acceptance": _typical(typical),
@@ -69,10 +71,8 @@ def page(
     parts = [
         "# Acceptance, measured: a gallery",
         "SmolLM2-135M-Instruct on pieces of Python's standard library and its documentation that no "
-        "drafter was "
-        "trained on. Written by `docs/acceptance_gallery.py` from `calibration/data/`; not edited by "
-        "hand. ± is half "
-        "of the 95 % interval over requests.",
+        "drafter was trained on. Written by `docs/acceptance_gallery.py` from `calibration/data/`; not "
+        "edited by hand. ± is half of the 95 % interval over requests.",
         *(["![The figures of this page](acceptance-gallery.png)"] if curves or lengths or trees else []),
     ]
     parts += [f"## {title}\n\n{text}\n\n{table}" for title, (text, table) in sections.items()]
@@ -85,17 +85,16 @@ def _trees(trees: Mapping[str, Any] | None) -> tuple[str, str]:
     gains = "; ".join(f"{one['of']} − {one['to']}: {gallery.interval(one)}" for one in trees["differences"])
     text = (
         f"One {trees['draft']} head, {trees['requests']} requests, greedy decoding: the texts are the "
-        "same, the rounds "
-        f"are not. Differences of E, request by request: {gains}."
+        f"same, the rounds are not. Differences of E, request by request: {gains}."
     )
     return text, gallery.tree_table(trees).markdown()
 
 
 def _typical(typical: Mapping[str, Any] | None) -> tuple[str, str]:
     text = (
-        "Medusa's rule takes what is likely enough. For best tokens at a temperature it takes far more than the "
-        "exact rule, because the text is no longer drawn from the target's law; for drawn drafts it gains little. "
-        "The last column is the mean total variation per draft tried."
+        "Medusa's rule takes what is likely enough. For best tokens at a temperature it takes far more "
+        "than the exact rule, because the text is no longer drawn from the target's law; for drawn "
+        "drafts it gains little. The last column is the mean total variation per draft tried."
     )
     if typical is None:
         return text, PENDING
@@ -141,14 +140,14 @@ def alpha_figure(curves: Sequence[Curve]) -> Any:
             of = [curve for curve in curves if (curve.draft, curve.draft_sampling) == (draft, how)]
             if not of:
                 continue
-            temperatures = of[0].temperatures
-            means = [
-                sum(curve.alphas[curve.temperatures.index(one)] for curve in of) / len(of)
-                for one in temperatures
-            ]
+            mean = gallery.mean_over_domains(of)
             name = draft if how == "greedy" else f"{draft}, drawn"
             figure.add_scatter(
-                x=temperatures, y=means, name=name, mode="lines+markers", line={"color": colour, "dash": dash}
+                x=list(mean),
+                y=list(mean.values()),
+                name=name,
+                mode="lines+markers",
+                line={"color": colour, "dash": dash},
             )
     figure.update_yaxes(range=[0, 1])
     assert isinstance(figure, go.Figure)

@@ -8,14 +8,18 @@ writes `calibration/data/typical-smollm2.json`.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from calibration.acceptance.report import provenance
+from calibration.acceptance.rows import estimate_json, ratio
+from simulator.errors import InputError
 from simulator.files import whole_file
-from simulator.results.estimate import mean_estimate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +41,7 @@ def measure_distortion(
     draft_sampling: Literal["greedy", "sampled"],
     max_tokens: int = MAX_TOKENS,
 ) -> dict[str, Any]:
-    """Return both rules' mean acceptance length and, per draft tried, the distortion: how far the typical law
+    """Return both rules' tokens ÷ rounds and, per draft tried, the distortion: how far the typical law
     lies from the target's (total variation).
     """
     from torch.nn.functional import one_hot
@@ -59,9 +63,10 @@ def measure_distortion(
         )
         distances.extend(total_variation(typical.typical_law(p, q), p).tolist())
 
-    def lengths(rule: Rule) -> list[float]:
-        return [
-            speculative_decode(
+    def length(rule: Rule) -> dict[str, Any] | None:
+        rounds, tokens = [], []
+        for prompt in prompts:
+            request = speculative_decode(
                 target,
                 drafter,
                 prompt,
@@ -71,23 +76,36 @@ def measure_distortion(
                 max_tokens=max_tokens,
                 rule=rule,
                 observe=observe if rule is typical else None,
-            ).mean_acceptance_length
-            for prompt in prompts
-        ]
+            )
+            rounds.append(len(request.rounds))
+            tokens.append(sum(one.accepted + 1 for one in request.rounds))
+        return estimate_json(ratio(tokens, rounds))
 
-    row: dict[str, Any] = {"temperature": temperature, "draft_sampling": draft_sampling}
-    for name, rule in (("exact", accept_tree), ("typical", typical)):
-        estimate = mean_estimate(lengths(rule))
-        assert estimate is not None
-        interval = estimate.ci95 or (math.nan, math.nan)
-        row[name] = {"value": round(estimate.value, 3), "ci95": [round(end, 3) for end in interval]}
-    row["distortion"] = round(math.fsum(distances) / len(distances), 4)
-    row["drafts_tried"] = len(distances)
-    return row
+    return {
+        "temperature": temperature,
+        "draft_sampling": draft_sampling,
+        "exact": length(accept_tree),
+        "typical": length(typical),
+        "distortion": round(math.fsum(distances) / len(distances), 4),
+        "drafts_tried": len(distances),
+    }
 
 
 def main() -> None:
     """Measure on the builtin target."""
+    argparse.ArgumentParser(
+        prog="python -m calibration.acceptance.distortion", description=__doc__
+    ).parse_args()
+    try:
+        document = measured()
+    except InputError as error:
+        sys.exit(str(error))
+    with whole_file(DATA) as part:
+        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def measured() -> dict[str, Any]:
+    """The committed measurement."""
     import torch
 
     from calibration.acceptance.prompts import builtin_prompts
@@ -97,22 +115,20 @@ def main() -> None:
     target = load_target()
     prompts = [torch.tensor(one.tokens) for one in builtin_prompts(target.tokenizer, PROMPTS)]
     ways: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
-    rows = [
-        measure_distortion(target, LayerSkip(target), prompts, temperature, how)
-        for temperature in TEMPERATURES
-        for how in ways
-    ]
-    document = {
+    return {
         "schema": SCHEMA,
-        "target": "SmolLM2-135M-Instruct",
-        "draft": "layer-skip",
+        "draft": LayerSkip.kind,
         "draft_length": DRAFT_LENGTH,
         "requests": len(prompts),
         "max_tokens": MAX_TOKENS,
-        "rows": rows,
+        "rows": [
+            measure_distortion(target, LayerSkip(target), prompts, temperature, how)
+            for temperature in TEMPERATURES
+            for how in ways
+        ],
+        "provenance": provenance("SmolLM2-135M-Instruct", target.network)
+        | {"command": "python -m calibration.acceptance.distortion", "seed": 0},
     }
-    with whole_file(DATA) as part:
-        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

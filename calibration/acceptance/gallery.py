@@ -18,6 +18,7 @@ BY_TEMPERATURE_AT = 4
 COST_RATIOS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Time of one more draft (its pass and its row to verify) ÷ time of a plain step."""
 MOST_DRAFTS = 8
+TOO_LONG = (4, 8, 12, 16)
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -47,11 +48,6 @@ def chosen(rows: Rows, **wanted: Any) -> list[Mapping[str, Any]]:
 def distinct(rows: Rows, key: str) -> list[Any]:
     """The values of a key, in the order in which they first come."""
     return list(dict.fromkeys(row[key] for row in rows))
-
-
-def value_of(figure: Mapping[str, Any] | None) -> float | None:
-    """The value of an estimate as JSON."""
-    return None if figure is None else figure["value"]
 
 
 def interval(figure: Mapping[str, Any] | None, digits: int = 2) -> str:
@@ -88,10 +84,10 @@ def alpha_curves(rows: Rows) -> list[Curve]:
                     row for row in chosen(at, draft=draft, domain=domain) if row["alpha_from_distributions"]
                 ]
                 own = {row["temperature"]: row for row in of if row["draft_sampling"] == how}
-                if len(own) < 2:
-                    continue
                 cold = {row["temperature"]: row for row in of if row["temperature"] == 0.0}
                 found = [row for _, row in sorted((cold | own).items())]
+                if not own or len(found) < 2:
+                    continue
                 alphas = [row["alpha_from_distributions"] for row in found]
                 ends = [one["ci95"] or (one["value"], one["value"]) for one in alphas]
                 curves.append(
@@ -105,6 +101,15 @@ def alpha_curves(rows: Rows) -> list[Curve]:
                     )
                 )
     return curves
+
+
+def mean_over_domains(curves: Sequence[Curve]) -> dict[float, float]:
+    """α by temperature, the mean of the curves that have it."""
+    found: dict[float, list[float]] = {}
+    for curve in curves:
+        for temperature, alpha in zip(curve.temperatures, curve.alphas, strict=True):
+            found.setdefault(temperature, []).append(alpha)
+    return {temperature: sum(alphas) / len(alphas) for temperature, alphas in sorted(found.items())}
 
 
 def alpha_table(curves: Sequence[Curve]) -> Shown:
@@ -190,6 +195,40 @@ def best_length_table(curves: Sequence[Lengths]) -> Shown:
             cells.append(f"{steps[best]} ({tokens[best] / cycle_s[best]:.2f} ×)")
         rows.append([curve.label, *cells])
     return Shown(["requests", *(f"cost ratio {ratio:g}" for ratio in COST_RATIOS)], rows)
+
+
+def too_long_table(rows: Rows, draft: str) -> Shown | None:
+    """What drafts beyond the useful length do at temperature 0: E stands still, the speed falls."""
+    cold = chosen(rows, draft=draft, temperature=0.0)
+    lengths = [k for k in TOO_LONG if any(row["draft_length"] == k for row in cold)]
+    if len(lengths) < 2:
+        return None
+    shown: list[list[str]] = []
+    for domain in distinct(cold, "domain"):
+        at = {row["draft_length"]: row["mean_acceptance_length"] for row in chosen(cold, domain=domain)}
+        shown.append([domain, "E", *(interval(at.get(k)) for k in lengths)])
+        for ratio in COST_RATIOS[:4]:
+            speeds = [f"{at[k]['value'] / (1.0 + ratio * k):.2f}" if k in at else "–" for k in lengths]
+            shown.append([domain, f"× plain, cost ratio {ratio:g}", *speeds])
+    return Shown(["requests", "", *(f"K = {k}" for k in lengths)], shown)
+
+
+def quantised_table(rows: Rows) -> Shown | None:
+    """α of the target's own weights rounded to fewer bits."""
+    at = [
+        row for row in chosen(rows, draft_length=BY_TEMPERATURE_AT) if row["draft"].startswith("quantised:")
+    ]
+    bits = sorted(distinct(at, "draft"), key=lambda draft: int(draft.partition(":")[2]))
+    ways = ((0.0, "greedy", "T = 0"), (1.0, "greedy", "T = 1, best tokens"), (1.0, "sampled", "T = 1, drawn"))
+    shown = []
+    for draft in bits:
+        for domain in distinct(at, "domain"):
+            cells = []
+            for temperature, how, _ in ways:
+                found = chosen(at, draft=draft, domain=domain, temperature=temperature, draft_sampling=how)
+                cells.append(interval(found[0]["alpha_from_distributions"] if found else None))
+            shown.append([draft.replace(":", ", ") + " bits", domain, *cells])
+    return Shown(["drafter", "domain", *(name for *_, name in ways)], shown) if bits else None
 
 
 def tree_table(trees: Mapping[str, Any]) -> Shown:

@@ -8,16 +8,18 @@ and writes `calibration/data/trees-smollm2.json`.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calibration.acceptance.report import provenance
+from calibration.acceptance.rows import estimate_json, ratio
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
-from simulator.results.estimate import Estimate, mean_estimate
 from simulator.trees import EAGLE1, DraftTree, GrowthRule, optimal_tree
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def plans(best: DraftTree) -> dict[str, Plan]:
         FIXED: EAGLE1,
         OPTIMAL: best,
         GROWN: GrowthRule.eagle2(DEPTH, 8, NODES),
+        f"{GROWN} to {EAGLE1.depth} levels": GrowthRule.eagle2(EAGLE1.depth, 8, NODES),
         "top-p 0.9, grows": GrowthRule.nucleus(DEPTH, 0.9, 8, NODES),
         "three per depth": GrowthRule.beam((NODES - 1) // 3),
     }
@@ -56,7 +59,7 @@ def measure_trees(
     to_compare: Sequence[Tensor],
     max_tokens: int = MAX_TOKENS,
 ) -> dict[str, Any]:
-    """Return the measurement: per plan the mean acceptance length over requests, and paired differences.
+    """Return the measurement: per plan the mean acceptance length, and paired differences.
 
     The optimal tree is made from ranks that the fixed tree met on the prompts `to_fit`. A request whose text
     differs between plans is left out: in single precision another number of rows may turn a near tie. Raises
@@ -85,40 +88,43 @@ def measure_trees(
         "rank_chances": chances.round(4).tolist(),
         "plans": [_row(name, compared[name], requests) for name, requests in found.items()],
         "differences": [
-            {"of": GROWN, "to": other, **_figure(paired_difference(found[GROWN], found[other]))}
+            {"of": GROWN, "to": other, **(estimate_json(paired_difference(found[GROWN], found[other])) or {})}
             for other in (FIXED, OPTIMAL)
         ],
     }
 
 
 def _row(name: str, plan: Plan, requests: Sequence[Decoded]) -> dict[str, Any]:
-    """One plan's figures."""
+    """One plan's figures; E is tokens ÷ rounds, its interval that of requests."""
     rounds = [one for request in requests for one in request.rounds]
-    lengths = [request.mean_acceptance_length for request in requests]
+    counts = [len(request.rounds) for request in requests]
+    tokens = [sum(one.accepted + 1 for one in request.rounds) for request in requests]
     return {
         "plan": name,
         "nodes": 1 + max((one.nodes for one in rounds), default=0),
         "depth": max((one.drafted for one in rounds), default=0),
         "parents": list(plan.parents) if isinstance(plan, DraftTree) else None,
         "rounds": len(rounds),
-        "mean_acceptance_length": _figure(mean_estimate(lengths)),
-        "by_request": [round(length, 4) for length in lengths],
+        "mean_acceptance_length": estimate_json(ratio(tokens, counts)),
+        "requests": [list(pair) for pair in zip(tokens, counts, strict=True)],
     }
 
 
-def _figure(estimate: Estimate | None) -> dict[str, Any]:
-    """`{"value", "ci95"}`, four digits behind the point."""
-    if estimate is None:
-        return {"value": None, "ci95": None}
-    interval = estimate.ci95
-    return {
-        "value": round(estimate.value, 4),
-        "ci95": None if interval is None else [round(end, 4) for end in interval],
-    }
-
-
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure on the builtin target with the drafter of a folder."""
+    parser = argparse.ArgumentParser(prog="python -m calibration.acceptance.tree_plans", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", metavar="DRAFT_FOLDER")
+    given = parser.parse_args(arguments)
+    try:
+        document = measured(given.folder)
+    except InputError as error:
+        sys.exit(str(error))
+    with whole_file(DATA) as part:
+        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def measured(folder: Path | None) -> dict[str, Any]:
+    """The committed measurement, with the trained head of a folder or with layer-skip drafts."""
     import torch
 
     from calibration.acceptance.prompts import DOMAINS, builtin_prompts
@@ -127,7 +133,7 @@ def main(arguments: Sequence[str]) -> None:
     from calibration.drafters.trained import drafter_of, load_head
 
     target = load_target()
-    head = load_head(Path(arguments[0]), target.network) if arguments else None
+    head = None if folder is None else load_head(folder, target.network)
 
     def make(plan: Plan) -> Drafter:
         return LayerSkip(target, plan=plan) if head is None else drafter_of(head, target, plan)
@@ -139,15 +145,16 @@ def main(arguments: Sequence[str]) -> None:
         of = [torch.tensor(one.tokens) for one in prompts if one.domain == domain]
         to_fit += of[:PROMPTS]
         to_compare += of[PROMPTS : 2 * PROMPTS]
-    found = measure_trees(target, make, to_fit, to_compare)
-    document: Mapping[str, Any] = {
-        "target": "SmolLM2-135M-Instruct",
-        "draft": head.kind if head else LayerSkip.kind,
-        **found,
+    return {
+        **measure_trees(target, make, to_fit, to_compare),
+        "draft": LayerSkip.kind if head is None else head.kind,
+        "provenance": provenance("SmolLM2-135M-Instruct", target.network)
+        | {
+            "command": "python -m calibration.acceptance.tree_plans" + (" DRAFT_FOLDER" if folder else ""),
+            "seed": 0,
+        },
     }
-    with whole_file(DATA) as part:
-        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -61,7 +61,7 @@ class LayerSkip:
         """Draft a tree: each level reads its frontier and what lies above it anew."""
 
         def next_logits(growth: Growth | StaticGrowth) -> Tensor:
-            ways = {node: way_of(growth.parents, node) for node in growth.frontier.tolist()}
+            ways = {node: growth.path(node) for node in growth.frontier.tolist()}
             nodes = sorted({node for way in ways.values() for node in way})
             place = {node: row for row, node in enumerate(nodes)}
             tree = DraftTree((-1, *(place[growth.parents[node]] for node in nodes[1:])))
@@ -77,11 +77,6 @@ class LayerSkip:
 
     def keep(self, tokens: Sequence[int]) -> None:
         """Nothing to do: the target keeps the cache."""
-
-
-def way_of(parents: Sequence[int], node: int) -> list[int]:
-    """Return the nodes from the root, 0, down to a node."""
-    return [*way_of(parents, parents[node]), node] if node else [0]
 
 
 def without_middle(layer_count: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,7 @@ from torch import Tensor
 from calibration.sampling.laws import draw, filtered_law
 from calibration.sampling.protocols import Drafter, Proposal, Sampling, Verifier
 from calibration.sampling.rejection import accept_tree, acceptance_probability
+from simulator.errors import InputError, Problem
 
 Rule = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Called like `accept_tree`: which drafts survive, and the token after them."""
@@ -81,9 +83,15 @@ def speculative_decode(
     """Decode up to `max_tokens` tokens after a prompt (n,), n >= 1; a stop token ends it and is in it.
 
     `draft_length`: most levels of drafts per round; a tree's own depth may be less. `draft` None: plain
-    decoding. Under `accept_tree` the output has the law of plain decoding with the same filters, whatever
-    the drafter; at temperature 0 it is the same output. Same seed, same output, on one device.
+    decoding. A target with `room`, the levels that still fit its window, gets no more, and the output ends
+    where not even a token fits. Under `accept_tree` the output has the law of plain decoding with the same
+    filters, whatever the drafter; at temperature 0 it is the same output. Same seed, same output, on one
+    device. Raises InputError for values that mean nothing.
     """
+    if max_tokens < 1 or draft_length < 0:
+        field, value = ("max_tokens", max_tokens) if max_tokens < 1 else ("draft_length", draft_length)
+        least = "1 or more" if max_tokens < 1 else "0 or more"
+        raise InputError(Problem(field=field, value=value, message="is too small", allowed=least))
     sampling = Sampling(temperature, top_k, top_p, draft_sampling)
     luck = torch.Generator().manual_seed(seed)
     law = filtered_law(target.start(prompt), sampling)
@@ -92,7 +100,11 @@ def speculative_decode(
     if draft is not None:
         draft.start(prompt)
     while len(tokens) < max_tokens and last not in stop_tokens:
-        proposal = NOTHING if draft is None else draft.propose(last, draft_length, sampling, luck)
+        room = getattr(target, "room", math.inf)  # a model's window ends; a table has none
+        if room < 0:
+            break
+        levels = int(min(draft_length, room))
+        proposal = NOTHING if draft is None else draft.propose(last, levels, sampling, luck)
         laws = filtered_law(target.score(last, proposal), sampling)
         drafts, parents = proposal.tokens.to(laws.device), proposal.parents
         uniforms = _uniforms(len(drafts) + 1, luck, laws)

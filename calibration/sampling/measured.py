@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -35,14 +34,29 @@ def rank_chances(tree: DraftTree, rounds: Iterable[Round]) -> Floats:
 
 
 def paired_difference(first: Sequence[Decoded], second: Sequence[Decoded]) -> Estimate | None:
-    """Return how much longer the first way's mean acceptance length is, request by request.
+    """Return how much longer the first way's mean acceptance length is: tokens ÷ rounds over all requests.
 
     The same prompts in the same order, decoded in two ways, for example with a tree that grows and a fixed
-    one of as many nodes. The interval is Student's t over requests: what prompts have in common cancels. None
-    when a request has no round with a draft.
+    one of as many nodes. The interval is that of the linearised difference, Student's t over requests: what
+    prompts have in common cancels. None without two requests, or without a round with a draft.
     """
-    differences = [
-        one.mean_acceptance_length - other.mean_acceptance_length
-        for one, other in zip(first, second, strict=True)
-    ]
-    return None if any(math.isnan(one) for one in differences) else mean_estimate(differences)
+    drafted = [[one for request in way for one in request.rounds if one.drafted] for way in (first, second)]
+    if len(first) < 2 or not all(drafted):
+        return None
+    (one, of_one), (other, of_other) = _linearised(first), _linearised(second)
+    found = mean_estimate([left - right for left, right in zip(of_one, of_other, strict=True)])
+    assert found is not None
+    half = found.half_width
+    difference = one - other
+    return Estimate(
+        difference, (difference - half, difference + half), (difference - half, difference + half)
+    )
+
+
+def _linearised(requests: Sequence[Decoded]) -> tuple[float, list[float]]:
+    """The mean acceptance length of all rounds, and what each request moves it by (mean 0)."""
+    rounds = [[one for one in request.rounds if one.drafted] for request in requests]
+    tokens = [sum(one.accepted + 1 for one in own) for own in rounds]
+    total = sum(tokens) / sum(map(len, rounds))
+    mean_rounds = sum(map(len, rounds)) / len(rounds)
+    return total, [(t - total * len(own)) / mean_rounds for t, own in zip(tokens, rounds, strict=True)]

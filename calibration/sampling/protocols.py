@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -9,19 +10,33 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from simulator.errors import InputError, Problem
+
 
 @dataclass(frozen=True)
 class Sampling:
     """How tokens are drawn: the same filters for target and drafts.
 
     Temperature 0 is greedy for both. `top_k` 0 and `top_p` 1 keep the whole vocabulary. `draft` says whether
-    drafts are the drafter's best tokens or drawn from its filtered law.
+    drafts are the drafter's best tokens or drawn from its filtered law. Raises InputError: out of range.
     """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     draft: Literal["greedy", "sampled"] = "sampled"
+
+    def __post_init__(self) -> None:
+        for field, value, possible, allowed in (
+            ("temperature", self.temperature, 0.0 <= self.temperature < math.inf, "0 or more"),
+            ("top_k", self.top_k, self.top_k >= 0, "0, which keeps all tokens, or more"),
+            ("top_p", self.top_p, 0.0 < self.top_p <= 1.0, "above 0, up to 1"),
+            ("draft_sampling", self.draft, self.draft in ("greedy", "sampled"), "greedy or sampled"),
+        ):
+            if not possible:
+                raise InputError(
+                    Problem(field=field, value=value, message="is out of range", allowed=allowed)
+                )
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
-from calibration.acceptance.claims.claim import Claim
+import pytest
+
+from calibration.acceptance.claims.claim import Claim, band_of
 from calibration.acceptance.claims.measured import hot
 from calibration.acceptance.claims.page import all_claims, anchor, claims_page, heading
+from simulator.results.estimate import Estimate
 from tests.measured_rows import measured_row
 from tests.shared_data import ROOT
 
+WAYS = ("greedy", "sampled")
 PAGE = ROOT / "docs" / "claims.md"
 
 
@@ -23,6 +28,21 @@ def test_links_of_the_table_lead_to_their_claims() -> None:
     text = PAGE.read_text(encoding="utf-8")
     headings = {anchor(line.removeprefix("## ")) for line in text.splitlines() if line.startswith("## ")}
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) == headings
+
+
+def test_tables_have_as_many_cells_in_every_row() -> None:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    tables = [list(group) for bar, group in groupby(lines, lambda line: line.startswith("|")) if bar]
+    assert len(tables) > 5
+    for rows in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+
+
+def test_unknown_figures_give_no_verdict() -> None:
+    with pytest.raises(RuntimeError, match="not known"):
+        band_of(None)
+    with pytest.raises(RuntimeError, match="not known"):
+        band_of(Estimate(1.0))
 
 
 def test_a_verdict_that_the_figures_left_is_marked() -> None:
@@ -44,3 +64,9 @@ def test_heat_is_judged_by_how_drafts_are_made() -> None:
     assert (found.outcome, found.borne_out) == ("holds where", True)
     assert "| layer-skip | drawn | 0.80 | 0.70 | 0.90 |" in found.finding
     assert not hot(rows(0.2)).borne_out
+    partial = [
+        measured_row(0.5, 4, draft="eagle"),
+        *(measured_row(0.4, 4, 1.0, how, draft="eagle") for how in WAYS),
+    ]
+    both = hot({"rows": [*rows(0.9)["rows"], *partial]})
+    assert "| eagle | drawn | 0.50 | 0.40 | – |" in both.finding

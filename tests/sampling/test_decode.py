@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ from calibration.sampling.laws import draw, filtered_law
 from calibration.sampling.protocols import Proposal, Sampling
 from calibration.sampling.rejection import accept_chain, accept_greedy, accept_tree, acceptance_probability
 from calibration.sampling.typical import Typical, total_variation
-from simulator.trees import EAGLE1, DraftTree, GrowthRule
+from simulator.errors import InputError
+from simulator.trees import EAGLE1, DraftTree, GrowthRule, longest_accepted_path
 from tests.exact_laws import joint_laws, target_laws
 from tests.lm import smollm2, tiny_folder, tiny_target  # noqa: F401
 from tests.token_tables import TableDrafter, TableTarget, random_table
@@ -99,6 +101,44 @@ def test_stop_tokens_end_the_output_and_are_in_it() -> None:
         assert (out.tokens, out.finish) == (whole[:count], "length")
 
 
+class Counting(TableTarget):
+    """A verifier that counts its passes."""
+
+    passes = 0
+
+    def score(self, last: int, proposal: Proposal) -> torch.Tensor:
+        """One pass."""
+        self.passes += 1
+        return super().score(last, proposal)
+
+
+def test_a_rejection_costs_no_second_pass() -> None:
+    target = Counting(TARGET)
+    out = speculative_decode(target, TableDrafter(-TARGET), PROMPT, 3, 1.0, max_tokens=60)
+    assert sum(one.accepted < one.drafted for one in out.rounds) > 30
+    assert target.passes == len(out.rounds)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": -0.1},
+        {"temperature": float("nan")},
+        {"top_k": -1},
+        {"top_p": 0.0},
+        {"top_p": 1.1},
+        {"draft_sampling": "often"},
+        {"max_tokens": 0},
+        {"draft_length": -1},
+    ],
+    ids=str,
+)
+def test_values_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
+    given = {"draft_length": 3} | options
+    with pytest.raises(InputError, match=next(iter(options))):
+        speculative_decode(TableTarget(TARGET), None, PROMPT, **given)
+
+
 def test_filters_keep_the_most_probable_tokens() -> None:
     law = torch.tensor([0.1, 0.4, 0.25, 0.05, 0.2], dtype=torch.float64)
 
@@ -141,6 +181,20 @@ def test_argmaxes_suffice_at_temperature_zero() -> None:
 def test_acceptance_probability_is_one_minus_the_distance() -> None:
     p, q = torch.softmax(TARGET, -1), torch.softmax(CLOSE, -1)
     assert torch.allclose(acceptance_probability(p, q, TARGET.argmax(-1)), 1 - total_variation(p, q))
+
+
+def test_typical_acceptance_takes_the_longest_path_of_likely_drafts() -> None:
+    rule, generator = Typical(0.3, 0.6), torch.Generator().manual_seed(4)
+    for tree in (EAGLE1, DraftTree((-1, 0, 1, 1, 0, 2, 4, 4, 6, 8))):
+        p = torch.softmax(2 * torch.randn(200, tree.nodes, 4, generator=generator), -1)
+        drafts = torch.randint(4, (200, tree.nodes - 1), generator=generator)
+        parents = torch.from_numpy(tree.draft_parents)
+        last, _ = rule(p, None, drafts, parents, torch.zeros(200, tree.nodes, dtype=torch.float64))
+        above = p[:, 1 + parents].gather(2, drafts.unsqueeze(2)).squeeze(2)
+        likely = above > rule.threshold(p)[:, 1 + parents]
+        for row in range(200):
+            path = longest_accepted_path(tree, [True, *likely[row].tolist()])
+            assert (path[-1] - 1 if path else -1) == int(last[row])
 
 
 def test_typical_acceptance_bends_the_law_as_computed() -> None:
@@ -195,6 +249,19 @@ def check_rows_equal_paths(target: Target, tree: DraftTree, tolerance: float) ->
 @pytest.mark.parametrize("tiny_folder", ["llama", "gpt2"], indirect=True)
 def test_nodes_see_their_own_path_alone(tiny_folder: Path, tree: DraftTree) -> None:  # noqa: F811
     check_rows_equal_paths(tiny_target(tiny_folder), tree, 1e-12)
+
+
+@pytest.mark.parametrize("tiny_folder", ["llama"], indirect=True)
+def test_a_session_goes_on_after_the_loop(tiny_folder: Path) -> None:  # noqa: F811
+    target, chain = tiny_target(tiny_folder), Proposal(torch.tensor([7, 9]), torch.tensor([-1, 0]))
+    speculative_decode(target, LayerSkip(target), torch.tensor([5, 17, 40]), 3, max_tokens=12)
+    rows = []
+    for session in (target, tiny_target(tiny_folder)):
+        session.start(torch.tensor([8, 8, 3, 60]))
+        session.score(4, chain)
+        session.keep([0])
+        rows.append(session.score(2, chain))
+    assert torch.equal(*rows)
 
 
 @pytest.mark.parametrize("tiny_folder", ["llama", "gpt2"], indirect=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from calibration.sampling.decode import Rule, speculative_decode
 from calibration.sampling.laws import draw, filtered_law, siblings
 from calibration.sampling.protocols import Sampling
-from calibration.sampling.rejection import accept_chain, accept_tree
+from calibration.sampling.rejection import accept_chain, accept_tree, accepts, residual
 from calibration.sampling.typical import total_variation
 from simulator.trees import DraftTree, GrowthRule
 from tests.exact_laws import joint_laws, target_laws
@@ -86,7 +86,37 @@ def test_the_enumeration_notices_the_slip() -> None:
     target, draft = laws_of(4, PLAIN)
     law = joint_laws(slip, target, draft, CHAIN, 3, "distinct")
     assert torch.allclose(law.sum(-1), torch.ones(4, 4, dtype=torch.float64))
-    assert float(total_variation(law, target_laws(target, 3)).min()) > 0.01
+    assert float(total_variation(law, target_laws(target, 3)).min()) > 0.2
+
+
+def forgetful(
+    p: Tensor, q: Tensor | None, drafts: Tensor, parents: Tensor, uniforms: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A slip of trees: two children of the root, the second tried as if the first had never been."""
+    assert q is not None
+    first, second = (accepts(p[:, 0], q[:, node], drafts[:, node], uniforms[:, node]) for node in (0, 1))
+    last = torch.where(first, 0, torch.where(second, 1, -1))
+    left = residual(residual(p[:, 0], q[:, 0], drafts[:, 0]), q[:, 1], drafts[:, 1])
+    laws = torch.stack([left, p[:, 1], p[:, 2]], 1)[torch.arange(len(p)), 1 + last]
+    return last, draw(laws, uniforms[:, -1])
+
+
+def unlevelled(
+    p: Tensor, q: Tensor | None, drafts: Tensor, parents: Tensor, uniforms: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A slip of trees: siblings drawn without replacement, each said to come from the whole law."""
+    assert q is not None
+    return accept_tree(p, q[:, :1].expand_as(q), drafts, parents, uniforms)
+
+
+@pytest.mark.parametrize("rule", [forgetful, unlevelled])
+def test_the_enumeration_notices_slips_of_trees(rule: Rule) -> None:
+    target, draft = laws_of(4, PLAIN)
+    law = joint_laws(rule, target, draft, (-1, -1), 2, "distinct")
+    assert torch.allclose(law.sum(-1), torch.ones(4, 4, dtype=torch.float64))
+    assert float(total_variation(law, target_laws(target, 2)).max()) > 0.01
+    exact = joint_laws(accept_tree, target, draft, (-1, -1), 2, "distinct")
+    assert torch.allclose(exact, target_laws(target, 2), rtol=0.0, atol=1e-8)
 
 
 def test_a_chain_is_a_tree() -> None:
@@ -128,8 +158,8 @@ def test_a_quarter_of_a_million_samples_come_close() -> None:
     assert divergence(shares, P4) < 0.01
     assert float(total_variation(shares, P4)) < 0.01
     wrong = emitted_first(slip, SAMPLES, 1)
-    assert divergence(wrong, P4) > 0.01
-    assert float(total_variation(wrong, P4)) > 0.01
+    assert divergence(wrong, P4) > 0.1
+    assert float(total_variation(wrong, P4)) > 0.2
 
 
 def test_ten_thousand_samples_could_not_tell() -> None:

@@ -26,6 +26,12 @@ def decoded(plan: DraftTree | GrowthRule, requests: int = 40) -> list[Decoded]:
     ]  # fmt: skip
 
 
+def pooled(requests: list[Decoded]) -> float:
+    """Tokens ÷ rounds of all requests."""
+    rounds = [one for request in requests for one in request.rounds]
+    return 1.0 + sum(one.accepted for one in rounds) / len(rounds)
+
+
 def a_round(*ranks: int, path: tuple[int, ...]) -> Round:
     return Round(1, 2, 4, path, ranks, ())
 
@@ -57,9 +63,20 @@ def test_trees_chosen_by_what_was_measured_keep_more() -> None:
     assert gain is not None
     assert gain.ci95 is not None
     assert gain.ci95[0] > 0.0
-    assert gain.value == pytest.approx(
-        np.mean([one.mean_acceptance_length for one in grown]) - np.mean(lengths)
-    )
+    assert gain.value == pytest.approx(pooled(grown) - pooled(fixed))
+
+
+def test_what_requests_have_in_common_cancels() -> None:
+    """Two ways that differ by one token in every round of every request, however unlike the requests are."""
+    rounds = [
+        [Round(1, 4, 4, tuple(range(n)), (0,) * n, ()) for n in own] for own in ([0, 1], [3, 3], [2, 0])
+    ]
+    longer = [[Round(1, 4, 4, (*one.path, 9), (*one.ranks, 0), ()) for one in own] for own in rounds]
+    ways = [[Decoded((1,), tuple(own), "length") for own in way] for way in (longer, rounds)]
+    gain = paired_difference(*ways)
+    assert gain is not None
+    assert gain.value == pytest.approx(1.0)
+    assert gain.half_width == pytest.approx(0.0, abs=1e-12)
 
 
 def test_requests_without_drafts_have_no_difference() -> None:

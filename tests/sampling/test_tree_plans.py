@@ -30,12 +30,16 @@ def test_plans_are_compared_on_the_same_texts() -> None:
         TableTarget(TARGET), lambda plan: TableDrafter(DRAFT, plan), PROMPTS[:6], PROMPTS[6:], 24
     )
     rows = {row["plan"]: row for row in found["plans"]}
-    assert len(rows) == 6
+    assert len(rows) == 7
     assert all(row["nodes"] <= NODES for row in rows.values())
-    assert len(rows[GROWN]["by_request"]) == 10
+    assert len(rows[GROWN]["requests"]) == 10
+    for row in rows.values():
+        tokens, rounds = (sum(counts) for counts in zip(*row["requests"], strict=True))
+        assert row["rounds"] == rounds
+        assert row["mean_acceptance_length"]["value"] == pytest.approx(tokens / rounds, abs=1e-6)
     for difference in found["differences"]:
         ours, other = (rows[difference[key]]["mean_acceptance_length"]["value"] for key in ("of", "to"))
-        assert difference["value"] == pytest.approx(ours - other, abs=2e-4)
+        assert difference["value"] == pytest.approx(ours - other, abs=3e-6)
         assert difference["ci95"][0] < difference["value"] < difference["ci95"][1]
 
 

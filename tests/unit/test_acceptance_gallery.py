@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
+from calibration.acceptance import gallery
 from calibration.acceptance.gallery import (
     alpha_curves,
     alpha_table,
@@ -11,7 +14,9 @@ from calibration.acceptance.gallery import (
     chosen,
     length_curves,
     length_table,
+    quantised_table,
     read,
+    too_long_table,
 )
 from simulator.theory import best_draft_length, leviathan_gain
 from tests.measured_rows import measured_row
@@ -58,6 +63,35 @@ def test_the_best_length_is_the_theorys() -> None:
 def test_a_scan_without_its_first_length_is_no_curve() -> None:
     assert length_curves(SCAN[1:], "layer-skip") == []
     assert chosen(SCAN, draft_length=3, domain="prose") == []
+
+
+def test_drafts_that_are_too_long_gain_nothing_and_cost() -> None:
+    rows = [measured_row(0.6, k) for k in (4, 8, 12, 16)]
+    shown = too_long_table(rows, "layer-skip")
+    assert shown is not None
+    lengths = [float(cell.partition(" ")[0]) for cell in shown.rows[0][2:]]
+    speeds = [float(cell) for cell in shown.rows[-1][2:]]
+    assert lengths == sorted(lengths)
+    assert lengths[-1] - lengths[1] < 0.03
+    assert speeds == sorted(speeds, reverse=True)
+    assert too_long_table(rows[:1], "layer-skip") is None
+
+
+def test_quantised_drafters_stand_by_bits() -> None:
+    rows = [measured_row(0.1 * bits, 4, draft=f"quantised:{bits}") for bits in (8, 2, 4)]
+    shown = quantised_table(rows)
+    assert shown is not None
+    assert [row[0] for row in shown.rows] == ["quantised, 2 bits", "quantised, 4 bits", "quantised, 8 bits"]
+    assert shown.rows[0][2:] == ["0.20 ± 0.01", "–", "–"]
+    assert quantised_table(SCAN) is None
+
+
+def test_the_page_is_what_its_script_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    script = importlib.import_module("acceptance_gallery")
+    rows = (read(gallery.ACCEPTANCE) or {"rows": []})["rows"]
+    text = script.page(rows, read(gallery.TREES), read(gallery.TYPICAL))
+    assert text == (ROOT / "docs" / "acceptance-gallery.md").read_text(encoding="utf-8")
 
 
 def test_what_is_not_measured_is_none() -> None:

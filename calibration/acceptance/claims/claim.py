@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from simulator.results.estimate import Estimate
 
+Known = TypeVar("Known")
 Outcome = Literal["holds", "holds where", "wrong", "not measured yet"]
 
 
 @dataclass(frozen=True)
 class Claim:
     """One rule of thumb. `where` completes "holds where"; `finding` is Markdown with the figures; `rerun` is
-    the command that shows them. `borne_out`: the figures still say what the verdict says.
+    the command that shows them. `borne_out`: every figure that the verdict names says so, band included.
     """
 
     rule: str
@@ -31,9 +32,21 @@ class Claim:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table; a bar within a cell does not end it."""
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def known(value: Known | None) -> Known:
+    """A figure without which there is no verdict. Raises RuntimeError where it is unknown."""
+    if value is None:
+        raise RuntimeError("a verdict rests on a figure that is not known")
+    return value
+
+
+def band_of(estimate: Estimate | None) -> tuple[float, float]:
+    """The ends of a figure's band. Raises RuntimeError where it has none."""
+    return known(known(estimate).band)
 
 
 def with_band(estimate: Estimate | None, digits: int = 2) -> str:

@@ -25,20 +25,22 @@ def hot(measured: Mapping[str, Any] | None) -> Claim:
     both = {draft: ways for draft, ways in both.items() if all(ways)}
     if not both:
         return Claim(_RULE, "not measured yet", "", "", _REMEASURE, borne_out=True)
+    temperatures = sorted(
+        {one for ways in both.values() for of in ways for curve in of for one in curve.temperatures}
+    )
     cells, borne_out = [], True
-    temperatures = both[next(iter(both))][0][0].temperatures
     for draft, ways in both.items():
         for name, of in zip(("best tokens", "drawn"), ways, strict=True):
-            means = [sum(curve.alphas[place] for curve in of) / len(of) for place in range(len(temperatures))]
-            cells.append([draft, name, *(f"{mean:.2f}" for mean in means)])
-            borne_out &= means[-1] < means[0] / 2 if name == "best tokens" else means[-1] > 0.8 * means[0]
+            mean = gallery.mean_over_domains(of)
+            cells.append([draft, name, *(f"{mean[one]:.2f}" if one in mean else "–" for one in temperatures)])
+            cold, heated = mean[min(mean)], mean[max(mean)]
+            borne_out &= heated < cold / 2 if name == "best tokens" else heated > 0.8 * cold
     columns = ["drafter", "drafts", *(f"T = {one:g}" for one in temperatures)]
     return Claim(
         _RULE,
         "holds where",
         "the drafts are the drafter's best tokens, and then only in the limit; drawn at the same "
-        "temperature they "
-        "go on being accepted",
+        "temperature they go on being accepted",
         "SmolLM2-135M, mean over code and prose, K = "
         f"{gallery.BY_TEMPERATURE_AT}:\n\n{table(columns, cells)}\n\n"
         f"A best token is accepted with p(x*), which a flat law makes 1 ÷ {_VOCABULARY:,} = "
