@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from simulator.costs.faults import Faults, Path
 from simulator.costs.inherit import parse_gpu
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable, StreamedRows
 from simulator.costs.profile_notes import check_residual
 from simulator.costs.profile_parts import Part, Profile
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError
 from simulator.gpu import Gpu
 from simulator.models.matrices import WEIGHT_FORMATS
 
@@ -48,31 +48,6 @@ FURTHER_AXIS = {"attention": "queries"}
 SAMPLERS = ("sampler", "draft_sampler")
 HOW_SAMPLED = ("greedy", "sampled", "plain-greedy", "plain-sampled")
 """Ways of choosing tokens; `plain-`: in a round that verifies nothing."""
-
-Path = tuple[str | int, ...]
-
-
-@dataclass
-class Faults:
-    """What is wrong so far, each with its path in the file."""
-
-    found: list[tuple[Path, Problem]] = field(default_factory=list)
-
-    def add(self, path: Path, value: object, message: str, allowed: str | None = None) -> None:
-        """Note a problem at `path`."""
-        name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
-        shown = value if value is None or isinstance(value, str | int | float) else type(value).__name__
-        self.found.append((path, Problem(field=name or None, value=shown, message=message, allowed=allowed)))
-
-    def finish(self, text: str, file: str) -> None:
-        """Raise InputError with all that was found, if anything was."""
-        from simulator.models.config import locator
-
-        if self.found:
-            locate = locator(text, file)
-            raise InputError(
-                [problem.at(file, *locate(path), field=problem.field) for path, problem in self.found]
-            )
 
 
 def read_gpu(raw: Mapping[str, Any], faults: Faults) -> Gpu | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from simulator.costs.profile_file import Faults, Path
+from simulator.costs.faults import Faults, Path
 
 _TEXTS = ("split",)
 

@@ -14,11 +14,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from simulator.costs.faults import Faults
 from simulator.costs.inherit import fill_missing, inherit
 from simulator.costs.profile_file import (
     REQUIRED,
     SCHEMA,
-    Faults,
     check_operators,
     read_gpu,
     read_parts,

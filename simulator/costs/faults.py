@@ -1,0 +1,32 @@
+"""What is wrong with a profile's file so far, each with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from simulator.errors import InputError, Problem
+
+Path = tuple[str | int, ...]
+
+
+@dataclass
+class Faults:
+    """What is wrong so far, each with its path in the file."""
+
+    found: list[tuple[Path, Problem]] = field(default_factory=list)
+
+    def add(self, path: Path, value: object, message: str, allowed: str | None = None) -> None:
+        """Note a problem at `path`."""
+        name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
+        shown = value if value is None or isinstance(value, str | int | float) else type(value).__name__
+        self.found.append((path, Problem(field=name or None, value=shown, message=message, allowed=allowed)))
+
+    def finish(self, text: str, file: str) -> None:
+        """Raise InputError with all that was found, if anything was."""
+        from simulator.models.config import locator
+
+        if self.found:
+            locate = locator(text, file)
+            raise InputError(
+                [problem.at(file, *locate(path), field=problem.field) for path, problem in self.found]
+            )
