@@ -198,6 +198,7 @@ def test_a_profile_against_itself_is_1(folder: Path) -> None:
     rows = answer("compare", "mine.json", "mine.json")["rows"]
     assert {row["ratio"] for row in rows} == {1.0}
     assert {"gemm/bf16", "attention/bf16", "elementwise", "sampler"} == {row["op"] for row in rows}
+    assert "mine ÷ mine, medians over shapes" in run("compare", "mine.json", "mine.json").stdout
 
 
 def test_a_slower_operator_shows_where_it_is_slower(folder: Path, made: dict[str, Any]) -> None:
@@ -216,7 +217,6 @@ def test_public_tables_of_two_gpus_differ_by_their_bandwidth() -> None:
     assert rows["gemm/bf16", "m = 1"]["ratio"] == pytest.approx(3.35 / 4.8, abs=0.15)
     assert rows["gemm/bf16", "m = 4096"]["ratio"] == pytest.approx(1.0, abs=0.05)
     assert rows["gemm/bf16", "m = 1"]["n"] == 360
-    assert run("compare", "h100-sxm", "h200-sxm").exit_code == 0
 
 
 def test_another_model_takes_the_rest_by_its_own_traffic(made: dict[str, Any]) -> None:
