@@ -191,11 +191,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("trained", type=Path, nargs="?", metavar="TRAINED_FOLDER")
     given = parser.parse_args(arguments)
     from calibration.acceptance.summary import write
-    from calibration.drafters.target import load_target
+    from calibration.decoder.weights import smollm2_file
+    from calibration.optional import need
 
     try:
         given.raw.mkdir(parents=True, exist_ok=True)
-        load_target()  # what is missing is said here, once
+        need("transformers", "lm")  # what is missing is said here, once
+        smollm2_file()
         context = get_context("spawn")
         parts = [
             context.Process(

@@ -85,11 +85,14 @@ def settle_partings(greedy: dict[str, Any], prompts: list[Prompt], trained: Path
 
 
 def taken(raw: Path) -> dict[str, float]:
-    """Return what measuring took, all runs of all parts together; memory is that of the largest process."""
-    lines = (raw / "taken.jsonl").read_text(encoding="utf-8").splitlines()
-    runs = [json.loads(line) for line in lines]
-    total = {key: round(sum(run[key] for run in runs), 1) for key in runs[0] if key != "peak_memory_bytes"}
-    return total | {"peak_memory_bytes": max(run["peak_memory_bytes"] for run in runs)}
+    """Return what measuring took, all complete runs together; memory is the largest process's."""
+    path = raw / "taken.jsonl"
+    runs = (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    )
+    keys = ("seconds", "processor_seconds", "verify_steps", "drafted_positions")
+    total = {key: round(sum(run[key] for run in runs), 1) for key in keys}
+    return total | {"peak_memory_bytes": max((run["peak_memory_bytes"] for run in runs), default=0)}
 
 
 def write(raw: Path, trained: Path | None, file: Path = committed.FILE) -> None:
