@@ -1,27 +1,16 @@
-"""The committed measurement: what is measured on SmolLM2-135M, and the one command that does it.
-
-    python -m calibration.acceptance.plan RAW_FOLDER [TRAINED_FOLDER]
-
-measures what RAW_FOLDER lacks, on two processes that each take their share of the prompts (about 15 minutes
-of two cores; Ctrl-C loses nothing), then sums all of it up into `calibration/data/acceptance-smollm2.json`.
-TRAINED_FOLDER holds folders that `decodesim distill` wrote, by their names: they are measured too.
-"""
+"""The committed measurement: what is measured on SmolLM2-135M, on how many prompts, and by which process."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from calibration.acceptance.prompts import DOMAINS, Prompt, builtin_prompts
 from calibration.acceptance.samples import Sample, Setting, sample_from_json
-from simulator.errors import InputError
 
 MODEL_BASED, LOOK_UPS = ("layer-skip", "quantised:3"), ("ngram", "suffix", "lookahead")
 TEMPERATURES = (0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
@@ -30,7 +19,7 @@ UNUSED_FROM = 16
 """Of each domain, prompts from this number on are kept from fits."""
 TOKENS = 64
 """Output tokens of a request, where acceptance is measured."""
-_LANES, _PROCESSES = 24, 2
+_LANES, PROCESSES = 24, 2
 
 
 @dataclass(frozen=True)
@@ -182,39 +171,3 @@ def measure_part(raw: Path, part: int, parts: int, trained: Path | None) -> None
     if steps:
         with (raw / "taken.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(taken) + "\n")
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Measure what is lacking, then sum up."""
-    parser = argparse.ArgumentParser(prog="python -m calibration.acceptance.plan", description=__doc__)
-    parser.add_argument("raw", type=Path, metavar="RAW_FOLDER")
-    parser.add_argument("trained", type=Path, nargs="?", metavar="TRAINED_FOLDER")
-    given = parser.parse_args(arguments)
-    from calibration.acceptance.summary import write
-    from calibration.decoder.weights import smollm2_file
-    from calibration.optional import need
-
-    try:
-        given.raw.mkdir(parents=True, exist_ok=True)
-        need("transformers", "lm")  # what is missing is said here, once
-        smollm2_file()
-        context = get_context("spawn")
-        parts = [
-            context.Process(
-                target=measure_part, args=(given.raw, part, _PROCESSES, given.trained), daemon=True
-            )
-            for part in range(_PROCESSES)
-        ]
-        for part in parts:
-            part.start()
-        for part in parts:
-            part.join()
-        if any(part.exitcode != 0 for part in parts):
-            sys.exit("a part ended early; the same command goes on from where it was")
-        write(given.raw, given.trained)
-    except InputError as error:
-        sys.exit(str(error))
-
-
-if __name__ == "__main__":
-    main()

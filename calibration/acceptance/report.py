@@ -53,7 +53,7 @@ def groups_of(samples: Iterable[Sample], *, by_draft_length: bool) -> list[list[
 
 
 def _fit_json(fit: Fit, best: Fit, samples: Sequence[Sample]) -> dict[str, Any]:
-    """One fit with its goodness: by likelihood, by the mean acceptance lengths it gives back, and whether runs
+    """One fit with its goodness: by likelihood, by mean acceptance lengths it gives back, and whether runs
     drawn from it look like the data (`describes`).
     """
     first = samples[0]

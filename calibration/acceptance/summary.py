@@ -132,7 +132,7 @@ def write(raw: Path, trained: Path | None, file: Path = committed.FILE) -> None:
         },
         "provenance": provenance
         | {
-            "command": "python -m calibration.acceptance.plan RAW_FOLDER TRAINED_FOLDER",
+            "command": "python -m calibration.acceptance RAW_FOLDER TRAINED_FOLDER",
             "max_tokens": TOKENS,
             "seed": 0,
             "trained": sorted(names),
