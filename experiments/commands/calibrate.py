@@ -142,13 +142,17 @@ def _print(
 ) -> None:
     """The answer: what the profile is made of, and the four numbers of the target on it."""
     from calibration.fit.numbers import four_numbers, number_tables
+    from simulator.costs.profiles import load_profile
 
     figures = four_numbers(profile, model, drafter)
-    parts = [{key: part[key] for key in ("name", "status", "residual")} for part in profile["parts"]]
     if as_json:
+        whole = load_profile(str(output)).parts.values()  # with what is inherited
+        parts = [
+            {"name": part.name, "status": part.status, "residual": dict(part.residual)} for part in whole
+        ]
         print_json({"profile": str(output), **figures, "parts": parts, "notes": [*notes]})
         return
-    rows = [[part["name"], part["status"], _residual(part["residual"])] for part in parts]
+    rows = [[part["name"], part["status"], _residual(part["residual"])] for part in profile["parts"]]
     print_table(["part", "status", "off the fit"], rows, title=f"{output}")
     print_text(f"{model.name}{'' if drafter is None else f' with {drafter.name}'} on one device:")
     for title, columns, cells in number_tables(figures):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dashboards.closure_page
 import dashboards.figures
+import dashboards.profile_page
 from dashboards.figures import (
     FIGURES,
     STUDY_FIGURES,
@@ -52,10 +56,12 @@ EVERY_FIGURE = pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
 
 def test_every_file_with_a_figure_is_registered() -> None:
     folder = Path(dashboards.figures.__file__).parent
-    files = {path for path in folder.glob("*.py") if "\nFIGURE = " in path.read_text(encoding="utf-8")}
+    files = {path for path in folder.glob("*.py") if re.search(r"^FIGURE\b", path.read_text("utf-8"), re.M)}
     assert len(FIGURES) == 6
     assert len(STUDY_FIGURES) == 4
-    assert len(files) == len(FIGURES) + len(STUDY_FIGURES)
+    of_devices = (*dashboards.closure_page.FIGURES, *dashboards.profile_page.FIGURES)
+    drawn = [one.draw for one in (*FIGURES.values(), *STUDY_FIGURES.values(), *of_devices)]
+    assert files == {Path(inspect.getfile(draw)) for draw in drawn}
 
 
 @EVERY_FIGURE
