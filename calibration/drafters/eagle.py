@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from calibration.drafters.block import Block, BlockShape, Store
-from calibration.drafters.feature_head import FeatureHead, Features
+from calibration.drafters.feature_head import FeatureHead
 
 
 class Eagle(FeatureHead):
@@ -22,10 +22,6 @@ class Eagle(FeatureHead):
         super().__init__(shape, layers)
         self.fc = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
         self.block = Block(shape)
-
-    def fuse(self, features: Features) -> Tensor:
-        """The feature of the last layer."""
-        return features[self.layers[-1]]
 
     def step(
         self,

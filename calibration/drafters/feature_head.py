@@ -7,6 +7,7 @@ all positions of a text at once, as in decoding; EAGLE-3 calls it training-time 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ Features = Mapping[int, Tensor]
 """Layer of the target → hidden states (…, h) after it; after the last layer those behind the final norm."""
 
 
-class FeatureHead(nn.Module):
+class FeatureHead(nn.Module, ABC):
     """A head of one layer. Subclasses say how features become a state, and what a step reads."""
 
     kind: ClassVar[str]
@@ -31,9 +32,10 @@ class FeatureHead(nn.Module):
         self.layers = layers
 
     def fuse(self, features: Features) -> Tensor:
-        """Return states (…, h) made of the target's features."""
-        raise NotImplementedError
+        """Return states (…, h) made of the target's features: here the feature of the last layer."""
+        return features[self.layers[-1]]
 
+    @abstractmethod
     def step(
         self,
         state: Tensor,
@@ -43,11 +45,10 @@ class FeatureHead(nn.Module):
         store: Store | None = None,
     ) -> Tensor:
         """Return the states (b, n, h) after reading tokens: the next states, and what `read_out` takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read_out(self, state: Tensor) -> Tensor:
         """Return what the target's head (the linear layer) multiplies."""
-        raise NotImplementedError
 
     def predict(
         self, tokens: Tensor, features: Features, embed: Callable[[Tensor], Tensor], steps: int

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from calibration.drafters.block import Block, BlockShape, RmsNorm, Store
-from calibration.drafters.feature_head import FeatureHead, Features
+from calibration.drafters.feature_head import FeatureHead
 
 
 class Mtp(FeatureHead):
@@ -26,10 +26,6 @@ class Mtp(FeatureHead):
         self.eh_proj = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
         self.block = Block(shape)
         self.norm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
-
-    def fuse(self, features: Features) -> Tensor:
-        """The feature of the last layer."""
-        return features[self.layers[-1]]
 
     def step(
         self,
