@@ -51,10 +51,9 @@ class DeviceNotes:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One point in one round: seconds of one call (one layer, one pass), median with P10 and P90.
-
-    bytes and flops are what one call must move and compute. `shape` has whole numbers only.
+class Operation:
+    """One operator at one shape. bytes and flops are what one call must move and compute; `shape` has whole
+    numbers only.
     """
 
     bench: str
@@ -63,30 +62,30 @@ class Row:
     dtype: str
     bytes: float
     flops: float
+
+    @property
+    def key(self) -> str:
+        """What makes two of them the same point."""
+        return f"{self.bench}/{self.op} {self.dtype} {json.dumps(dict(sorted(self.shape.items())))}"
+
+
+@dataclass(frozen=True)
+class Row(Operation):
+    """One point in one round: seconds of one call (one layer, one pass), median with P10 and P90."""
+
     seconds: float
     p10_s: float
     p90_s: float
     repeats: int
     round: int
 
-    @property
-    def key(self) -> str:
-        """What makes two rows the same point."""
-        return point_key(self.bench, self.op, self.shape, self.dtype)
-
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Operation):
     """One point over all its rounds: each figure is the median of the rounds', so that a slow minute of a
     busy machine leaves it alone. `rounds_s` are the rounds' medians, in order.
     """
 
-    bench: str
-    op: str
-    shape: Mapping[str, int]
-    dtype: str
-    bytes: float
-    flops: float
     seconds: float
     p10_s: float
     p90_s: float
@@ -123,11 +122,6 @@ class Measurements:
     def of(self, bench: str, op: str | None = None) -> tuple[Measurement, ...]:
         """The points of a bench, or of one op of it."""
         return tuple(x for x in self.points if x.bench == bench and op in (None, x.op))
-
-
-def point_key(bench: str, op: str, shape: Mapping[str, int], dtype: str) -> str:
-    """One text for one point."""
-    return f"{bench}/{op} {dtype} {json.dumps(dict(sorted(shape.items())))}"
 
 
 @dataclass

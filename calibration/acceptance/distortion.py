@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from calibration.acceptance.report import provenance
 from calibration.acceptance.rows import estimate_json, ratio
 from simulator.errors import InputError
 from simulator.files import whole_file
@@ -110,6 +109,7 @@ def measured() -> dict[str, Any]:
 
     from calibration.acceptance.prompts import builtin_prompts
     from calibration.drafters.layer_skip import LayerSkip
+    from calibration.drafters.provenance import provenance
     from calibration.drafters.target import load_target
 
     target = load_target()

@@ -90,34 +90,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list):
         return [_rounded(one) for one in value]
     return round(value, 6) if isinstance(value, float) else value
-
-
-def provenance(target: str, network: Any, seconds: float | None = None) -> dict[str, Any]:
-    """Return what the figures come from: weights, precision, versions, machine, and what they took."""
-    import platform
-    import resource
-    from datetime import UTC, datetime
-    from importlib.metadata import version
-
-    import torch
-    import transformers
-
-    from calibration.drafters.training.shards import fingerprint
-
-    return {
-        "decodesim": version("decodesim"),
-        "target": target,
-        "architecture": type(network.model).__name__,
-        "layers": network.layer_count,
-        "vocabulary": network.vocab_size,
-        "dtype": str(network.dtype).removeprefix("torch."),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "python": platform.python_version(),
-        "machine": platform.processor() or platform.machine(),
-        "weights": fingerprint(network),
-        "threads": torch.get_num_threads(),
-        "date": datetime.now(UTC).date().isoformat(),
-        **({} if seconds is None else {"seconds": round(seconds, 1)}),
-        "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-    }

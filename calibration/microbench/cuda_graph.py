@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from calibration.decoder.graphs import captured_graph
+
 
 def captured(runs: Callable[[], object], warm_up: Callable[[], object]) -> Callable[[], float]:
     """A function that replays what `runs` launches and returns the seconds of all of it.
@@ -14,14 +16,7 @@ def captured(runs: Callable[[], object], warm_up: Callable[[], object]) -> Calla
     `warm_up` is called first, beside the graph, as capturing demands.
     """
     cuda: Any = torch.cuda
-    stream = cuda.Stream()
-    stream.wait_stream(cuda.current_stream())
-    with cuda.stream(stream):
-        warm_up()
-    cuda.current_stream().wait_stream(stream)
-    graph = cuda.CUDAGraph()
-    with cuda.graph(graph):
-        runs()
+    graph = captured_graph(runs, warm_up)
     start, end = (cuda.Event(enable_timing=True) for _ in range(2))
 
     def replay() -> float:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures.look import QUIET, arm_colours, log_ticks, new_figure
+from dashboards.figures.equality import draw_lines
+from dashboards.figures.look import arm_colours, log_ticks, new_figure
 from dashboards.subject import PLAIN
 from dashboards.table import Column, Table, empty
 
@@ -67,17 +68,8 @@ def draw(table: Table, title: str, unit: str) -> Any:
     figure = new_figure(420, axis, axis.replace("published", "predicted", 1), hovermode="closest")
     values = [*table["published"], *table["predicted"]]
     low, high = min(values) / _ROOM, max(values) * _ROOM
-    for offset, width, dash in ((0.0, 1.4, "solid"), (-WITHIN, 0.9, "dot"), (WITHIN, 0.9, "dot")):
-        figure.add_trace(
-            go.Scatter(
-                x=[low, high],
-                y=[low * math.exp(offset), high * math.exp(offset)],
-                mode="lines",
-                line={"color": QUIET, "width": width, "dash": dash},
-                showlegend=False,
-                hoverinfo="skip",
-            )
-        )
+    offsets = (0.0, -WITHIN, WITHIN)
+    draw_lines(figure, [(low, high, low * math.exp(by), high * math.exp(by)) for by in offsets])
     colours = arm_colours([PLAIN, *table.facts["methods"]])
     for method in table.distinct("method"):
         rows = table.where(method=method)

@@ -79,6 +79,7 @@ def command(output: Path | None, as_json: bool, **given: Any) -> None:
 def _measure(given: Mapping[str, Any], settings: list[Setting], begun: float) -> dict[str, Any]:
     from calibration.acceptance import report
     from calibration.acceptance.prompts import BUILTIN, builtin_prompts, prompts_from_file
+    from calibration.drafters.provenance import provenance
     from calibration.drafters.registry import load_drafter, most_levels
     from calibration.drafters.target import load_target
 
@@ -113,7 +114,7 @@ def _measure(given: Mapping[str, Any], settings: list[Setting], begun: float) ->
         "draft": given["draft"],
         "rows": rows,
         "fits": report.fits_json(samples),
-        "provenance": report.provenance(given["target"], target.network, time.monotonic() - begun)
+        "provenance": provenance(given["target"], target.network, time.monotonic() - begun)
         | {"paper": kind.paper, "prompts": given["prompts"], "max_tokens": _TOKENS},
         "notes": _notes(rows, given["steps"]),
     }

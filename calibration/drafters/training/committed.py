@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from calibration.acceptance.report import provenance
 from calibration.drafters.network import Network
+from calibration.drafters.provenance import provenance
 from calibration.drafters.target import BUILTIN, load_network
 from calibration.drafters.training.baselines import LayerSkipped
 from calibration.drafters.training.corpus import Mix
