@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -104,3 +105,7 @@ def with_break_even(subject: Subject, rows: Sequence[Mapping[str, Any]]) -> Subj
 def with_map(subject: Subject, found: SpeedupMap) -> Subject:
     """The subject with this speedup map of its arm."""
     return replace(subject, study=replace(subject.study, speedup={ARM: found}))
+
+
+def without_scripts(page: str) -> str:
+    return re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
