@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 
 COLUMNS = (
     *("bench", "op", "shape", "dtype", "bytes", "flops"),
@@ -251,7 +251,7 @@ def _read(path: Path) -> tuple[DeviceNotes, Rounds, list[Mapping[str, Any]]]:
     except UnicodeDecodeError as error:
         raise _damaged(path, 1, "is not UTF-8 text") from error
     except OSError as error:
-        raise InputError(Problem(str(path), message=f"cannot be read: {error.strerror}")) from error
+        raise InputError(Problem(str(path), message=f"cannot be read: {reason(error)}")) from error
     device: DeviceNotes | None = None
     rows = Rounds()
     sessions: list[Mapping[str, Any]] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.chromium import FLAGS, MISSING, find_chromium
-from simulator.errors import InputError
+from simulator.errors import InputError, reason
 
 PAGE_FILE = "report.png"
 PAGE_SIZE_PX = (1080, 1690)
@@ -31,7 +31,7 @@ def write_images(page: Path, figures: Mapping[str, Any], folder: Path) -> list[P
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{folder}: cannot be written: {reason(error)}") from error
     paths = [folder / PAGE_FILE, *(folder / f"{name}.png" for name in figures)]
     picture_of_page(chromium, page, paths[0])
     _pictures_of_figures(chromium, list(figures.values()), paths[1:])

@@ -65,7 +65,7 @@ def _key(trace: Any) -> Html:
 
 def write_page(path: str | Path, title: str, body: Html, drawings: Drawings) -> Path:
     """Write a page and return its path; it opens offline. Raises InputError where it cannot be written."""
-    from simulator.errors import InputError, Problem
+    from simulator.errors import InputError, Problem, reason
     from simulator.files import whole_file
 
     path = Path(path)
@@ -75,8 +75,7 @@ def write_page(path: str | Path, title: str, body: Html, drawings: Drawings) -> 
         with whole_file(path) as part:
             part.write_text(text, encoding="utf-8")
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason}")) from error
+        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason(error)}")) from error
     return path
 
 

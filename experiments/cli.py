@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from simulator.errors import InputError, did_you_mean
+from simulator.errors import InputError, did_you_mean, reason
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("experiments.commands.init", "Write a scenario file from a few flags."),
@@ -104,7 +104,7 @@ class LazyGroup(click.Group):
             raise
         except OSError as error:  # of a file nobody foresaw, or of stdout on a full disk
             name = f"{error.filename}: " if error.filename else ""
-            click.echo(f"{name}{(error.strerror or str(error)).lower()}", err=True)
+            click.echo(f"{name}{reason(error)}", err=True)
             ctx.exit(BAD_INPUT)
 
 

@@ -97,6 +97,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return by_lower[close[0]] if close else None
 
 
+def reason(error: OSError | ValueError) -> str:
+    """Why a file could not be read or written, in a few words."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 def unknown_name(
     kind: str, name: str, known: Iterable[str], *, field: str | None = None, also: str | None = None
 ) -> Problem:

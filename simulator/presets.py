@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
-from simulator.errors import InputError, Problem, unknown_name
+from simulator.errors import InputError, Problem, reason, unknown_name
 from simulator.preset import Preset
 from simulator.preset_file import read_preset
 
@@ -59,10 +59,7 @@ def _from_file(path: str, base_dir: Path | None) -> Preset:
     try:
         text = (Path(base_dir or ".") / path).read_text("utf-8")
     except (OSError, ValueError) as error:
-        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-        if isinstance(error, OSError) and error.strerror:
-            why = error.strerror.lower()
-        message = f"the preset cannot be read: {why}"
+        message = f"the preset cannot be read: {reason(error)}"
         problem = Problem(field="engine.preset", value=path, message=message, allowed="a JSON file")
         raise InputError(problem) from error
     return _own(text, path)

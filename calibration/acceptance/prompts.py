@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 
 BUILTIN = "builtin"
 DOMAINS = ("code", "prose")
@@ -58,8 +58,7 @@ def prompts_from_file(path: Path, tokenizer: Any, window: int | None = None) -> 
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InputError(Problem(file=str(path), message=f"cannot be read: {reason}")) from None
+        raise InputError(Problem(file=str(path), message=f"cannot be read: {reason(error)}")) from None
     found: list[Prompt] = []
     for number, line in enumerate(lines, 1):
         if line.strip():

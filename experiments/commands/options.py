@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -194,8 +194,7 @@ def writes_file(function: Function) -> Function:
             raise
         except OSError as error:
             name = str(error.filename) if error.filename else None
-            reason = (error.strerror or str(error)).lower()
-            raise InputError(Problem(file=name, message=f"cannot be written: {reason}")) from error
+            raise InputError(Problem(file=name, message=f"cannot be written: {reason(error)}")) from error
 
     return wrapped  # type: ignore[return-value]
 

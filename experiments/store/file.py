@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 
 APPLICATION_ID = 0x64656373
 """In the header of every store (`PRAGMA application_id`): "decs"."""
@@ -119,8 +119,7 @@ def writers_lock(path: Path) -> Iterator[None]:
         try:
             descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise bad_store(path, f"cannot be written: {reason}") from error
+            raise bad_store(path, f"cannot be written: {reason(error)}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

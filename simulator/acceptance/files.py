@@ -15,8 +15,8 @@ from typing import Any
 from simulator.acceptance.base import AcceptanceModel, Entry, fault, logistic, mu_for_mean_length
 from simulator.acceptance.chains import Geometric, Positional
 from simulator.acceptance.gated import Gated
-from simulator.acceptance.trace import parse_json, reason
-from simulator.errors import InputError, Problem
+from simulator.acceptance.trace import parse_json
+from simulator.errors import InputError, Problem, reason
 
 SELECTORS = ("draft", "temperature", "domain", "draft_sampling")
 """Keys of an `accept` row that the scenario entry may choose by."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from simulator.acceptance.base import TRACE, AcceptanceModel, Entry, Floats, check_draft_length, fault
 from simulator.acceptance.chains import Positional
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 
 ALLOWED = "whole numbers from 1 (accepted drafts + 1 at each output position)"
 _MOST_PROBLEMS = 20
@@ -155,11 +155,6 @@ def read_sequences(path: Path) -> tuple[tuple[int, ...], ...]:
     if problems:
         raise InputError(problems[:_MOST_PROBLEMS])
     return tuple(sequences)
-
-
-def reason(error: OSError | UnicodeDecodeError) -> str:
-    """A reading error in words."""
-    return error.strerror or "unknown" if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
 def parse_json(path: Path, text: str) -> object:

@@ -26,7 +26,7 @@ from simulator.costs.profile_file import (
 )
 from simulator.costs.profile_notes import check_provenance
 from simulator.costs.profile_parts import ARITHMETIC, Part, Profile, experts_smooth
-from simulator.errors import InputError, Problem, unknown_name
+from simulator.errors import InputError, Problem, reason, unknown_name
 from simulator.gpu import GPUS
 
 __all__ = [
@@ -67,10 +67,8 @@ def load_profile(name_or_path: str, base_dir: Path | None = None) -> Profile:
     try:
         text = path.read_text("utf-8")
     except (OSError, ValueError) as error:
-        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-        what = Problem(
-            value=name_or_path, message=f"the profile cannot be read: {why}", allowed="a JSON file"
-        )
+        message = f"the profile cannot be read: {reason(error)}"
+        what = Problem(value=name_or_path, message=message, allowed="a JSON file")
         raise InputError(what) from error
     return parse_profile(text, name_or_path)
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 from simulator.models.families.block_lists import read_nas, read_pattern
 from simulator.models.families.decoder import Stack, read_decoder
 from simulator.models.families.fields import MOST_TOKENS, Fields
@@ -58,7 +58,7 @@ def _read_json(path: Path) -> tuple[dict[str, object], str]:
             raise InputError(Problem(file, message=f"is larger than {_MOST_BYTES} bytes, so no config.json"))
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise InputError(Problem(file, message=f"cannot be read: {error.strerror or error}")) from None
+        raise InputError(Problem(file, message=f"cannot be read: {reason(error)}")) from None
     except UnicodeDecodeError:
         raise InputError(
             Problem(file, message="is not text in UTF-8", allowed="a JSON file is expected")

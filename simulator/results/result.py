@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 from simulator.files import whole_file
 from simulator.results.arm_summary import ArmSummary, summary_from_json
 from simulator.results.summary import Comparison, comparison_from_json
@@ -94,7 +94,7 @@ class Result:
                 part.write_text(dump_json(self.to_json()), encoding="utf-8")
         except OSError as error:
             raise InputError(
-                Problem(file=str(folder), message=f"cannot be written: {error.strerror}")
+                Problem(file=str(folder), message=f"cannot be written: {reason(error)}")
             ) from error
         return path
 
@@ -127,7 +127,7 @@ def _read(file: Path) -> Result:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(Problem(file=str(file), message=f"cannot be read: {error.strerror}")) from error
+        raise InputError(Problem(file=str(file), message=f"cannot be read: {reason(error)}")) from error
     except UnicodeDecodeError as error:
         raise InputError(Problem(file=str(file), message="is not UTF-8 text")) from error
     except json.JSONDecodeError as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 
 STAGES = ("host", "verify", "accept", "draft")
 """The rows, top to bottom."""
@@ -115,5 +115,5 @@ def write_chrome_trace(
     try:
         path.write_text(f'{{"displayTimeUnit":"ms","traceEvents":[\n{lines}\n]}}\n', encoding="utf-8")
     except OSError as error:
-        raise InputError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from error
+        raise InputError(Problem(file=str(path), message=f"cannot be written: {reason(error)}")) from error
     return path

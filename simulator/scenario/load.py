@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from simulator.errors import InputError, Problem, did_you_mean
+from simulator.errors import InputError, Problem, did_you_mean, reason
 from simulator.scenario import fields
 from simulator.scenario.acceptance_file import inline_acceptance_files
 from simulator.scenario.base import FAULTS, Fault, Section, Where
@@ -38,7 +38,7 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise InputError(Problem(str(path), message=f"is not UTF-8: {error.reason}")) from None
     except OSError as error:
-        raise InputError(Problem(str(path), message=(error.strerror or str(error)).lower())) from None
+        raise InputError(Problem(str(path), message=reason(error))) from None
     except ValueError as error:  # a NUL in the name
         raise InputError(Problem(str(path), message=str(error))) from None
     if len(text) > _LONGEST_TEXT:

@@ -26,7 +26,7 @@ from calibration.drafters.training.losses import kl_slope, match
 from calibration.drafters.training.recipes import RECIPES, Recipe
 from calibration.drafters.training.shards import Shards
 from calibration.drafters.training.text import documents, is_held_out
-from calibration.drafters.training.trainer import CHECKPOINT, Plan, progress_of
+from calibration.drafters.training.trainer import CHECKPOINT, Plan
 from calibration.sampling.protocols import Sampling
 from simulator.errors import InputError
 from tests.lm import FAMILIES, save_tiny, smollm2  # noqa: F401
@@ -204,14 +204,19 @@ def test_a_killed_run_goes_on_and_ends_the_same(tiny: Path, shards: Shards, tmp_
     assert json.loads((whole / RESULT).read_text()) == json.loads((killed / RESULT).read_text())
 
 
-def test_a_run_in_two_parts_ends_as_one_in_one(shards: Shards, network: Network, tmp_path: Path) -> None:
-    plan = Plan("medusa", 4096)
-    whole = distil(network, RECIPES["medusa"], plan, tmp_path / "one", shards)
-    part = distil(network, RECIPES["medusa"], plan, tmp_path / "two", shards, until=2000)
-    assert part["curve"] == whole["curve"][: len(part["curve"])]
-    assert progress_of(tmp_path / "two", plan, SMALL.length) == (1920, part["curve"])
-    assert (tmp_path / "two" / "model.safetensors").exists()
-    assert distil(network, RECIPES["medusa"], plan, tmp_path / "two", shards, resume=True) == whole
+def test_passes_learn_from_the_same_text(network: Network, tmp_path: Path) -> None:
+    """Twice the tokens in two passes need the shards of one; another order makes other weights of them."""
+
+    def read(plan: Plan, name: str) -> list[str]:
+        own = Shards(tmp_path / name, network, SMALL)
+        assert (
+            distil(network, RECIPES["medusa"], plan, tmp_path / f"{name}-run", own)["tokens"] == plan.tokens
+        )
+        return sorted(path.name for path in own.folder.glob("shard-*"))
+
+    once = read(Plan("medusa", 2 * SMALL.tokens), "once")
+    assert read(Plan("medusa", 4 * SMALL.tokens, passes=2), "twice") == once
+    assert once == ["shard-00000.safetensors", "shard-00001.safetensors"]
 
 
 def test_a_run_does_not_go_on_as_another(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -35,13 +34,11 @@ def distil(
     shards: Shards,
     *,
     resume: bool = False,
-    until: int | None = None,
     say: Say = lambda done, total, text: None,
 ) -> dict[str, Any]:
     """Train a drafter into a folder, return what is written to its distillation.json.
 
-    The folder then holds config.json and model.safetensors too; after `until` tokens those of a drafter that
-    has not learned to the end, and a checkpoint. Raises InputError (a folder of another run,
+    The folder then holds config.json and model.safetensors too. Raises InputError (a folder of another run,
     a target that cannot be learned from, too little room), OSError.
     """
     check_run(network, plan, folder, shards.mix, resume)
@@ -49,11 +46,9 @@ def distil(
     if result.exists():  # the same run, done
         document: dict[str, Any] = json.loads(result.read_text())
         return document
-    run = train(network, shards, recipe, plan, folder, resume=resume, until=until, say=say)
-    notes = {"trained_on_tokens": min(plan.tokens, until or plan.tokens), "target": fingerprint(network)}
+    run = train(network, shards, recipe, plan, folder, resume=resume, say=say)
+    notes = {"trained_on_tokens": plan.tokens, "target": fingerprint(network)}
     save_trained(run.trainee, network, folder, notes)
-    if not run.complete:
-        return {"plan": vars(plan), "target": fingerprint(network), "curve": run.history}
     say(plan.tokens, plan.tokens, "judging it, and random weights beside it")
     text = shards.held_out(run.trainee.layers)
     final = judge(run.trainee, network, text, POSITIONS)
@@ -155,8 +150,3 @@ def check_room(network: Network, tokens: int, states: int, folder: Path) -> None
         raise InputError(
             Problem(file=str(folder), message=message, allowed="fewer --tokens, or another disk")
         )
-
-
-def shard_count(plan: Plan, mix: Mix) -> int:
-    """Return how many shards a plan reads."""
-    return math.ceil(plan.tokens / mix.tokens)

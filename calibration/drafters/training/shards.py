@@ -116,7 +116,7 @@ class Shards:
 class Ahead:
     """Makes shards in the background, in order, while the run learns from those there are."""
 
-    def __init__(self, shards: Shards, layers: Iterable[int], indices: range) -> None:
+    def __init__(self, shards: Shards, layers: Iterable[int], indices: Iterable[int]) -> None:
         self._shards, self._layers = shards, tuple(layers)
         self._made = {index: threading.Event() for index in indices}
         self._error: BaseException | None = None

@@ -43,8 +43,9 @@ Say = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained, on how much. batch: sequences of a step. judgements: how often it is judged, evenly.
-    judged_every: each how manieth held-out sequence counts there.
+    """What is trained, on how much. tokens: seen in all, in so many `passes` over the same text.
+    batch: sequences of a step. judgements: how often it is judged, evenly. judged_every: each how manieth
+    held-out sequence counts there.
     """
 
     kind: str
@@ -53,19 +54,18 @@ class Plan:
     judgements: int = 8
     judged_every: int = 3
     seed: int = 0
+    passes: int = 1
 
 
 @dataclass
 class Run:
-    """A run's state. complete: whether it has seen all of its tokens.
-    history: {tokens, alpha in training since the one before, judgement} in order.
+    """A run's state. history: {tokens, alpha in training since the one before, judgement} in order.
     seen: alpha of each step since the last of them.
     """
 
     trainee: Trainee
     history: list[dict[str, Any]]
     seen: list[float]
-    complete: bool = False
 
 
 def train(
@@ -76,10 +76,9 @@ def train(
     folder: Path,
     *,
     resume: bool = False,
-    until: int | None = None,
     say: Say = lambda done, total, text: None,
 ) -> Run:
-    """Train from the beginning, or from the folder's checkpoint; leave a checkpoint after `until` tokens.
+    """Train from the beginning, or from the folder's checkpoint.
 
     Raises InputError: the checkpoint is another run's.
     """
@@ -101,20 +100,21 @@ def train(
     text = shards.held_out(trainee.layers)
     even = [number / plan.judgements for number in range(1, plan.judgements + 1)]
     points = {max(1, math.ceil(share * steps)) for share in (*_EARLY_POINTS, *even)}
-    last = steps if until is None else min(steps, until // (plan.batch * shards.mix.length))
     per_shard = shards.mix.sequences // plan.batch
     saved, clock, begun_at = time.monotonic(), time.monotonic(), done
     if done == 0:
         say(0, plan.tokens, "judging the beginning")
         _note(run, 0, judge(trainee, network, text, POSITIONS, plan.judged_every))
-    ahead = Ahead(shards, trainee.layers, range(done // per_shard, math.ceil(last / per_shard)))
-    while done < last:
-        index, first = divmod(done, per_shard)
-        shard = ahead.shard(index)
+    of_a_pass = math.ceil(steps / plan.passes / per_shard)
+    visits = range(done // per_shard, math.ceil(steps / per_shard))
+    ahead = Ahead(shards, trainee.layers, [visit % of_a_pass for visit in visits])
+    while done < steps:
+        visit, first = divmod(done, per_shard)
+        shard = ahead.shard(visit % of_a_pass)
         order = torch.randperm(
-            shards.mix.sequences, generator=torch.Generator().manual_seed(plan.seed * 1_000_003 + index)
+            shards.mix.sequences, generator=torch.Generator().manual_seed(plan.seed * 1_000_003 + visit)
         )
-        for place in range(first, min(per_shard, last - index * per_shard)):
+        for place in range(first, min(per_shard, steps - visit * per_shard)):
             rows = order[place * plan.batch : (place + 1) * plan.batch]
             for group in optimiser.param_groups:
                 group["lr"] = recipe.rate * _schedule(done, steps)
@@ -125,12 +125,11 @@ def train(
             if done in points:
                 judged = judge(trainee, network, text, POSITIONS, plan.judged_every)
                 _note(run, done * plan.batch * shards.mix.length, judged)
-            left = (time.monotonic() - clock) / (done - begun_at) * (last - done)
+            left = (time.monotonic() - clock) / (done - begun_at) * (steps - done)
             say(done * plan.batch * shards.mix.length, plan.tokens, _progress_text(run, left))
-            if time.monotonic() - saved > _SAVE_EVERY_S or done == last:
+            if time.monotonic() - saved > _SAVE_EVERY_S or done == steps:
                 _save(folder, signature, run, optimiser, done)
                 saved = time.monotonic()
-    run.complete = done == steps
     return run
 
 

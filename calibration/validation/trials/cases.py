@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, reason
 
 Facts = Mapping[str, Any]
 """Whatever an object of the file says."""
@@ -135,7 +135,7 @@ def read_cases(paths: Iterable[str | Path]) -> tuple[Case, ...]:
         except UnicodeDecodeError as error:
             problems.append(Problem(str(path), message=f"is not UTF-8: {error.reason}"))
         except OSError as error:
-            problems.append(Problem(str(path), message=(error.strerror or str(error)).lower()))
+            problems.append(Problem(str(path), message=reason(error)))
         except ValueError as error:  # a NUL in the name
             problems.append(Problem(str(path), message=str(error)))
     if problems:
