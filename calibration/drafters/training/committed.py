@@ -43,10 +43,8 @@ DATA = Path(__file__).parents[2] / "data" / "distillation.json"
 SAID_EVERY_S = 60.0
 
 HEADS: Mapping[str, Recipe] = {
-    "eagle3": RECIPES["eagle3"],
+    **{kind: recipe for kind, recipe in RECIPES.items() if kind != "student"},
     **ABLATION,
-    "medusa": RECIPES["medusa"],
-    "mtp": RECIPES["mtp"],
 }
 
 
@@ -77,9 +75,13 @@ def student() -> Job:
 def heads() -> tuple[Job, ...]:
     """All heads, then EAGLE on code alone and on prose alone."""
     return (
-        *(Job(Plan(name, HEAD_TOKENS), recipe) for name, recipe in HEADS.items()),
-        *(Job(Plan(f"eagle {name}", HEAD_TOKENS), RECIPES["eagle"], mix) for name, mix in ONE_DOMAIN.items()),
+        *(Job(_head(name), recipe) for name, recipe in HEADS.items()),
+        *(Job(_head(f"eagle {name}"), RECIPES["eagle"], mix) for name, mix in ONE_DOMAIN.items()),
     )
+
+
+def _head(kind: str) -> Plan:
+    return Plan(kind, HEAD_TOKENS, judgements=4, judged_every=6)
 
 
 JOBS = (*heads(), student())
