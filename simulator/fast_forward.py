@@ -11,7 +11,7 @@ from simulator.compiled import compiled
 from simulator.step.apply import apply
 from simulator.step.compose import compose
 from simulator.step.price import price
-from simulator.step.queues import next_arrival_ns
+from simulator.step.queues import next_event_ns
 from simulator.step.state import NO_STEP
 from simulator.step.views import plan_at
 
@@ -28,7 +28,7 @@ def fast_forward(engine: NDArray[np.void], horizon_ns: int) -> None:
             if compose(e, e.slot, now_ns, NO_STEP, 0) == 0:
                 # a lone request that outgrew the memory is admitted anew at once
                 if not plan_at(e, e.slot).preempted:
-                    e.now_ns = next_arrival_ns(e)
+                    e.now_ns = next_event_ns(e)
                 continue
             e.now_ns = now_ns + plan_at(e, e.slot).hidden_ns
             e.ready = 1

@@ -22,7 +22,7 @@ from simulator.step.entry import (
     bring_queues_up_to,
     compose_step,
     deliver,
-    next_arrival,
+    next_event,
     price_step,
 )
 from simulator.step.state import CANCELLED, DONE, NEVER, NO_STEP, State
@@ -89,9 +89,8 @@ class _Engine:
             yield _Moment(env, 0, COMPOSE)
             plan = self._compose(slot, NO_STEP, 0)
             if not plan.entries:
-                if not plan.preempted and next_arrival(self.state.engine) >= NEVER:
-                    self.arrival = env.event()
-                    yield self.arrival
+                if not plan.preempted:
+                    yield self._something_comes()
                 continue
             if plan.hidden_ns:
                 yield self._occupy("host", plan.hidden_ns, plan)
@@ -118,6 +117,14 @@ class _Engine:
                 if host_ahead is not None:
                     yield host_ahead
                 slot, plan = 1 - slot, following
+
+    def _something_comes(self) -> simpy.Event:
+        """Return the next arrival, or the next event on the way of those that arrived."""
+        self.arrival = self.env.event()
+        event_ns = next_event(self.state.engine)
+        if event_ns >= NEVER:
+            return self.arrival
+        return self.arrival | _Moment(self.env, max(event_ns - int(self.env.now), 0), ARRIVAL)
 
     def _compose(self, slot: int, flight_step: int, flight_draft_length: int) -> Composed:
         now_ns = int(self.env.now)

@@ -14,9 +14,19 @@ SCHEMA = "decodesim/engine-1"
 """Of a preset's file, which `preset_file.py` reads."""
 
 
+LONGEST_HOST_S = 1.0
+"""Host times are shorter: a second of them is a mistake of the unit."""
+LONGEST_PROMPT_TOKEN_S = 1e-3
+
+
+def longest_host_s(name: str) -> float:
+    """What the host time of this name stays below."""
+    return LONGEST_PROMPT_TOKEN_S if name == "prompt_token_s" else LONGEST_HOST_S
+
+
 @dataclass(frozen=True)
 class HostCost:
-    """Host (CPU) seconds of one step. The step lasts max(GPU, hidden) + exposed.
+    """Host (CPU) seconds of one step, and of a request before it. The step lasts max(GPU, hidden) + exposed.
 
     `step_s`, `per_sequence_s`, `draft_step_s` (once in a step that drafts) and `draft_pass_s` (each pass of
     the drafter) are exposed: the GPU waits for them. `hidden_step_s` and
@@ -24,6 +34,10 @@ class HostCost:
     it shows only when the GPU is faster. Synchronous engines hide nothing. `eager_call_s` is what the host
     takes for one operation of a pass of the target that no graph holds: such a pass lasts at least as long as
     all of its calls.
+
+    Before a request reaches the scheduler it passes the front end: `request_latency_s` on the way there, then
+    `request_s` and `prompt_token_s` for each token of its prompt are work of one process that serves all
+    requests in it at once.
     """
 
     step_s: float
@@ -33,11 +47,15 @@ class HostCost:
     hidden_step_s: float = 0.0
     hidden_per_sequence_s: float = 0.0
     eager_call_s: float = 0.0
+    request_latency_s: float = 0.0
+    request_s: float = 0.0
+    prompt_token_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not 0 <= value < 1:
-                raise ValueError(f"host.{name} must lie in 0..1 s, not {value}")
+            longest_s = longest_host_s(name)
+            if not 0 <= value < longest_s:
+                raise ValueError(f"host.{name} must lie in 0..{longest_s:g} s, not {value}")
 
     def exposed_s(self, sequences: float, draft_passes: float = 0) -> float:
         """Host seconds that always lengthen the step."""

@@ -14,11 +14,11 @@ from typing import Any, get_type_hints
 from simulator.errors import unknown_name
 from simulator.models.config import locator, parse_json
 from simulator.models.families.fields import Fields
-from simulator.preset import SCHEMA, HostCost, Preset
+from simulator.preset import SCHEMA, HostCost, Preset, longest_host_s
 
 _LARGEST = 1_000_000
-_LONGEST_S = 0.99
-"""Host and launch times: a second of them is a mistake of the unit."""
+_LONGEST = 0.99
+"""Share of what a time stays below that a file may reach."""
 _CHOICES = {"graph_unit": ("tokens", "requests")}
 _MAY_BE_ZERO = ("graph_cap_tokens",)
 
@@ -82,7 +82,7 @@ def _value(fields: Fields, name: str, kind: Any) -> Any:
     if kind is int:
         return fields.count(name, low=0 if name in _MAY_BE_ZERO else 1, high=_LARGEST)
     if kind is float:
-        return fields.number(name, 0.0, 0.0, _LONGEST_S if name.endswith("_s") else 1.0)
+        return fields.number(name, 0.0, 0.0, _LONGEST if name.endswith("_s") else 1.0)
     word = fields.word(name)
     allowed = _CHOICES.get(name)
     if allowed and word not in allowed:
@@ -124,7 +124,12 @@ def _host(fields: Fields, base: Preset | None) -> HostCost:
     for name in needed if base is None else ():
         if not child.has(name):
             child.add(name, None, "is missing", "s")
-    return HostCost(**{name: child.number(name, given.get(name, 0.0), 0.0, _LONGEST_S) for name in names})
+    return HostCost(
+        **{
+            name: child.number(name, given.get(name, 0.0), 0.0, _LONGEST * longest_host_s(name))
+            for name in names
+        }
+    )
 
 
 def _sources(fields: Fields, base: Preset | None) -> MappingProxyType[str, str]:

@@ -33,6 +33,7 @@ def scenario(seed: int) -> Record:
     name = METHOD_ORDER[seed // 2 % len(METHOD_ORDER)]
     ticks, tight = seed % 2 == 0, chance(rng, 0.4)
     engine = make_engine(rng, name, ticks, tight)
+    engine["host"] |= make_front_end(random.Random(f"front end {seed}"), ticks)
     requests = make_requests(rng, engine, tight)
     fit_memory(rng, engine, requests)
     return {
@@ -108,6 +109,17 @@ def make_engine(rng: random.Random, name: str, ticks: bool, tight: bool) -> Reco
         "graph_cap": grid[-1],
         "host": host,
         "mechanisms": {mechanism: mechanism not in off for mechanism in MECHANISMS},
+    }
+
+
+def make_front_end(rng: random.Random, ticks: bool) -> Record:
+    """None in every second engine; else from idle to the bottleneck, with works that end together."""
+    if chance(rng, 0.5):
+        return {"request_latency_ns": 0, "request_ns": 0.0, "prompt_token_ns": 0.0}
+    return {
+        "request_latency_ns": round(some_ns(rng, 4e5, ticks)),
+        "request_ns": some_ns(rng, rng.choice((2e4, 3e5)), ticks),
+        "prompt_token_ns": some_ns(rng, rng.choice((1e2, 1e4)), ticks),
     }
 
 

@@ -89,6 +89,9 @@ def settings_of(engine: Record, external_clients: bool) -> EngineSettings:
         draft_step_ns=host["draft_step_ns"],
         hidden_step_ns=host["hidden_step_ns"],
         hidden_per_sequence_ns=host["hidden_per_sequence_ns"],
+        request_latency_ns=host["request_latency_ns"],
+        request_ns=host["request_ns"],
+        prompt_token_ns=host["prompt_token_ns"],
         graph_sizes=tuple(engine["graph_sizes"]),
         **{name: mechanisms[name] for name in mechanisms},
     )

@@ -8,10 +8,10 @@ from typing import Any
 from simulator.preset import Preset
 from simulator.presets import load_preset
 from simulator.scenario.base import Section
-from simulator.scenario.schema import Scenario
+from simulator.scenario.schema import HostOverrides, Scenario
 
 _FROM_PRESET = ("scheduler", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
-_HOST = ("step_s", "per_sequence_s", "draft_pass_s")
+_HOST = tuple(HostOverrides.model_fields)
 
 
 def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:

@@ -60,13 +60,22 @@ class Hardware(Section):
 
 
 class HostOverrides(Section):
-    """Host time of one step that the GPU waits for; null: the preset's."""
+    """Host time of one step that the GPU waits for, and of a request before it; null: the preset's."""
 
     step_s: HostSeconds | None = Field(default=None, description="per step, s")
     per_sequence_s: HostSeconds | None = Field(default=None, description="per sequence in the step, s")
     draft_pass_s: HostSeconds | None = Field(
         default=None,
         description="per draft pass, s; the draft_step_s of a step that drafts stays the preset's",
+    )
+    request_latency_s: HostSeconds | None = Field(
+        default=None, description="on the way between client and scheduler, s"
+    )
+    request_s: HostSeconds | None = Field(
+        default=None, description="work of the front end, one process, per request, s"
+    )
+    prompt_token_s: Annotated[float, Field(ge=0, lt=1e-3)] | None = Field(
+        default=None, description="and per prompt token, s"
     )
 
 

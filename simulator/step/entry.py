@@ -15,7 +15,7 @@ from simulator.step.apply import apply
 from simulator.step.blocks import matched_hashes
 from simulator.step.compose import compose
 from simulator.step.price import price
-from simulator.step.queues import bring_up_to, next_arrival_ns, schedule_arrival
+from simulator.step.queues import bring_up_to, next_event_ns, schedule_arrival
 from simulator.step.views import plan_at
 
 Engine = NDArray[np.void]
@@ -80,9 +80,9 @@ def deliver(engine: Engine, request: int, now_ns: int) -> None:
 
 
 @compiled(entry=True)
-def next_arrival(engine: Engine) -> int:
-    """Return when the next request that was delivered joins, NEVER when there is none."""
-    return next_arrival_ns(engine[0])
+def next_event(engine: Engine) -> int:
+    """Return when a request that was delivered gets on, or is given up; NEVER when none is."""
+    return next_event_ns(engine[0])
 
 
 @compiled(entry=True)

@@ -1,11 +1,12 @@
-"""Requests on their way in and out: arrivals, the waiting queue, give-ups,
-and what follows when a request ends.
+"""Requests on their way in and out: arrivals, the front end, the waiting queue,
+give-ups, and what follows when a request ends.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import compiled
 from simulator.step.blocks import release_blocks
+from simulator.step.front_end import enter_front_end, leave_front_end, next_exit_ns
 from simulator.step.state import DONE, NEVER, REJECTED, RUNNING, TIMED_OUT, UNBORN, WAITING
 from simulator.step.views import (
     Engine,
@@ -41,14 +42,42 @@ def schedule_arrival(e: Engine, r: int, arrival_ns: int) -> None:
 
 
 @compiled()
-def next_arrival_ns(e: Engine) -> int:
-    """Return when the next request arrives, NEVER when none is known."""
+def next_event_ns(e: Engine) -> int:
+    """Return when the next client gives up, or a request arrives, enters or leaves the front end; NEVER when
+    nothing comes.
+    """
+    return min(_next_give_up_ns(e), next_exit_ns(e), _next_arrival_ns(e), _next_entry_ns(e))
+
+
+@compiled()
+def _next_arrival_ns(e: Engine) -> int:
     when = NEVER
     if e.scheduled_index < len(scheduled_of(e)):
         when = request_at(e, scheduled_of(e)[e.scheduled_index]).arrival_ns
     if e.followup_head < e.followup_tail:
         when = min(when, request_at(e, followups_of(e)[e.followup_head]).arrival_ns)
     return when
+
+
+@compiled()
+def _next_entry_ns(e: Engine) -> int:
+    """Return when the next of those that arrived reaches the front end."""
+    if e.entered_count == e.arrived_count:
+        return NEVER
+    return request_at(e, arrived_of(e)[e.entered_count]).arrival_ns + e.request_latency_ns
+
+
+@compiled()
+def _next_give_up_ns(e: Engine) -> int:
+    """Return when the patience of the next client ends whose request has not."""
+    if e.timeout_ns == NEVER:
+        return NEVER
+    while e.give_up_index < e.arrived_count:
+        q = request_at(e, arrived_of(e)[e.give_up_index])
+        if q.status < DONE:
+            return q.arrival_ns + e.timeout_ns
+        e.give_up_index += 1
+    return NEVER
 
 
 @compiled()
@@ -141,7 +170,7 @@ def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
 
 @compiled()
 def _arrive(e: Engine) -> None:
-    """Let the next arrival join the waiting queue, or set it aside when it can never run."""
+    """Let the next request arrive: it is on its way to the front end, or set aside when it can never run."""
     r = _pop_arrival(e)
     q = request_at(e, r)
     q.emitted_before_arrival = totals_of(e)[0].emitted_tokens
@@ -153,7 +182,6 @@ def _arrive(e: Engine) -> None:
     _copy_books(e, 2)
     if not q.cannot_run:
         q.status = WAITING
-        push_waiting_tail(e, r)
         arrived_of(e)[e.arrived_count] = r
         e.arrived_count += 1
     else:
@@ -178,8 +206,8 @@ def _copy_books(e: Engine, to: int) -> None:
 
 @compiled(inline=True)
 def bring_up_to(e: Engine, now_ns: int, results_first: int) -> None:
-    """Bring the queues to `now_ns`: clients whose patience ended leave,
-    then requests that arrived join, until nothing changes.
+    """Bring the queues to `now_ns`, in order of time: clients whose patience ended leave,
+    requests arrive, pass the front end and join.
 
     `results_first` is 1 when results of this very instant are still to be applied:
     then what falls on the instant waits.
@@ -190,27 +218,21 @@ def bring_up_to(e: Engine, now_ns: int, results_first: int) -> None:
 
 @compiled()
 def _bring_up_to(e: Engine, before_ns: int) -> None:
-    changed = True
-    while changed:
-        changed = False
-        if e.timeout_ns < NEVER:
-            aborted = False
-            while e.give_up_index < e.arrived_count:
-                r = arrived_of(e)[e.give_up_index]
-                deadline_ns = request_at(e, r).arrival_ns + e.timeout_ns
-                if deadline_ns > before_ns:
-                    break
-                if request_at(e, r).status < DONE:
-                    end_request(e, r, TIMED_OUT, deadline_ns)
-                    aborted = True
-                e.give_up_index += 1
-            if aborted:
-                remove_ended_running(e)
-                changed = True
-        while next_arrival_ns(e) <= before_ns:
+    while True:
+        give_up_ns, exit_ns = _next_give_up_ns(e), next_exit_ns(e)
+        arrival_ns, entry_ns = _next_arrival_ns(e), _next_entry_ns(e)
+        now_ns = min(give_up_ns, exit_ns, arrival_ns, entry_ns)
+        if now_ns > before_ns:
+            e.quiet_until_ns = now_ns
+            return
+        if now_ns == give_up_ns:
+            end_request(e, arrived_of(e)[e.give_up_index], TIMED_OUT, now_ns)
+            remove_ended_running(e)
+        elif now_ns == exit_ns:
+            r = leave_front_end(e, now_ns)
+            if request_at(e, r).status == WAITING:
+                push_waiting_tail(e, r)
+        elif now_ns == arrival_ns:
             _arrive(e)
-            changed = True
-    e.quiet_until_ns = next_arrival_ns(e)
-    if e.timeout_ns < NEVER and e.give_up_index < e.arrived_count:
-        deadline_ns = request_at(e, arrived_of(e)[e.give_up_index]).arrival_ns + e.timeout_ns
-        e.quiet_until_ns = min(e.quiet_until_ns, deadline_ns)
+        else:
+            enter_front_end(e, now_ns)

@@ -17,7 +17,7 @@ LEAST = 5
 """Each rare branch must occur at least so often over all scenarios, or equality says little about it."""
 RARE = (
     "preemptions cut_drafts eager_steps trimmed_tokens ghost_rows mixed_steps full_steps piecewise_steps "
-    "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged reserving"
+    "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged reserving front_end"
 ).split()
 GROUPS = 8
 
@@ -59,6 +59,9 @@ def test_every_rare_branch_occurs() -> None:
         seen["ragged"] += engine["ragged"]
         promised = harness.run_fast({**case, "engine": {**engine, "reserved_output": 0.0}})
         seen["reserving"] += harness.outcome(promised) != outcome
+        free = dict.fromkeys(("request_latency_ns", "request_ns", "prompt_token_ns"), 0)
+        at_once = harness.run_fast({**case, "engine": {**engine, "host": {**engine["host"], **free}}})
+        seen["front_end"] += harness.outcome(at_once) != outcome
     assert {name: seen[name] for name in RARE if seen[name] < LEAST} == {}
     assert seen["unfinished"] == 0
 

@@ -15,6 +15,9 @@ Record = dict[str, Any]
 ROWS = 65
 NO_ATTENTION = [[[0.0, 0.0], [0.0, 0.0]]]
 HOST = (
+    "request_latency_ns",
+    "request_ns",
+    "prompt_token_ns",
     "step_ns",
     "per_sequence_ns",
     "draft_pass_ns",
