@@ -226,7 +226,7 @@ def _settings(
         hidden_step_ns=host.hidden_step_s * NS_PER_S,
         hidden_per_sequence_ns=host.hidden_per_sequence_s * NS_PER_S,
         request_latency_ns=seconds_to_ns(host.request_latency_s),
-        request_ns=host.request_s * NS_PER_S,
+        request_ns=seconds_to_ns(host.request_s),
         prompt_token_ns=host.prompt_token_s * NS_PER_S,
         graph_sizes=preset.graph_grid(longest + 1),
         full_graphs=preset.full_graphs,

@@ -36,8 +36,8 @@ class HostCost:
     all of its calls.
 
     Before a request reaches the scheduler it passes the front end: `request_latency_s` on the way there, then
-    `request_s` and `prompt_token_s` for each token of its prompt are work of one process that serves all
-    requests in it at once.
+    `request_s` of an event loop that works on all requests at once, in turns, and `prompt_token_s` of a
+    tokenizer that takes one prompt after another.
     """
 
     step_s: float

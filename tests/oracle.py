@@ -42,8 +42,12 @@ class Oracle:
         self.overlaps = engine["asynchronous"] and self.on["host_overlap"]
         self.junk_on_miss = luck["kind"] == "gated" and not engine["ragged"]
         self.waiting, self.running, self.launched = list[Record](), list[Record](), 0
-        self.coming, self.inside = list[Record](), list[Record]()  # on the way to the front end, and in it
-        self.share, self.carry, self.shared_until = 0, 0, 0
+        self.coming, self.looped, self.texts = (
+            list[Record](),
+            list[Record](),
+            list[Record](),
+        )  # before waiting
+        self.share, self.carry, self.shared_until, self.tokenizer_free = 0, 0, 0, 0
         self.counters: Counter[str] = Counter()
         self.steps: list[tuple[Any, ...]] = []
         new = {"status": "unfinished", **dict.fromkeys(TIMES, -1), **dict.fromkeys(COUNTS + OTHERS, 0)}
@@ -65,49 +69,45 @@ class Oracle:
         return not cut or slots > self.engine["total_blocks"] * self.engine["block_tokens"]
 
     def next_events(self) -> list[tuple[int, int, int]]:
-        """What comes, in order: (instant, 0 gives up 1 leaves the front end 2 arrives 3 enters, request)."""
-        here = [r for q in (self.coming, self.inside, self.waiting, self.running) for r in q]
-        gone = [r["ended_ns"] >= 0 for r in here]
-        events = [
-            (r["arrival_ns"], 2, r["number"]) for r in self.requests if r["ended_ns"] < 0 <= r["arrival_ns"]
-        ]
-        events = [event for event in events if event[2] not in {r["number"] for r in here}]
+        """In order: (instant, 0 gives up 1 joins 2 leaves the loop 3 arrives 4 enters it, request number)."""
+        host, known = self.engine["host"], [r for r in self.requests if r["ended_ns"] < 0 <= r["arrival_ns"]]
+        ways = (self.coming, self.looped, self.texts, self.waiting, self.running)
+        here = {r["number"] for way in ways for r in way}
+        events = [(r["arrival_ns"], 3, r["number"]) for r in known if r["number"] not in here]
         if self.timeout is not None:
-            patient = [r for r, left in zip(here, gone, strict=True) if not left]
+            patient = [r for r in known if r["number"] in here]
             events += [(r["arrival_ns"] + self.timeout, 0, r["number"]) for r in patient]
-        latency = self.engine["host"]["request_latency_ns"]
-        events += [(r["arrival_ns"] + latency, 3, r["number"]) for r in self.coming[:1]]
-        if self.inside:  # a list in order of entry, and `min` takes the first of those done together
-            first = min(self.inside, key=lambda r: r["done"])
-            left = (first["done"] - self.share) * len(self.inside) - self.carry
-            events.append((self.shared_until + max(0, left), 1, first["number"]))
-        return sorted(events)
+        events += [(r["arrival_ns"] + host["request_latency_ns"], 4, r["number"]) for r in self.coming[:1]]
+        for r in self.looped[:1]:
+            left = (r["parsed"] - self.share) * len(self.looped) - self.carry
+            events.append((self.shared_until + max(0, left), 2, r["number"]))
+        return sorted(events + [(r["tokenized"], 1, r["number"]) for r in self.texts[:1]])
 
     def clients(self, now: int) -> None:
-        """§3.1. Everything up to `now`; each end can bring an arrival, in the past too."""
+        """§2, §3.1. Everything up to `now`; each end can bring an arrival, in the past too."""
+        host = self.engine["host"]
         while (events := self.next_events()) and events[0][0] <= now:
             at, what, number = events[0]
             r = self.requests[number]
-            if what == 0 or (what == 2 and self.never_runs(r)):
-                self.end(r, "timed_out" if what == 0 else "rejected", at)
-            elif what == 2:
-                self.coming.append(r)
-            elif what == 3:
-                self.share_out(at)
-                host = self.engine["host"]
-                work = floor(host["request_ns"] + host["prompt_token_ns"] * r["prompt_tokens"] + 0.5)
-                r["done"] = self.share + work
-                self.inside.append(self.coming.pop(0))
-            else:
-                self.share_out(at)
-                self.inside.remove(r)
+            if what == 0 or (what == 3 and self.never_runs(r)):
+                self.end(r, "rejected" if what else "timed_out", at)
+            elif what == 1:
+                self.texts.remove(r)
                 self.waiting += [r] if r["ended_ns"] < 0 else []
-
-    def share_out(self, at: int) -> None:
-        """§2. The front end's time until now, in equal shares."""
-        total, heads = at - self.shared_until + self.carry, len(self.inside)
-        gain, self.carry = divmod(total, heads) if heads else (0, 0)
-        self.share, self.shared_until = self.share + gain, at
+            elif what == 3:
+                self.coming.append(r)
+            else:
+                heads, total = len(self.looped), at - self.shared_until + self.carry
+                gain, self.carry = divmod(total, heads) if heads else (0, 0)
+                self.share, self.shared_until = self.share + gain, at
+                if what == 4:
+                    r["parsed"] = self.share + host["request_ns"]
+                    self.looped.append(self.coming.pop(0))
+                else:
+                    text = floor(host["prompt_token_ns"] * r["prompt_tokens"] + 0.5)
+                    self.tokenizer_free = max(self.tokenizer_free, at) + text
+                    r["tokenized"] = self.tokenizer_free
+                    self.texts.append(self.looped.pop(0))
 
     def end(self, r: Record, status: str, at: int) -> None:
         """Done, cancelled, timed out or rejected: blocks go back, a free client issues the next request."""

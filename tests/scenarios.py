@@ -113,12 +113,12 @@ def make_engine(rng: random.Random, name: str, ticks: bool, tight: bool) -> Reco
 
 
 def make_front_end(rng: random.Random, ticks: bool) -> Record:
-    """None in every second engine; else from idle to the bottleneck, with works that end together."""
+    """None in every second engine; else from idle to the bottleneck."""
     if chance(rng, 0.5):
-        return {"request_latency_ns": 0, "request_ns": 0.0, "prompt_token_ns": 0.0}
+        return {"request_latency_ns": 0, "request_ns": 0, "prompt_token_ns": 0.0}
     return {
         "request_latency_ns": round(some_ns(rng, 4e5, ticks)),
-        "request_ns": some_ns(rng, rng.choice((2e4, 3e5)), ticks),
+        "request_ns": round(some_ns(rng, rng.choice((2e4, 3e5)), ticks)),
         "prompt_token_ns": some_ns(rng, rng.choice((1e2, 1e4)), ticks),
     }
 

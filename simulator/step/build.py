@@ -73,7 +73,7 @@ class EngineSettings:
     hidden_step_ns: float = 0.0
     hidden_per_sequence_ns: float = 0.0
     request_latency_ns: int = 0
-    request_ns: float = 0.0
+    request_ns: int = 0
     prompt_token_ns: float = 0.0
     graph_sizes: tuple[int, ...] = ()
     """CUDA-graph sizes in tokens, ascending; the last one is the cap."""
@@ -259,7 +259,6 @@ def new_state(
         followups=np.zeros(n, np.int32),
         issue_order=issue_order,
         arrived=np.zeros(n, np.int32),
-        front_end=np.zeros(n, np.int32),
         ended=np.zeros(n if settings.external_clients else 0, np.int32),
         successor=requests.successor,
         successor_delay_ns=requests.successor_delay_ns,

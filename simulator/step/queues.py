@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from simulator.compiled import compiled
 from simulator.step.blocks import release_blocks
-from simulator.step.front_end import enter_front_end, leave_front_end, next_exit_ns
+from simulator.step.front_end import enter, hand_to_tokenizer, next_entry_ns, next_join_ns, next_parsed_ns
 from simulator.step.state import DONE, NEVER, REJECTED, RUNNING, TIMED_OUT, UNBORN, WAITING
 from simulator.step.views import (
     Engine,
@@ -43,10 +43,11 @@ def schedule_arrival(e: Engine, r: int, arrival_ns: int) -> None:
 
 @compiled()
 def next_event_ns(e: Engine) -> int:
-    """Return when the next client gives up, or a request arrives, enters or leaves the front end; NEVER when
+    """Return when the next client gives up, or a request gets on on its way to the engine's queue; NEVER when
     nothing comes.
     """
-    return min(_next_give_up_ns(e), next_exit_ns(e), _next_arrival_ns(e), _next_entry_ns(e))
+    when = min(_next_give_up_ns(e), next_join_ns(e), next_parsed_ns(e))
+    return min(when, _next_arrival_ns(e), next_entry_ns(e))
 
 
 @compiled()
@@ -57,14 +58,6 @@ def _next_arrival_ns(e: Engine) -> int:
     if e.followup_head < e.followup_tail:
         when = min(when, request_at(e, followups_of(e)[e.followup_head]).arrival_ns)
     return when
-
-
-@compiled()
-def _next_entry_ns(e: Engine) -> int:
-    """Return when the next of those that arrived reaches the front end."""
-    if e.entered_count == e.arrived_count:
-        return NEVER
-    return request_at(e, arrived_of(e)[e.entered_count]).arrival_ns + e.request_latency_ns
 
 
 @compiled()
@@ -219,20 +212,23 @@ def bring_up_to(e: Engine, now_ns: int, results_first: int) -> None:
 @compiled()
 def _bring_up_to(e: Engine, before_ns: int) -> None:
     while True:
-        give_up_ns, exit_ns = _next_give_up_ns(e), next_exit_ns(e)
-        arrival_ns, entry_ns = _next_arrival_ns(e), _next_entry_ns(e)
-        now_ns = min(give_up_ns, exit_ns, arrival_ns, entry_ns)
+        give_up_ns, arrival_ns = _next_give_up_ns(e), _next_arrival_ns(e)
+        join_ns, parsed_ns, entry_ns = next_join_ns(e), next_parsed_ns(e), next_entry_ns(e)
+        now_ns = min(give_up_ns, join_ns, parsed_ns, arrival_ns, entry_ns)
         if now_ns > before_ns:
             e.quiet_until_ns = now_ns
             return
         if now_ns == give_up_ns:
             end_request(e, arrived_of(e)[e.give_up_index], TIMED_OUT, now_ns)
             remove_ended_running(e)
-        elif now_ns == exit_ns:
-            r = leave_front_end(e, now_ns)
+        elif now_ns == join_ns:
+            r = arrived_of(e)[e.joined_count]
+            e.joined_count += 1
             if request_at(e, r).status == WAITING:
                 push_waiting_tail(e, r)
+        elif now_ns == parsed_ns:
+            hand_to_tokenizer(e, now_ns)
         elif now_ns == arrival_ns:
             _arrive(e)
         else:
-            enter_front_end(e, now_ns)
+            enter(e, now_ns)

@@ -64,7 +64,7 @@ REQUEST = np.dtype(
         ("luck", "u8"),
         ("drift", "f8"),  # acceptance drift at output position `emitted`, logit scale
         ("arrival_ns", "i8"),  # when its client sent it
-        ("front_end_ns", "i8"),  # share of work at which the front end is done with it
+        ("front_end_ns", "i8"),  # share of the loop at which it is parsed; then when it is tokenized
         ("admitted_ns", "i8"),
         ("first_ns", "i8"),
         ("last_ns", "i8"),
@@ -157,8 +157,6 @@ class State(NamedTuple):
     """Requests of a closed loop that wait for a free client."""
     arrived: NDArray[np.int32]
     """(n,) requests by arrival, for give-ups and the way to the front end."""
-    front_end: NDArray[np.int32]
-    """(n,) heap of places in `arrived`: requests in the front end, the first to leave first."""
     ended: NDArray[np.int32]
     """(n,) requests that ended since the pipeline last looked."""
     successor: NDArray[np.int64]
@@ -272,7 +270,7 @@ ENGINE = np.dtype(
         ("hidden_per_sequence_ns", "f8"),
         # the front end
         ("request_latency_ns", "i8"),
-        ("request_ns", "f8"),
+        ("request_ns", "i8"),
         ("prompt_token_ns", "f8"),
         # CUDA graphs
         ("graph_cap", "i8"),
@@ -304,14 +302,13 @@ ENGINE = np.dtype(
         ("followup_tail", "i8"),
         ("issue_index", "i8"),
         ("arrived_count", "i8"),
-        ("entered_count", "i8"),  # of the arrived, how many have reached the front end
-        ("front_end_count", "i8"),
-        (
-            "front_end_share_ns",
-            "i8",
-        ),  # work that a request in the front end from the beginning would have had
-        ("front_end_carry_ns", "i8"),  # time that was too short to be shared
-        ("front_end_now_ns", "i8"),  # until when work is shared out
+        ("entered_count", "i8"),  # of the arrived, how many have entered the front end
+        ("parsed_count", "i8"),
+        ("joined_count", "i8"),
+        ("loop_share_ns", "i8"),  # work that each request in the front end's loop has had since the beginning
+        ("loop_carry_ns", "i8"),  # time that was too short to be shared
+        ("loop_now_ns", "i8"),  # until when it is shared
+        ("tokenizer_free_ns", "i8"),
         ("give_up_index", "i8"),
         ("quiet_until_ns", "i8"),  # before it nobody arrives or gives up
         ("ended_count", "i8"),  # requests that ended since the pipeline last looked

@@ -52,9 +52,20 @@ MUTANTS = {
     ),
     "a client waits one tick too long": (
         "step/queues.py",
-        "if deadline_ns > before_ns:",
-        "if deadline_ns >= before_ns:",
+        "return q.arrival_ns + e.timeout_ns",
+        "return q.arrival_ns + e.timeout_ns + 1",
     ),
+    "the front end forgets what it could not divide": (
+        "step/front_end.py",
+        "e.loop_carry_ns = time_ns % inside",
+        "e.loop_carry_ns = 0",
+    ),
+    "the front end parses one after another": (
+        "step/front_end.py",
+        "max(left_ns * inside - e",
+        "max(left_ns - e",
+    ),
+    "prompts are tokenized at once": ("step/front_end.py", "max(e.tokenizer_free_ns, now_ns)", "now_ns"),
     "the match is never remembered": (
         "step/survive.py",
         "    q.matched = finds_match(e, r)",
