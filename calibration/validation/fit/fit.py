@@ -22,6 +22,7 @@ import numpy as np
 from calibration.validation.errors import quantile
 from calibration.validation.fit.parameters import (
     ALSO_USED,
+    BLOCKS,
     PARAMETERS,
     Values,
     candidate_presets,
@@ -30,7 +31,15 @@ from calibration.validation.fit.parameters import (
     with_presets,
 )
 from calibration.validation.fit.solve import Floats, Linear, from_scale, to_scale
-from calibration.validation.fit.split import FOLDS, fit_half, fold_of, trials_for_fit, usable
+from calibration.validation.fit.split import (
+    FIRST_TOKENS,
+    FOLDS,
+    STEPS,
+    fit_half,
+    fold_of,
+    trials_for_fit,
+    usable,
+)
 from calibration.validation.fit.write import rewrite_presets
 from calibration.validation.groups import band_of, engine_of
 from calibration.validation.pool import worker_pool
@@ -58,7 +67,9 @@ class Runs:
         return run_trials(with_presets(trials, paths), pool=self.pool)
 
     def linear(self, trials: Sequence[Trial], values: Values) -> tuple[Linear, list[Row]]:
-        """Log errors and derivatives of the usable rows at `values`; a parameter moves its own presets."""
+        """Log errors and derivatives of the usable rows at `values`; a parameter moves its own presets, and
+        rows of its own quantities.
+        """
         base = self.rows(trials, values)
         at = {_key(row): number for number, row in enumerate(base)}
         slopes = np.zeros((len(base), len(PARAMETERS)))
@@ -66,9 +77,13 @@ class Runs:
         for p, one in enumerate(PARAMETERS):
             moved = dict(values) | {one.name: float(from_scale(u + DIFFERENCE, TYPICAL)[p])}
             own = [trial for trial in trials if presets_of(trial) & set(one.presets)]
+            own = [
+                trial for trial in own if {said.quantity for said in trial.published} & set(one.quantities)
+            ]
             for row in self.rows(own, moved):
-                number = at[_key(row)]
-                slopes[number, p] = (row.log_error - base[number].log_error) / DIFFERENCE
+                if row.quantity in one.quantities:
+                    number = at[_key(row)]
+                    slopes[number, p] = (row.log_error - base[number].log_error) / DIFFERENCE
         good = [n for n, row in enumerate(base) if usable(row) and np.isfinite([row.log_error]).all()]
         good = [n for n in good if np.isfinite(slopes[n]).all()]
         kept = [base[n] for n in good]
@@ -84,14 +99,23 @@ def fit(trials: Sequence[Trial], runs: Runs, rounds: int) -> dict[str, float]:
     """The values after so many rounds on these trials; a parameter that fewer than two sources tell stays."""
     values = start()
     for number in range(rounds):
-        linear, _ = runs.linear(trials, values)
+        linear, rows = runs.linear(trials, values)
         fitted = np.array([len(sources) >= 2 for sources in linear.constraining()])
-        step = linear.solve() * fitted
+        step = sum(part.solve() for part in blocks(linear, rows)) * fitted
         u = to_scale(np.array(list(values.values())), TYPICAL) + step
         values = dict(zip(values, from_scale(u, TYPICAL).tolist(), strict=True))
         told = ", ".join(f"{name} {1e6 * value:.4g}" for name, value in values.items())
         click.echo(f"round {number + 1}: µs: {told}", err=True)
     return values
+
+
+def blocks(linear: Linear, rows: Sequence[Row]) -> list[Linear]:
+    """The rows of every block; the other blocks' parameters move none of them."""
+    return [_of(linear, rows, quantities) for quantities in BLOCKS]
+
+
+def _of(linear: Linear, rows: Sequence[Row], quantities: Sequence[str]) -> Linear:
+    return linear.of_rows([row.quantity in quantities for row in rows])
 
 
 def rounded(values: Values) -> dict[str, float]:
@@ -101,8 +125,10 @@ def rounded(values: Values) -> dict[str, float]:
 
 def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Sequence[str]) -> dict[str, Any]:
     """What is written beside the values: intervals, errors of both halves, rotation, sensitivities."""
-    own = linear.of_rows([source in fit_sources for source in linear.sources])
-    u, half = to_scale(np.array([values[one.name] for one in PARAMETERS]), TYPICAL), own.jackknife()
+    kept = [source in fit_sources for source in linear.sources]
+    own, own_rows = linear.of_rows(kept), [row for row, one in zip(rows, kept, strict=True) if one]
+    u = to_scale(np.array([values[one.name] for one in PARAMETERS]), TYPICAL)
+    half = sum(part.jackknife() for part in blocks(own, own_rows))
     low, high = from_scale(u - half, TYPICAL), from_scale(u + half, TYPICAL)
     rests = own.constraining()
     parameters = {
@@ -119,6 +145,7 @@ def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Seq
         for p, one in enumerate(PARAMETERS)
     }
     others = sorted(set(linear.sources) - set(fit_sources))
+    steps, first_tokens = (_of(linear, rows, quantities) for quantities in (STEPS, FIRST_TOKENS))
     return {
         "schema": "decodesim/fit-1",
         "parameter_count": sum(bool(one["fitted"]) for one in parameters.values()),
@@ -127,12 +154,17 @@ def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Seq
         "other_sources": others,
         "also_used": {source: list(quantities) for source, quantities in ALSO_USED.items()},
         "parameters": parameters,
-        "errors": {
-            "fit": _errors(linear.errors, linear.sources, fit_sources),
-            "others": _errors(linear.errors, linear.sources, others),
-        },
-        "rotation": rotation(linear),
+        "errors": _of_halves(steps, fit_sources, others),
+        "rotation": rotation(steps),
+        "first_tokens": _of_halves(first_tokens, fit_sources, others) | {"rotation": rotation(first_tokens)},
         "sensitivity": sensitivity(linear, rows),
+    }
+
+
+def _of_halves(linear: Linear, fit_sources: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
+    return {
+        "fit": _errors(linear.errors, linear.sources, fit_sources),
+        "others": _errors(linear.errors, linear.sources, others),
     }
 
 
@@ -165,7 +197,7 @@ def rotation(linear: Linear) -> dict[str, Any]:
         test = np.array([fold_of(source) == fold for source in linear.sources])
         errors[test] = linear.errors[test] + linear.slopes[test] @ linear.of_rows(list(~test)).solve()
     names = sorted(set(linear.sources))
-    for fold in range(FOLDS):
+    for fold in sorted({fold_of(name) for name in names}):
         found[str(fold)] = _errors(errors, linear.sources, [name for name in names if fold_of(name) == fold])
     found["all"] = {
         key: value

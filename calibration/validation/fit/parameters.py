@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from calibration.validation.fit.split import FIRST_TOKENS, STEPS
 from calibration.validation.trials.trial import Trial
 from simulator.preset import SCHEMA, Preset
 from simulator.presets import presets
@@ -22,7 +23,7 @@ class Parameter:
 
     `leaf` is its field in the `host` of the preset's file. `typical_s` scales its logarithm near zero: a
     change of `typical_s` is a step of one. The fit starts at `start_s`, whatever ships: what was assumed
-    before it.
+    before it. Rows of `quantities` tell it, and no others.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Parameter:
     typical_s: float
     start_s: float
     what: str
+    quantities: tuple[str, ...] = STEPS
 
     def of(self, preset: Preset) -> float:
         """Its value in a preset."""
@@ -38,6 +40,7 @@ class Parameter:
 
 
 _QUEUED = ("sglang-0.5", "trtllm-1")
+_SERVERS = ("sglang-0.5", "trtllm-1", "vllm-0.10", "vllm-0.33")
 PARAMETERS = (
     Parameter("sync step", ("vllm-0.10",), "step_s", 3e-4, 1e-3, "host of a synchronous step"),
     Parameter("sync sequence", ("vllm-0.10",), "per_sequence_s", 5e-6, 8e-6, "and of each sequence in it"),
@@ -60,7 +63,27 @@ PARAMETERS = (
         "host work that shows when it drafts",
     ),
     Parameter("graph draft pass", ("sglang-0.5",), "draft_pass_s", 1e-4, 0.0, "top-k and sampling of a pass"),
+    Parameter(
+        "request latency",
+        _SERVERS,
+        "request_latency_s",
+        5e-3,
+        5e-3,
+        "way of a request to the front end",
+        FIRST_TOKENS,
+    ),
+    Parameter(
+        "request work",
+        _SERVERS,
+        "request_s",
+        1e-3,
+        2e-3,
+        "front end, for a request",
+        FIRST_TOKENS,
+    ),
 )
+BLOCKS = tuple(dict.fromkeys(one.quantities for one in PARAMETERS))
+"""Quantities that are solved for together: what tells one block of parameters says nothing of another."""
 
 
 ALSO_USED = {"arxiv:2601.11580": ("cost_share",)}

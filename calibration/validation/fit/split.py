@@ -9,8 +9,12 @@ from calibration.validation.groups import KNOWN_ACCEPTANCE, MEASURED_GPUS, RESEA
 from calibration.validation.row import Row, gates
 from calibration.validation.trials.trial import Trial
 
-QUANTITIES = ("speedup", "throughput", "tpot_mean", "itl_mean")
-"""What is fitted: figures of steps. First tokens and tails hang on the client and on arrivals as well."""
+STEPS = ("speedup", "throughput", "tpot_mean", "itl_mean")
+"""Figures of steps: they choose the sources and their trials, and tell the parameters of steps. First tokens
+and tails hang on the client and on arrivals as well.
+"""
+FIRST_TOKENS = ("ttft_mean",)
+"""What tells the parameters of the front end, and no other."""
 MOST_TRIALS = 12
 """Of one source: evenly spaced, so that a source of a hundred points costs no more than others."""
 FOLDS = 5
@@ -20,14 +24,14 @@ def usable(row: Row) -> bool:
     """Whether a row may take part in a fit: a good source, a serving engine, an acceptance that is known."""
     known = row.acceptance_from in KNOWN_ACCEPTANCE
     measured = gpu_of(row) in MEASURED_GPUS and engine_of(row) != RESEARCH
-    return row.gates and known and measured and row.quantity in QUANTITIES
+    return row.gates and known and measured and row.quantity in STEPS + FIRST_TOKENS
 
 
 def trials_for_fit(trials: Sequence[Trial], most: int = MOST_TRIALS) -> list[Trial]:
     """The trials that can give usable rows, at most so many of a source."""
     by_source: dict[str, list[Trial]] = {}
     for trial in trials:
-        wanted = any(one.quantity in QUANTITIES for one in trial.published)
+        wanted = any(one.quantity in STEPS for one in trial.published)
         known = trial.acceptance_from in KNOWN_ACCEPTANCE or any(p.arm == "plain" for p in trial.published)
         simulated = trial.plain is not None or trial.spec is not None
         measured = trial.gpu[:4].upper() in MEASURED_GPUS and not trial.research
