@@ -24,6 +24,9 @@ _HOST = {
     "draft_pass_s": "exposed, per draft pass",
     "hidden_step_s": "behind the GPU, per step",
     "hidden_per_sequence_s": "behind the GPU, per sequence",
+    "request_latency_s": "on the way to the front end, per request",
+    "request_s": "in the front end's loop, per request",
+    "prompt_token_s": "in its tokenizer, per prompt token",
 }
 
 

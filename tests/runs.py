@@ -92,14 +92,14 @@ def watched(arm: CompiledArm, seed: int = 0) -> tuple[RunRecord, list[Stage]]:
 
 def without_host(settings: EngineSettings, **changes: Any) -> EngineSettings:
     """A synchronous engine whose host takes no time and whose CUDA graphs hold every step."""
-    nothing = {field.name: 0.0 for field in fields(settings) if field.name in HOST}
+    nothing = {field.name: 0 for field in fields(settings) if field.name in HOST}
     quiet = {"asynchronous": False, "emits_before_drafting": False, "graph_padding": False}
     return replace(settings, **{**nothing, **quiet, **changes})
 
 
 HOST = frozenset(
     "host_step_ns host_per_sequence_ns draft_pass_ns draft_step_ns "
-    "hidden_step_ns hidden_per_sequence_ns".split()
+    "hidden_step_ns hidden_per_sequence_ns request_latency_ns request_ns prompt_token_ns".split()
 )
 
 

@@ -20,6 +20,7 @@ import click
 import numpy as np
 
 from calibration.validation.errors import quantile
+from calibration.validation.fit.beginnings import beginnings
 from calibration.validation.fit.parameters import (
     ALSO_USED,
     BLOCKS,
@@ -31,15 +32,7 @@ from calibration.validation.fit.parameters import (
     with_presets,
 )
 from calibration.validation.fit.solve import Floats, Linear, from_scale, to_scale
-from calibration.validation.fit.split import (
-    FIRST_TOKENS,
-    FOLDS,
-    STEPS,
-    fit_half,
-    fold_of,
-    trials_for_fit,
-    usable,
-)
+from calibration.validation.fit.split import FOLDS, fit_half, fold_of, trials_for_fit, usable
 from calibration.validation.fit.write import rewrite_presets
 from calibration.validation.groups import band_of, engine_of
 from calibration.validation.pool import worker_pool
@@ -64,7 +57,8 @@ class Runs:
         """The rows of the trials with these parameters."""
         self.count += 1
         paths = candidate_presets(values, self.folder / str(self.count))
-        return run_trials(with_presets(trials, paths), pool=self.pool)
+        rows = run_trials(with_presets(trials, paths), pool=self.pool)
+        return [*rows, *beginnings(rows)]
 
     def linear(self, trials: Sequence[Trial], values: Values) -> tuple[Linear, list[Row]]:
         """Log errors and derivatives of the usable rows at `values`; a parameter moves its own presets, and
@@ -77,12 +71,9 @@ class Runs:
         for p, one in enumerate(PARAMETERS):
             moved = dict(values) | {one.name: float(from_scale(u + DIFFERENCE, TYPICAL)[p])}
             own = [trial for trial in trials if presets_of(trial) & set(one.presets)]
-            own = [
-                trial for trial in own if {said.quantity for said in trial.published} & set(one.quantities)
-            ]
             for row in self.rows(own, moved):
-                if row.quantity in one.quantities:
-                    number = at[_key(row)]
+                number = at.get(_key(row))
+                if row.quantity in one.quantities and number is not None:
                     slopes[number, p] = (row.log_error - base[number].log_error) / DIFFERENCE
         good = [n for n, row in enumerate(base) if usable(row) and np.isfinite([row.log_error]).all()]
         good = [n for n in good if np.isfinite(slopes[n]).all()]
@@ -145,7 +136,7 @@ def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Seq
         for p, one in enumerate(PARAMETERS)
     }
     others = sorted(set(linear.sources) - set(fit_sources))
-    steps, first_tokens = (_of(linear, rows, quantities) for quantities in (STEPS, FIRST_TOKENS))
+    steps, first_tokens, begins = (_of(linear, rows, quantities) for quantities in BLOCKS)
     return {
         "schema": "decodesim/fit-1",
         "parameter_count": sum(bool(one["fitted"]) for one in parameters.values()),
@@ -156,7 +147,8 @@ def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Seq
         "parameters": parameters,
         "errors": _of_halves(steps, fit_sources, others),
         "rotation": rotation(steps),
-        "first_tokens": _of_halves(first_tokens, fit_sources, others) | {"rotation": rotation(first_tokens)},
+        "first_tokens": _of_halves(first_tokens, fit_sources, others),
+        "beginnings": _of_halves(begins, fit_sources, others),
         "sensitivity": sensitivity(linear, rows),
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calibration.validation.fit.split import FIRST_TOKENS, STEPS
+from calibration.validation.fit.split import BEGINNINGS, FIRST_TOKENS, STEPS
 from calibration.validation.trials.trial import Trial
 from simulator.preset import SCHEMA, Preset
 from simulator.presets import presets
@@ -79,7 +79,7 @@ PARAMETERS = (
         1e-3,
         2e-3,
         "front end, for a request",
-        FIRST_TOKENS,
+        BEGINNINGS,
     ),
 )
 BLOCKS = tuple(dict.fromkeys(one.quantities for one in PARAMETERS))

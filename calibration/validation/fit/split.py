@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from calibration.validation.fit.beginnings import BEGINNING
 from calibration.validation.groups import KNOWN_ACCEPTANCE, MEASURED_GPUS, RESEARCH, engine_of, gpu_of
 from calibration.validation.row import Row, gates
 from calibration.validation.trials.trial import Trial
@@ -14,7 +15,8 @@ STEPS = ("speedup", "throughput", "tpot_mean", "itl_mean")
 and tails hang on the client and on arrivals as well.
 """
 FIRST_TOKENS = ("ttft_mean",)
-"""What tells the parameters of the front end, and no other."""
+BEGINNINGS = (BEGINNING,)
+"""What tells the parameters of the front end, one each, and no other."""
 MOST_TRIALS = 12
 """Of one source: evenly spaced, so that a source of a hundred points costs no more than others."""
 FOLDS = 5
@@ -24,7 +26,7 @@ def usable(row: Row) -> bool:
     """Whether a row may take part in a fit: a good source, a serving engine, an acceptance that is known."""
     known = row.acceptance_from in KNOWN_ACCEPTANCE
     measured = gpu_of(row) in MEASURED_GPUS and engine_of(row) != RESEARCH
-    return row.gates and known and measured and row.quantity in STEPS + FIRST_TOKENS
+    return row.gates and known and measured and row.quantity in STEPS + FIRST_TOKENS + BEGINNINGS
 
 
 def trials_for_fit(trials: Sequence[Trial], most: int = MOST_TRIALS) -> list[Trial]:

@@ -1,0 +1,41 @@
+"""When the first of many requests sent at once are served: what tells the front end from the engine.
+
+An engine that works off a burst of equal requests at an even pace answers the share x of them by a + x · b.
+The mean and the P99 of the TTFT give a, on which the pace b, the engine's, has no influence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from calibration.validation.row import Row
+
+BEGINNING = "ttft_begin"
+_MEAN, _P99 = "ttft_mean", "ttft_p99"
+_BURST = "saturation"
+
+
+def beginnings(rows: Sequence[Row]) -> Iterator[Row]:
+    """A row for every burst whose mean and P99 say when it began, published and predicted."""
+    p99 = {_key(row): row for row in rows if row.quantity == _P99}
+    for mean in rows:
+        tail = p99.get(_key(mean))
+        if mean.quantity != _MEAN or mean.load != _BURST or tail is None:
+            continue
+        if mean.predicted is None or tail.predicted is None:
+            continue
+        published = _begin_s(mean.published, tail.published)
+        predicted = _begin_s(mean.predicted, tail.predicted)
+        if published > 0 and predicted > 0:
+            ratio = predicted / published
+            yield replace(mean, quantity=BEGINNING, published=published, predicted=predicted, ratio=ratio)
+
+
+def _begin_s(mean_s: float, p99_s: float) -> float:
+    """The a of a + x · b, whose mean is at x = 0.5 and whose P99 at x = 0.99."""
+    return (0.99 * mean_s - 0.5 * p99_s) / 0.49
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return row.case_id, row.point, row.arm
