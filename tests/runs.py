@@ -48,6 +48,9 @@ BASE: dict[str, Any] = {
 }
 """Llama-3.1-8B on one H100 with an EAGLE-3 head; 8 clients."""
 
+NO_FRONT_END = {"engine.host": {"request_latency_s": 0, "request_s": 0, "prompt_token_s": 0}}
+"""Requests join the engine's queue as they arrive."""
+
 BUSY: dict[str, Any] = {
     "workload.requests": 60,
     "workload.arrivals": {"kind": "poisson", "rate_per_s": 40.0},

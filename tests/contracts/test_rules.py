@@ -16,7 +16,16 @@ from simulator.scenario import defaults_used
 from simulator.scheduling import Rule, register, registered, rules, scheduler_rule
 from simulator.simulation import simulate
 from simulator.step.state import DONE, State
-from tests.runs import differences, drafting_arm, final_state, plain_arm, run, small_scenario, traffic
+from tests.runs import (
+    NO_FRONT_END,
+    differences,
+    drafting_arm,
+    final_state,
+    plain_arm,
+    run,
+    small_scenario,
+    traffic,
+)
 
 NAMES = tuple(rules())
 every_rule = pytest.mark.parametrize("name", NAMES)
@@ -79,7 +88,13 @@ def test_it_runs_on_every_engine(name: str, preset: str) -> None:
 def test_without_prompts_in_the_way_rules_agree(name: str) -> None:
     """A burst that starts together meets no rule: nobody's prompt comes while others decode."""
     prompts = {"workload.prompt_tokens": {"kind": "fixed", "tokens": 10}}
-    changes = {**BUSY, **prompts, "workload.arrivals": {"kind": "burst"}, "workload.requests": 20}
+    changes = {
+        **BUSY,
+        **NO_FRONT_END,
+        **prompts,
+        "workload.arrivals": {"kind": "burst"},
+        "workload.requests": 20,
+    }
     by_rule = run(drafting_arm(small_scenario({**changes, "engine.scheduler": name})))
     assert differences(by_rule, run(drafting_arm(small_scenario(changes)))) == []
 
@@ -111,7 +126,8 @@ ALONE = Rule("prefill-alone", "this test", mixes_prefill=False)
 def test_a_new_rule_that_decides_in_python() -> None:
     """One seat and a burst: requests are served by the length of their prompts,
     and the record says which driver ran and why."""
-    one_seat = {"engine.max_num_seqs": 1, "workload.arrivals": {"kind": "burst"}, "workload.requests": 30}
+    burst = {"workload.arrivals": {"kind": "burst"}, "workload.requests": 30}
+    one_seat = {**NO_FRONT_END, **burst, "engine.max_num_seqs": 1}
     with registered(SHORTEST):
         check_rule("shortest-first", speculative=True)
         arm = arm_under("shortest-first", **one_seat)
@@ -139,11 +155,12 @@ def test_a_rule_in_python_sees_everybody_who_has_arrived() -> None:
         arrived = (here >= 0) & (here <= now_ns) & (state.requests["admitted_ns"] < 0)
         seen.append((int(state.engine[0]["waiting_count"]), int(arrived.sum())))
 
+    changes = {**NO_FRONT_END, "engine.max_num_seqs": 4}
     with registered(Rule("watch", "this test", mixes_prefill=True, at_step_boundary=watch)):
-        watched = run(arm_under("watch", **{"engine.max_num_seqs": 4}))
+        watched = run(arm_under("watch", **changes))
     assert all(waiting == arrived for waiting, arrived in seen)
     assert max(waiting for waiting, _ in seen) > 5
-    assert differences(watched, run(arm_under("mixed", **{"engine.max_num_seqs": 4}))) == []
+    assert differences(watched, run(arm_under("mixed", **changes))) == []
 
 
 def test_a_rule_in_python_may_change_the_draft_length() -> None:

@@ -23,7 +23,12 @@ from simulator.scenario import Scenario
 from simulator.simulation import simulate
 from tests.runs import drafting_arm, small_scenario
 
-SMALL = {"workload.requests": 60, "workload.output_tokens.tokens": 40, "workload.ends": "eos"}
+SMALL = {
+    "workload.requests": 60,
+    "workload.output_tokens.tokens": 40,
+    "workload.ends": "eos",
+    "engine.host": {"request_latency_s": 0, "request_s": 0},  # so few requests would hardly be steady
+}
 SCENARIO = small_scenario(SMALL)
 PI = math.pi
 
