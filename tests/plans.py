@@ -1,4 +1,7 @@
-"""A scenario so small that a whole plan takes seconds: SmolLM2-135M with n-gram lookups, on one GPU only."""
+"""A scenario so small that a whole plan takes seconds: SmolLM2-135M with n-gram lookups, on one GPU only.
+
+Without a front end, which such an engine would wait for.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from experiments.capacity.plan import plan
 from experiments.capacity.slo import slo_of
 from simulator.results.summary import STEP_BAND
 from simulator.scenario import Scenario
-from tests.runs import small_scenario
+from tests.runs import NO_FRONT_END, small_scenario
 
 TINY: dict[str, Any] = {
     "target": {"model": "smollm2-135m-instruct"},
     "hardware": {"gpu": "h100-sxm"},
-    "engine": {"max_num_seqs": 16},
+    "engine": {"max_num_seqs": 16, "host": NO_FRONT_END["engine.host"]},
     "speculation": [
         {
             "name": "lookup",
