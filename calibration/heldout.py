@@ -63,9 +63,9 @@ def held_out(
     return summary(np.concatenate(predicted), np.concatenate(measured), split)
 
 
-def gemm_error(points: Points, weights: str, gpu: Gpu) -> dict[str, Any]:
+def gemm_error(points: Points, weights: str, gpu: Gpu, form_only: bool = False) -> dict[str, Any]:
     def predictor(train: Points) -> Callable[[Floats], Floats]:
-        operator = _profile(gpu, fit_gemm(train, weights, gpu, "")).gemm(weights)
+        operator = _profile(gpu, fit_gemm(train, weights, gpu, "", form_only)).gemm(weights)
         return lambda keys: _by_shape(keys, 2, lambda shape, m: operator.time_us(shape[0], shape[1], m))
 
     return held_out(points, (0, 1), predictor, "shape (n, k)")

@@ -35,7 +35,7 @@ def _rows(value: Any) -> str:
     if isinstance(value, list) and value and isinstance(value[0], list):
         rows = [_json(row) for row in value]
         if len(rows[0]) > _LONG_ROW:
-            return "[\n        " + ",\n        ".join(rows) + "]"
+            return "[\n" + ",\n".join(rows) + "]"
     return _json(value)
 
 

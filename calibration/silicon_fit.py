@@ -44,8 +44,8 @@ def grid(points: Points, split: int) -> tuple[Floats, Floats, Floats]:
     return np.array(shapes, dtype=np.float64), np.array(axis, dtype=np.float64), values
 
 
-def fit_gemm(points: Points, weights: str, gpu: Gpu, source: str) -> Part:
-    """Linear layers from points (n, k, m) → µs; shapes with a gap are left out."""
+def fit_gemm(points: Points, weights: str, gpu: Gpu, source: str, form_only: bool = False) -> Part:
+    """Linear layers from points (n, k, m) → µs; shapes with a gap are left out. `form_only`: no table."""
     shapes, tokens, values = grid(points, 2)
     full = ~np.isnan(values).any(axis=1)
     shapes, values = shapes[full], values[full]
@@ -78,21 +78,25 @@ def fit_gemm(points: Points, weights: str, gpu: Gpu, source: str) -> Part:
         return np.asarray((np.log(predicted) - target).ravel())
 
     best = least_squares_fit(error, start[:count], low[:count], high[:count])
-    weight = np.where((tokens < 64) | (tokens % 64 == 0), ALIGNED_WEIGHT, 1.0)
-    knots = np.array([k for k in GEMM_KNOTS if tokens[0] <= k <= tokens[-1]], dtype=np.float64)
     return Part(
         name=f"gemm/{weights}",
         status="measured",
         source=source,
         coefficients=dict(zip(names, best, strict=False)),
-        table={
-            "knots": [int(k) for k in knots],
-            "shapes": [[int(n), int(k)] for n, k in shapes],
-            "us": rounded_table(thin(values, tokens, knots, weight)),
-        },
+        table={} if form_only else _gemm_table(shapes, tokens, values),
         residual={},
         note="m tokens, n outputs, k inputs; isotonic in m; quantising activations included for fp8",
     )
+
+
+def _gemm_table(shapes: Floats, tokens: Floats, values: Floats) -> dict[str, Any]:
+    weight = np.where((tokens < 64) | (tokens % 64 == 0), ALIGNED_WEIGHT, 1.0)
+    knots = np.array([k for k in GEMM_KNOTS if tokens[0] <= k <= tokens[-1]], dtype=np.float64)
+    return {
+        "knots": [int(k) for k in knots],
+        "shapes": [[int(n), int(k)] for n, k in shapes],
+        "us": rounded_table(thin(values, tokens, knots, weight)),
+    }
 
 
 def fit_experts(points: Points, weights: str, gpu: Gpu, source: str) -> Part:

@@ -31,8 +31,9 @@ FRAMEWORK_FILES = {
     "moe": "moe_perf",
     "allreduce": "custom_allreduce_perf",
     "gdn": "gdn_perf",
+    "scaling": "computescale_perf",
 }
-_FOLDERS = {"prefill": "attention", "allreduce": "comm", "gdn": "linear_attention"}
+_FOLDERS = {"prefill": "attention", "allreduce": "comm", "gdn": "linear_attention", "scaling": "quantize"}
 _FLAT = {
     "gemm": "gemm.parquet",
     "attention": "attention_decode.parquet",
@@ -91,7 +92,8 @@ class Tables:
         if "step" in columns and op in ("attention", "mla"):
             columns["context"] = columns["step"] + columns["isl"]
         if op == "allreduce":
-            backend = columns["backend"].astype(str)
+            # TensorRT-LLM's rows name no backend: all are nodes of a graph.
+            backend = columns.get("backend", np.full(len(columns["us"]), "graph")).astype(str)
             columns["mode"] = np.array([name.rpartition("_")[2] for name in backend])
             columns["bytes"] = columns["elements"] * 2
         self._note(path, framework, version, columns)

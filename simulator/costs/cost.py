@@ -185,7 +185,7 @@ def _explain(p: NetworkPricing, tokens: int, real_tokens: int, rows: int) -> Exp
 def _matrix_cost(p: NetworkPricing, one: Matrix, tokens: int) -> PassCost:
     if tokens <= 0:
         return PassCost()
-    operator = p.profile.gemm(one.weights)
+    operator = p.gemm(one.weights)
     memory, compute, fixed = (float(x) for x in operator.form.parts_us(one.n, one.k, tokens))
     time_s = float(operator.time_us(one.n, one.k, tokens)) * _US * one.count
     moved = one.n * one.k * weight_bytes_each(one.weights) + tokens * (one.k + one.n) * 2.0

@@ -57,7 +57,7 @@ def _inherited(part: Part, base: Profile, target: Gpu) -> Part:
     table: dict[str, Any] = dict(part.table)
     if family in ("attention", "mla"):
         coefficients["memory_scale"] = coefficients.get("memory_scale", 1.0) * slower
-    elif family == "gemm" and "log_ratio" not in table:
+    elif family == "gemm" and table and "log_ratio" not in table:
         operator = base.gemm(variant)
         table = {"knots": operator.knots, "shapes": operator.shapes, "log_ratio": operator.log_ratio}
     elif family == "experts" and "log_ratio" not in table:

@@ -22,6 +22,7 @@ from simulator.costs.ops.attention import (
     StreamedCache,
 )
 from simulator.costs.ops.collectives import AllReduce
+from simulator.costs.ops.gemm import Gemm
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable
 from simulator.costs.profiles import Profile
@@ -51,8 +52,12 @@ class NetworkPricing:
         """All linear layers at that many (padded) tokens."""
         total: Floats = np.zeros(np.shape(tokens))
         for one in self.network.matrices:
-            total = total + one.count * self.profile.gemm(one.weights).time_us(one.n, one.k, tokens)
+            total = total + one.count * self.gemm(one.weights).time_us(one.n, one.k, tokens)
         return total
+
+    def gemm(self, weights: str) -> Gemm:
+        """The linear operator of this engine."""
+        return self.profile.gemm(weights, self.preset.kernels)
 
     def small_us(self, tokens: ArrayLike) -> Floats:
         """Norms, rope, KV write, activation: as measured in place, else the preset's cost per layer, and
@@ -109,7 +114,7 @@ class NetworkPricing:
     def head_us(self, rows: ArrayLike) -> Floats:
         """The lm head on logit rows, with the gathering of the vocabulary's parts."""
         head = self.network.head
-        return self.profile.gemm(head.weights).time_us(head.n, head.k, rows) + self.gather_us(rows)
+        return self.gemm(head.weights).time_us(head.n, head.k, rows) + self.gather_us(rows)
 
     def gather_us(self, rows: ArrayLike) -> Floats:
         """An all-gather moves half of what an all-reduce of the same result does."""
@@ -272,7 +277,7 @@ class NetworkPricing:
 
     @cached_property
     def _allreduce(self) -> AllReduce:
-        return self.profile.allreduce()
+        return self.profile.allreduce(self.preset.kernels)
 
 
 def window_of(layers: AttentionLayers) -> int:

@@ -100,7 +100,7 @@ def _read_part(raw: object, path: Path, faults: Faults) -> Part | None:
     family, _, variant = name.partition("/") if isinstance(name, str) else ("", "", "")
     if not isinstance(name, str):
         faults.add((*path, "name"), name, "is no text", f"for example {REQUIRED[0]}")
-    elif family in ("gemm", "experts") and variant not in WEIGHT_FORMATS:
+    elif family in ("gemm", "experts") and variant.partition("/")[0] not in WEIGHT_FORMATS:
         faults.add((*path, "name"), name, "unknown weight format", f"known: {', '.join(WEIGHT_FORMATS)}")
     elif family in SAMPLERS and variant not in ("", *HOW_SAMPLED):
         faults.add((*path, "name"), name, "unknown way of sampling", f"known: {', '.join(HOW_SAMPLED)}")
@@ -133,7 +133,7 @@ def _check_table(family: str, table: Mapping[str, Any], path: Path, faults: Faul
             _check_times(rows, ("bytes",), ("us",), (*path, gpus), faults)
     elif family in ROWS and (table or family == "pass"):
         _check_times(table, (ROWS[family],), ("us",), path, faults)
-    elif family in AXES:
+    elif family in AXES and (table or family != "gemm"):
         times = [key for key in ("us", "log_ratio") if key in table] or ["us"]
         further = FURTHER_AXIS.get(family)
         axes = (*AXES[family], further) if further in table and further else AXES[family]
@@ -188,7 +188,7 @@ def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> 
     `at`: number in the file of the parts that stand there.
     """
     builders: dict[str, Callable[[str], Floats]] = {
-        "gemm": lambda v: profile.gemm(v).time_us(1024, 1024, [1, 8]),
+        "gemm": lambda v: profile.gemm(*v.split("/")).time_us(1024, 1024, [1, 8]),
         "attention": lambda v: profile.attention(v).time_us([1, 2], 100, 1, 128),
         "mla": lambda v: profile.latent(v).time_us([1, 2], 100, 16),
         "experts": lambda v: profile.experts(v).time_us([1, 2], 1024, 512, 2, 8),

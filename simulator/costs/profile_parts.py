@@ -83,13 +83,15 @@ class Profile:
         """Dense peak; a type without a tensor-core path runs as bf16."""
         return self.gpu.peak_flops_per_s.get(arithmetic, self.gpu.peak_flops_per_s["bf16"])
 
-    def gemm(self, weights: str) -> Gemm:
-        """The linear operator for weights of that format.
+    def gemm(self, weights: str, kernels: str = "") -> Gemm:
+        """The linear operator for weights of that format; `kernels`: a framework whose own kernel is taken
+        where it was measured.
 
         Formats without a part of their own (int4, mxfp4; fp8 on a GPU without fp8 arithmetic) take the bf16
         form with fewer weight bytes and no table: assumed.
         """
         own = f"gemm/{weights}"
+        own = f"{own}/{kernels}" if f"{own}/{kernels}" in self.parts else own
         if own not in self._built:
             self._built[own] = self._gemm(weights, own)
         built: Gemm = self._built[own]
@@ -115,6 +117,8 @@ class Profile:
             "follows_form": bool(part.coefficients.get("follows_form", False)),
             "rises": bool(part.coefficients.get("rises", True)),
         }
+        if not part.table:
+            return Gemm(form, np.ones(1), np.zeros((0, 2)), np.zeros((0, 1)), follows_form=True)
         knots, shapes = part.array("knots"), part.array("shapes").reshape(-1, 2)
         if widened:
             return Gemm(form, knots, np.zeros((0, 2)), np.zeros((0, len(knots))), **how)
@@ -229,8 +233,9 @@ class Profile:
             compute_efficiency=part.number("compute_efficiency"),
         )
 
-    def allreduce(self) -> AllReduce:
-        part = self.parts["allreduce"]
+    def allreduce(self, kernels: str = "") -> AllReduce:
+        """All-reduce; `kernels`: a framework whose own is taken where it was measured."""
+        part = self._part(f"allreduce/{kernels}", "allreduce")
         tables = {
             int(gpus): (np.asarray(rows["bytes"], dtype=np.float64), np.asarray(rows["us"], dtype=np.float64))
             for gpus, rows in part.table.items()

@@ -30,8 +30,12 @@ MARKS = {
     "experts/fp8_block": 9.0,
     "experts/bf16": 14.0,
     "allreduce": 8.0,
+    "allreduce/trtllm": 8.0,
 }
-NEEDS_THE_PACKAGE = {"experts/fp8", "experts/int4", "experts/mxfp4", "prefill", "streamed"}
+NEEDS_THE_PACKAGE = {
+    *("gemm/fp8/trtllm", "experts/fp8", "experts/int4", "experts/mxfp4"),
+    *("prefill", "streamed"),
+}
 """Parts whose tables are not in the filtered copies beside this repository."""
 
 

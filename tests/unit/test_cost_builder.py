@@ -10,11 +10,13 @@ from click.testing import CliRunner
 
 from calibration.heldout import held_out
 from calibration.profile_json import dumps
-from calibration.silicon import build_profile, expert_points, main
+from calibration.silicon import TRTLLM, build_profile, expert_points, main, own_gemm_points
 from calibration.silicon_attention import fit_prefill
+from calibration.silicon_fit import fit_gemm
 from calibration.smoothing import hats, isotonic, significant, thin
 from calibration.tables import medians, open_tables
-from simulator.costs.profiles import load_profile, parse_profile
+from simulator.costs.ops.gemm import GemmForm
+from simulator.costs.profiles import Profile, load_profile, parse_profile
 from simulator.errors import InputError
 from simulator.gpu import gpu
 
@@ -105,8 +107,8 @@ def _rows():
     comm = [
         {
             "system": "h100_sxm",
-            "library": "vllm",
-            "version": "0.24.0",
+            "library": library,
+            "version": version,
             "op": "all_reduce",
             "mode": mode,
             "dtype": "bfloat16",
@@ -115,7 +117,11 @@ def _rows():
             "bytes": size,
             "latency_us": (4 if mode == "graph" else 20) + size / 3e5,
         }
-        for mode, gpus, size in itertools.product(("graph", "eager"), (2, 4), (256, 4096, 65536, 1 << 20))
+        for library, version, modes in (
+            ("vllm", "0.24.0", ("graph", "eager")),
+            ("trtllm", "1.3.0rc20", ("graph",)),
+        )
+        for mode, gpus, size in itertools.product(modes, (2, 4), (256, 4096, 65536, 1 << 20))
     ]
     return {"gemm": gemm, "attention_decode": attention, "mla_decode": mla, "moe": moe, "comm": comm}
 
@@ -183,7 +189,8 @@ def packaged(tmp_path_factory):
             if "context" in row:
                 row.update(step=row.pop("context") - 1, isl=1, window_size=0)
             if name == "comm":
-                row["backend"] = f"vllm_{row.pop('mode')}"
+                mode = row.pop("mode")
+                row |= {"backend": f"vllm_{mode}"} if row["library"] == "vllm" else {}
         owners = sorted({(row.get("framework") or row.get("library"), row["version"]) for row in rows})
         for owner, version in owners:
             mine = [
@@ -219,6 +226,42 @@ def test_both_layouts_give_the_same_parts(flat, packaged):
     parts = [build_profile(folder, "h100-sxm")["parts"] for folder in (flat, packaged)]
     assert parts[0] == parts[1]
     assert build_profile(packaged, "h100-sxm")["provenance"]["version"] == "9.9"
+
+
+def test_own_matrices_lose_the_time_that_finds_scales(tmp_path):
+    """A checkpoint that brings the scales of its inputs does not pay for finding them; without a table of
+    that time there is no part."""
+    import pyarrow.parquet as pq
+
+    data = tmp_path / "systems" / "data" / "h100_sxm"
+
+    def write(folder, file, rows):
+        where = data / folder / "trtllm" / "1.3.0rc20"
+        where.mkdir(parents=True)
+        pq.write_table(pyarrow.Table.from_pylist(rows), where / f"{file}.parquet")
+
+    h100 = gpu("h100-sxm")
+    peak = h100.peak_flops_per_s["fp8"]
+    form = GemmForm(h100.hbm_bandwidth_bytes_per_s, peak, 1.0, 1.0, 5.0, 0.9, 0.7, 2.5, 1e-4, 0.9)
+    shapes = [(n, k, m) for (n, k), m in itertools.product(SHAPES, M)]
+    linear = {key: float(form.time_us(*key)) for key in shapes}
+    finding = {(k, m): 7 + m * k / 1e6 for _, k, m in shapes}
+    rows = [
+        {"gemm_dtype": "fp8", "m": m, "n": n, "k": k, "latency": (us + finding[k, m]) / 1000}
+        for (n, k, m), us in linear.items()
+    ]
+    write("gemm", "gemm_perf", rows)
+    assert own_gemm_points(open_tables(tmp_path, "h100-sxm"), "fp8", TRTLLM) == {}
+    scaling = [{"m": m, "k": k, "latency": us / 1000} for (k, m), us in finding.items()]
+    write("quantize", "computescale_perf", scaling)
+    points = own_gemm_points(open_tables(tmp_path, "h100-sxm"), "fp8", TRTLLM)
+    assert points == pytest.approx(linear, abs=2e-3)
+
+    part = fit_gemm(points, "fp8", h100, "made here", form_only=True)
+    assert part.table == {}
+    operator = Profile("mine", h100, {part.name: part}, {}, "").gemm("fp8")
+    for (n, k, m), us in points.items():
+        assert float(operator.time_us(n, k, m)) == pytest.approx(us, rel=0.02)
 
 
 def test_the_command_writes_the_profile_and_reports_errors(flat, tmp_path):

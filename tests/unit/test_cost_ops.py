@@ -160,3 +160,20 @@ def test_all_reduce_reads_the_next_larger_group():
     assert reduce.time_us(256, 8) == pytest.approx(8.0)
     assert reduce.time_us([0, 256], 1).tolist() == [0.0, 0.0]
     assert reduce.time_us(2048, 2) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
+def test_an_engine_takes_its_own_kernels_where_they_were_measured(name):
+    profile = load_profile(name)
+    own, usual = profile.gemm("fp8", "trtllm"), profile.gemm("fp8", "vllm")
+    assert usual is profile.gemm("fp8")
+    tokens = np.array([1, 8, 256, 4096])
+    ratio = own.time_us(6144, 4096, tokens) / usual.time_us(6144, 4096, tokens)
+    assert ratio[:2] == pytest.approx([1, 1], abs=0.08)
+    assert (ratio[2:] < 0.95).all()
+    assert (np.diff(own.time_us(8192, 8192, np.arange(0, 2000, 64))) > 0).all()
+
+    small, middle = 16_384, 2 << 20
+    assert profile.allreduce("trtllm").time_us(small, 8) < 0.8 * profile.allreduce().time_us(small, 8)
+    assert profile.allreduce("trtllm").time_us(middle, 8) > 1.3 * profile.allreduce().time_us(middle, 8)
+    assert profile.allreduce("sglang").tables.keys() == {2, 4, 8}

@@ -114,7 +114,7 @@ def _small() -> dict[str, Any]:
     data = json.loads(text_of())
     for part in data["parts"]:
         table, axes = part["table"], AXES.get(part["name"].partition("/")[0], ())
-        if axes:
+        if axes and table:
             cut = tuple(slice(2) if axis != "knots" else slice(None) for axis in axes)
             table["us"] = np.array(table["us"])[cut].tolist()
             part["table"] |= {axis: table[axis][one] for axis, one in zip(axes, cut, strict=True)}
