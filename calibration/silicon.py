@@ -21,6 +21,7 @@ import numpy as np
 from calibration import heldout
 from calibration.profile_json import dumps
 from calibration.silicon_attention import fit_attention, fit_latent, fit_prefill, fit_streamed
+from calibration.silicon_exchange import exchange_part
 from calibration.silicon_fit import fit_allreduce, fit_experts, fit_gemm
 from calibration.tables import Columns, Tables, medians, open_tables
 from simulator.costs.profiles import SCHEMA, Part
@@ -161,6 +162,7 @@ def build_profile(directory: Path, system: str, date: str = "") -> dict[str, Any
     parts += [_latent(tables, kv, target) for kv in KV_CACHES]
     parts += [part for weights in EXPERTS if (part := _experts(tables, weights, target))]
     parts += [_allreduce(tables, target), *(_own_allreduce(tables, one, target) for one in OWN_ALLREDUCES)]
+    parts += [part for part in (exchange_part(tables),) if part]
     parts += [_prefill(tables, target), _streamed(tables, target)]
     parts += assumed_parts()
     return {

@@ -32,8 +32,17 @@ FRAMEWORK_FILES = {
     "allreduce": "custom_allreduce_perf",
     "gdn": "gdn_perf",
     "scaling": "computescale_perf",
+    "dispatch": "wideep_deepep_normal_perf",
+    "dispatch_few": "wideep_deepep_ll_perf",
 }
-_FOLDERS = {"prefill": "attention", "allreduce": "comm", "gdn": "linear_attention", "scaling": "quantize"}
+_FOLDERS = {
+    "prefill": "attention",
+    "allreduce": "comm",
+    "gdn": "linear_attention",
+    "scaling": "quantize",
+    "dispatch": "comm",
+    "dispatch_few": "comm",
+}
 _FLAT = {
     "gemm": "gemm.parquet",
     "attention": "attention_decode.parquet",
@@ -51,6 +60,8 @@ _RENAMED = {
     "num_key_value_heads": "kv_heads",
     "kernel_source": "kernel",
     "num_tokens": "tokens",
+    "num_token": "tokens",
+    "num_topk": "topk",
     "hidden_size": "hidden",
     "inter_size": "inter",
     "num_experts": "experts",
@@ -88,7 +99,7 @@ class Tables:
             return None
         raw = _parquet(path)
         columns = {_RENAMED.get(name, name): values for name, values in raw.items()}
-        columns["us"] = np.round(columns.pop("latency").astype(np.float64) * 1000.0, 3)
+        columns["us"] = np.round(_packaged_us(columns), 3)
         if "step" in columns and op in ("attention", "mla"):
             columns["context"] = columns["step"] + columns["isl"]
         if op == "allreduce":
@@ -127,6 +138,14 @@ class Tables:
             "version": version,
             "rows": len(columns["us"]),
         }
+
+
+def _packaged_us(columns: Columns) -> NDArray[np.float64]:
+    """The column in ms, or the sum of those in µs (sending tokens out and bringing results back)."""
+    if "latency" in columns:
+        return columns.pop("latency").astype(np.float64) * 1000.0
+    parts = [values.astype(np.float64) for name, values in columns.items() if name.endswith("_us")]
+    return np.asarray(np.sum(parts, axis=0))
 
 
 def open_tables(directory: Path, system: str) -> Tables:

@@ -195,14 +195,15 @@ def _settings(
     limit = arm.max_context_tokens if arm is not None else None
     if limit is None and preset.stops_at_drafter_limit:  # what a scenario says goes before the training
         limit = setup.drafter_max_context_tokens
-    host = preset.host
+    host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
+    seats = preset.max_num_seqs * groups
     return EngineSettings(
-        max_num_seqs=preset.max_num_seqs,
-        max_num_batched_tokens=preset.max_num_batched_tokens,
+        max_num_seqs=seats,
+        max_num_batched_tokens=preset.max_num_batched_tokens * groups,
         block_tokens=preset.block_tokens,
         total_blocks=memory.kv_blocks if mechanisms.kv_limit else UNLIMITED_BLOCKS,
         max_context_tokens=setup.max_context_tokens,
-        draft_length_by_batch=_draft_lengths(arm, preset.max_num_seqs),
+        draft_length_by_batch=_draft_lengths(arm, seats),
         asynchronous=asynchronous,
         emits_before_drafting=preset.emits_before_drafting,
         chunked_prefill=scenario.engine.chunked_prefill,
@@ -220,15 +221,15 @@ def _settings(
         loses_last_match=how is not None and how.loses_last_match,
         drafter_max_context=NEVER if limit is None else limit,
         host_step_ns=host.step_s * NS_PER_S,
-        host_per_sequence_ns=host.per_sequence_s * NS_PER_S,
+        host_per_sequence_ns=host.per_sequence_s / groups * NS_PER_S,
         draft_step_ns=host.draft_step_s * NS_PER_S,
         draft_pass_ns=host.draft_pass_s * NS_PER_S,
         hidden_step_ns=host.hidden_step_s * NS_PER_S,
-        hidden_per_sequence_ns=host.hidden_per_sequence_s * NS_PER_S,
+        hidden_per_sequence_ns=host.hidden_per_sequence_s / groups * NS_PER_S,
         request_latency_ns=seconds_to_ns(host.request_latency_s),
         request_ns=seconds_to_ns(host.request_s),
         prompt_token_ns=host.prompt_token_s * NS_PER_S,
-        graph_sizes=preset.graph_grid(longest + 1),
+        graph_sizes=tuple(tokens * groups for tokens in preset.graph_grid(longest + 1)),
         full_graphs=preset.full_graphs,
         piecewise_graphs=preset.piecewise_graphs,
         graph_padding=mechanisms.graph_padding,

@@ -36,7 +36,8 @@ class ArmMemory:
 
     `kv_bytes_per_token` is per GPU, target and drafter together, at the workload's mean context: windows and
     constant states count with what they hold there. `request_tokens` is a request of mean length at its end,
-    `longest_request_tokens` the longest of the workload (at most the model's context).
+    `longest_request_tokens` the longest of the workload (at most the model's context). `groups` of GPUs each
+    hold requests of their own.
     """
 
     arm: str
@@ -49,6 +50,7 @@ class ArmMemory:
     block_tokens: int
     request_tokens: float
     longest_request_tokens: int
+    groups: int = 1
 
     @property
     def kv_bytes(self) -> int:
@@ -57,8 +59,8 @@ class ArmMemory:
 
     @property
     def kv_blocks(self) -> int:
-        """Whole blocks that fit."""
-        return int(self.kv_bytes // (self.block_tokens * self.kv_bytes_per_token))
+        """Whole blocks that fit, of all groups."""
+        return self.groups * int(self.kv_bytes // (self.block_tokens * self.kv_bytes_per_token))
 
     @property
     def kv_tokens(self) -> int:
@@ -73,7 +75,7 @@ class ArmMemory:
     @property
     def fits(self) -> bool:
         """Whether the longest request fits to its end: without that an engine does not start."""
-        return self.kv_tokens >= self.longest_request_tokens
+        return self.kv_tokens // self.groups >= self.longest_request_tokens
 
     @property
     def shortage(self) -> str | None:
@@ -88,7 +90,7 @@ class ArmMemory:
         if self.kv_bytes == 0:
             return f"{used} leave nothing for KV"
         longest = f"the longest request has {self.longest_request_tokens:,}"
-        return f"{used} leave room for {self.kv_tokens:,} KV tokens, and {longest}"
+        return f"{used} leave room for {self.kv_tokens // self.groups:,} KV tokens, and {longest}"
 
     def to_json(self) -> dict[str, Any]:
         """Bytes per GPU, under the keys of `decodesim memory`."""
@@ -162,24 +164,28 @@ def memory(scenario: Scenario) -> MemoryReport:
 def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None = None) -> ArmMemory:
     """The memory of one arm (None: plain decoding), on `tensor_parallel` GPUs instead of the scenario's."""
     ranks = tensor_parallel or scenario.hardware.tensor_parallel
-    groups = gcd(scenario.hardware.expert_parallel, ranks)
+    experts = gcd(scenario.hardware.expert_parallel, ranks)
+    groups = gcd(scenario.hardware.attention_dp, ranks)
     target, drafter = models_of(scenario, arm)
     preset, _ = engine_preset(scenario)
     draft_ranks = ranks
     if arm is not None and arm.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
-        draft_ranks = 1
+        draft_ranks = groups  # one each
     mean, longest = request_tokens(scenario)
     return ArmMemory(
         arm=PLAIN if arm is None else arm.name,
         device_bytes=_device_bytes(scenario),
         usable_bytes=int(preset.gpu_memory_utilization * _device_bytes(scenario)),
-        weights_bytes=round(target.weight_bytes(ranks, groups)),
-        drafter_bytes=round(drafter.weight_bytes(draft_ranks)) if drafter is not None else 0,
+        weights_bytes=round(target.weight_bytes(ranks, experts, groups)),
+        drafter_bytes=round(drafter.weight_bytes(draft_ranks, copies=groups)) if drafter is not None else 0,
         reserve_bytes=RESERVE_BYTES,
-        kv_bytes_per_token=_kv_bytes_per_token(scenario, target, drafter, ranks, draft_ranks, mean),
+        kv_bytes_per_token=_kv_bytes_per_token(
+            scenario, target, drafter, ranks // groups, draft_ranks // groups, mean
+        ),
         block_tokens=preset.block_tokens,
         request_tokens=min(mean, target.max_context_tokens),
         longest_request_tokens=min(longest, target.max_context_tokens),
+        groups=groups,
     )
 
 
@@ -188,7 +194,8 @@ def smallest_tensor_parallel(scenario: Scenario) -> int | None:
     target, _ = models_of(scenario, None)
     arms: list[Arm | None] = [None, *scenario.speculation]
     for ranks in range(1, LARGEST_TENSOR_PARALLEL + 1):
-        if target.divides_over(ranks) and all(arm_memory(scenario, arm, ranks).fits for arm in arms):
+        own = ranks // gcd(scenario.hardware.attention_dp, ranks)
+        if target.divides_over(own) and all(arm_memory(scenario, arm, ranks).fits for arm in arms):
             return ranks
     return None
 

@@ -91,6 +91,7 @@ class _Question:
             hardware.gpu,
             hardware.tensor_parallel,
             hardware.expert_parallel,
+            hardware.attention_dp,
             int(scenario.run.mechanisms.expert_union),
             sampling_of(scenario, arm),
             str(Path(scenario.base_dir).resolve()),
@@ -111,7 +112,7 @@ def _setup(question: _Question) -> Setup:
     target, drafter = models_of(scenario, arm)
     preset, note = engine_preset(scenario)
     profile = load_profile(scenario.hardware.gpu, scenario.base_dir)
-    ranks = scenario.hardware.tensor_parallel
+    ranks, groups = scenario.hardware.tensor_parallel, scenario.hardware.attention_dp
     cost = CostModel(
         target=target,
         drafter=drafter,
@@ -123,12 +124,13 @@ def _setup(question: _Question) -> Setup:
         preset=preset,
         sampling=sampling_of(scenario, arm),
         draft_sampling=draft_sampling_of(scenario, arm),
+        attention_dp=groups,
     )
     query_tokens = max(arm.max_draft_length if arm is not None else 0, LONGEST_DRAFT) + 1
-    seats = preset.max_num_seqs
+    seats = preset.max_num_seqs * groups
     prices = compile_prices(
         cost,
-        max_tokens=max(preset.max_num_batched_tokens + seats, seats * query_tokens),
+        max_tokens=max(preset.max_num_batched_tokens * groups + seats, seats * query_tokens),
         max_sequences=seats,
         max_context_tokens=target.max_context_tokens,
         max_query_tokens=query_tokens,

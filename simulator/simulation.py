@@ -125,7 +125,12 @@ def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
                 f"{one.arm.name}: {entry.acceptance.model} acceptance supposes that every n-gram lookup "
                 "finds a match; {model: gated, …} says how often one does"
             )
-    ranks, measured = scenario.hardware.tensor_parallel, max(setup.profile.allreduce().tables, default=0)
+    ranks = setup.cost.target_pricing.network.tensor_parallel
+    measured = max(setup.profile.allreduce().tables, default=0)
+    if scenario.hardware.attention_dp > 1:
+        notes.append(
+            "data-parallel attention: requests are taken as spread evenly, and all groups step together"
+        )
     if ranks > measured > 0:
         notes.append(
             f"all-reduces of {ranks} GPUs are priced as those of {measured}, the most that the profile "

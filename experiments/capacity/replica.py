@@ -199,14 +199,18 @@ class Replica:
 def one_replica(scenario: Scenario, setting: Setting) -> Scenario:
     """The scenario with one replica of a setting, in the fast driver.
 
-    Experts are shared among all GPUs where they were, else among as many groups as still divide them.
+    Experts are shared among all GPUs where they were, else among as many groups as still divide them; so are
+    requests among groups of data-parallel attention.
     """
     from math import gcd
 
     hardware, ranks = scenario.hardware, setting.tensor_parallel
     groups = hardware.expert_parallel
     groups = ranks if 1 < groups == hardware.tensor_parallel else gcd(groups, ranks)
+    own = hardware.attention_dp
+    own = ranks if 1 < own == hardware.tensor_parallel else gcd(own, ranks)
     placed = {"gpu": setting.gpu, "tensor_parallel": ranks, "expert_parallel": groups, "replicas": 1}
+    placed["attention_dp"] = own
     return scenario.model_copy(
         update={
             "hardware": hardware.model_copy(update=placed),

@@ -97,7 +97,7 @@ def _parts(pricing: NetworkPricing | None, tokens: int) -> tuple[Floats, Floats,
     count = np.arange(tokens, dtype=np.float64)
     if pricing is None:
         return 0 * count, 0 * count, 0 * count
-    us = pricing.matrices_us(count), pricing.small_us(count), pricing.reduce_us(count)
+    us = pricing.matrices_us(count), pricing.small_us(count), pricing.communication_us(count)
     return us[0] * 1000.0, us[1] * 1000.0, us[2] * 1000.0
 
 

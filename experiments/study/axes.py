@@ -111,7 +111,7 @@ def followers_of(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[Where,
         return ()
     speculation = data.get("speculation")
     arms = range(len(speculation) if isinstance(speculation, list) else 0)
-    fields: list[Where] = [("hardware", "expert_parallel")]
+    fields: list[Where] = [("hardware", "expert_parallel"), ("hardware", "attention_dp")]
     fields += [("speculation", arm, "draft_tensor_parallel") for arm in arms]
     return tuple(
         field

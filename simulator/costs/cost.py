@@ -40,18 +40,21 @@ class CostModel:
     sampling: str = ""
     """How the target's tokens are chosen, as `Profile.sampler` names it."""
     draft_sampling: str = ""
+    attention_dp: int = 1
+    """Groups of the GPUs that hold requests of their own."""
 
     @cached_property
     def target_pricing(self) -> NetworkPricing:
-        one = network(self.target, self.tensor_parallel, self.expert_parallel)
+        one = network(self.target, self.tensor_parallel, self.expert_parallel, groups=self.attention_dp)
         return NetworkPricing(one, self.profile, self.preset, self.kv_cache, self.sampling)
 
     @cached_property
     def draft_pricing(self) -> NetworkPricing | None:
         if self.drafter is None:
             return None
-        expert_parallel = min(self.expert_parallel, self.draft_tensor_parallel)
-        one = network(self.drafter.model, self.draft_tensor_parallel, expert_parallel, self.drafter.fc)
+        ranks = max(self.draft_tensor_parallel, self.attention_dp)
+        expert_parallel = min(self.expert_parallel, ranks)
+        one = network(self.drafter.model, ranks, expert_parallel, self.drafter.fc, self.attention_dp)
         return NetworkPricing(one, self.profile, self.preset, self.kv_cache, self.draft_sampling)
 
     def target_pass(
@@ -95,9 +98,8 @@ class CostModel:
         if mode == "eager":
             launching_s = self.target_pricing.launching_us() * _US
             ops.append(("launching", PassCost(host_s=max(0.0, launching_s - total(ops).gpu_s))))
-        ops.append(
-            ("host", PassCost(host_s=self.preset.host.exposed_s(decode_sequences + len(prefill_chunks))))
-        )
+        sequences = (decode_sequences + len(prefill_chunks)) / self.attention_dp
+        ops.append(("host", PassCost(host_s=self.preset.host.exposed_s(sequences))))
         return ops
 
     def draft_pass(
@@ -147,9 +149,10 @@ class CostModel:
     def sample(self, rows: int, sequences: int = 0) -> PassCost:
         """The accept stage on logit rows of so many sequences: rejection and sampler."""
         each_us = self.profile.sampler_sequence_us(self.sampling)
-        time_s = (float(self.target_pricing.sample_us(rows)) + each_us * sequences) * _US
+        p = self.target_pricing
+        time_s = (float(p.sample_us(rows)) + each_us * sequences / self.attention_dp) * _US
         start = min(time_s, self.profile.sampler(self.sampling).start_us * _US)
-        moved = 4.0 * rows * self.target_pricing.network.head_features
+        moved = 4.0 * float(p.own(rows)) * p.network.head_features
         return PassCost(memory_s=time_s - start, launch_s=start, moved_bytes=moved)
 
 
@@ -163,10 +166,11 @@ def total(ops: Explained) -> PassCost:
 
 def _explain(p: NetworkPricing, tokens: int, real_tokens: int, rows: int) -> Explained:
     """Linears, small kernels, all-reduces, experts, head."""
-    ops = [(one.name, _matrix_cost(p, one, tokens)) for one in p.network.matrices]
+    own = int(p.own(tokens))
+    ops = [(one.name, _matrix_cost(p, one, own)) for one in p.network.matrices]
     small_s = float(p.small_us(tokens)) * _US
     start_s = min(small_s, p.small_start_us() * _US)
-    moved = tokens * p.network.traffic_bytes_per_token
+    moved = own * p.network.traffic_bytes_per_token
     ops.append(
         ("norms and activations", PassCost(memory_s=small_s - start_s, launch_s=start_s, moved_bytes=moved))
     )
@@ -175,8 +179,10 @@ def _explain(p: NetworkPricing, tokens: int, real_tokens: int, rows: int) -> Exp
         ops.append(("embedding, positions, mask", PassCost(memory_s=preparation_s)))
     if p.network.reduced:
         ops.append(("all-reduce", PassCost(communication_s=float(p.reduce_us(tokens)) * _US)))
+    if p.network.groups > 1:
+        ops.append(("exchange of tokens", PassCost(communication_s=float(p.exchange_us(tokens)) * _US)))
     ops += [("routed experts", _experts_cost(p, one, real_tokens)) for one in p.network.experts]
-    ops.append(("lm_head", _matrix_cost(p, p.network.head, rows)))
+    ops.append(("lm_head", _matrix_cost(p, p.network.head, int(p.own(rows)))))
     if p.network.tensor_parallel > 1:
         ops.append(("gather logits", PassCost(communication_s=float(p.gather_us(rows)) * _US)))
     return ops
@@ -235,6 +241,7 @@ def _explain_attention(p: NetworkPricing, batch: int, context: float, query_toke
     """
     if batch <= 0:
         return []
+    batch = int(p.own(batch))
     ops: Explained = []
     for layers in p.network.attentions:
         time_us = float(p.layer_attention_us(layers, batch, context, query_tokens))
@@ -262,7 +269,7 @@ def _explain_prefill(p: NetworkPricing, chunks: Sequence[tuple[int, int]], windo
     windowed = windowed if windows else pairs
     compute_us = pairs * (p.prefill_pair_us(False) + p.index_pair_us()) + windowed * p.prefill_pair_us(True)
     flops = sum(
-        layers.count * pair_flops(layers) * (windowed if window_of(layers) else pairs)
+        layers.count * pair_flops(layers) * (windowed if window_of(layers) else pairs) / p.network.groups
         for layers in p.network.attentions
     )
     memory_us = sum(tokens for tokens, _ in chunks) * p.prefill_token_us()

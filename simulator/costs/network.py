@@ -59,6 +59,8 @@ class AttentionLayers:
 class Network:
     """One network on one rank of a tensor-parallel group.
 
+    `groups` of `tensor_parallel` ranks hold requests of their own, and all but the experts, which all of the
+    `groups` × `tensor_parallel` ranks share.
     `traffic_bytes_per_token`: what norms, rope and activations move for one token, all layers.
     `reduced`: all-reduces of one hidden state per token in a pass. `kernels` of a pass, and `calls` of the
     host for one that no graph holds.
@@ -77,22 +79,32 @@ class Network:
     reduced: int
     traffic_bytes_per_token: float
     tensor_parallel: int
+    groups: int
+
+    @property
+    def ranks(self) -> int:
+        """GPUs that share the experts."""
+        return self.tensor_parallel * self.groups
 
 
 def network(
-    model: Model, tensor_parallel: int = 1, expert_parallel: int = 1, fc: Linear | None = None
+    model: Model,
+    tensor_parallel: int = 1,
+    expert_parallel: int = 1,
+    fc: Linear | None = None,
+    groups: int = 1,
 ) -> Network:
-    """The network of one rank; `fc`: a drafter's projection, run once a pass."""
-    tp = tensor_parallel
+    """The network of one of `tensor_parallel` ranks; `fc`: a drafter's projection, run once a pass."""
+    tp = tensor_parallel // groups
     layers = [_without_idle_routing(layer) for layer in model.layers]
     matrices = _matrices(layers, tp, () if fc is None else (fc,))
     head = model.head.per_rank(tp)
-    blocks = sum(layer.count * _blocks(layer) for layer in layers)
+    blocks = sum(layer.count * (_blocks(layer) - _exchanges(layer, groups)) for layer in layers)
     reduced = blocks + 1 if tp > 1 else 0
     return Network(
         name=model.name,
         matrices=matrices,
-        experts=_experts(layers, tp, expert_parallel),
+        experts=_experts(layers, tensor_parallel, expert_parallel),
         attentions=_attentions(layers, tp),
         head=Matrix("lm_head", head.out_features, head.in_features, head.weights, 1),
         head_features=model.head.out_features,
@@ -103,6 +115,7 @@ def network(
         reduced=reduced,
         traffic_bytes_per_token=sum(layer.count * _traffic(layer, model.hidden_size, tp) for layer in layers),
         tensor_parallel=tp,
+        groups=groups,
     )
 
 
@@ -164,6 +177,11 @@ def _attentions(layers: Iterable[Layer], tp: int) -> tuple[AttentionLayers, ...]
 def _blocks(layer: Layer) -> int:
     """Sub-blocks that end in an all-reduce under tensor parallelism: the mixer, and the MLP or experts."""
     return int(layer.attention is not None) + int(bool(layer.linears) or layer.experts is not None)
+
+
+def _exchanges(layer: Layer, groups: int) -> int:
+    """Sub-blocks whose all-reduce is an exchange of tokens between groups: the experts."""
+    return int(layer.experts is not None and groups > 1)
 
 
 def _kernels(layer: Layer) -> int:

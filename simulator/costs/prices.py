@@ -60,7 +60,7 @@ class Prices(NamedTuple):
     target_head: NDArray[np.float64]
     """(T+1,) lm head on n logit rows."""
     target_comm: NDArray[np.float64]
-    """(T+1,) the all-reduce part of `target_tokens`, for breakdowns only: already counted there."""
+    """(T+1,) the communication part of `target_tokens`, for breakdowns only: already counted there."""
     sample: NDArray[np.float64]
     """(T+1,) the accept stage on n rows: rejection and sampler (plain: sampler)."""
     attention: NDArray[np.float64]
@@ -107,7 +107,7 @@ def compile_prices(
         target_tokens=_ns(target.tokens_us(n)),
         target_experts=_ns(target.experts_us(n, expert_union)),
         target_head=_ns(target.head_us(n)),
-        target_comm=_ns(target.reduce_us(n)),
+        target_comm=_ns(target.communication_us(n)),
         sample=_ns(target.sample_us(n)),
         attention=_attention(target, batches, contexts, max_query_tokens),
         draft_tokens=_ns(draft.tokens_us(n)) if draft else nothing,
@@ -160,7 +160,7 @@ def _scalars(cost: CostModel) -> NDArray[np.float64]:
     out[PRICE_LAUNCH_PIECEWISE_NS] = target.launch_us("piecewise")
     out[PRICE_LAUNCH_EAGER_NS] = target.launch_us("eager")
     out[PRICE_LAUNCHING_EAGER_NS] = target.launching_us()
-    out[PRICE_SAMPLE_SEQUENCE_NS] = cost.profile.sampler_sequence_us(cost.sampling)
+    out[PRICE_SAMPLE_SEQUENCE_NS] = cost.profile.sampler_sequence_us(cost.sampling) / cost.attention_dp
     if draft is not None:
         out[PRICE_DRAFT_PREFILL_PAIR_NS] = draft.prefill_pair_us(False) + draft.prefill_pair_us(True)
         out[PRICE_DRAFT_PREFILL_START_NS] = draft.prefill_start_us()

@@ -39,7 +39,10 @@ LOGIT_BYTES = 2
 
 @dataclass(frozen=True)
 class NetworkPricing:
-    """Times of one network; all in µs, all for the whole pass (every layer), on one GPU."""
+    """Times of one network; all in µs, all for the whole pass (every layer), on one GPU.
+
+    Tokens, rows, sequences and pairs are those of all groups. Groups work side by side, on equal shares.
+    """
 
     network: Network
     profile: Profile
@@ -48,11 +51,16 @@ class NetworkPricing:
     sampling: str = ""
     """How this network's own tokens are chosen, as `Profile.sampler` names it."""
 
+    def own(self, count: ArrayLike) -> Floats:
+        """Tokens, rows or sequences of the fullest group, of so many of all groups."""
+        everything = np.asarray(count, dtype=np.float64)
+        return everything if self.network.groups == 1 else np.ceil(everything / self.network.groups)
+
     def matrices_us(self, tokens: ArrayLike) -> Floats:
         """All linear layers at that many (padded) tokens."""
-        total: Floats = np.zeros(np.shape(tokens))
+        total, t = np.zeros(np.shape(tokens)), self.own(tokens)
         for one in self.network.matrices:
-            total = total + one.count * self.gemm(one.weights).time_us(one.n, one.k, tokens)
+            total = total + one.count * self.gemm(one.weights).time_us(one.n, one.k, t)
         return total
 
     def gemm(self, weights: str) -> Gemm:
@@ -63,7 +71,7 @@ class NetworkPricing:
         """Norms, rope, KV write, activation: as measured in place, else the preset's cost per layer, and
         their memory traffic.
         """
-        t = np.asarray(tokens, dtype=np.float64)
+        t = self.own(tokens)
         if self._rest is not None:
             layers = self.network.layers
             return layers * self._rest.time_us(t, self.network.traffic_bytes_per_token / layers)
@@ -83,16 +91,39 @@ class NetworkPricing:
         """Embedding, positions, mask, once a pass; 0 where a profile has no part for them."""
         if self._preparation is None:
             return np.zeros(np.shape(tokens))
-        return self._preparation.time_us(tokens, self.network.hidden)
+        return self._preparation.time_us(self.own(tokens), self.network.hidden)
 
     def reduce_us(self, tokens: ArrayLike) -> Floats:
         """All-reduces of the hidden states of that many tokens."""
-        size = np.asarray(tokens, dtype=np.float64) * self.network.hidden * 2
+        size = self.own(tokens) * self.network.hidden * 2
         return self.network.reduced * self._allreduce.time_us(size, self.network.tensor_parallel)
 
+    def exchange_us(self, tokens: ArrayLike) -> Floats:
+        """Bringing that many tokens to the experts of other groups and back; 0 for one group.
+
+        Where every GPU holds whole experts of its own, tokens go to the GPUs of their experts; else every GPU
+        gets all of them, and sums come back: an all-gather and a reduce-scatter, which an all-reduce is.
+        """
+        total: Floats = np.zeros(np.shape(tokens))
+        if self.network.groups == 1:
+            return total
+        ranks, everybody = self.network.ranks, np.asarray(tokens, dtype=np.float64)
+        for one in self.network.experts:
+            sent = self.profile.exchange() if one.expert_parallel == ranks else None
+            if sent is not None:
+                each = sent.time_us(self.own(tokens), one.per_token * one.hidden, ranks)
+            else:
+                each = self._allreduce.time_us(2.0 * everybody * one.hidden, ranks)
+            total = total + one.count * each
+        return total
+
+    def communication_us(self, tokens: ArrayLike) -> Floats:
+        """All-reduces and exchanges of that many tokens."""
+        return self.reduce_us(tokens) + self.exchange_us(tokens)
+
     def tokens_us(self, tokens: ArrayLike) -> Floats:
-        """Everything that depends on tokens alone: linears, small kernels, all-reduces, preparation."""
-        layers = self.matrices_us(tokens) + self.small_us(tokens) + self.reduce_us(tokens)
+        """Everything that depends on tokens alone: linears, small kernels, communication, preparation."""
+        layers = self.matrices_us(tokens) + self.small_us(tokens) + self.communication_us(tokens)
         return layers if self._preparation is None else layers + self.preparation_us(tokens)
 
     def experts_us(self, tokens: ArrayLike, union: bool = True) -> Floats:
@@ -114,23 +145,23 @@ class NetworkPricing:
     def head_us(self, rows: ArrayLike) -> Floats:
         """The lm head on logit rows, with the gathering of the vocabulary's parts."""
         head = self.network.head
-        return self.gemm(head.weights).time_us(head.n, head.k, rows) + self.gather_us(rows)
+        return self.gemm(head.weights).time_us(head.n, head.k, self.own(rows)) + self.gather_us(rows)
 
     def gather_us(self, rows: ArrayLike) -> Floats:
         """An all-gather moves half of what an all-reduce of the same result does."""
-        size = np.asarray(rows, dtype=np.float64) * self.network.head_features * LOGIT_BYTES
+        size = self.own(rows) * self.network.head_features * LOGIT_BYTES
         return self._allreduce.time_us(size / 2, self.network.tensor_parallel)
 
     def sample_us(self, rows: ArrayLike) -> Floats:
         """Rejection and sampler over fp32 logits of the whole vocabulary."""
-        return self.profile.sampler(self.sampling).time_us(rows, self.network.head_features)
+        return self.profile.sampler(self.sampling).time_us(self.own(rows), self.network.head_features)
 
     def draft_sample_us(self, rows: ArrayLike) -> Floats:
         """What a drafter does on its own logits in one pass; 0 where a profile has no part for it."""
         sampler = self.profile.draft_sampler(self.sampling)
-        return (
-            np.zeros(np.shape(rows)) if sampler is None else sampler.time_us(rows, self.network.head_features)
-        )
+        if sampler is None:
+            return np.zeros(np.shape(rows))
+        return sampler.time_us(self.own(rows), self.network.head_features)
 
     def attention_us(self, batch: ArrayLike, context: ArrayLike, query_tokens: int) -> Floats:
         """Decode or verify attention of all layers:
@@ -138,13 +169,14 @@ class NetworkPricing:
         """
         total: Floats = np.zeros(np.broadcast_shapes(np.shape(batch), np.shape(context)))
         for layers in self.network.attentions:
-            total = total + layers.count * self.layer_attention_us(layers, batch, context, query_tokens)
+            one = self.layer_attention_us(layers, self.own(batch), context, query_tokens)
+            total = total + layers.count * one
         return total
 
     def layer_attention_us(
         self, layers: AttentionLayers, batch: ArrayLike, context: ArrayLike, query_tokens: int
     ) -> Floats:
-        """One layer of a kind; see `Attention.kind`."""
+        """One layer of a kind, see `Attention.kind`; `batch` of one group."""
         a = layers.attention
         b, c = np.asarray(batch, dtype=np.float64), np.asarray(context, dtype=np.float64)
         if a.kind in ("linear", "mamba2"):
@@ -166,7 +198,7 @@ class NetworkPricing:
     def prefill_pair_us(self, windowed: bool) -> float:
         """µs per (query, key) pair of all layers whose pairs are all keys (or those in a window)."""
         return sum(
-            layers.count * self._prefill.pair_us(pair_flops(layers))
+            layers.count * self._prefill.pair_us(pair_flops(layers) / self.network.groups)
             for layers in self.network.attentions
             if (window_of(layers) > 0) == windowed
         )
@@ -174,10 +206,9 @@ class NetworkPricing:
     def index_pair_us(self) -> float:
         """µs per pair of what sparse layers spend on choosing keys: their indexer scores every one."""
         return sum(
-            layers.count
-            * self._prefill.pair_us(2.0 * layers.attention.index_heads * layers.attention.index_head_dim)
+            layers.count * self._prefill.pair_us(2.0 * a.index_heads * a.index_head_dim / self.network.groups)
             for layers in self.network.attentions
-            if layers.attention.topk_tokens is not None
+            if (a := layers.attention).topk_tokens is not None
         )
 
     def prefill_start_us(self) -> float:
@@ -187,7 +218,7 @@ class NetworkPricing:
     def prefill_token_us(self) -> float:
         """µs per token of prefill chunks: what attention moves of it in all layers."""
         return sum(
-            layers.count * self._prefill.token_us(prefill_token_bytes(layers))
+            layers.count * self._prefill.token_us(prefill_token_bytes(layers) / self.network.groups)
             for layers in self.network.attentions
         )
 

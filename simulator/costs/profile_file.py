@@ -43,6 +43,9 @@ ROWS: Mapping[str, str] = {
 }
 """Family → the axis of a table of times by rows alone; coefficients can stand in its place."""
 
+BY_GPUS: Mapping[str, str] = {"allreduce": "bytes", "exchange": "tokens"}
+"""Family → the axis of its tables, one for each number of GPUs."""
+
 FURTHER_AXIS = {"attention": "queries"}
 """Family → the axis that its table may have after the others."""
 SAMPLERS = ("sampler", "draft_sampler")
@@ -125,12 +128,13 @@ def _read_part(raw: object, path: Path, faults: Faults) -> Part | None:
 
 def _check_table(family: str, table: Mapping[str, Any], path: Path, faults: Faults) -> None:
     """Axes that rise, and times that are positive and as many as the axes say."""
-    if family == "allreduce":
+    if family in BY_GPUS:
+        axis = BY_GPUS[family]
         for gpus, rows in table.items():
             if not gpus.isdecimal() or not isinstance(rows, dict):
-                faults.add((*path, gpus), rows, "is not usable", "GPUs: {bytes: […], us: […]}")
+                faults.add((*path, gpus), rows, "is not usable", f"GPUs: {{{axis}: […], us: […]}}")
                 continue
-            _check_times(rows, ("bytes",), ("us",), (*path, gpus), faults)
+            _check_times(rows, (axis,), ("us",), (*path, gpus), faults)
     elif family in ROWS and (table or family == "pass"):
         _check_times(table, (ROWS[family],), ("us",), path, faults)
     elif family in AXES and (table or family != "gemm"):
@@ -195,6 +199,7 @@ def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> 
         "prefill": lambda _: np.asarray(profile.prefill().pair_us(1.0)),
         "streamed": lambda _: profile.streamed().time_us(1.0, 1.0),
         "allreduce": lambda _: profile.allreduce().time_us([256, 1e6], 2),
+        "exchange": lambda _: _exchange_us(profile),
         "elementwise": lambda v: _rest_us(profile, f"elementwise/{v}" if v else "elementwise"),
         "pass": lambda v: _of_rows(
             profile.preparation(profile.parts[f"pass/{v}" if v else "pass"].number("hidden"))
@@ -218,6 +223,12 @@ def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> 
         else:
             if not np.isfinite(time_us).all():
                 faults.add(path, name, "gives no finite time", "coefficients above 0 where they divide")
+
+
+def _exchange_us(profile: Profile) -> Floats:
+    exchange = profile.exchange()
+    assert exchange is not None
+    return exchange.time_us([1, 1000], 1024, 8)
 
 
 def _rest_us(profile: Profile, name: str) -> Floats:

@@ -21,7 +21,7 @@ from simulator.costs.ops.attention import (
     PrefillAttention,
     StreamedCache,
 )
-from simulator.costs.ops.collectives import AllReduce
+from simulator.costs.ops.collectives import AllReduce, Exchange
 from simulator.costs.ops.experts import ExpertsForm, MixtureOfExperts
 from simulator.costs.ops.gemm import TILE_TOKENS, Gemm, GemmForm
 from simulator.costs.ops.numeric import Floats
@@ -241,6 +241,20 @@ class Profile:
             for gpus, rows in part.table.items()
         }
         return AllReduce(MappingProxyType(tables), part.number("eager_start_us"))
+
+    def exchange(self) -> Exchange | None:
+        """Tokens sent to experts on other GPUs and back; None: not measured."""
+        if "exchange" not in self.parts:
+            return None
+        part = self.parts["exchange"]
+        tables = {
+            int(gpus): (
+                np.asarray(rows["tokens"], dtype=np.float64),
+                np.asarray(rows["us"], dtype=np.float64),
+            )
+            for gpus, rows in part.table.items()
+        }
+        return Exchange(MappingProxyType(tables), part.number("hidden") * part.number("per_token"))
 
     def sampler(self, how: str = "") -> StreamedRows | RowTable:
         """Accepting and sampling of one round, by logit rows. `how`: greedy or sampled, with `plain-` before

@@ -46,10 +46,11 @@ class Drafter:
     def parameters(self) -> int:
         return self.modules * (self.model.parameters + (self.fc.parameters if self.fc else 0))
 
-    def weight_bytes(self, tensor_parallel: int = 1, expert_parallel: int = 1) -> float:
-        """Bytes on one rank."""
-        own = self.model.weight_bytes(tensor_parallel, expert_parallel)
-        return self.modules * (own + (self.fc.per_rank(tensor_parallel).weight_bytes if self.fc else 0.0))
+    def weight_bytes(self, tensor_parallel: int = 1, expert_parallel: int = 1, copies: int = 1) -> float:
+        """Bytes on one rank; `copies` as in `Model.weight_bytes`."""
+        own = self.model.weight_bytes(tensor_parallel, expert_parallel, copies)
+        fc = self.fc.per_rank(tensor_parallel // copies).weight_bytes if self.fc else 0.0
+        return self.modules * (own + fc)
 
     def kv_bytes_per_token(self, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
         """Bytes on one rank per token of context."""

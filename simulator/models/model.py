@@ -152,9 +152,9 @@ class Layer:
         routed = self.experts.per_token * self.experts.parameters_each if self.experts else 0
         return self.dense_parameters + routed
 
-    def weight_bytes(self, tensor_parallel: int = 1, expert_parallel: int = 1) -> float:
-        """Bytes of one such layer on one rank."""
-        total = sum(linear.per_rank(tensor_parallel).weight_bytes for linear in self.all_linears)
+    def weight_bytes(self, tensor_parallel: int = 1, expert_parallel: int = 1, copies: int = 1) -> float:
+        """Bytes of one such layer on one rank; all but the experts stands `copies` times on the ranks."""
+        total = sum(linear.per_rank(tensor_parallel // copies).weight_bytes for linear in self.all_linears)
         if self.experts:
             total += self.experts.per_rank(tensor_parallel, expert_parallel).weight_bytes
         return total + 2.0 * self.other_parameters
@@ -216,14 +216,19 @@ class Model:
         """Parameters one token passes through: as `parameters`, but only the routed experts it uses."""
         return sum(layer.count * layer.active_parameters for layer in self.layers) + self._ends
 
-    def weight_bytes(self, tensor_parallel: int = 1, expert_parallel: int = 1) -> float:
-        """Bytes of all weights on one rank: embeddings and head are cut by vocabulary and stay bf16."""
+    def weight_bytes(self, tensor_parallel: int = 1, expert_parallel: int = 1, copies: int = 1) -> float:
+        """Bytes of all weights on one rank: embeddings and head are cut by vocabulary and stay bf16.
+
+        `copies`: groups of the ranks that each hold all but the experts.
+        """
         total = sum(
-            layer.count * layer.weight_bytes(tensor_parallel, expert_parallel) for layer in self.layers
+            layer.count * layer.weight_bytes(tensor_parallel, expert_parallel, copies)
+            for layer in self.layers
         )
-        ends = self.embedding_parameters // self.vocab_size * share(self.vocab_size, tensor_parallel) * 2.0
+        ranks = tensor_parallel // copies
+        ends = self.embedding_parameters // self.vocab_size * share(self.vocab_size, ranks) * 2.0
         if not self.tied_embeddings:
-            ends += self.head.per_rank(tensor_parallel).weight_bytes
+            ends += self.head.per_rank(ranks).weight_bytes
         return total + ends + 2.0 * self.other_parameters
 
     def _attentions(self) -> Iterator[tuple[int, Attention]]:

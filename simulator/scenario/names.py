@@ -106,9 +106,20 @@ def _arm(
 
 
 def _cut(document: Document, target: Model) -> Iterator[Problem]:
-    """A tensor parallelism that engines refuse for this model."""
+    """A tensor parallelism that engines refuse for this model, and groups that would share nothing."""
     path: Where = ("hardware", "tensor_parallel")
-    ranks = value_at(path, document.data)
+    ranks, groups = value_at(path, document.data), value_at(("hardware", "attention_dp"), document.data)
+    if isinstance(groups, int) and groups > 1:
+        if not any(layer.experts for layer in target.layers):
+            yield document.problem(
+                ("hardware", "attention_dp"),
+                groups,
+                f"is of no use: {target.name} has no experts to share",
+                "1, and hardware.replicas",
+            )
+        if not isinstance(ranks, int) or ranks % groups:
+            return
+        ranks //= groups
     if isinstance(ranks, int) and 1 <= ranks <= MOST_GPUS and not target.divides_over(ranks):
         valid = ", ".join(str(n) for n in range(1, 9) if target.divides_over(n))
         yield document.problem(

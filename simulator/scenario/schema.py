@@ -42,6 +42,10 @@ class Hardware(Section):
     expert_parallel: Annotated[int, Field(ge=1, le=MOST_GPUS)] = Field(
         default=1, description="groups that share the experts"
     )
+    attention_dp: Annotated[int, Field(ge=1, le=MOST_GPUS)] = Field(
+        default=1,
+        description="groups of those GPUs with requests of their own (data-parallel attention)",
+    )
     replicas: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="copies behind the router")
     router: Literal["round-robin", "least-loaded", "session", "prefix"] = Field(
         default="least-loaded", description="round-robin | least-loaded | session | prefix"
@@ -56,6 +60,14 @@ class Hardware(Section):
                 raw["expert_parallel"],
                 "does not divide tensor_parallel",
                 f"a divisor of {ranks:g}: the experts are shared among the same GPUs",
+            )
+        own = as_number(raw.get("attention_dp"))
+        if ranks is not None and own is not None and own >= 1 and ranks % own:
+            yield Fault(
+                ("attention_dp",),
+                raw["attention_dp"],
+                "does not divide tensor_parallel",
+                f"a divisor of {ranks:g}: the requests are shared among the same GPUs",
             )
 
 

@@ -34,7 +34,7 @@ MARKS = {
 }
 NEEDS_THE_PACKAGE = {
     *("gemm/fp8/trtllm", "experts/fp8", "experts/int4", "experts/mxfp4"),
-    *("prefill", "streamed"),
+    *("exchange", "prefill", "streamed"),
 }
 """Parts whose tables are not in the filtered copies beside this repository."""
 

@@ -188,6 +188,9 @@ def test_experts_and_drafter_follow_the_gpus() -> None:
     )
     assert one_replica(halved, setting).hardware.expert_parallel == 2
     assert one_replica(halved, tried.setting(None, 1)).hardware.expert_parallel == 1
+    own = scenario.model_copy(update={"hardware": scenario.hardware.model_copy(update={"attention_dp": 4})})
+    assert one_replica(own, setting).hardware.attention_dp == 8
+    assert one_replica(own, tried.setting(None, 1)).hardware.attention_dp == 1
 
 
 def of_crossover(alpha: float, draft_length: int) -> tuple[str, float | None, bool]:

@@ -12,6 +12,7 @@ from calibration.heldout import held_out
 from calibration.profile_json import dumps
 from calibration.silicon import TRTLLM, build_profile, expert_points, main, own_gemm_points
 from calibration.silicon_attention import fit_prefill
+from calibration.silicon_exchange import exchange_part
 from calibration.silicon_fit import fit_gemm
 from calibration.smoothing import hats, isotonic, significant, thin
 from calibration.tables import medians, open_tables
@@ -262,6 +263,40 @@ def test_own_matrices_lose_the_time_that_finds_scales(tmp_path):
     operator = Profile("mine", h100, {part.name: part}, {}, "").gemm("fp8")
     for (n, k, m), us in points.items():
         assert float(operator.time_us(n, k, m)) == pytest.approx(us, rel=0.02)
+
+
+def test_an_exchange_takes_the_faster_kernel_of_every_size(tmp_path):
+    """One kernel is for few tokens; the other, with the best number of SMs, for many."""
+    import pyarrow.parquet as pq
+
+    where = tmp_path / "systems" / "data" / "h100_sxm" / "comm" / "sglang" / "0.5.6.post2"
+    where.mkdir(parents=True)
+    shape = {"hidden_size": 7168, "num_topk": 8, "num_experts": 256}
+    few = [
+        {**shape, "node_num": nodes, "num_token": t, "dispatch_avg_t_us": 10.0 * t, "combine_avg_t_us": 20.0}
+        for nodes, t in itertools.product((1, 2), (2, 4, 16))
+    ]
+    many = [
+        {
+            **shape,
+            "node_num": nodes,
+            "num_token": t,
+            "dispatch_sms": sms,
+            "combine_sms": sms,
+            "dispatch_transmit_us": 100.0 + t / sms,
+            "dispatch_notify_us": 1.0,
+            "combine_transmit_us": 50.0,
+            "combine_notify_us": 2.0,
+        }
+        for nodes, t, sms in itertools.product((1, 2), (1, 4, 16, 64), (8, 20))
+    ]
+    pq.write_table(pyarrow.Table.from_pylist(few), where / "wideep_deepep_ll_perf.parquet")
+    assert exchange_part(open_tables(tmp_path, "h100-sxm")) is None
+    pq.write_table(pyarrow.Table.from_pylist(many), where / "wideep_deepep_normal_perf.parquet")
+    part = exchange_part(open_tables(tmp_path, "h100-sxm"))
+    assert part is not None
+    one = {"tokens": [1, 2, 4, 16, 64], "us": [40.0, 40.0, 60.0, 154.0, 156.0]}
+    assert part.table == {"8": one, "16": one}
 
 
 def test_the_command_writes_the_profile_and_reports_errors(flat, tmp_path):

@@ -73,6 +73,8 @@ run:
         ("hardware.tensor_parallel", "3", "hardware.tensor_parallel", "for example 1, 2, 4, 8"),
         ("hardware.tensor_parallel", "2.5", "hardware.tensor_parallel", "must be a whole number"),
         ("hardware.expert_parallel", "3", "hardware.expert_parallel", "a divisor of 4"),
+        ("hardware.attention_dp", "3", "hardware.attention_dp", "a divisor of 4"),
+        ("hardware.attention_dp", "2", "hardware.attention_dp", "1, and hardware.replicas"),
         ("hardware.router", "random", "hardware.router", "least-loaded"),
         (
             "workload.arrivals",

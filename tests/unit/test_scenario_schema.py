@@ -29,6 +29,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     scenario = parse_scenario(MINIMAL + "speculation: [{method: ngram}]\n")
     assert (scenario.target.kv_cache, scenario.target.weights) == ("bf16", None)
     assert (scenario.hardware.replicas, scenario.hardware.expert_parallel) == (1, 1)
+    assert scenario.hardware.attention_dp == 1
     assert scenario.hardware.router == "least-loaded"
     assert scenario.engine.preset == "vllm-0.33"
     arm = scenario.speculation[0]

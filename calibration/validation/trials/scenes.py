@@ -92,7 +92,8 @@ class Scene:
             yield _Attempt(stated, replicas)
             yield _Attempt(stated, replicas, _FULLER, fuller)
             together = stated * replicas
-            if replicas > 1 and self.model.model.divides_over(together):
+            whole = self.placement.attention_dp == 1 and self.model.model.divides_over(together)
+            if replicas > 1 and whole:
                 yield _Attempt(
                     together, 1, None, f"replicas do not fit: one engine over {together} GPUs taken"
                 )
@@ -117,12 +118,15 @@ class Scene:
         run: dict[str, Any] = {"replications": 1}
         if self.engine.serial:
             run["mechanisms"] = {"host_overlap": False, "ghost_rows": False}
+        if self.placement.decodes_alone:
+            run["mechanisms"] = {**run.get("mechanisms", {}), "prefill": False}
         return {
             "target": target,
             "hardware": {
                 "gpu": self.gpu.name,
                 "tensor_parallel": attempt.tensor_parallel,
                 "expert_parallel": self.placement.expert_parallel,
+                "attention_dp": self.placement.attention_dp,
                 "replicas": attempt.replicas,
             },
             "engine": engine,

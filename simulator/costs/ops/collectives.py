@@ -1,4 +1,4 @@
-"""All-reduce of one tensor-parallel group, as a node of a CUDA graph or launched eagerly."""
+"""What GPUs tell one another: sums of a tensor-parallel group, and tokens sent to experts elsewhere."""
 
 from __future__ import annotations
 
@@ -30,3 +30,23 @@ class AllReduce:
         known = sorted(self.tables)
         knots, values = self.tables[next((g for g in known if g >= gpus), known[-1])]
         return loglog(size, knots, np.maximum.accumulate(values))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Measured µs of sending tokens to the GPUs of their experts and of bringing the results back (an
+    all-to-all each way): `tables[gpus]` = (tokens of one GPU (j,), µs (j,)) ascending, log-log.
+
+    A token has `values`, its hidden values times the experts that it is sent to; a token with others counts
+    as more or less than one. GPUs between two measured counts take the next larger one.
+    """
+
+    tables: Mapping[int, tuple[Floats, Floats]]
+    values: float
+
+    def time_us(self, tokens: ArrayLike, values: float, gpus: int) -> Floats:
+        """µs for so many tokens of each GPU; 0 for none. Never falls as they grow."""
+        known = sorted(self.tables)
+        knots, us = self.tables[next((g for g in known if g >= gpus), known[-1])]
+        alike = np.asarray(tokens, dtype=np.float64) * (values / self.values)
+        return loglog(alike, knots, np.maximum.accumulate(us))
