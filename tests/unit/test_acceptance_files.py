@@ -67,7 +67,7 @@ def test_files_that_are_no_trace(tmp_path: Path, text: str, message: str) -> Non
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.txt: cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"none\.txt: cannot be read: no such file"):
         read_sequences(tmp_path / "none.txt")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe1 2")
     with pytest.raises(InputError, match="not UTF-8"):
