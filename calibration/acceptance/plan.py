@@ -65,7 +65,6 @@ def trained_blocks(drafts: tuple[str, ...]) -> tuple[Block, ...]:
     """What is asked of trained drafters."""
     return (
         Block(drafts, _both((0.0, 1.0), 4), prompts=8),
-        Block(drafts, (Setting(0.0, 4),), prompts=12, max_tokens=100),
         Block(drafts, _both((0.3, 0.6, 1.5, 2.0, 3.0), 4), prompts=4),
     )
 
