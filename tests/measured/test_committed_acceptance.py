@@ -1,0 +1,188 @@
+"""The committed measurement: figures from its own rounds, predictions, what temperature does."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calibration.acceptance.committed import FILE, load, predictions, read_rounds
+from calibration.acceptance.page import PAGE, closed_form, written
+from calibration.acceptance.report import groups_of
+from calibration.acceptance.rows import row_of
+from simulator.scenario import load_scenario
+from simulator.simulation import simulate
+
+UNTRAINED = ("layer-skip", "ngram", "suffix", "lookahead", "quantised:3")
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return load()
+
+
+def rows(document: Mapping[str, Any], **wanted: object) -> list[dict[str, Any]]:
+    return [row for row in document["rows"] if all(row[key] == value for key, value in wanted.items())]
+
+
+def row(document: Mapping[str, Any], **wanted: object) -> dict[str, Any]:
+    (found,) = rows(document, **wanted)
+    return found
+
+
+def test_it_holds_enough_rounds_and_says_where_they_come_from(document: dict[str, Any]) -> None:
+    rounds = sum(len(request[4]) for group in document["rounds"] for request in group["requests"])
+    assert rounds >= 20_000
+    assert rounds == sum(one["verify_steps"] for one in document["rows"])
+    assert document["verify_steps"] >= rounds
+    assert {"target", "dtype", "torch", "transformers", "date", "command"} <= set(document["provenance"])
+
+
+def test_its_rows_follow_from_its_rounds(document: dict[str, Any]) -> None:
+    groups = groups_of(read_rounds(document), by_draft_length=True)
+    assert len(groups) == len(document["rows"])
+    for group, stored in zip(groups, document["rows"], strict=True):
+        again = row_of(group).to_json()
+        for key in ("verify_steps", "drafted_tokens", "mean_acceptance_length", "acceptance_rate_at"):
+            assert again[key] == stored[key]
+
+
+def test_models_fitted_to_short_drafts_predict_longer_ones_and_other_prompts(
+    document: dict[str, Any],
+) -> None:
+    asked: dict[str, set[int]] = {"draft lengths": set(), "prompts": set()}
+    for entry in document["predictions"]:
+        for one in entry["predictions"]:
+            measured, predicted = one["measured"], one["predicted"][entry["best"]]
+            low, high = measured["ci95"]
+            slack = 0.03 * measured["value"]
+            assert low - slack <= predicted <= high + slack, (entry["domain"], entry["temperature"], one)
+            asked[one["question"]].add(one["draft_length"])
+    assert asked["draft lengths"] == {5, 6, 7, 8, 12, 16}
+    assert asked["prompts"] == set(range(1, 9))
+    assert {(one["domain"], one["temperature"]) for one in document["predictions"]} >= {
+        (domain, temperature) for domain in ("code", "prose") for temperature in (0.0, 1.0)
+    }
+
+
+def test_the_predictions_follow_from_the_rounds_that_fits_may_see(document: dict[str, Any]) -> None:
+    """Made again with the rounds of unused prompts emptied: predictions may not move."""
+    unused = frozenset(document["unused_prompts"])
+    samples = [
+        replace(one, accepted=(0,) * len(one.accepted)) if one.prompt in unused else one
+        for one in read_rounds(document)
+        if one.draft == "layer-skip" and one.setting.temperature == 0.0
+    ]
+    again = {one["domain"]: one for one in predictions(samples, unused)}
+    for entry in document["predictions"]:
+        if entry["temperature"] == 0.0:
+            fresh = again[entry["domain"]]
+            assert fresh["best"] == entry["best"]
+            for old, new in zip(entry["predictions"], fresh["predictions"], strict=True):
+                expected = old["predicted"][entry["best"]]
+                assert new["predicted"][entry["best"]] == pytest.approx(expected, rel=5e-3)
+
+
+def test_the_two_alphas_agree_in_every_row(document: dict[str, Any]) -> None:
+    apart = [one["alphas_differ_by_standard_errors"] for one in document["rows"]]
+    known = [one for one in apart if one is not None]
+    assert len(known) > 20
+    assert max(abs(one) for one in known) < 4.0
+    assert sum(abs(one) > 2.0 for one in known) < 0.15 * len(known)
+
+
+@pytest.mark.parametrize("domain", ["code", "prose"])
+def test_greedy_drafts_collapse_with_temperature_and_sampled_ones_do_not(
+    document: dict[str, Any], domain: str
+) -> None:
+    def alpha(temperature: float, drafts: str) -> float:
+        wanted = {"draft": "layer-skip", "domain": domain, "draft_length": 4}
+        found = row(document, **wanted, temperature=temperature, draft_sampling=drafts)
+        return float(found["alpha_from_distributions"]["value"])
+
+    assert alpha(1.5, "greedy") < 0.25 * alpha(0.0, "greedy")
+    assert alpha(3.0, "greedy") < 0.05
+    for temperature in (1.0, 1.5, 2.0, 3.0):
+        assert alpha(temperature, "sampled") > alpha(temperature, "greedy")
+    assert alpha(1.5, "sampled") > 0.5 * alpha(0.0, "greedy")
+
+
+def test_drafts_that_collapse_are_slower_than_none_measured_and_simulated(document: dict[str, Any]) -> None:
+    timed = document["speed"]["timed"]
+    plain = {one["temperature"]: one["seconds_per_token"] for one in timed if one["draft"] == "plain"}
+    for one in timed:
+        if one["temperature"] > 1.0 and one["draft_sampling"] == "greedy" and one["draft"] != "plain":
+            assert plain[one["temperature"]] / one["seconds_per_token"] < 1.0
+            assert closed_form(document, one) < 1.0
+    simulated = {
+        (one["temperature"], one["draft_sampling"]): one["verdict"]
+        for one in document["speed"]["simulated"]
+        if (one["draft"], one["domain"]) == ("layer-skip", "code")
+    }
+    assert simulated[0.0, "greedy"] == "pays"
+    assert simulated[1.5, "greedy"] == "loses"
+    assert simulated[1.5, "sampled"] == "pays"
+
+
+def test_longer_drafts_add_less_and_coarser_weights_cost_acceptance(document: dict[str, Any]) -> None:
+    for domain in ("code", "prose"):
+        wanted = {"draft": "layer-skip", "domain": domain, "temperature": 0.0}
+        means = [
+            row(document, **wanted, draft_length=length)["mean_acceptance_length"]["value"]
+            for length in (2, 4, 8, 16)
+        ]
+        gains = [
+            (after - before) / drafts
+            for before, after, drafts in zip(means, means[1:], (2, 4, 8), strict=False)
+        ]
+        assert gains[0] > gains[1] > gains[2] > 0.0
+        alphas = [
+            row(
+                document, draft=f"quantised:{bits}", domain=domain, temperature=1.0, draft_sampling="sampled"
+            )["alpha_from_distributions"]["value"]
+            for bits in (2, 3, 4, 8)
+        ]
+        assert alphas == sorted(alphas)
+        assert alphas[-1] > 0.9 > alphas[0]
+
+
+def test_greedy_texts_are_plain_decodings(document: dict[str, Any]) -> None:
+    assert set(document["greedy"]) == set(UNTRAINED)
+    for compared in document["greedy"].values():
+        assert compared["requests"] == 50
+        assert compared["tokens"] > 4000  # an end token may come before 100
+        for one in compared["apart"]:  # single precision cannot tell the best two tokens apart here
+            assert one["gap"] < 1e-3
+            assert one["equal_in_double_precision"]
+        assert len(compared["apart"]) <= 2
+
+
+def test_measuring_was_quick_and_small(document: dict[str, Any]) -> None:
+    took = document["provenance"]["took"]
+    assert took["processor_seconds"] / took["drafted_positions"] * 2000 < 10 * 60
+    assert took["peak_memory_bytes"] < 6e9
+
+
+def test_a_simulation_runs_from_the_file(document: dict[str, Any], tmp_path: Path) -> None:
+    text = (
+        "target: {model: llama-3.3-70b-instruct, weights: fp8}\n"
+        "hardware: {gpu: h100-sxm, tensor_parallel: 4}\n"
+        "workload: {arrivals: {kind: closed, concurrency: 8}, requests: 60,"
+        " prompt_tokens: {kind: fixed, tokens: 200}, output_tokens: {kind: fixed, tokens: 300}}\n"
+        "run: {replications: 2}\n"
+        "speculation:\n  - {name: measured, method: eagle3, draft: eagle3-llama-3.3-70b, draft_length: 4,\n"
+        f"     acceptance: {{file: {FILE}, draft: layer-skip, temperature: 0, domain: code}}}}\n"
+    )
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text, encoding="utf-8")
+    result = simulate(load_scenario(path)).to_json()
+    shown = result["arms"]["measured"]["mean_acceptance_length"]["value"]
+    measured = row(document, draft="layer-skip", temperature=0.0, domain="code", draft_length=4)
+    assert shown == pytest.approx(measured["mean_acceptance_length"]["value"], rel=0.03)
+
+
+def test_the_page_shows_these_figures(document: dict[str, Any]) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.count("<!-- end of") == 7
+    assert written(text, document) == text
