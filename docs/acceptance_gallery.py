@@ -134,8 +134,9 @@ def alpha_figure(curves: Sequence[Curve]) -> Any:
     import plotly.graph_objects as go
 
     figure = new_figure(320, "temperature", "α")
+    curves = [curve for curve in curves if len(curve.temperatures) > 2]
     drafts = list(dict.fromkeys(curve.draft for curve in curves))
-    for draft, colour in zip(drafts, ARM_COLOURS, strict=False):
+    for draft, colour in zip(drafts, (*ARM_COLOURS, PLAIN_COLOUR), strict=False):
         for how, dash in (("greedy", "solid"), ("sampled", "dot")):
             of = [curve for curve in curves if (curve.draft, curve.draft_sampling) == (draft, how)]
             if not of:
