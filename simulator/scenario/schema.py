@@ -53,22 +53,12 @@ class Hardware(Section):
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
-        ranks, groups = as_number(raw.get("tensor_parallel", 1)), as_number(raw.get("expert_parallel"))
-        if ranks is not None and groups is not None and groups >= 1 and ranks % groups:
-            yield Fault(
-                ("expert_parallel",),
-                raw["expert_parallel"],
-                "does not divide tensor_parallel",
-                f"a divisor of {ranks:g}: the experts are shared among the same GPUs",
-            )
-        own = as_number(raw.get("attention_dp"))
-        if ranks is not None and own is not None and own >= 1 and ranks % own:
-            yield Fault(
-                ("attention_dp",),
-                raw["attention_dp"],
-                "does not divide tensor_parallel",
-                f"a divisor of {ranks:g}: the requests are shared among the same GPUs",
-            )
+        ranks = as_number(raw.get("tensor_parallel", 1))
+        for name, what in (("expert_parallel", "experts"), ("attention_dp", "requests")):
+            groups = as_number(raw.get(name))
+            if ranks is not None and groups is not None and groups >= 1 and ranks % groups:
+                allowed = f"a divisor of {ranks:g}: the {what} are shared among the same GPUs"
+                yield Fault((name,), raw[name], "does not divide tensor_parallel", allowed)
 
 
 class HostOverrides(Section):
