@@ -52,3 +52,18 @@ def trials_in(folder: Path, *cases: dict[str, Any]) -> list[Trial]:
     read = cases_of(folder, *cases)
     evidence = Evidence.of(read)
     return [trial for case in read for trial in trials_of(case, evidence)]
+
+
+def changed(base: dict[str, Any], **sections: Any) -> dict[str, Any]:
+    """A case with some fields of its sections replaced."""
+    merged = {
+        name: {**base.get(name, {}), **value} if isinstance(value, dict) else value
+        for name, value in sections.items()
+    }
+    return {**base, **merged}
+
+
+def the_trial(folder: Path, *cases: dict[str, Any]) -> Trial:
+    """The one trial of these cases."""
+    (trial,) = trials_in(folder, *cases)
+    return trial

@@ -1,4 +1,4 @@
-"""Published points as trials: what becomes of their words, and what is said where words are missing."""
+"""Published points as trials: what is simulated of them, and what is said where something is missing."""
 
 from __future__ import annotations
 
@@ -12,110 +12,11 @@ import pytest
 from calibration.validation.coverage import counts
 from calibration.validation.trials.cases import committed_cases
 from calibration.validation.trials.evidence import Evidence
-from calibration.validation.trials.lengths import lengths_of
-from calibration.validation.trials.names import datasets_of, gpu_of, side_of, weights_of
-from calibration.validation.trials.trial import Published, with_assumed_lengths
+from calibration.validation.trials.trial import Published
 from calibration.validation.trials.trials import trials_of, trials_of_cases
 from simulator.acceptance import acceptance_model
 from simulator.models.catalogue import load_model
-from simulator.traffic.workload import generate
-from tests.published_cases import PLAIN, SPEC, cases_of, trials_in
-
-
-def changed(base, **sections):
-    """A case with some fields of its sections replaced."""
-    merged = {
-        name: {**base.get(name, {}), **value} if isinstance(value, dict) else value
-        for name, value in sections.items()
-    }
-    return {**base, **merged}
-
-
-def the_trial(folder, *cases):
-    (trial,) = trials_in(folder, *cases)
-    return trial
-
-
-@pytest.mark.parametrize(
-    ("text", "plain", "spec"),
-    [
-        ("baseline vLLM 0.11; spec SGLang 0.5", "vLLM 0.11", "SGLang 0.5"),
-        ("baseline bf16; spec run FP8", "bf16", "FP8"),
-        ("bf16 (baseline), fp8 (spec)", "bf16", "fp8"),
-        ("plain run uses bf16 | speculative run uses fp8", "bf16", "fp8"),
-        ("0.10.1 (0.11.1 for draft-model runs)", "0.10.1 (0.11.1 for draft-model runs)", None),
-        ("SpecForge bench, spec v2", "SpecForge bench, spec v2", None),
-    ],
-)
-def test_a_text_may_speak_of_two_sides(text, plain, spec):
-    assert side_of(text, "plain") == plain
-    assert side_of(text, "spec") == (spec or plain)
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("H100 SXM 80GB", "h100-sxm"), ("NVIDIA H100 PCIe", "h100-pcie"), ("H100 NVL (94 GB)", "h100-nvl"),
-        ("8xH200", "h200-sxm"), ("A100-SXM4-40GB", "a100-sxm-40gb"), ("A100", "a100-sxm-80gb"),
-    ],
-)  # fmt: skip
-def test_gpus_are_known_however_they_are_spelt(text, name):
-    found = gpu_of(text)
-    assert not isinstance(found, str)
-    assert found.name == name
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (None, "GPU not stated"), ("RTX 3090 / A100 by size", "GPU not stated"),
-        ("not stated (H100 class in the blog)", "GPU not stated"), ("GH200 96GB", "GPU not modelled"),
-        ("MI300X", "GPU not modelled"), ("8x B200", "GPU not modelled"),
-    ],
-)  # fmt: skip
-def test_other_gpus_have_a_reason(text, reason):
-    assert gpu_of(text) == reason
-
-
-@pytest.mark.parametrize(
-    ("text", "model", "weights"),
-    [
-        ("bf16 (default)", "x", "bf16"), ("fp16/bf16", "x", "bf16"), ("awq int4", "x", "int4"),
-        ("fp8 native", "x", "fp8"), (None, "Llama-3-8B-FP8-dynamic", "fp8"), (None, "Llama-3-8B", None),
-        ("bf16 (assumed, checkpoint native)", "Kimi-K2", None), ("nvfp4", "x", "int4"),
-    ],
-)  # fmt: skip
-def test_precisions(text, model, weights):
-    assert weights_of(text, model).format == weights
-
-
-def test_data_sets_keep_the_order_of_the_text():
-    assert datasets_of("HumanEval, MT-bench and gsm8k") == ("humaneval", "mt_bench", "gsm8k")
-    assert datasets_of("generated-shared-prefix") == ()
-
-
-@pytest.mark.parametrize(
-    ("model", "served"),
-    [
-        (
-            {"model": "meta-llama/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "params_b": 8},
-            "llama-3.1-8b-instruct",
-        ),
-        (
-            {"model": "Llama-4-Scout-FP8", "params_b": 109, "active_params_b": 17},
-            "llama-4-scout-17b-16e-instruct",
-        ),
-        (
-            {"model": "DeepSeek-R1-Distill-Llama-70B", "params_b": 70.6, "arch": "dense"},
-            "llama-3.3-70b-instruct",
-        ),
-    ],
-)
-def test_models_are_found_in_the_catalogue(tmp_path, model, served):
-    count = {"count": 8, "tp": 8}
-    trial = the_trial(tmp_path, changed(PLAIN, target=model, hardware=count))
-    assert trial.plain is not None
-    assert trial.plain.target.model == served
+from tests.published_cases import PLAIN, SPEC, changed, the_trial, trials_in
 
 
 @pytest.mark.parametrize(("size", "active"), [(9, None), (230, 10), (57, 14), (0.5, None), (600, 40)])
@@ -326,115 +227,6 @@ def test_early_sglang_speculates_without_overlap(tmp_path):
     assert trial.spec is not None
     assert trial.plain.run.mechanisms.host_overlap
     assert not trial.spec.run.mechanisms.host_overlap
-
-
-def test_a_chain_may_be_stated_by_the_tokens_it_verifies(tmp_path):
-    trial = the_trial(tmp_path, changed(SPEC, draft={"k": None, "num_draft_tokens": 5}))
-    assert trial.draft_length == 4
-
-
-def test_an_oracle_accepts_everything(tmp_path):
-    case = changed(
-        SPEC, draft={"method": "oracle_replay", "k": 12}, points=[{"concurrency": 1, "speedup": 10}]
-    )
-    trial = the_trial(tmp_path, case)
-    assert trial.spec is not None
-    (arm,) = trial.spec.speculation
-    assert acceptance_model(arm.acceptance, 12).mean_acceptance_length(12) == 13
-
-
-def test_acceptance_is_joined_within_a_source_and_not_across(tmp_path):
-    measured = {
-        **SPEC,
-        "case_id": "other",
-        "kind": "acceptance",
-        "points": [{"k": 5, "acceptance_length": 3.0}],
-    }
-    asking = {**SPEC, "points": [{"concurrency": 8, "speedup": 1.6}]}
-    trial = trials_in(tmp_path, asking, measured)[0]
-    assert (trial.acceptance_from, trial.acceptance_note) == ("joined", "case other, K = 5")
-    elsewhere = cases_of(tmp_path, changed(measured, draft={"model": "a", "k": 5}), source="elsewhere")
-    (case,) = cases_of(tmp_path, asking)
-    (trial,) = trials_of(case, Evidence.of((case, *elsewhere)))
-    assert trial.acceptance_from == "prior"
-    assert "1 other sources" in trial.acceptance_note
-
-
-def test_a_drafter_of_another_name_is_another_drafter(tmp_path):
-    measured = {**SPEC, "case_id": "other", "kind": "acceptance", "points": [{"acceptance_length": 2.4}]}
-    asking = changed(SPEC, draft={"model": "mine/head"}, points=[{"concurrency": 8, "speedup": 1.6}])
-    trial = trials_in(tmp_path, asking, changed(measured, draft={"model": "theirs/head-2"}))[0]
-    assert trial.skipped == {"spec": "no acceptance published for this method"}
-
-
-def test_the_length_of_another_k_is_compared_where_it_is_predicted(tmp_path):
-    points = [
-        {"k": 1, "acceptance_length": 1.7, "survival_by_position": [0.7]},
-        {"k": 3, "acceptance_length": 2.4, "survival_by_position": [0.68, 0.44, 0.28]},
-    ]
-    first, second = trials_in(tmp_path, {**SPEC, "kind": "acceptance", "points": points})
-    assert first.published == (Published("acceptance_length", "spec", 1.7),)
-    assert first.spec is not None
-    assert acceptance_model(first.spec.speculation[0].acceptance, 1).mean_acceptance_length(
-        1
-    ) == pytest.approx(1.68)
-    assert second.acceptance_from == "joined"
-
-
-def test_a_lookup_gets_the_length_that_is_stated(tmp_path):
-    for k, length in ((3, 1.2), (5, 2.6), (3, 3.9), (1, 1.999), (1, 2.0), (7, 1.0)):
-        point = {"concurrency": 8, "k": k, "speedup": 1.2, "acceptance_length": length}
-        case = changed(
-            SPEC, draft={"method": "ngram"}, confidence="derived_from_published_data", points=[point]
-        )
-        trial = the_trial(tmp_path, case)
-        assert trial.spec is not None
-        model = acceptance_model(trial.spec.speculation[0].acceptance, k)
-        assert model.mean_acceptance_length(k) == pytest.approx(length, abs=0.01)
-
-
-def test_lengths_have_the_mean_that_was_counted(tmp_path):
-    arm = {
-        "total_input_tokens": 44_000,
-        "total_output_tokens": 30_000,
-        "num_requests": 200,
-        "output_tok_per_s": 1,
-    }
-    case = changed(
-        PLAIN, workload={"dataset": "ShareGPT", "input_len_tokens": None, "output_len_tokens": None}
-    )
-    trial = the_trial(tmp_path, {**case, "points": [{"concurrency": 4, "baseline": arm}]})
-    assert trial.plain is not None
-    assert trial.sent == 200
-    many = trial.plain.workload.model_copy(update={"requests": 40_000})
-    requests = generate(many, 0, tmp_path)
-    assert requests.prompt_tokens.mean() == pytest.approx(220, rel=0.03)
-    assert requests.output_tokens.mean() == pytest.approx(150, rel=0.03)
-
-
-def test_assumed_lengths_can_be_stretched_and_stated_ones_cannot(tmp_path):
-    workload = {"dataset": "gsm8k", "input_len_tokens": 100, "output_len_tokens": None}
-    trial = the_trial(tmp_path, changed(SPEC, workload=workload))
-    assert trial.assumed_lengths == ("output_tokens",)
-    longer = with_assumed_lengths(trial, 2)
-    assert longer.plain is longer.spec
-    assert longer.plain is not None
-    assert trial.plain is not None
-    assert longer.plain.workload.prompt_tokens == trial.plain.workload.prompt_tokens
-    before = generate(trial.plain.workload, 0, tmp_path).output_tokens
-    assert generate(longer.plain.workload, 0, tmp_path).output_tokens.mean() == pytest.approx(
-        2 * before.mean(), rel=0.01
-    )
-
-
-def test_a_nominal_length_that_was_half_used_is_uniform(tmp_path):
-    arm = {"total_input_tokens": 51_000, "num_requests": 100, "output_tok_per_s": 1}
-    workload = {"input_len_tokens": {"nominal": 1024}, "output_len_tokens": {"nominal": 128}}
-    case = changed(PLAIN, workload=workload, points=[{"concurrency": 4, "baseline": arm}])
-    (read,) = cases_of(tmp_path, case)
-    lengths = lengths_of(read, read.points[0], None)
-    assert lengths.prompt == {"kind": "uniform", "low": 1, "high": 1024}
-    assert lengths.output == {"kind": "fixed", "tokens": 128}
 
 
 def test_flagged_and_recalled_cases_are_counted_not_simulated(tmp_path):
