@@ -6,6 +6,7 @@ Bad input ends with exit code 2 and one line per problem on stderr, never with a
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -58,6 +59,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+READER_GONE = 1
+STDOUT = 1
+"""Its file descriptor."""
 
 
 class LazyGroup(click.Group):
@@ -100,12 +104,6 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
-        except BrokenPipeError:  # whoever read our output has seen enough
-            raise
-        except OSError as error:  # of a file nobody foresaw, or of stdout on a full disk
-            name = f"{error.filename}: " if error.filename else ""
-            click.echo(f"{name}{reason(error)}", err=True)
-            ctx.exit(BAD_INPUT)
 
 
 @click.group(
@@ -121,4 +119,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no ± shows a question mark
-    decodesim.main(args=None if arguments is None else list(arguments), prog_name="decodesim")
+    try:
+        try:
+            decodesim.main(args=None if arguments is None else list(arguments), prog_name="decodesim")
+        finally:
+            if sys.stdout is not None:  # whoever started us may have closed it
+                sys.stdout.flush()  # here it can still be told; Python would end with words of its own
+    except OSError as error:  # of a file nobody foresaw, or of stdout on a full disk
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what it could not take is dropped
+        if isinstance(error, BrokenPipeError):  # whoever read our output has seen enough
+            sys.exit(READER_GONE)
+        name = f"{error.filename}: " if error.filename else ""
+        click.echo(f"{name}{reason(error)}", err=True)
+        sys.exit(BAD_INPUT)

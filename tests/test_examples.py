@@ -19,7 +19,11 @@ FORMS = frozenset({"arrivals", "prompt_tokens", "output_tokens", "acceptance"})
 """Fields that take one of several forms, each with its own keys: the file shows one form."""
 
 SHOWN_AS_A_COMMENT = {
+    "engine.host.prompt_token_s": "prompt_token_s: ",
+    "engine.host.request_latency_s": "# of host too: request_latency_s: ",
+    "engine.host.request_s": "request_s: ",
     "engine.scheduler": "# scheduler: ",
+    "hardware.attention_dp": "# attention_dp: ",
     "run.precision_metric": "# precision_metric: ",
     "workload.temperature": "# temperature: ",
 }

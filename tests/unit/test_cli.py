@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -174,13 +175,33 @@ def test_what_no_memory_holds_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_an_answer_that_has_no_room_gets_one_line() -> None:
-    code = "from experiments.cli import main; main(['memory', '--model', 'llama-3.1-8b-instruct'])"
+@pytest.mark.parametrize("unbuffered", ["1", ""], ids=["written at once", "written at the end"])
+@pytest.mark.parametrize("arguments", [["memory", "--model", "llama-3.1-8b-instruct"], ["--help"]])
+def test_an_answer_that_has_no_room_gets_one_line(arguments: list[str], unbuffered: str) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "experiments", *arguments],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     assert (done.returncode, done.stderr) == (2, "no space left on device\n")
+
+
+def test_an_answer_nobody_reads_ends_quietly() -> None:
+    command = [sys.executable, "-m", "experiments", "simulate", "--help"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (1, b"")
+
+
+def test_an_answer_for_a_closed_stdout_ends_quietly() -> None:
+    command = f"{sys.executable} -m experiments --version >&-"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_terminal_without_our_signs_gets_question_marks() -> None:
