@@ -15,6 +15,7 @@ from calibration.validation.trials.models import ModelChoice, model_of
 from calibration.validation.trials.names import Gpu, gpu_of, kv_cache_of, side_of
 from calibration.validation.trials.placement import NODE, SIZES, Placement, placement_of
 from simulator.errors import InputError
+from simulator.presets import load_preset
 from simulator.memory import ArmMemory, arm_memory
 from simulator.scenario import Scenario, scenario_from_data
 
@@ -108,6 +109,8 @@ class Scene:
         """The scenario as plain data."""
         usual = _SMALL_GPU if self.gpu.name.startswith("a100") and "vllm" in self.engine.preset else {}
         engine: dict[str, Any] = {"preset": self.engine.preset, **usual, **self.engine.settings}
+        if self._whole_prompts():
+            engine["chunked_prefill"] = False
         if self.load.max_num_seqs is not None:
             engine["max_num_seqs"] = self.load.max_num_seqs
         if attempt.utilisation is not None:
@@ -140,6 +143,14 @@ class Scene:
             },
             "run": run,
         }
+
+    def _whole_prompts(self) -> bool:
+        """TensorRT-LLM cuts no prompt unless it is told to, and takes none that is longer than a step."""
+        room = self.engine.settings.get("max_num_batched_tokens", load_preset(self.engine.preset)[0].max_num_batched_tokens)
+        form = self.lengths.prompt
+        longest = next(form[key] for key in ("max", "high", "tokens") if key in form)
+        told = re.search(r"enable[-_]chunked[-_](prefill|context)", self.case.text)
+        return self.engine.preset.startswith("trtllm") and not told and longest <= room
 
     def _kv_cache(self) -> str:
         """What the source says, else its launch line, else the checkpoint: ModelOpt's FP8 recipe, which
