@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from calibration.validation.predict import Question, predict, with_means
 from calibration.validation.row import question_of
 from calibration.validation.shape import CurvePoint
-from calibration.validation.trials.cases import Traffic
+from calibration.validation.trials.cases import Framework, Traffic, committed_cases
+from calibration.validation.trials.lengths import lengths_of
+from calibration.validation.trials.scenes import WHOLE_PROMPTS
 from calibration.validation.trials.trials import trials_of_cases
 from simulator.acceptance import Gated
 from simulator.replications import make_traffic
@@ -39,6 +42,39 @@ def test_only_published_means_are_held() -> None:
     assert found.mean_tokens == {"prompt_tokens": pytest.approx(342.0)}
     assert question_of(found).mean_tokens == found.mean_tokens
     assert question_of(replace(found, published=())).mean_tokens == found.mean_tokens
+
+
+def test_what_is_taken_where_nothing_is_said_is_the_middle_of_what_others_say() -> None:
+    said: dict[str, dict[str, list[float]]] = {"prompt_tokens": {}, "output_tokens": {}}
+    for one in trials_of_cases(committed_cases()):
+        for field, mean in one.mean_tokens.items():
+            said[field].setdefault(one.case.source_id, []).append(mean)
+    about = case([{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}], workload=Traffic())
+    taken = lengths_of(about, {}, None)
+    assert taken.assumed == ("prompt_tokens", "output_tokens")
+    for field, mean in (("prompt_tokens", taken.prompt_mean), ("output_tokens", taken.output_mean)):
+        assert len(said[field]) > 10
+        assert mean == pytest.approx(median(map(median, said[field].values())), rel=0.02)
+
+
+def test_prompts_of_tensorrt_llm_are_whole_unless_it_is_told_to_cut_them() -> None:
+    def whole(prompt: int, note: str = "", engine: str = "TensorRT-LLM") -> bool:
+        said = Traffic(dataset="random", input_len_tokens=prompt, output_len_tokens=100)
+        about = case(
+            [{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}],
+            workload=said,
+            framework=Framework(name=engine, version="1.0"),
+            notes=(note,),
+        )
+        [found] = trials_of_cases([about])
+        assert found.plain is not None
+        assert (WHOLE_PROMPTS in found.choices) is not found.plain.engine.chunked_prefill
+        return not found.plain.engine.chunked_prefill
+
+    assert whole(1000)
+    assert not whole(32_000), "longer than a step: it must have been told"
+    assert not whole(1000, "--enable_chunked_prefill true")
+    assert not whole(1000, engine="vLLM")
 
 
 def test_a_lookup_drafts_only_where_it_finds_something() -> None:

@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from calibration.validation.trials.cases import Case, Facts, Side, Target
-from calibration.validation.trials.engines import EngineChoice, engine_of
+from calibration.validation.trials.engines import TRTLLM, EngineChoice, engine_of
 from calibration.validation.trials.lengths import LengthsChoice
 from calibration.validation.trials.loads import Load, load_of
 from calibration.validation.trials.models import ModelChoice, model_of
 from calibration.validation.trials.names import Gpu, gpu_of, kv_cache_of, side_of
 from calibration.validation.trials.placement import NODE, SIZES, Placement, placement_of
 from simulator.errors import InputError
-from simulator.presets import load_preset
 from simulator.memory import ArmMemory, arm_memory
+from simulator.presets import load_preset
 from simulator.scenario import Scenario, scenario_from_data
 
 DOES_NOT_FIT = "does not fit the memory"
 NOT_A_SCENARIO = "not a scenario"
+WHOLE_PROMPTS = "prompts are not cut: TensorRT-LLM cuts none unless it is told to"
 _SMALL_GPU = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
 """vLLM's server defaults on an A100 (vllm engine/arg_utils.py); its presets hold those on an H100."""
 _FULLER = 0.96
@@ -59,7 +60,8 @@ class Scene:
         """Everything that was assumed."""
         about_gpu = (self.gpu.note,) if self.gpu.note else ()
         parts = (self.model, self.engine, self.placement, self.load, self.lengths)
-        return tuple(dict.fromkeys((*about_gpu, *(note for part in parts for note in part.notes))))
+        whole = (WHOLE_PROMPTS,) if self._whole_prompts() else ()
+        return tuple(dict.fromkeys((*about_gpu, *whole, *(note for part in parts for note in part.notes))))
 
     def runs_as(self, other: Scene) -> bool:
         """Whether both sides ran on the same: one scenario then serves them."""
@@ -145,12 +147,13 @@ class Scene:
         }
 
     def _whole_prompts(self) -> bool:
-        """TensorRT-LLM cuts no prompt unless it is told to, and takes none that is longer than a step."""
-        room = self.engine.settings.get("max_num_batched_tokens", load_preset(self.engine.preset)[0].max_num_batched_tokens)
-        form = self.lengths.prompt
-        longest = next(form[key] for key in ("max", "high", "tokens") if key in form)
+        """TensorRT-LLM cuts no prompt unless it is told to; one longer than a step tells that it was."""
+        preset, _ = load_preset(self.engine.preset)
+        room = self.engine.settings.get("max_num_batched_tokens", preset.max_num_batched_tokens)
+        prompts = self.lengths.prompt
+        longest = next(prompts[key] for key in ("max", "high", "tokens") if key in prompts)
         told = re.search(r"enable[-_]chunked[-_](prefill|context)", self.case.text)
-        return self.engine.preset.startswith("trtllm") and not told and longest <= room
+        return preset.engine == TRTLLM and not told and longest <= room
 
     def _kv_cache(self) -> str:
         """What the source says, else its launch line, else the checkpoint: ModelOpt's FP8 recipe, which
