@@ -16,6 +16,7 @@ _MIB = 1 << 20
 _H100 = "NVIDIA H100 Tensor Core GPU datasheet, https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet"
 _HOPPER = "NVIDIA H100 Tensor Core GPU Architecture whitepaper (GH100: SMs, L2), https://resources.nvidia.com/en-us-tensor-core"
 _H100_PCIE = "NVIDIA H100 PCIe GPU product brief PB-11133-001_v02 (2022-11)"
+_H100_HBM2E = "TSUBAME4.0 user guide: H100 SXM5 94 GB HBM2e, 2.4 TB/s (2,395.87 GB/s); compute as H100 SXM5"
 _H200 = "NVIDIA H200 Tensor Core GPU datasheet, https://nvdam.widen.net/s/nb5zzzsjdf/hpc-datasheet-sc23-h200-datasheet-3002446"
 _A100 = "NVIDIA A100 Tensor Core GPU datasheet, https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf"
 _AMPERE = "NVIDIA A100 Tensor Core GPU Architecture whitepaper (GA100: SMs, L2)"
@@ -82,6 +83,11 @@ _ALL = (
         "h100-nvl", "NVIDIA H100 NVL 94 GB", 95_830 * _MIB, 3.9e12,
         MappingProxyType({"bf16": 835.5e12, "fp8": 1670.5e12}), 50 * _MIB, 132, 600e9,
         "NVLink 4 bridge between two cards, PCIe 5.0 x16", _sources(_H100, _HOPPER), nvlink_gpus=2,
+    ),
+    Gpu(
+        "h100-sxm-94gb", "NVIDIA H100 SXM5 94 GB HBM2e", 95_830 * _MIB, 2.396e12,
+        MappingProxyType({"bf16": 989.4e12, "fp8": 1978.9e12}), 50 * _MIB, 132, 900e9,
+        "NVLink 4 through NVSwitch", _sources(_H100_HBM2E, _HOPPER),
     ),
     Gpu(
         "h100-pcie", "NVIDIA H100 PCIe 80 GB", 81_559 * _MIB, 2.0e12,

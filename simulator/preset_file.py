@@ -20,7 +20,7 @@ _LARGEST = 1_000_000
 _LONGEST = 0.99
 """Share of what a time stays below that a file may reach."""
 _CHOICES = {"graph_unit": ("tokens", "requests")}
-_MAY_BE_ZERO = ("graph_cap_tokens",)
+_MAY_BE_ZERO = ("graph_cap_tokens", "speculative_max_num_seqs")
 
 
 def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
@@ -44,7 +44,7 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
             given[name] = _value(fields, name, known[name])
     given["host"] = _host(fields, base)
     given["sources"] = _sources(fields, base)
-    for name in known:
+    for name in (one.name for one in dataclasses.fields(Preset) if one.default is dataclasses.MISSING):
         if name not in given:
             fields.add(name, None, "is missing", "this field, or inherits: a preset to take it from")
     rule = given.get("scheduler")

@@ -50,6 +50,9 @@ _RELEASES: Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]] = {
 
 _VLLM_ASYNCHRONOUS = (0, 14)
 """The first vLLM whose scheduler runs ahead by default (release notes of v0.14.0)."""
+_VLLM_LOOK_UPS = re.compile(r"n-?gram(?![_-]?gpu)|suffix|lookup|\bpld", re.I)
+"""Drafters that take their tokens from the host, so that vLLM turns asynchronous scheduling off ("async
+scheduling is only supported with EAGLE/MTP/Draft Model/NGram GPU", vllm config/vllm.py, 0.17 to 0.30)."""
 _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
 """SGLang whose speculation overlaps by default ("spec v2"); before, only plain decoding did (lmsys:mtp)."""
 
@@ -87,8 +90,10 @@ def engine_of(case: Case, side: Side) -> EngineChoice:
     month = next((day for text in (version, case.framework.note, case.date) if (day := _month(text))), None)
     if found is None and month is not None and not research:
         found = _by_month(engine, month)
-    overlaps = not research and _overlaps(engine, found, case, side, words)
-    preset = _nearest(engine, _EAGER if research and not _GRAPHS.search(words) else found, overlaps)
+    looks_up = engine == VLLM and side == "spec" and _looks_up(case)
+    overlaps = not research and not looks_up and _overlaps(engine, found, case, side, words)
+    version_taken = _EAGER if research and not _GRAPHS.search(words) else found
+    preset = _nearest(engine, version_taken, overlaps, synchronous=looks_up)
     notes = [note] if note else []
     asked = f"{name} {version}".strip()
     if found is None and note is None:
@@ -103,8 +108,8 @@ def engine_of(case: Case, side: Side) -> EngineChoice:
 
 
 def _version(text: str) -> tuple[int, ...] | None:
-    """The first release number in a text; dates and bare years are none."""
-    text = re.sub(r"\b20\d\d-\d\d(?:-\d\d)?\b", "", text)
+    """The first release number in a text; dates, bare years and builds between releases are none."""
+    text = re.sub(r"\b20\d\d-\d\d(?:-\d\d)?\b|\b\d+(?:\.\d+)*\.dev\S*", "", text)
     match = re.search(r"(?<![\w.])v?(\d{1,2}\.\d+(?:\.\d+)?)", text)
     return tuple(int(part) for part in match[1].split(".")) if match else None
 
@@ -134,9 +139,21 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
     return True
 
 
-def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool) -> Preset:
-    """The preset of an engine nearest to a version; a build that overlaps is asked of one that can."""
+def _looks_up(case: Case) -> bool:
+    said = case.draft.method if case.draft is not None else None
+    return said is not None and _VLLM_LOOK_UPS.search(said) is not None
+
+
+def _nearest(
+    engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool = False
+) -> Preset:
+    """The preset of an engine nearest to a version; a build that overlaps is asked of one that can.
+
+    `synchronous`: it has to wait for its tokens whatever its version.
+    """
     same = [preset for preset in presets().values() if preset.engine == engine]
+    if synchronous:
+        same = [preset for preset in same if not preset.asynchronous] or same
     if version is None:
         return max(same, key=lambda preset: _numbers(preset.version))
     able = [preset for preset in same if preset.asynchronous or not overlaps] or same

@@ -56,6 +56,8 @@ _UNKNOWN = Known(920, 280, 1.0, 0.8)
 _SGLANG_UNIFORM = (0.4, 0.6)
 """Realised ÷ nominal mean where lengths were drawn uniformly below the nominal one."""
 _FIXED_WITHIN = 0.02
+_TOLD = re.compile(r"ignore[-_ ]eos", re.I)
+"""Outputs do not end by themselves: each is as long as was asked for."""
 _LONGEST_PER_MEAN = 8.0
 """Where a log-normal is cut when no longest length is known: benchmarks drop what is too long for them."""
 _REASONING_FACTOR = 6.0
@@ -70,8 +72,8 @@ class LengthsChoice(NamedTuple):
     output: Form
     prompt_mean: float
     output_mean: float
-    random: bool
-    """Prompts of random tokens of a set length: outputs then end where they were told to."""
+    ends_foreseen: bool
+    """Outputs end where they were told to: prompts of random tokens do not make a model stop by itself."""
     notes: tuple[str, ...]
     assumed: tuple[str, ...]
     """Fields of the workload whose lengths no source says."""
@@ -90,6 +92,7 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
     random = "random" in names or (not names and _is_number(case.workload.input_len_tokens))
     known = next((_KNOWN[name] for name in names if name in _KNOWN), None)
     spread = known or _UNKNOWN
+    told = _TOLD.search(case.text) is not None
     reasoning = bool(re.search(r"thinking|reasoning", f"{case.target.model} {case.text}".lower()))
     notes: list[str] = []
     assumed: list[str] = []
@@ -97,7 +100,7 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
     def one(what: str, short: str, sigma: float, usual: float) -> tuple[Form, float]:
         field = f"{what}_len_tokens"
         said = _first(point.get(field), point.get(short), getattr(case.workload, field))
-        exact = random or (what == "input" and _is_number(said))
+        exact = random or (_is_number(said) and (what == "input" or told))
         found = _form(said, _realised(point, what), sigma, exact)
         if found is not None:
             nominal = random and _realised(point, what) is None and number(said) is not None
@@ -117,7 +120,8 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
 
     prompt, prompt_mean = one("input", "isl", spread.prompt_spread, spread.prompt)
     output, output_mean = one("output", "osl", spread.output_spread, spread.output)
-    return LengthsChoice(prompt, output, prompt_mean, output_mean, random, tuple(notes), tuple(assumed))
+    ends = random or told
+    return LengthsChoice(prompt, output, prompt_mean, output_mean, ends, tuple(notes), tuple(assumed))
 
 
 def _ranged(found: tuple[Form, float], habit: Habit | None, notes: list[str]) -> tuple[Form, float]:

@@ -31,6 +31,8 @@ class Load(NamedTuple):
     sent: int | None = None
     """Requests of the published run, where they are known."""
     max_num_seqs: int | None = None
+    runs_together: bool = False
+    """`batch` requests were in the engine together: no number of clients of which some may wait."""
     notes: tuple[str, ...] = ()
 
 
@@ -58,7 +60,7 @@ def _load(case: Case, point: Facts, ranks: float, sent: int | None) -> Load | st
     per_rank = number(point.get("concurrency_per_rank")) or number(point.get("batch_size_per_rank"))
     if per_rank is not None and 1 <= per_rank * ranks <= MOST_IN_FLIGHT:
         note = f"{per_rank:g} requests on each of {ranks:g} ranks taken as {per_rank * ranks:g} in all"
-        return _closed(per_rank * ranks, "concurrency", sent)._replace(notes=(note,))
+        return _closed(per_rank * ranks, "concurrency", sent)._replace(runs_together=True, notes=(note,))
     if str(point.get("request_rate_rps")).lower() in _ALL_AT_ONCE:
         return _burst(sent)
     rate = number(point.get("request_rate_rps"))
@@ -95,7 +97,9 @@ def _closed(value: float, key: str, sent: int | None, seats: int | None = None) 
     clients = max(1, round(value))
     title = f"{'batch' if key == 'batch_size' else key} {clients}"
     requests = sent or max(_ENOUGH, _ROUNDS * clients)
-    return Load({"kind": "closed", "concurrency": clients}, float(clients), title, requests, sent, seats)
+    together = key in ("batch_size", "running_requests")
+    arrivals = {"kind": "closed", "concurrency": clients}
+    return Load(arrivals, float(clients), title, requests, sent, seats, together)
 
 
 def _sent(case: Case, point: Facts) -> int | None:

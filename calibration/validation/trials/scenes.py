@@ -115,6 +115,12 @@ class Scene:
             engine["chunked_prefill"] = False
         if self.load.max_num_seqs is not None:
             engine["max_num_seqs"] = self.load.max_num_seqs
+        elif (
+            self.load.batch
+            and self.load.runs_together
+            and self.load.batch > load_preset(self.engine.preset)[0].seats(True)
+        ):
+            engine.setdefault("max_num_seqs", round(self.load.batch))
         if attempt.utilisation is not None:
             engine["gpu_memory_utilization"] = attempt.utilisation
         target: dict[str, Any] = {"model": self.model.name, "kv_cache": self._kv_cache()}
@@ -141,7 +147,7 @@ class Scene:
                 "requests": self.load.requests,
                 "prompt_tokens": self.lengths.prompt,
                 "output_tokens": self.lengths.output,
-                "ends": "max_tokens" if self.lengths.random else "eos",
+                "ends": "max_tokens" if self.lengths.ends_foreseen else "eos",
             },
             "run": run,
         }
