@@ -12,6 +12,7 @@ from typing import Any
 
 from calibration.acceptance import gallery
 from calibration.acceptance.gallery import Curve, Lengths
+from calibration.drafters.training.committed import HEADS
 from dashboards.chromium import MISSING, find_chromium
 from dashboards.figures.look import ARM_COLOURS, PLAIN_COLOUR, faded, new_figure
 from dashboards.images import picture_of_page
@@ -20,7 +21,7 @@ from dashboards.page import Drawings, legend_of, whole_page
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, PICTURE = (FOLDER / f"acceptance-gallery.{end}" for end in ("md", "png"))
-PICTURE_PX, SCALE = (1000, 1220), 1.0
+PICTURE_PX, SCALE = (1000, 1610), 1.0
 SCANNED = "layer-skip"
 """The drafter whose draft lengths were scanned."""
 PENDING = "Not measured yet."
@@ -105,10 +106,12 @@ def _typical(typical: Mapping[str, Any] | None) -> tuple[str, str]:
 def draw(curves: Sequence[Curve], lengths: Sequence[Lengths], trees: Mapping[str, Any] | None) -> None:
     """The picture: α(T), E(K) with theory, trees."""
     figures = {}
-    if curves:
-        figures["α by temperature: best tokens solid, drawn dotted (mean over domains)"] = alpha_figure(
-            curves
-        )
+    heads = [curve for curve in curves if curve.draft.split("-")[0] in HEADS]
+    others = [curve for curve in curves if curve not in heads]
+    for of, which in ((others, "models and look-ups"), (heads, "heads on the target's features")):
+        if of:
+            title = f"α by temperature, {which}: best tokens solid, drawn dotted (mean over domains)"
+            figures[title] = alpha_figure(of)
     if lengths:
         figures["Tokens per verify against K; lines: by position, dotted: geometric"] = length_figure(lengths)
     if trees is not None:
@@ -136,7 +139,9 @@ def alpha_figure(curves: Sequence[Curve]) -> Any:
     figure = new_figure(320, "temperature", "α")
     curves = [curve for curve in curves if len(curve.temperatures) > 2]
     drafts = list(dict.fromkeys(curve.draft for curve in curves))
-    for draft, colour in zip(drafts, (*ARM_COLOURS, PLAIN_COLOUR), strict=False):
+    colours = (*ARM_COLOURS, PLAIN_COLOUR)
+    assert len(drafts) <= len(colours), "more drafters than colours: another figure is needed"
+    for draft, colour in zip(drafts, colours, strict=False):
         for how, dash in (("greedy", "solid"), ("sampled", "dot")):
             of = [curve for curve in curves if (curve.draft, curve.draft_sampling) == (draft, how)]
             if not of:

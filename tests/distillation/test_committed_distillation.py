@@ -27,3 +27,20 @@ def test_learning_raises_alpha(document: dict[str, Any]) -> None:
             assert TABLES["against_random"](run).ci95[0] > 0, name
         first, last = run["curve"][0]["alpha"], run["curve"][-1]["alpha"]
         assert last["ci95"][0] > first["ci95"][1], name
+
+
+def test_every_run_is_done(document: dict[str, Any]) -> None:
+    """The student over two million tokens, each kind of head, the ablation, and EAGLE on one domain."""
+    assert all(run["complete"] for run in document["runs"].values())
+    kinds = {run["plan"]["kind"] for run in document["runs"].values()}
+    assert kinds >= {"student", "eagle", "eagle3", "medusa", "mtp", "eagle code-only", "eagle prose-only"}
+
+
+def test_a_head_does_better_where_it_has_learned(document: dict[str, Any]) -> None:
+    """Of two heads, one that learned from code and one that learned from prose, beyond the interval."""
+    code, prose = (
+        next(run for run in document["runs"].values() if run["plan"]["kind"] == f"eagle {name}-only")
+        for name in ("code", "prose")
+    )
+    assert TABLES["difference"](code, prose, "code").ci95[0] > 0
+    assert TABLES["difference"](prose, code, "prose").ci95[0] > 0

@@ -108,6 +108,24 @@ def test_greedy_drafts_collapse_with_temperature_and_sampled_ones_do_not(
     assert alpha(1.5, "sampled") > 0.5 * alpha(0.0, "greedy")
 
 
+@pytest.mark.parametrize("domain", ["code", "prose"])
+@pytest.mark.parametrize("draft", ["quantised:3", "student", "eagle", "eagle3", "medusa", "mtp"])
+def test_best_tokens_collapse_and_drawn_ones_rise_for_each_drafter(
+    document: dict[str, Any], draft: str, domain: str
+) -> None:
+    [name] = {one["draft"] for one in document["rows"] if one["draft"].rsplit("-", 1)[0] == draft}
+
+    def alpha(temperature: float, drafts: str) -> dict[str, Any]:
+        wanted = {"draft": name, "domain": domain, "draft_length": 4}
+        found = row(document, **wanted, temperature=temperature, draft_sampling=drafts)
+        return dict(found["alpha_from_distributions"])
+
+    for temperature in (1.5, 2.0, 3.0):
+        assert alpha(temperature, "greedy")["value"] < 0.06
+    assert alpha(3.0, "sampled")["ci95"][0] > alpha(0.0, "greedy")["ci95"][1]
+    assert alpha(3.0, "sampled")["ci95"][0] > alpha(1.0, "sampled")["ci95"][1]
+
+
 def test_drafts_that_collapse_are_slower_than_none_measured_and_simulated(document: dict[str, Any]) -> None:
     timed = document["speed"]["timed"]
     plain = {one["temperature"]: one["seconds_per_token"] for one in timed if one["draft"] == "plain"}
