@@ -32,7 +32,16 @@ from calibration.validation.fit.parameters import (
     with_presets,
 )
 from calibration.validation.fit.solve import Floats, Linear, from_scale, to_scale
-from calibration.validation.fit.split import FOLDS, fit_half, fold_of, trials_for_fit, usable
+from calibration.validation.fit.split import (
+    BEGINNINGS,
+    FIRST_TOKENS,
+    FOLDS,
+    STEPS,
+    fit_half,
+    fold_of,
+    trials_for_fit,
+    usable,
+)
 from calibration.validation.fit.write import rewrite_presets
 from calibration.validation.groups import band_of, engine_of
 from calibration.validation.pool import worker_pool
@@ -87,13 +96,17 @@ def _key(row: Row) -> tuple[object, ...]:
 
 
 def fit(trials: Sequence[Trial], runs: Runs, rounds: int) -> dict[str, float]:
-    """The values after so many rounds on these trials; a parameter that fewer than two sources tell stays."""
+    """The values after so many rounds on these trials; a parameter that fewer than two sources tell, in any
+    round or at the end, is where it started.
+    """
     values = start()
-    for number in range(rounds):
+    begin = to_scale(np.array(list(values.values())), TYPICAL)
+    u, told_by_two = begin, np.ones(len(begin), bool)
+    for number in range(rounds + 1):
         linear, rows = runs.linear(trials, values)
-        fitted = np.array([len(sources) >= 2 for sources in linear.constraining()])
-        step = sum(part.solve() for part in blocks(linear, rows)) * fitted
-        u = to_scale(np.array(list(values.values())), TYPICAL) + step
+        told_by_two &= [len(sources) >= 2 for sources in linear.constraining()]
+        step = sum(part.solve() for part in blocks(linear, rows)) if number < rounds else 0.0
+        u = np.where(told_by_two, u + step, begin)
         values = dict(zip(values, from_scale(u, TYPICAL).tolist(), strict=True))
         told = ", ".join(f"{name} {1e6 * value:.4g}" for name, value in values.items())
         click.echo(f"round {number + 1}: µs: {told}", err=True)
@@ -136,7 +149,9 @@ def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Seq
         for p, one in enumerate(PARAMETERS)
     }
     others = sorted(set(linear.sources) - set(fit_sources))
-    steps, first_tokens, begins = (_of(linear, rows, quantities) for quantities in BLOCKS)
+    steps, first_tokens, begins = (
+        _of(linear, rows, quantities) for quantities in (STEPS, FIRST_TOKENS, BEGINNINGS)
+    )
     return {
         "schema": "decodesim/fit-1",
         "parameter_count": sum(bool(one["fitted"]) for one in parameters.values()),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calibration.validation.fit.split import BEGINNINGS, FIRST_TOKENS, STEPS
+from calibration.validation.fit.split import BEGINNINGS, STEPS
 from calibration.validation.trials.trial import Trial
 from simulator.preset import SCHEMA, Preset
 from simulator.presets import presets
@@ -41,7 +41,7 @@ class Parameter:
 
 _QUEUED = ("sglang-0.5", "trtllm-1")
 _SERVERS = ("sglang-0.5", "trtllm-1", "vllm-0.10", "vllm-0.33")
-PARAMETERS = (
+PARAMETERS = (  # the way of a request to the front end is none: it tells where the client was
     Parameter("sync step", ("vllm-0.10",), "step_s", 3e-4, 1e-3, "host of a synchronous step"),
     Parameter("sync sequence", ("vllm-0.10",), "per_sequence_s", 5e-6, 8e-6, "and of each sequence in it"),
     Parameter("sync draft pass", ("vllm-0.10",), "draft_pass_s", 2e-4, 4.2e-4, "host of a drafter's pass"),
@@ -63,15 +63,6 @@ PARAMETERS = (
         "host work that shows when it drafts",
     ),
     Parameter("graph draft pass", ("sglang-0.5",), "draft_pass_s", 1e-4, 0.0, "top-k and sampling of a pass"),
-    Parameter(
-        "request latency",
-        _SERVERS,
-        "request_latency_s",
-        5e-3,
-        5e-3,
-        "way of a request to the front end",
-        FIRST_TOKENS,
-    ),
     Parameter(
         "request work",
         _SERVERS,

@@ -169,7 +169,9 @@ def _form(said: object, realised: float | None, sigma: float, exact: bool) -> tu
         return _lognormal(level, math.log(p90 / median) / 1.2816, longest)
     if median and median < level:
         return _lognormal(level, math.sqrt(2 * math.log(level / median)), longest)
-    if exact or (longest and abs(longest / level - 1) < _FIXED_WITHIN):
+    asked = _tokens(said)  # a number alone, that the counts then meet: what every output was cut at
+    limit = longest or (asked if realised and asked and asked.is_integer() else None)
+    if exact or (limit and abs(limit / level - 1) < _FIXED_WITHIN):
         return {"kind": "fixed", "tokens": max(1, round(level))}, level
     return _lognormal(level, sigma, longest)
 
