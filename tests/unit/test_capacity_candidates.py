@@ -41,7 +41,7 @@ def test_replicas_grow_with_the_rate_and_carry_it() -> None:
 
 
 def test_a_looser_slo_is_kept_at_a_higher_rate() -> None:
-    limits = ("tpot_p99=1.5ms", "tpot_p99=1.7ms", "tpot_p99=1.9ms", "tpot_p99=30s")
+    limits = ("tpot_p99=1.5ms", "tpot_p99=1.6ms", "tpot_p99=1.75ms", "tpot_p99=30s")
     found = [candidates(tiny(), slo).tried(PLAIN).capacity for slo in limits]
     amounts = [one.amount.value for one in found if one is not None and one.amount is not None]
     assert len(amounts) == len(limits)

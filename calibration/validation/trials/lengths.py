@@ -51,7 +51,7 @@ _KNOWN: Mapping[str, Known] = {
 others from the data sets' cards. Chat spreads most; its spread is that of case sdb_trace_sharegpt_eagle3.
 """
 
-_UNKNOWN = Known(920, 280, 1.0, 0.8)
+_UNKNOWN = Known(920, 256, 1.0, 0.8)
 """Where nothing tells: medians over the sources of the committed cases that say lengths; chat's spread."""
 _SGLANG_UNIFORM = (0.4, 0.6)
 """Realised ÷ nominal mean where lengths were drawn uniformly below the nominal one."""
