@@ -81,7 +81,7 @@ class Preset:
     prompt has to fit, and growth may preempt). `small_kernel_s_per_layer`: norms, rope, KV write and
     activation as nodes of a graph. `kernels`: the framework whose own kernels are priced where the profile
     has them. `speculative_max_num_seqs`: seats while it speculates, where nobody says `max_num_seqs` (0: the
-    same).
+    same; of all groups of data-parallel attention together).
     `launch_kernel_s`: what the GPU waits for one kernel launch that no graph holds.
     """
 

@@ -42,6 +42,8 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
             fields.add(name, None, problem.message, problem.allowed)
         elif name not in ("host", "sources"):
             given[name] = _value(fields, name, known[name])
+    if "max_num_seqs" in own and "speculative_max_num_seqs" not in own:
+        given["speculative_max_num_seqs"] = 0  # said for both
     given["host"] = _host(fields, base)
     given["sources"] = _sources(fields, base)
     for name in (one.name for one in dataclasses.fields(Preset) if one.default is dataclasses.MISSING):
