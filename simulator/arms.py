@@ -190,14 +190,13 @@ def _settings(
     longest = arm.max_draft_length if arm is not None else 0
     passes = how is not None and how.drafter is not None
     asynchronous = preset.asynchronous
-    speculates = how is not None and (passes or longest > 0)  # an arm that never drafts is plain decoding
-    if how is not None and speculates:
+    if how is not None and (passes or longest > 0):  # an arm that never drafts is plain decoding
         asynchronous = preset.drafts_asynchronously and not how.host_sync(preset.drafts_asynchronously)
     limit = arm.max_context_tokens if arm is not None else None
     if limit is None and preset.stops_at_drafter_limit:  # what a scenario says goes before the training
         limit = setup.drafter_max_context_tokens
     host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
-    seats = preset.seats(speculates, groups)
+    seats = preset.max_num_seqs * groups
     return EngineSettings(
         max_num_seqs=seats,
         max_num_batched_tokens=preset.max_num_batched_tokens * groups,

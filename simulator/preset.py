@@ -80,8 +80,7 @@ class Preset:
     `reserved_output`: share of its output tokens that a request's admission sets KV aside for (0: only its
     prompt has to fit, and growth may preempt). `small_kernel_s_per_layer`: norms, rope, KV write and
     activation as nodes of a graph. `kernels`: the framework whose own kernels are priced where the profile
-    has them. `speculative_max_num_seqs`: seats while it speculates, where nobody says `max_num_seqs` (0: the
-    same; of all groups of data-parallel attention together).
+    has them.
     `launch_kernel_s`: what the GPU waits for one kernel launch that no graph holds.
     """
 
@@ -109,14 +108,6 @@ class Preset:
     small_kernel_s_per_layer: float
     launch_kernel_s: float
     sources: Mapping[str, str] = field(compare=False)
-    speculative_max_num_seqs: int = 0
-
-    def seats(self, speculates: bool, groups: int = 1) -> int:
-        """Requests that run at once, in all `groups` of data-parallel attention together."""
-        seats = self.max_num_seqs * groups
-        if not speculates or self.speculative_max_num_seqs == 0:
-            return seats
-        return min(seats, max(self.speculative_max_num_seqs, groups))
 
     @property
     def drafts_asynchronously(self) -> bool:

@@ -20,7 +20,7 @@ _LARGEST = 1_000_000
 _LONGEST = 0.99
 """Share of what a time stays below that a file may reach."""
 _CHOICES = {"graph_unit": ("tokens", "requests")}
-_MAY_BE_ZERO = ("graph_cap_tokens", "speculative_max_num_seqs")
+_MAY_BE_ZERO = ("graph_cap_tokens",)
 
 
 def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
@@ -42,11 +42,9 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
             fields.add(name, None, problem.message, problem.allowed)
         elif name not in ("host", "sources"):
             given[name] = _value(fields, name, known[name])
-    if "max_num_seqs" in own and "speculative_max_num_seqs" not in own:
-        given["speculative_max_num_seqs"] = 0  # said for both
     given["host"] = _host(fields, base)
     given["sources"] = _sources(fields, base)
-    for name in (one.name for one in dataclasses.fields(Preset) if one.default is dataclasses.MISSING):
+    for name in known:
         if name not in given:
             fields.add(name, None, "is missing", "this field, or inherits: a preset to take it from")
     rule = given.get("scheduler")

@@ -127,7 +127,7 @@ def _setup(question: _Question) -> Setup:
         attention_dp=groups,
     )
     query_tokens = max(arm.max_draft_length if arm is not None else 0, LONGEST_DRAFT) + 1
-    seats = preset.seats(False, groups)
+    seats = preset.max_num_seqs * groups
     prices = compile_prices(
         cost,
         max_tokens=max(preset.max_num_batched_tokens * groups + seats, seats * query_tokens),

@@ -120,12 +120,6 @@ def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
         if one.beyond_drafter:
             notes.append(f"{one.arm.name}: {one.beyond_drafter}")
         entry = one.arm.arm
-        seats = one.arm.settings.max_num_seqs
-        if seats < setup.preset.seats(False, scenario.hardware.attention_dp):
-            notes.append(
-                f"{one.arm.name}: {setup.preset.name} runs at most {seats} requests at once while it "
-                "speculates, unless engine.max_num_seqs says how many"
-            )
         if entry is not None and entry.method == "ngram" and entry.acceptance.model in _WITHOUT_MISSES:
             notes.append(
                 f"{one.arm.name}: {entry.acceptance.model} acceptance supposes that every n-gram lookup "

@@ -28,7 +28,7 @@ RESEARCH = "research code"
 KNOWN_ACCEPTANCE = ("given", "joined", "none")
 """Where the acceptance of rows is from that count: priors are reported, and plain decoding needs none."""
 MEASURED_GPUS = ("H100", "H200")
-"""GPUs with kernel tables of their own: elsewhere what the kernels leave over is not the host."""
+"""Families with kernel tables of their own: elsewhere what the kernels leave over is not the host."""
 
 _BANDS = (1, 8, 32, 128)
 """Largest batch of each band but the last."""

@@ -99,7 +99,7 @@ def predict(question: Question, alter: Alteration | None = None) -> Prediction:
         else:
             missing[name] = DOES_NOT_FIT
     steps = {name: uniform_step(arm, figures.get(PLAIN, figures.get(name))) for name, arm in arms.items()}
-    return Prediction(figures, steps, _closed_form(arms, steps), missing)
+    return Prediction(figures, steps, _closed_form(arms, steps, figures.get(PLAIN)), missing)
 
 
 def compiled_arm(scenario: Scenario, speculative: bool, alter: Alteration | None = None) -> CompiledArm:
@@ -223,21 +223,30 @@ def _mean(values: list[float]) -> float:
 
 def uniform_step(arm: CompiledArm, figures: Figures | None) -> Figures:
     """The stages of a step at the plain arm's mean batch where a run tells it, else at the clients'."""
+    return arm.step_times(seated(arm, figures), _sample(arm.scenario).mean_context_tokens)
+
+
+def seated(arm: CompiledArm, figures: Figures | None) -> int:
+    """Requests of that step, as far as the arm has seats."""
     arrivals = arm.scenario.workload.arrivals
     batch = (figures or {}).get("mean_batch", math.nan)
     if not math.isfinite(batch):
         clients = arrivals.concurrency if arrivals.kind == "closed" else 1
         batch = clients / arm.scenario.hardware.replicas
-    sequences = int(np.clip(round(batch), 1, arm.settings.max_num_seqs))
-    return arm.step_times(sequences, _sample(arm.scenario).mean_context_tokens)
+    return int(np.clip(round(batch), 1, arm.settings.max_num_seqs))
 
 
-def _closed_form(arms: Mapping[str, CompiledArm], steps: Mapping[str, Figures]) -> float | None:
-    """E / (1 + o): tokens per verify of the acceptance alone, and the ratio of two uniform steps."""
+def _closed_form(
+    arms: Mapping[str, CompiledArm], steps: Mapping[str, Figures], plain: Figures | None
+) -> float | None:
+    """E / (1 + o): tokens per verify of the acceptance alone, and the ratio of two uniform steps, each for
+    the requests that have a seat in it.
+    """
     if PLAIN not in arms or SPEC not in arms:
         return None
     model = next((model for model in arms[SPEC].acceptance if model is not None), None)
     if model is None:
         return None
     tokens = model.mean_acceptance_length(arms[SPEC].settings.max_draft_length)
-    return speedup(tokens, steps[SPEC]["total"] / steps[PLAIN]["total"] - 1)
+    per_request = {name: steps[name]["total"] / seated(arms[name], plain) for name in (PLAIN, SPEC)}
+    return speedup(tokens, per_request[SPEC] / per_request[PLAIN] - 1)

@@ -24,6 +24,7 @@ _NO_GATE_FLAGS = frozenset(
         "config_incomplete",
         "headline_only",
         "marketing",
+        "prefix_cached",
     }
 )
 """Flags of cases whose figures are no measure of a simulator: shape or acceptance only."""

@@ -23,6 +23,7 @@ from calibration.validation.predict import (
     Question,
     compiled_arm,
     run_figures,
+    seated,
     uniform_step,
 )
 from calibration.validation.quantities import speedup_of_figures
@@ -134,8 +135,8 @@ class CurvePoint:
 
     @cached_property
     def overhead(self) -> float:
-        """Speculative ÷ plain uniform step, less 1."""
-        plain, spec = (uniform_step(arm, self.plain)["total"] for arm in self.arms)
+        """Speculative ÷ plain uniform step, less 1, each for the requests that have a seat in it."""
+        plain, spec = (uniform_step(arm, self.plain)["total"] / seated(arm, self.plain) for arm in self.arms)
         return spec / plain - 1
 
     def _run(self, at: int, acceptance: AcceptanceModel | None = None, step_scale: float = 1.0) -> Figures:

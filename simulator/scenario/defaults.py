@@ -23,8 +23,6 @@ def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
     engine = scenario.engine
     preset, note = load_preset(engine.preset, scenario.base_dir)
     given = {name: getattr(engine, name) for name in _FROM_PRESET if getattr(engine, name) is not None}
-    if "max_num_seqs" in given:  # said for both: an engine's own cap on speculation goes
-        given["speculative_max_num_seqs"] = 0
     host = {name: getattr(engine.host, name) for name in _HOST if getattr(engine.host, name) is not None}
     return replace(preset, **given, host=replace(preset.host, **host)), note
 

@@ -6,6 +6,7 @@ dealt to other cases, which must destroy the agreement.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from functools import cache
@@ -41,6 +42,7 @@ GATE = {
     ("shape over batch", "median over sources"): 0.09,
     ("shape over batch", "pooled P90"): 0.28,
     ("TPOT of plain serving", "median over sources"): 0.06,
+    ("tpot_p99 of plain serving", "median over sources"): math.log(1.3),
     ("throughput of plain serving", "median over sources"): 0.07,
     ("step-time ratio verify ÷ plain", "median over sources"): 0.08,
 }
@@ -126,10 +128,20 @@ def told_apart() -> tuple[Trial, ...]:
     return found
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_cost_model_fails_the_gate(name: str, told_apart: tuple[Trial, ...]) -> None:
+@pytest.mark.parametrize(
+    ("name", "notices"),
+    [
+        ("verify free", {"speedup", "step-time ratio verify ÷ plain"}),
+        ("drafts free", {"speedup"}),
+        ("KV charged K + 1 times", {"step-time ratio verify ÷ plain"}),
+    ],
+)
+def test_a_wrong_cost_model_fails_the_gate(
+    name: str, notices: set[str], told_apart: tuple[Trial, ...]
+) -> None:
     wrong = validate_trials((), told_apart, alter=WRONG[name])
-    assert failed(wrong.targets)
+    medians = {what for what, statistic in failed(wrong.targets) if statistic == "median over sources"}
+    assert notices <= medians
 
 
 def test_shuffled_speedups_agree_no_more(whole: Validation) -> None:

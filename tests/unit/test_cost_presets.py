@@ -11,7 +11,6 @@ from simulator.gpu import GPUS, gpu
 from simulator.preset import HostCost, Preset
 from simulator.presets import load_preset, presets
 from simulator.scenario import parse_scenario
-from simulator.simulation import simulate
 
 NAMES = ("sglang-0.5", "torch-2", "trtllm-1", "vllm-0.10", "vllm-0.33")
 
@@ -109,34 +108,6 @@ def test_a_file_that_inherits_says_only_what_differs(tmp_path):
     assert (mine.name, mine.engine, mine.max_num_seqs, note) == ("mine", "SGLang", 48, None)
     assert mine.graph_sizes == (1, 2, 4, 6)
     assert mine.host == replace(base.host, step_s=0.002)
-
-
-def test_sglang_seats_48_requests_while_it_speculates_unless_told_otherwise(tmp_path):
-    text = (
-        "{target: {model: llama-3.1-8b-instruct}, hardware: {gpu: h100-sxm}, engine: {preset: %s%s},"
-        " workload: {arrivals: {kind: closed, concurrency: 100}, requests: 200},"
-        " speculation: [{name: a, method: eagle3, draft: eagle3-llama-3.1-8b, draft_length: %d,"
-        " acceptance: {model: geometric, alpha: 0.7}}]}"
-    )
-
-    def seats(preset, said="", draft_length=3):
-        found = parse_scenario(text % (preset, said, draft_length), base_dir=tmp_path)
-        arms = (CompiledArm.compile(found, arm) for arm in (None, *found.speculation))
-        return tuple(arm.settings.max_num_seqs for arm in arms)
-
-    assert seats("sglang-0.5") == (2048, 48)
-    assert seats("sglang-0.5", ", max_num_seqs: 256") == (256, 256)
-    assert seats("vllm-0.33") == (1024, 1024)
-    engine_file(tmp_path, OWN)
-    assert seats("mine.json") == (2048, 48)
-    engine_file(tmp_path, {**OWN, "max_num_seqs": 64})
-    assert seats("mine.json") == (64, 64)
-    engine_file(tmp_path, {**OWN, "max_num_seqs": 64, "speculative_max_num_seqs": 16})
-    assert seats("mine.json") == (64, 16)
-    preset = load_preset("sglang-0.5")[0]
-    assert (preset.seats(True, groups=8), preset.seats(True, groups=100)) == (48, 100)
-    found = simulate(parse_scenario(text % ("sglang-0.5", "", 3), base_dir=tmp_path))
-    assert any("a: sglang-0.5 runs at most 48 requests at once" in note for note in found.notes)
 
 
 def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(tmp_path):

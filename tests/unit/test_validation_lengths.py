@@ -74,7 +74,32 @@ def test_prompts_of_tensorrt_llm_are_whole_unless_it_is_told_to_cut_them() -> No
     assert whole(1000)
     assert not whole(32_000), "longer than a step: it must have been told"
     assert not whole(1000, "--enable_chunked_prefill true")
+    assert whole(1000, "enable_chunked_prefill: false")
     assert not whole(1000, engine="vLLM")
+    assert not whole(1000, engine="LMDeploy")
+
+
+@pytest.mark.parametrize(
+    ("said", "counted", "note", "dataset", "fixed"),
+    [
+        (256, None, "greedy, ignore_eos", "gsm8k", True),
+        (256, None, "greedy", "gsm8k", False),
+        (256, None, "run without --ignore-eos", "gsm8k", False),
+        (256, None, "ignore_eos: false", "gsm8k", False),
+        (256, None, "--ignore-eos", "sharegpt", False),
+        (200, 199.9, "", "instructcoder", True),
+        (200, 163.0, "", "instructcoder", False),
+        (199, 199.2, "", "sharegpt", False),
+    ],
+)
+def test_outputs_are_of_one_length_where_nothing_but_a_limit_ends_them(
+    said: int, counted: float | None, note: str, dataset: str, fixed: bool
+) -> None:
+    counts = {} if counted is None else {"total_output_tokens": 100 * counted, "num_requests": 100}
+    point = {"concurrency": 4, "baseline": {"output_tok_per_s": 100.0, **counts}}
+    about = case([point], workload=Traffic(dataset=dataset, output_len_tokens=said), notes=(note,))
+    found = lengths_of(about, point, None)
+    assert (found.output["kind"] == "fixed") is fixed
 
 
 def test_a_lookup_drafts_only_where_it_finds_something() -> None:

@@ -28,7 +28,8 @@ def test_a_text_may_speak_of_two_sides(text, plain, spec):
     ("text", "name"),
     [
         ("H100 SXM 80GB", "h100-sxm"), ("NVIDIA H100 PCIe", "h100-pcie"), ("H100 NVL (94 GB)", "h100-nvl"),
-        ("H100 96GB", "h100-sxm-94gb"), ("HGX H100 94GB HBM2e", "h100-sxm-94gb"), ("H100 94GB", "h100-nvl"),
+        ("H100 96GB (HGX board)", "h100-sxm-94gb"), ("H100 SXM5 94GB HBM2e", "h100-sxm-94gb"),
+        ("H100 94GB", "h100-nvl"), ("H100 NVL 94GB in an HGX server", "h100-nvl"),
         ("8xH200", "h200-sxm"), ("A100-SXM4-40GB", "a100-sxm-40gb"), ("A100", "a100-sxm-80gb"),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -95,18 +96,30 @@ def _key(row: Row) -> tuple[object, ...]:
     return row.case_id, row.point, row.quantity, row.arm, row.part, row.dataset, row.batch, row.published
 
 
-def fit(trials: Sequence[Trial], runs: Runs, rounds: int) -> dict[str, float]:
-    """The values after so many rounds on these trials; a parameter that fewer than two sources tell, in any
-    round or at the end, is where it started.
+def fit(trials: Sequence[Trial], runs: Runs, rounds: int) -> tuple[dict[str, float], list[str]]:
+    """The values after so many rounds on these trials, and which of them were fitted: a parameter that fewer
+    than two sources tell at the end stays where it started, and the others are fitted again without it.
     """
+    fitted = [one.name for one in PARAMETERS]
+    while True:
+        values = _fit(trials, runs, rounds, fitted)
+        linear, _ = runs.linear(trials, rounded(values))
+        sources = dict(zip(values, linear.constraining(), strict=True))
+        told = [name for name in fitted if len(sources[name]) >= 2]
+        if told == fitted:
+            return values, fitted
+        fitted = told
+
+
+def _fit(trials: Sequence[Trial], runs: Runs, rounds: int, fitted: Sequence[str]) -> dict[str, float]:
+    """The values after so many rounds in which these parameters move."""
     values = start()
-    begin = to_scale(np.array(list(values.values())), TYPICAL)
-    u, told_by_two = begin, np.ones(len(begin), bool)
-    for number in range(rounds + 1):
+    moves = np.array([name in fitted for name in values])
+    for number in range(rounds):
         linear, rows = runs.linear(trials, values)
-        told_by_two &= [len(sources) >= 2 for sources in linear.constraining()]
-        step = sum(part.solve() for part in blocks(linear, rows)) if number < rounds else 0.0
-        u = np.where(told_by_two, u + step, begin)
+        free = replace(linear, slopes=linear.slopes * moves)
+        step = sum(part.solve() for part in blocks(free, rows))
+        u = to_scale(np.array(list(values.values())), TYPICAL) + step * moves
         values = dict(zip(values, from_scale(u, TYPICAL).tolist(), strict=True))
         told = ", ".join(f"{name} {1e6 * value:.4g}" for name, value in values.items())
         click.echo(f"round {number + 1}: µs: {told}", err=True)
@@ -127,7 +140,9 @@ def rounded(values: Values) -> dict[str, float]:
     return {name: float(f"{value:.2g}") for name, value in values.items()}
 
 
-def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Sequence[str]) -> dict[str, Any]:
+def record(
+    values: Values, fitted: Sequence[str], linear: Linear, rows: Sequence[Row], fit_sources: Sequence[str]
+) -> dict[str, Any]:
     """What is written beside the values: intervals, errors of both halves, rotation, sensitivities."""
     kept = [source in fit_sources for source in linear.sources]
     own, own_rows = linear.of_rows(kept), [row for row, one in zip(rows, kept, strict=True) if one]
@@ -143,7 +158,7 @@ def record(values: Values, linear: Linear, rows: Sequence[Row], fit_sources: Seq
             "presets": list(one.presets),
             "path": f"host.{one.leaf}",
             "what": one.what,
-            "fitted": len(rests[p]) >= 2,
+            "fitted": one.name in fitted,
             "rests_on": sorted(rests[p]),
         }
         for p, one in enumerate(PARAMETERS)
@@ -247,9 +262,10 @@ def main(rounds: int, write: bool) -> None:
     ours = [trial for trial in trials if trial.case.source_id in sources]
     with tempfile.TemporaryDirectory() as folder, worker_pool(2) as pool:
         runs = Runs(Path(folder), pool)
-        values = rounded(fit(ours, runs, rounds))
+        exact, fitted = fit(ours, runs, rounds)
+        values = rounded(exact)
         linear, rows = runs.linear(trials, values)
-    document = record(values, linear, rows, [name for name in sources if name in linear.sources])
+    document = record(values, fitted, linear, rows, [name for name in sources if name in linear.sources])
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     count, known = document["parameter_count"], document["source_count"]
     click.echo(f"{count} parameters fitted on {known} sources; {len(document['other_sources'])} others")

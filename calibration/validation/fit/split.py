@@ -15,6 +15,7 @@ STEPS = ("speedup", "throughput", "tpot_mean", "itl_mean")
 and tails hang on the client and on arrivals as well.
 """
 FIRST_TOKENS = ("ttft_mean",)
+"""Reported beside, and fitted to nothing."""
 BEGINNINGS = (BEGINNING,)
 """What tells the parameters of the front end, one each, and no other."""
 MOST_TRIALS = 12

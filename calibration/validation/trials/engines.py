@@ -50,9 +50,10 @@ _RELEASES: Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]] = {
 
 _VLLM_ASYNCHRONOUS = (0, 14)
 """The first vLLM whose scheduler runs ahead by default (release notes of v0.14.0)."""
-_VLLM_LOOK_UPS = re.compile(r"n-?gram(?![_-]?gpu)|suffix|lookup|\bpld", re.I)
-"""Drafters that take their tokens from the host, so that vLLM turns asynchronous scheduling off ("async
-scheduling is only supported with EAGLE/MTP/Draft Model/NGram GPU", vllm config/vllm.py, 0.17 to 0.30)."""
+_VLLM_LOOK_UPS = re.compile(r"n_?gram|suffix(_decoding)?|prompt_lookup|pld(_ngram)?")
+"""Published methods that take their tokens from the host, so that vLLM turns asynchronous scheduling off
+("only supported with EAGLE/MTP/Draft Model/NGram GPU", vllm config/vllm.py, 0.17 to 0.30).
+"""
 _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
 """SGLang whose speculation overlaps by default ("spec v2"); before, only plain decoding did (lmsys:mtp)."""
 
@@ -61,6 +62,8 @@ _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
 class EngineChoice:
     """A preset, and the fields of `engine` that the source sets."""
 
+    name: str | None
+    """The engine as published, of those that have a preset; None: another, for which `preset` stands in."""
     preset: str
     settings: Mapping[str, Any]
     serial: bool
@@ -70,8 +73,8 @@ class EngineChoice:
     """Code of a paper, not a serving engine: its plain arm is slow, and its drafts are trees."""
 
 
-def engine_of(case: Case, side: Side) -> EngineChoice:
-    """The engine of one side of a case."""
+def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice:
+    """The engine of one side of a case, which drafts by a published method."""
     name = side_of(case.framework.name, side) or ""
     version = side_of(case.framework.version, side) or ""
     words = f"{name} {version}".lower()
@@ -79,6 +82,7 @@ def engine_of(case: Case, side: Side) -> EngineChoice:
         ((engine, note) for pattern, engine, note in _KNOWN if re.search(pattern, words)), (None, None)
     )
     research = engine is None and bool(_RESEARCH.search(words))
+    own = engine if "no preset" not in (note or "") else None
     if engine is None:
         engine = VLLM
         note = (
@@ -90,7 +94,7 @@ def engine_of(case: Case, side: Side) -> EngineChoice:
     month = next((day for text in (version, case.framework.note, case.date) if (day := _month(text))), None)
     if found is None and month is not None and not research:
         found = _by_month(engine, month)
-    looks_up = engine == VLLM and side == "spec" and _looks_up(case)
+    looks_up = engine == VLLM and side == "spec" and _VLLM_LOOK_UPS.fullmatch(method or "") is not None
     overlaps = not research and not looks_up and _overlaps(engine, found, case, side, words)
     version_taken = _EAGER if research and not _GRAPHS.search(words) else found
     preset = _nearest(engine, version_taken, overlaps, synchronous=looks_up)
@@ -102,14 +106,25 @@ def engine_of(case: Case, side: Side) -> EngineChoice:
         notes.append(f"{asked}: preset {preset.name} taken")
     if preset.asynchronous and not overlaps:
         notes.append("host work does not overlap on this side")
+    if looks_up and (found or _VLLM_ASYNCHRONOUS) >= _VLLM_ASYNCHRONOUS:
+        notes.append("vLLM waits for drafts that are looked up on the host: a synchronous preset taken")
     return EngineChoice(
-        preset.name, _settings(case), preset.asynchronous and not overlaps, tuple(notes), research
+        own,
+        preset.name,
+        _settings(case),
+        preset.asynchronous and not overlaps,
+        tuple(notes),
+        research,
     )
 
 
 def _version(text: str) -> tuple[int, ...] | None:
-    """The first release number in a text; dates, bare years and builds between releases are none."""
-    text = re.sub(r"\b20\d\d-\d\d(?:-\d\d)?\b|\b\d+(?:\.\d+)*\.dev\S*", "", text)
+    """The first release number in a text; dates and bare years are none, nor is a build that knows no release
+    before it ("0.1.dev…").
+    """
+    if re.match(r"\W*v?0\.[01](?:\.0)?\.dev", text):
+        return None
+    text = re.sub(r"\b20\d\d-\d\d(?:-\d\d)?\b", "", text)
     match = re.search(r"(?<![\w.])v?(\d{1,2}\.\d+(?:\.\d+)?)", text)
     return tuple(int(part) for part in match[1].split(".")) if match else None
 
@@ -137,11 +152,6 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
     if engine == SGLANG and side == "spec":
         return "spec v2" in words or (version or (0,)) >= _SGLANG_OVERLAPPED_SPECULATION
     return True
-
-
-def _looks_up(case: Case) -> bool:
-    said = case.draft.method if case.draft is not None else None
-    return said is not None and _VLLM_LOOK_UPS.search(said) is not None
 
 
 def _nearest(

@@ -56,8 +56,14 @@ _UNKNOWN = Known(920, 256, 1.0, 0.8)
 _SGLANG_UNIFORM = (0.4, 0.6)
 """Realised ÷ nominal mean where lengths were drawn uniformly below the nominal one."""
 _FIXED_WITHIN = 0.02
-_TOLD = re.compile(r"ignore[-_ ]eos", re.I)
+_TOLD = re.compile(
+    r"(?<!no )(?<!no-)(?<!not )(?<!without )(?<!without --)ignore[-_ ]eos(?!\W{0,3}(?:false|off|0\b))"
+)
 """Outputs do not end by themselves: each is as long as was asked for."""
+_OWN_LENGTHS = ("sharegpt",)
+"""Data sets whose recorded answers tools ask for, each as long as it was."""
+_ROUND = (50, 64)
+"""Limits are multiples of one of these; means are not, but by chance."""
 _LONGEST_PER_MEAN = 8.0
 """Where a log-normal is cut when no longest length is known: benchmarks drop what is too long for them."""
 _REASONING_FACTOR = 6.0
@@ -100,7 +106,8 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
     def one(what: str, short: str, sigma: float, usual: float) -> tuple[Form, float]:
         field = f"{what}_len_tokens"
         said = _first(point.get(field), point.get(short), getattr(case.workload, field))
-        exact = random or (_is_number(said) and (what == "input" or told))
+        asked = _is_number(said) and told and not set(names) & set(_OWN_LENGTHS)
+        exact = random or asked or (what == "input" and _is_number(said))
         found = _form(said, _realised(point, what), sigma, exact)
         if found is not None:
             nominal = random and _realised(point, what) is None and number(said) is not None
@@ -169,11 +176,18 @@ def _form(said: object, realised: float | None, sigma: float, exact: bool) -> tu
         return _lognormal(level, math.log(p90 / median) / 1.2816, longest)
     if median and median < level:
         return _lognormal(level, math.sqrt(2 * math.log(level / median)), longest)
-    asked = _tokens(said)  # a number alone, that the counts then meet: what every output was cut at
-    limit = longest or (asked if realised and asked and asked.is_integer() else None)
+    limit = longest or _met_limit(said, realised)
     if exact or (limit and abs(limit / level - 1) < _FIXED_WITHIN):
         return {"kind": "fixed", "tokens": max(1, round(level))}, level
     return _lognormal(level, sigma, longest)
+
+
+def _met_limit(said: object, realised: float | None) -> float | None:
+    """A round number that is all a source says, where the tokens it counted nearly reach it: a limit."""
+    limit = _tokens(said)
+    if limit is None or realised is None or realised > limit or all(limit % one for one in _ROUND):
+        return None
+    return limit
 
 
 def _tokens(value: object) -> float | None:

@@ -82,7 +82,8 @@ def _unsaid(case: Case, point: Facts, sent: int | None) -> Load | str:
         return _closed(counted, "concurrency", sent)._replace(notes=("load from the client's counts",))
     words = re.search(r"(?:batch(?: size)?|bs|concurrency)\s*(?:=|of)?\s*(\d+)\b", text)
     if words and 1 <= int(words[1]) <= MOST_IN_FLIGHT:
-        return _closed(float(words[1]), "batch_size", sent)._replace(notes=("load from the source's words",))
+        key = "concurrency" if words[0].startswith("concurrency") else "batch_size"
+        return _closed(float(words[1]), key, sent)._replace(notes=("load from the source's words",))
     if case.kind == "acceptance":  # what survives does not depend on who else is there
         return _closed(1.0, "batch_size", sent)._replace(notes=("load not stated: one request at a time",))
     return LOAD_NOT_STATED

@@ -74,9 +74,11 @@ def gpu_of(text: str | None) -> Gpu | str:
     if kind == "h200":
         return Gpu("h200-sxm", "H200 NVL taken as the SXM board" if "nvl" in words else None)
     if kind == "h100":
-        if re.search(r"9[46] ?gb", words) and re.search(r"sxm|hgx|hbm2e|96 ?gb", words):
-            return Gpu("h100-sxm-94gb")
-        if re.search(r"nvl|94 ?gb", words):
+        if "nvl" in words:
+            return Gpu("h100-nvl")
+        if "hbm2e" in words or (re.search(r"9[46] ?gb", words) and re.search(r"sxm|hgx", words)):
+            return Gpu("h100-sxm-94gb", "94 or 96 GB on a board with NVSwitch: the H100 with HBM2e taken")
+        if re.search(r"94 ?gb", words):
             return Gpu("h100-nvl")
         return Gpu("h100-pcie") if "pcie" in words else Gpu("h100-sxm")
     if kind == "a100":

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from calibration.validation.trials.cases import Case, Facts, Side, Target
-from calibration.validation.trials.engines import TRTLLM, EngineChoice, engine_of
+from calibration.validation.trials.drafts import method_of
+from calibration.validation.trials.engines import SGLANG, TRTLLM, EngineChoice, engine_of
 from calibration.validation.trials.lengths import LengthsChoice
 from calibration.validation.trials.loads import Load, load_of
 from calibration.validation.trials.models import ModelChoice, model_of
@@ -21,6 +22,9 @@ from simulator.scenario import Scenario, scenario_from_data
 
 DOES_NOT_FIT = "does not fit the memory"
 NOT_A_SCENARIO = "not a scenario"
+_SGLANG_DRAFTING_SEATS = 48
+"""`max_running_requests` with speculation when it is not given (sglang server_args)."""
+CAPPED = f"SGLang seats {_SGLANG_DRAFTING_SEATS} requests while it speculates, unless it is told otherwise"
 WHOLE_PROMPTS = "prompts are not cut: TensorRT-LLM cuts none unless it is told to"
 _SMALL_GPU = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
 """vLLM's server defaults on an A100 (vllm engine/arg_utils.py); its presets hold those on an H100."""
@@ -60,15 +64,16 @@ class Scene:
         """Everything that was assumed."""
         about_gpu = (self.gpu.note,) if self.gpu.note else ()
         parts = (self.model, self.engine, self.placement, self.load, self.lengths)
-        whole = (WHOLE_PROMPTS,) if self._whole_prompts() else ()
-        return tuple(dict.fromkeys((*about_gpu, *whole, *(note for part in parts for note in part.notes))))
+        found = ((self._whole_prompts(), WHOLE_PROMPTS), (self._capped, CAPPED))
+        habits = (note for is_so, note in found if is_so)
+        return tuple(dict.fromkeys((*about_gpu, *habits, *(note for part in parts for note in part.notes))))
 
     def runs_as(self, other: Scene) -> bool:
         """Whether both sides ran on the same: one scenario then serves them."""
         mine, theirs = (
             replace(one, side="plain", engine=replace(one.engine, notes=())) for one in (self, other)
         )
-        return mine == theirs
+        return mine == theirs and not self._capped and not other._capped
 
     def scenario(self, arm: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
         """The scenario with this speculative arm and what was assumed for it to fit; or why there is none."""
@@ -115,12 +120,8 @@ class Scene:
             engine["chunked_prefill"] = False
         if self.load.max_num_seqs is not None:
             engine["max_num_seqs"] = self.load.max_num_seqs
-        elif (
-            self.load.batch
-            and self.load.runs_together
-            and self.load.batch > load_preset(self.engine.preset)[0].seats(True)
-        ):
-            engine.setdefault("max_num_seqs", round(self.load.batch))
+        elif self._capped:
+            engine["max_num_seqs"] = _SGLANG_DRAFTING_SEATS
         if attempt.utilisation is not None:
             engine["gpu_memory_utilization"] = attempt.utilisation
         target: dict[str, Any] = {"model": self.model.name, "kv_cache": self._kv_cache()}
@@ -152,14 +153,24 @@ class Scene:
             "run": run,
         }
 
+    @property
+    def _capped(self) -> bool:
+        """Whether SGLang seats fewer requests than come at once: it drafts, and nobody says how many."""
+        said = self.load.max_num_seqs is not None or "max_num_seqs" in self.engine.settings
+        few = self.load.batch is not None and self.load.batch <= _SGLANG_DRAFTING_SEATS
+        drafts = self.side == "spec" and self.engine.name == SGLANG
+        return drafts and not (said or few or self.load.runs_together)
+
     def _whole_prompts(self) -> bool:
         """TensorRT-LLM cuts no prompt unless it is told to; one longer than a step tells that it was."""
         preset, _ = load_preset(self.engine.preset)
         room = self.engine.settings.get("max_num_batched_tokens", preset.max_num_batched_tokens)
         prompts = self.lengths.prompt
         longest = next(prompts[key] for key in ("max", "high", "tokens") if key in prompts)
-        told = re.search(r"enable[-_]chunked[-_](prefill|context)", self.case.text)
-        return preset.engine == TRTLLM and not told and longest <= room
+        told = re.search(
+            r"enable[-_]chunked[-_](?:prefill|context)(?!\W{0,3}(?:false|off|0\b))", self.case.text
+        )
+        return self.engine.name == TRTLLM and not told and longest <= room
 
     def _kv_cache(self) -> str:
         """What the source says, else its launch line, else the checkpoint: ModelOpt's FP8 recipe, which
@@ -193,4 +204,5 @@ def scene_of(case: Case, point: Facts, lengths: LengthsChoice, side: Side) -> Sc
     load = load_of(case, point, placement.ranks)
     if isinstance(load, str):
         return load
-    return Scene(side, case, gpu, model, engine_of(case, side), load, lengths, placement)
+    engine = engine_of(case, side, method_of(case, point))
+    return Scene(side, case, gpu, model, engine, load, lengths, placement)
