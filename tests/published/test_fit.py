@@ -3,19 +3,22 @@
 import json
 from dataclasses import replace
 from importlib import resources
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from calibration.validation.fit.fit import TYPICAL, fit
 from calibration.validation.fit.parameters import PARAMETERS, candidate_presets, start
 from calibration.validation.fit.solve import Linear, from_scale, to_scale
-from calibration.validation.fit.split import fit_half
+from calibration.validation.fit.split import STEPS, fit_half
 from calibration.validation.fit.write import rewritten
 from calibration.validation.trials.cases import committed_cases
 from calibration.validation.trials.trial import Trial
 from calibration.validation.trials.trials import trials_of_cases
 from simulator.presets import load_preset
 
+THROUGHPUT = SimpleNamespace(quantity="throughput")
 RECORD = json.loads(
     resources.files("calibration").joinpath("published", "fit.json").read_text(encoding="utf-8")
 )
@@ -78,6 +81,35 @@ def test_planted_values_are_found_beside_a_source_that_is_simply_wrong():
     errors[50:] += 1.2
     step = Linear(errors, slopes, sources).solve()
     assert step == pytest.approx(truth, abs=0.06)
+
+
+class Straight:
+    """Runs of a world in which log errors are straight lines on the scale of the fit."""
+
+    def __init__(self, slopes, sources, truth):
+        self.slopes, self.sources, self.truth = slopes, sources, truth
+
+    def linear(self, _trials, values):
+        moved = to_scale(np.array([values[one.name] for one in PARAMETERS]), TYPICAL) - self.truth
+        return Linear(self.slopes @ moved, self.slopes, self.sources), [THROUGHPUT] * len(self.slopes)
+
+
+def test_a_parameter_that_one_source_tells_stays_and_the_others_are_fitted_without_it():
+    rng = np.random.default_rng(5)
+    count = sum(one.quantities == STEPS for one in PARAMETERS)
+    slopes = np.zeros((60, len(PARAMETERS)))
+    slopes[:, :count] = rng.normal(size=(60, count)) * 0.2
+    slopes[20:, 1] = 0.0  # the first source alone tells it
+    sources = tuple(f"s{i // 20}" for i in range(60))
+    begin = to_scale(np.array(list(start().values())), TYPICAL)
+    truth = begin + 0.5
+    truth[1] = begin[1]
+    values, fitted = fit((), Straight(slopes, sources, truth), rounds=3)
+    names = [one.name for one in PARAMETERS]
+    assert fitted == [name for name in names[:count] if name != names[1]]
+    expected = dict(zip(names, from_scale(truth, TYPICAL), strict=True))
+    for name in names:
+        assert values[name] == pytest.approx(expected[name] if name in fitted else start()[name], rel=0.02)
 
 
 def test_a_source_weighs_the_same_however_many_rows_it_has():
