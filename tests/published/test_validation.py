@@ -95,7 +95,7 @@ def test_the_gate_holds(whole: Validation) -> None:
     judged = {(one.name, one.statistic): one for one in whole.targets}
     assert all(judged[name].n >= 25 for name in GATE)
     assert failed(whole.targets) == set()
-    assert all(limit >= judged[name].limit for name, limit in GATE.items())
+    assert all(limit == judged[name].limit for name, limit in GATE.items() if judged[name].met)
 
 
 def test_most_cases_are_simulated(whole: Validation) -> None:

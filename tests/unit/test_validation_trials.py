@@ -10,16 +10,13 @@ from collections import Counter
 import pytest
 
 from calibration.validation.coverage import counts
-from calibration.validation.trials.cases import Draft, Framework, committed_cases
-from calibration.validation.trials.engines import engine_of
+from calibration.validation.trials.cases import committed_cases
 from calibration.validation.trials.evidence import Evidence
-from calibration.validation.trials.scenes import CAPPED
 from calibration.validation.trials.trial import Published
 from calibration.validation.trials.trials import trials_of, trials_of_cases
 from simulator.acceptance import acceptance_model
 from simulator.models.catalogue import load_model
 from tests.published_cases import PLAIN, SPEC, changed, the_trial, trials_in
-from tests.validation_trials import case
 
 
 @pytest.mark.parametrize(("size", "active"), [(9, None), (230, 10), (57, 14), (0.5, None), (600, 40)])
@@ -203,75 +200,6 @@ def test_replicas_that_cannot_hold_the_model_are_one_engine(tmp_path):
     assert trial.plain is not None
     assert (trial.plain.hardware.tensor_parallel, trial.plain.hardware.replicas) == (8, 1)
     assert any("one engine over 8 GPUs" in choice for choice in trial.choices)
-
-
-@pytest.mark.parametrize(
-    ("framework", "preset", "overlaps"),
-    [
-        ({"name": "vLLM", "version": "0.11.0"}, "vllm-0.10", True),
-        ({"name": "vLLM", "version": "V1, 2025-07"}, "vllm-0.10", True),
-        ({"name": "vLLM", "version": "0.31, async scheduling off"}, "vllm-0.33", False),
-        ({"name": "vLLM", "version": "0.17.x"}, "vllm-0.33", True),
-        ({"name": "vLLM", "version": "0.1.dev13107+ge1a34c3a5 (V1, main of 2026-01)"}, "vllm-0.33", True),
-        ({"name": "vLLM", "version": "0.10.2.dev2+g1234 of 2025-08"}, "vllm-0.10", True),
-        ({"name": "NVIDIA NIM", "version": "1.8.0"}, "trtllm-1", True),
-        ({"name": "HF transformers (PyTorch 2.5.1)", "version": None}, "vllm-0.10", True),
-        ({"name": "Shiny Engine", "version": "3"}, "vllm-0.33", True),
-    ],
-)
-def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlaps):
-    trial = the_trial(tmp_path, {**PLAIN, "framework": framework})
-    assert trial.plain is not None
-    assert trial.plain.engine.preset == preset
-    assert trial.plain.run.mechanisms.host_overlap is overlaps
-
-
-def test_early_sglang_speculates_without_overlap(tmp_path):
-    trial = the_trial(tmp_path, {**SPEC, "framework": {"name": "SGLang", "version": "0.5.3"}})
-    assert trial.plain is not None
-    assert trial.spec is not None
-    assert trial.plain.run.mechanisms.host_overlap
-    assert not trial.spec.run.mechanisms.host_overlap
-
-
-@pytest.mark.parametrize(
-    ("method", "version", "preset"),
-    [
-        ("ngram", "0.28.0", "vllm-0.10"),
-        ("suffix", "0.28.0", "vllm-0.10"),
-        ("ngram_gpu", "0.28.0", "vllm-0.33"),
-        ("eagle3", "0.28.0", "vllm-0.33"),
-        ("ngram", "0.10.1", "vllm-0.10"),
-    ],
-)
-def test_vllm_waits_for_drafts_that_are_looked_up_on_the_host(method, version, preset):
-    about = case(draft=Draft(method=method, k=3), framework=Framework(name="vLLM", version=version))
-    assert engine_of(about, "spec", method).preset == preset
-    assert engine_of(about, "plain").preset == ("vllm-0.10" if version == "0.10.1" else "vllm-0.33")
-
-
-@pytest.mark.parametrize(
-    ("axis", "clients", "notes", "seats"),
-    [
-        ("concurrency", 64, [], 48),
-        ("concurrency", 48, [], None),
-        ("batch_size", 64, [], None),
-        ("concurrency", 64, ["--max-running-requests 200"], 200),
-    ],
-)
-def test_sglang_seats_fewer_while_it_speculates_unless_the_source_says_otherwise(
-    tmp_path, axis, clients, notes, seats
-):
-    about = changed(SPEC, framework={"name": "SGLang", "version": "0.5.9"}, load_axis=axis, notes=notes)
-    point = {
-        key: value for key, value in SPEC["points"][0].items() if key not in ("batch_size", "concurrency")
-    }
-    trial = the_trial(tmp_path, {**about, "points": [{**point, axis: clients}]})
-    assert trial.plain is not None
-    assert trial.spec is not None
-    assert trial.spec.engine.max_num_seqs == seats
-    assert trial.plain.engine.max_num_seqs == (200 if notes else None)
-    assert (CAPPED in trial.choices) is (seats == 48)
 
 
 def test_flagged_and_recalled_cases_are_counted_not_simulated(tmp_path):

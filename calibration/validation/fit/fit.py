@@ -119,7 +119,7 @@ def _fit(trials: Sequence[Trial], runs: Runs, rounds: int, fitted: Sequence[str]
         linear, rows = runs.linear(trials, values)
         free = replace(linear, slopes=linear.slopes * moves)
         step = sum(part.solve() for part in blocks(free, rows))
-        u = to_scale(np.array(list(values.values())), TYPICAL) + step * moves
+        u = to_scale(np.array(list(values.values())), TYPICAL) + step
         values = dict(zip(values, from_scale(u, TYPICAL).tolist(), strict=True))
         told = ", ".join(f"{name} {1e6 * value:.4g}" for name, value in values.items())
         click.echo(f"round {number + 1}: µs: {told}", err=True)

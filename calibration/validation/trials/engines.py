@@ -94,10 +94,11 @@ def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice
     month = next((day for text in (version, case.framework.note, case.date) if (day := _month(text))), None)
     if found is None and month is not None and not research:
         found = _by_month(engine, month)
-    looks_up = engine == VLLM and side == "spec" and _VLLM_LOOK_UPS.fullmatch(method or "") is not None
+    looks_up = own == VLLM and side == "spec" and _VLLM_LOOK_UPS.fullmatch(method or "") is not None
     overlaps = not research and not looks_up and _overlaps(engine, found, case, side, words)
     version_taken = _EAGER if research and not _GRAPHS.search(words) else found
-    preset = _nearest(engine, version_taken, overlaps, synchronous=looks_up)
+    old = version_taken is not None and version_taken[:2] < _VLLM_ASYNCHRONOUS
+    preset = _nearest(engine, version_taken, overlaps, looks_up or (engine == VLLM and old and not overlaps))
     notes = [note] if note else []
     asked = f"{name} {version}".strip()
     if found is None and note is None:
@@ -154,12 +155,9 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
     return True
 
 
-def _nearest(
-    engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool = False
-) -> Preset:
-    """The preset of an engine nearest to a version; a build that overlaps is asked of one that can.
-
-    `synchronous`: it has to wait for its tokens whatever its version.
+def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:
+    """The preset of an engine nearest to a version, of those that overlap or that are synchronous where that
+    is asked and there are some.
     """
     same = [preset for preset in presets().values() if preset.engine == engine]
     if synchronous:
@@ -167,8 +165,6 @@ def _nearest(
     if version is None:
         return max(same, key=lambda preset: _numbers(preset.version))
     able = [preset for preset in same if preset.asynchronous or not overlaps] or same
-    if engine == VLLM and not overlaps and version[:2] < _VLLM_ASYNCHRONOUS:
-        able = [preset for preset in same if not preset.asynchronous] or same
 
     def distance(preset: Preset) -> tuple[int, ...]:
         own = _numbers(preset.version)

@@ -64,7 +64,7 @@ class Scene:
         """Everything that was assumed."""
         about_gpu = (self.gpu.note,) if self.gpu.note else ()
         parts = (self.model, self.engine, self.placement, self.load, self.lengths)
-        found = ((self._whole_prompts(), WHOLE_PROMPTS), (self._capped, CAPPED))
+        found = ((self._whole_prompts, WHOLE_PROMPTS), (self._capped, CAPPED))
         habits = (note for is_so, note in found if is_so)
         return tuple(dict.fromkeys((*about_gpu, *habits, *(note for part in parts for note in part.notes))))
 
@@ -116,7 +116,7 @@ class Scene:
         """The scenario as plain data."""
         usual = _SMALL_GPU if self.gpu.name.startswith("a100") and "vllm" in self.engine.preset else {}
         engine: dict[str, Any] = {"preset": self.engine.preset, **usual, **self.engine.settings}
-        if self._whole_prompts():
+        if self._whole_prompts:
             engine["chunked_prefill"] = False
         if self.load.max_num_seqs is not None:
             engine["max_num_seqs"] = self.load.max_num_seqs
@@ -161,6 +161,7 @@ class Scene:
         drafts = self.side == "spec" and self.engine.name == SGLANG
         return drafts and not (said or few or self.load.runs_together)
 
+    @property
     def _whole_prompts(self) -> bool:
         """TensorRT-LLM cuts no prompt unless it is told to; one longer than a step tells that it was."""
         preset, _ = load_preset(self.engine.preset)
