@@ -87,14 +87,10 @@ def with_assumed_lengths(trial: Trial, factor: float) -> Trial:
         if scenario is None:
             return None
         lengths = {name: _times(getattr(scenario.workload, name), factor) for name in trial.assumed_lengths}
-        engine = scenario.engine.model_copy(
-            update={"chunked_prefill": True}
-        )  # longer than a step, they must be
-        longer = factor > 1 and "prompt_tokens" in lengths
-        return with_workload(
-            scenario.model_copy(update={"engine": engine}).at(scenario.base_dir) if longer else scenario,
-            **lengths,
-        )
+        if factor > 1 and "prompt_tokens" in lengths:  # prompts may outgrow a step: they are cut, not refused
+            engine = scenario.engine.model_copy(update={"chunked_prefill": True})
+            scenario = scenario.model_copy(update={"engine": engine}).at(scenario.base_dir)
+        return with_workload(scenario, **lengths)
 
     plain = changed(trial.plain)
     return replace(trial, plain=plain, spec=plain if trial.spec is trial.plain else changed(trial.spec))
