@@ -45,8 +45,9 @@ def scenario_at(scenario: Scenario, load: Load) -> Scenario:
         raise InputError(Problem(field=kind, value=amount, message="is no load", allowed=allowed))
     arrivals: ArrivalsClosed | ArrivalsGamma | ArrivalsPoisson
     if kind == "concurrency":
-        think_time_s = old.think_time_s if old.kind == "closed" else 0.0
-        arrivals = ArrivalsClosed(concurrency=int(amount), think_time_s=think_time_s)
+        clients = int(amount)
+        closed = old if old.kind == "closed" else ArrivalsClosed(concurrency=clients)
+        arrivals = closed.model_copy(update={"concurrency": clients})
     elif old.kind == "gamma":
         arrivals = ArrivalsGamma(rate_per_s=amount, cv=old.cv)
     else:

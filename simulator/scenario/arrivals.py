@@ -27,6 +27,9 @@ class ArrivalsClosed(Section):
     think_time_s: NonNegativeFloat = Field(
         default=0.0, le=1e6, description="pause of a client between two requests, s"
     )
+    ramp_s: NonNegativeFloat = Field(
+        default=0.0, le=1e6, description="the clients begin one after another over this long, s"
+    )
 
 
 class ArrivalsBurst(Section):

@@ -42,16 +42,16 @@ def draw_arrivals(
 ) -> NDArray[np.int64]:
     """Arrival times in ns of `n` requests, or of `n` sessions of `turns`, `gap_s` apart; shape (n,).
 
-    Closed loop: the first `concurrency` at 0, where clients pause spread over the pauses of one round, as
-    clients who start together stay in step for many; -1 for the others, which clients issue as they become
-    free. The n-th arrival does not depend on how many there are. Raises InputError
-    when they last longer than the clock runs.
+    Closed loop: the first `concurrency` at 0, or spread over the ramp; where clients pause over the pauses of
+    one round at least, as clients who start together stay in step for many; -1 for the others, which clients
+    issue as they become free. The n-th arrival does not depend on how many there are. Raises InputError when
+    they last longer than the clock runs.
     """
     if arrivals.kind == "closed":
         times_ns = np.full(n, UNKNOWN_NS, dtype=np.int64)
         started = np.arange(min(arrivals.concurrency, n)) / arrivals.concurrency
         pauses_s = min(arrivals.think_time_s + (turns - 1) * gap_s, LATEST_S)
-        times_ns[: len(started)] = np.rint(started * pauses_s * NS_PER_S)
+        times_ns[: len(started)] = np.rint(started * max(arrivals.ramp_s, pauses_s) * NS_PER_S)
         return times_ns
     if arrivals.kind == "burst":
         return np.zeros(n, dtype=np.int64)

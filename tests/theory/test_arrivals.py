@@ -64,6 +64,13 @@ def test_clients_who_pause_start_spread_over_their_pauses():
     assert (draw_arrivals(arrivals(kind="closed", concurrency=4), 1, 5) == [0, 0, 0, 0, -1]).all()
 
 
+def test_clients_begin_evenly_over_the_ramp():
+    ramping = arrivals(kind="closed", concurrency=4, ramp_s=2.0)
+    assert (draw_arrivals(ramping, 1, 6) / 1e9).tolist() == [0, 0.5, 1.0, 1.5, -1e-9, -1e-9]
+    longer = arrivals(kind="closed", concurrency=4, think_time_s=10.0, ramp_s=2.0)
+    assert (draw_arrivals(longer, 1, 4) / 1e9).tolist() == [0, 2.5, 5, 7.5]
+
+
 def test_vanishing_cv_is_evenly_spaced():
     times_ns = draw_arrivals(arrivals(kind="gamma", rate_per_s=4.0, cv=1e-300), 3, 100)
     # The smallest cv drawn is 1e-9: n gaps of 0.25 s spread by 0.25 √n ns, and rounding adds half a ns.

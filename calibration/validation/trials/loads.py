@@ -41,7 +41,10 @@ def load_of(case: Case, point: Facts, ranks: float) -> Load | str:
     sent = _sent(case, point)
     habit = habit_of(case) if sent is None else None
     found = _load(case, point, ranks, sent)
-    if habit is None or isinstance(found, str):
+    if isinstance(found, str):
+        return found
+    found = _as_they_begin(case, point, found)
+    if habit is None:
         return found
     usual = habit.prompts or round((habit.prompts_per_client or 0) * (found.batch or 0))
     if not usual:
@@ -68,6 +71,22 @@ def _load(case: Case, point: Facts, ranks: float, sent: int | None) -> Load | st
         title = f"rate {rate:g}/s"
         return Load({"kind": "poisson", "rate_per_s": rate}, None, title, sent or _BURST, sent)
     return _unsaid(case, point, sent)
+
+
+def _as_they_begin(case: Case, point: Facts, load: Load) -> Load:
+    """Clients that are let in at a rate do not begin together; once all are at work, the rate asks for more
+    than they can send.
+    """
+    if load.arrivals["kind"] != "closed" or load.batch is None:
+        return load
+    rate = number(point.get("request_rate_rps"))
+    if rate is None and re.search(r"request[-_ ]rate\s*=\s*c(?:oncurrency)?\b", case.text):
+        rate = load.batch
+    if rate is None or not 0 < rate <= 1e6:
+        return load
+    note = f"{load.batch:g} clients begin at {rate:g}/s"
+    arrivals = {**load.arrivals, "ramp_s": load.batch / rate}
+    return load._replace(arrivals=arrivals, notes=(*load.notes, note))
 
 
 def _unsaid(case: Case, point: Facts, sent: int | None) -> Load | str:
