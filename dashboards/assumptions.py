@@ -22,6 +22,8 @@ _HOST = {
     "per_sequence_s": "exposed, per sequence",
     "draft_step_s": "exposed, per step that drafts",
     "draft_pass_s": "exposed, per draft pass",
+    "lookup_step_s": "exposed, per step with look-ups on the host",
+    "lookup_per_sequence_s": "exposed, per sequence of such a step",
     "hidden_step_s": "behind the GPU, per step",
     "hidden_per_sequence_s": "behind the GPU, per sequence",
     "request_latency_s": "on the way to the front end, per request",

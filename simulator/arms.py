@@ -189,13 +189,17 @@ def _settings(
     arrivals = workload.arrivals
     longest = arm.max_draft_length if arm is not None else 0
     passes = how is not None and how.drafter is not None
-    asynchronous = preset.asynchronous
+    asynchronous, looks_up = preset.asynchronous, False
     if how is not None and (passes or longest > 0):  # an arm that never drafts is plain decoding
-        asynchronous = preset.drafts_asynchronously and not how.host_sync(preset.drafts_asynchronously)
+        looks_up = how.looks_up_on_host(preset.drafts_asynchronously)
+        asynchronous = preset.drafts_asynchronously and not looks_up
     limit = arm.max_context_tokens if arm is not None else None
     if limit is None and preset.stops_at_drafter_limit:  # what a scenario says goes before the training
         limit = setup.drafter_max_context_tokens
     host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
+    step_s, per_sequence_s = host.step_s, host.per_sequence_s
+    if looks_up:
+        step_s, per_sequence_s = step_s + host.lookup_step_s, per_sequence_s + host.lookup_per_sequence_s
     seats = preset.max_num_seqs * groups
     return EngineSettings(
         max_num_seqs=seats,
@@ -213,15 +217,15 @@ def _settings(
         timeout_ns=NEVER if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
         lookahead_tokens=how.lookahead_tokens(longest) if how is not None else 0,
         slots_per_request=how.slots_per_request if how is not None else 0,
-        ragged=how is not None and how.ragged(asynchronous),
+        ragged=looks_up and not preset.pads_lookups,
         has_drafter=passes,
         drafter_has_kv=passes and how is not None and how.drafter_has_kv,
         one_pass=how is not None and not how.serial_passes,
         first_pass_rows=how.first_pass_rows if how is not None else 0,
         loses_last_match=how is not None and how.loses_last_match,
         drafter_max_context=NEVER if limit is None else limit,
-        host_step_ns=host.step_s * NS_PER_S,
-        host_per_sequence_ns=host.per_sequence_s / groups * NS_PER_S,
+        host_step_ns=step_s * NS_PER_S,
+        host_per_sequence_ns=per_sequence_s / groups * NS_PER_S,
         draft_step_ns=host.draft_step_s * NS_PER_S,
         draft_pass_ns=host.draft_pass_s * NS_PER_S,
         hidden_step_ns=host.hidden_step_s * NS_PER_S,

@@ -29,7 +29,8 @@ class HostCost:
     """Host (CPU) seconds of one step, and of a request before it. The step lasts max(GPU, hidden) + exposed.
 
     `step_s`, `per_sequence_s`, `draft_step_s` (once in a step that drafts) and `draft_pass_s` (each pass of
-    the drafter) are exposed: the GPU waits for them. `hidden_step_s` and
+    the drafter) are exposed: the GPU waits for them. `lookup_step_s` and `lookup_per_sequence_s` come on top
+    where drafts are looked up on the host. `hidden_step_s` and
     `hidden_per_sequence_s` is what an asynchronous engine does for the next step while the GPU runs this one;
     it shows only when the GPU is faster. Synchronous engines hide nothing. `eager_call_s` is what the host
     takes for one operation of a pass of the target that no graph holds: such a pass lasts at least as long as
@@ -44,6 +45,8 @@ class HostCost:
     per_sequence_s: float
     draft_pass_s: float
     draft_step_s: float = 0.0
+    lookup_step_s: float = 0.0
+    lookup_per_sequence_s: float = 0.0
     hidden_step_s: float = 0.0
     hidden_per_sequence_s: float = 0.0
     eager_call_s: float = 0.0
@@ -75,7 +78,8 @@ class Preset:
 
     `full_graphs`: a uniform decode replays as one graph; without it attention is launched between piecewise
     graphs. `piecewise_graphs`: other steps (prefill in them) use piecewise graphs, else they run eagerly.
-    `overlaps_speculation`: an asynchronous engine stays so when it speculates. `stops_at_drafter_limit`: a
+    `overlaps_speculation`: an asynchronous engine stays so when it speculates. `pads_lookups`: drafts that are
+    looked up on the host are filled up to K with junk, so that every decode step is uniform. `stops_at_drafter_limit`: a
     request that outgrows what its drafter was trained for goes on without drafts; otherwise it drafts on.
     `reserved_output`: share of its output tokens that a request's admission sets KV aside for (0: only its
     prompt has to fit, and growth may preempt). `small_kernel_s_per_layer`: norms, rope, KV write and
@@ -108,6 +112,7 @@ class Preset:
     small_kernel_s_per_layer: float
     launch_kernel_s: float
     sources: Mapping[str, str] = field(compare=False)
+    pads_lookups: bool = False
 
     @property
     def drafts_asynchronously(self) -> bool:

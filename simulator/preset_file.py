@@ -45,7 +45,7 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
     given["host"] = _host(fields, base)
     given["sources"] = _sources(fields, base)
     for name in known:
-        if name not in given:
+        if name not in given and not hasattr(Preset, name):  # what has a default need not be said
             fields.add(name, None, "is missing", "this field, or inherits: a preset to take it from")
     rule = given.get("scheduler")
     if isinstance(rule, str) and rule:

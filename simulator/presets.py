@@ -22,8 +22,9 @@ from simulator.preset_file import read_preset
 def presets() -> Mapping[str, Preset]:
     """All shipped presets by name, in the order of their names."""
     folder = resources.files("simulator").joinpath("data", "engines")
-    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
-    loaded = (read_preset(folder.joinpath(name).read_text("utf-8"), name, {}) for name in files)
+    names = sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if ".json" in entry.name)
+    files = (f"{name}.json" for name in names)
+    loaded = (read_preset(folder.joinpath(file).read_text("utf-8"), file, {}) for file in files)
     return MappingProxyType({preset.name: preset for preset in loaded})
 
 

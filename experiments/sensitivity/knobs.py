@@ -56,8 +56,11 @@ class Turnable:
         factors = {name: knobs[name] for name in (*KERNELS, DRAFT_GPU) if knobs.get(name, 1.0) != 1.0}
         if factors:
             arm = replace(arm, setup=replace(arm.setup, prices=self.prices(factors)))
-        changes: dict[str, float] = {
-            setting: knobs[name] * NS_PER_S for name, setting in _SETTINGS.items() if name in knobs
+        host = vars(arm.setup.preset.host)
+        changes: dict[str, float] = {  # a setting may hold more than one host time: look-ups come on top
+            setting: getattr(arm.settings, setting) + (knobs[name] - host[name]) * NS_PER_S
+            for name, setting in _SETTINGS.items()
+            if name in knobs
         }
         if knobs.get(KV, 1.0) != 1.0:
             changes["total_blocks"] = int(arm.settings.total_blocks * knobs[KV])

@@ -40,18 +40,14 @@ class Method:
     """Without `draft`, the drafter is a module of the target's own checkpoint."""
     host_lookup: bool = False
     """Drafts are looked up on the host once the tokens are there:
-    only on a match, and the engine cannot run ahead.
+    only on a match (engines may fill up to K), and the engine cannot run ahead.
     """
     gpu_lookup: bool = False
     """Asynchronous engines look up on the GPU instead: always K drafts, junk on a miss."""
 
-    def ragged(self, asynchronous: bool) -> bool:
-        """Whether rounds without a match have no drafts."""
-        return self.host_lookup and not (asynchronous and self.gpu_lookup)
-
-    def host_sync(self, asynchronous: bool) -> bool:
+    def looks_up_on_host(self, asynchronous: bool) -> bool:
         """Whether the next step cannot be composed before this one's tokens are on the host."""
-        return self.ragged(asynchronous)
+        return self.host_lookup and not (asynchronous and self.gpu_lookup)
 
     def lookahead_tokens(self, draft_length: int) -> int:
         """KV slots reserved ahead of a request."""

@@ -87,8 +87,7 @@ def check_record(one: Method) -> None:
     assert not (one.host_lookup and one.drafter)
     assert not one.gpu_lookup or one.host_lookup
     for asynchronous in (False, True):
-        assert not one.ragged(asynchronous) or one.host_lookup
-        assert one.host_sync(asynchronous) >= one.ragged(asynchronous)
+        assert not one.looks_up_on_host(asynchronous) or one.host_lookup
 
 
 def check_run(arm: CompiledArm, plain: CompiledArm) -> None:
@@ -104,10 +103,10 @@ def check_run(arm: CompiledArm, plain: CompiledArm) -> None:
     figures = measure(record)
     assert 1 < figures["mean_acceptance_length"] <= DRAFT_LENGTH + 1
     # Only a lookup that may find nothing leaves decodes without a draft.
-    assert (figures["draft_coverage"] < 0.95) == how.ragged(arm.setup.preset.drafts_asynchronously)
-    assert arm.settings.asynchronous == (
-        arm.setup.preset.drafts_asynchronously and not how.host_sync(arm.setup.preset.drafts_asynchronously)
-    )
+    preset = arm.setup.preset
+    looks_up = how.looks_up_on_host(preset.drafts_asynchronously)
+    assert (figures["draft_coverage"] < 0.95) == (looks_up and not preset.pads_lookups)
+    assert arm.settings.asynchronous == (preset.drafts_asynchronously and not looks_up)
     assert arm.settings.lookahead_tokens == how.lookahead_tokens(DRAFT_LENGTH)
     assert (arm.memory.drafter_bytes > 0) == (how.drafter is not None)
     assert (arm.memory.kv_bytes_per_token > plain.memory.kv_bytes_per_token) == how.drafter_has_kv

@@ -49,8 +49,8 @@ def engine_rows(known: list[Preset]) -> list[str]:
     ngram = method("ngram")
 
     def lookup(one: Preset) -> str:
-        if ngram.ragged(one.drafts_asynchronously):
-            return "on the host, drafts on a match only"
+        if ngram.looks_up_on_host(one.drafts_asynchronously):
+            return f"on the host, {'always K drafts' if one.pads_lookups else 'drafts on a match only'}"
         return "on the GPU, always K drafts"
 
     def graph(one: Preset) -> str:

@@ -40,15 +40,17 @@ class Parameter:
 
 
 _QUEUED = ("sglang-0.5", "trtllm-1")
-_SERVERS = ("sglang-0.5", "trtllm-1", "vllm-0.10", "vllm-0.33")
+_SYNCHRONOUS = ("vllm-0.10", "vllm-0.14-sync")
+_OVERLAPPED = ("sglang-0.5", "trtllm-1", "vllm-0.14", "vllm-0.33")
+_SERVERS = (*_OVERLAPPED, *_SYNCHRONOUS)
 PARAMETERS = (  # the way of a request to the front end is none: it tells where the client was
-    Parameter("sync step", ("vllm-0.10",), "step_s", 3e-4, 1e-3, "host of a synchronous step"),
-    Parameter("sync sequence", ("vllm-0.10",), "per_sequence_s", 5e-6, 8e-6, "and of each sequence in it"),
+    Parameter("sync step", _SYNCHRONOUS, "step_s", 3e-4, 1e-3, "host of a synchronous step"),
+    Parameter("sync sequence", _SYNCHRONOUS, "per_sequence_s", 5e-6, 8e-6, "and of each sequence in it"),
     Parameter("sync draft pass", ("vllm-0.10",), "draft_pass_s", 2e-4, 4.2e-4, "host of a drafter's pass"),
     Parameter("overlapped step", _QUEUED, "step_s", 1e-4, 3e-4, "what an overlapped step leaves exposed"),
     Parameter(
         "overlapped sequence",
-        ("sglang-0.5", "trtllm-1", "vllm-0.33"),
+        _OVERLAPPED,
         "per_sequence_s",
         2e-6,
         4e-6,

@@ -43,7 +43,8 @@ MOST_POSITIONS = 128
 class AcceptanceFact:
     """One statement. `length`: tokens per verify with the bonus; `survival`: share of rounds that got so far.
 
-    `drafted_rounds_only`: rounds of a lookup that found nothing are left out, as vLLM's counters do.
+    `drafted_rounds_only`: rounds of a lookup that found nothing are left out, as vLLM's counters do;
+    `tokens_per_step` counts them all.
     """
 
     source_id: str
@@ -122,7 +123,7 @@ def facts_of(case: Case) -> Iterator[AcceptanceFact]:
                 tree=tree and not _chain_facts(facts),
                 length=1 + sum(said.survival) if by_position else said.length,
                 survival=said.survival,
-                drafted_rounds_only=method == "ngram" and counters,
+                drafted_rounds_only=method == "ngram" and counters and "tokens_per_step" not in facts,
             )
 
 

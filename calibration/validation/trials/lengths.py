@@ -79,7 +79,9 @@ class LengthsChoice(NamedTuple):
     prompt_mean: float
     output_mean: float
     ends_foreseen: bool
-    """Outputs end where they were told to: prompts of random tokens do not make a model stop by itself."""
+    """Outputs end where they were told to, and the engine knows: prompts of random tokens do not make a model
+    stop by itself, and outputs that all met their limit did not either.
+    """
     notes: tuple[str, ...]
     assumed: tuple[str, ...]
     """Fields of the workload whose lengths no source says."""
@@ -127,7 +129,7 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
 
     prompt, prompt_mean = one("input", "isl", spread.prompt_spread, spread.prompt)
     output, output_mean = one("output", "osl", spread.output_spread, spread.output)
-    ends = random or told
+    ends = random or told or output["kind"] == "fixed"
     return LengthsChoice(prompt, output, prompt_mean, output_mean, ends, tuple(notes), tuple(assumed))
 
 
