@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from calibration.validation.predict import PLAIN
 from calibration.validation.quantities import COST_SHARE, SPEEDUP
 from calibration.validation.row import Row
 
@@ -48,11 +49,14 @@ class Errors:
 
 
 def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predicted) -> Errors:
-    """The errors of rows, of the simulation or of another predictor."""
+    """The errors of rows, of the simulation or of another predictor. A plain run counts once, beside however
+    many others its source repeats it.
+    """
     rows = list(rows)
-    compared = [(row, value) for row in rows if (value := predictor(row)) is not None and row.published > 0]
-    if not compared:
+    told = [(row, value) for row in rows if (value := predictor(row)) is not None and row.published > 0]
+    if not told:
         return Errors(0, 0, len(rows))
+    compared = list(_once(told))
     logs = [(row.source, math.log(value / row.published)) for row, value in compared]
     sizes = [abs(error) for _, error in logs]
     by_source: dict[str, list[float]] = {}
@@ -63,7 +67,7 @@ def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predic
     return Errors(
         n=len(compared),
         sources=len(by_source),
-        skipped=len(rows) - len(compared),
+        skipped=len(rows) - len(told),
         median_abs_log_error=median(sizes),
         p90_abs_log_error=quantile(sizes, 0.9),
         median_of_sources=median(median(sizes) for sizes in by_source.values()),
@@ -73,6 +77,16 @@ def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predic
         above=sum(published > FASTER for published, _ in signs),
         median_abs_difference=median(differences) if differences else None,
     )
+
+
+def _once(told: Sequence[tuple[Row, float]]) -> Iterator[tuple[Row, float]]:
+    """The rows without plain figures that stand in several cases of a source: published, and predicted, alike."""
+    seen: set[tuple[object, ...]] = set()
+    for row, value in told:
+        key = (row.source, row.quantity, row.load, row.part, row.published, value)
+        if row.arm != PLAIN or key not in seen:
+            yield row, value
+        seen.add(key)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -16,7 +16,7 @@ from calibration.validation.trials.trial import Trial
 def trials_of_cases(cases: Sequence[Case]) -> tuple[Trial, ...]:
     """The trials of all cases; acceptance comes from them and from the committed evidence."""
     evidence = Evidence.of((*cases, *committed_cases()))
-    return tuple(_once(trial for case in cases for trial in trials_of(case, evidence)))
+    return tuple(trial for case in cases for trial in trials_of(case, evidence))
 
 
 def trials_of(case: Case, evidence: Evidence) -> tuple[Trial, ...]:
@@ -45,14 +45,12 @@ def _views(point: Facts) -> Iterator[tuple[str | None, Facts]]:
 
 
 def _once(trials: Iterator[Trial]) -> Iterator[Trial]:
-    """The trials with each plain figure once: sources repeat a plain run beside all they compare with it, in
-    the points of a case and in several cases of the same model.
-    """
+    """The trials with each plain figure once: sources repeat a plain run beside all they compare with it."""
     seen: set[tuple[object, ...]] = set()
     for trial in trials:
         kept = []
         for figure in trial.published:
-            key = (trial.case.source_id, trial.case.target.model, trial.load, trial.dataset, figure)
+            key = (trial.load, trial.dataset, figure)
             if figure.arm != "plain" or key not in seen:
                 kept.append(figure)
             seen.add(key)
