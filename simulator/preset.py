@@ -78,9 +78,10 @@ class Preset:
 
     `full_graphs`: a uniform decode replays as one graph; without it attention is launched between piecewise
     graphs. `piecewise_graphs`: other steps (prefill in them) use piecewise graphs, else they run eagerly.
-    `overlaps_speculation`: an asynchronous engine stays so when it speculates. `pads_lookups`: drafts that are
-    looked up on the host are filled up to K with junk, so that every decode step is uniform. `stops_at_drafter_limit`: a
-    request that outgrows what its drafter was trained for goes on without drafts; otherwise it drafts on.
+    `overlaps_speculation`: an asynchronous engine stays so when it speculates. `pads_lookups`: drafts that
+    are looked up on the host are filled up to K with junk, so that every decode step is uniform.
+    `stops_at_drafter_limit`: a request that outgrows what its drafter was trained for goes on without
+    drafts; otherwise it drafts on.
     `reserved_output`: share of its output tokens that a request's admission sets KV aside for (0: only its
     prompt has to fit, and growth may preempt). `small_kernel_s_per_layer`: norms, rope, KV write and
     activation as nodes of a graph. `kernels`: the framework whose own kernels are priced where the profile

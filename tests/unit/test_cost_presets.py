@@ -12,7 +12,7 @@ from simulator.preset import HostCost, Preset
 from simulator.presets import load_preset, presets
 from simulator.scenario import parse_scenario
 
-NAMES = ("sglang-0.5", "torch-2", "trtllm-1", "vllm-0.10", "vllm-0.33")
+NAMES = ("sglang-0.5", "torch-2", "trtllm-1", "vllm-0.10", "vllm-0.14", "vllm-0.14-sync", "vllm-0.33")
 
 
 def test_every_preset_loads_and_names_its_sources():
@@ -29,7 +29,9 @@ def test_every_preset_loads_and_names_its_sources():
         ("vllm-0.33", "vllm-0.33", None),
         ("vllm-0.33.1", "vllm-0.33", None),
         ("vllm-0.12", "vllm-0.10", "nearest known"),
-        ("vllm-0.24", "vllm-0.33", "nearest known"),
+        ("vllm-0.17", "vllm-0.14", "nearest known"),
+        ("vllm-0.14-sync", "vllm-0.14-sync", None),
+        ("vllm-0.28", "vllm-0.33", "nearest known"),
         ("vllm", "vllm-0.33", "newest known"),
         ("vllm-1.0", "vllm-0.33", "nearest known"),
         ("vllm-99", "vllm-0.33", "nearest known"),

@@ -49,9 +49,13 @@ def engine_rows(known: list[Preset]) -> list[str]:
     ngram = method("ngram")
 
     def lookup(one: Preset) -> str:
-        if ngram.looks_up_on_host(one.drafts_asynchronously):
-            return f"on the host, {'always K drafts' if one.pads_lookups else 'drafts on a match only'}"
-        return "on the GPU, always K drafts"
+        if not ngram.looks_up_on_host(one.drafts_asynchronously):
+            return "on the GPU, always K drafts"
+        host = one.host
+        costs = ((host.lookup_step_s, "a step"), (host.lookup_per_sequence_s, "a request"))
+        charged = [f"{seconds * 1e6:.0f} µs {what}" for seconds, what in costs if seconds]
+        drafts = "always K drafts" if one.pads_lookups else "drafts on a match only"
+        return ", ".join(["on the host", drafts, *charged])
 
     def graph(one: Preset) -> str:
         largest = one.graph_grid(EXAMPLE_DRAFTS + 1)[-1]

@@ -15,8 +15,8 @@ from tests.validation_trials import case
         ({"name": "vLLM", "version": "0.11.0"}, "vllm-0.10", True),
         ({"name": "vLLM", "version": "V1, 2025-07"}, "vllm-0.10", True),
         ({"name": "vLLM", "version": "0.31, async scheduling off"}, "vllm-0.33", False),
-        ({"name": "vLLM", "version": "0.17.x"}, "vllm-0.33", True),
-        ({"name": "vLLM", "version": "0.1.dev13107+ge1a34c3a5 (V1, main of 2026-01)"}, "vllm-0.33", True),
+        ({"name": "vLLM", "version": "0.17.x"}, "vllm-0.14", True),
+        ({"name": "vLLM", "version": "0.1.dev13107+ge1a34c3a5 (V1, main of 2026-01)"}, "vllm-0.14", True),
         ({"name": "vLLM", "version": "0.10.2.dev2+g1234 of 2025-08"}, "vllm-0.10", True),
         ({"name": "NVIDIA NIM", "version": "1.8.0"}, "trtllm-1", True),
         ({"name": "HF transformers (PyTorch 2.5.1)", "version": None}, "vllm-0.10", True),
@@ -41,8 +41,8 @@ def test_early_sglang_speculates_without_overlap(tmp_path):
 @pytest.mark.parametrize(
     ("method", "version", "preset"),
     [
-        ("ngram", "0.28.0", "vllm-0.10"),
-        ("suffix", "0.28.0", "vllm-0.10"),
+        ("ngram", "0.28.0", "vllm-0.14-sync"),
+        ("suffix", "0.28.0", "vllm-0.14-sync"),
         ("ngram_gpu", "0.28.0", "vllm-0.33"),
         ("eagle3", "0.28.0", "vllm-0.33"),
         ("ngram", "0.10.1", "vllm-0.10"),
@@ -76,3 +76,22 @@ def test_sglang_seats_fewer_while_it_speculates_unless_the_source_says_otherwise
     assert trial.spec.engine.max_num_seqs == seats
     assert trial.plain.engine.max_num_seqs == (200 if notes else None)
     assert (CAPPED in trial.choices) is (seats == 48)
+
+
+@pytest.mark.parametrize(
+    ("rate", "note", "ramp_s"),
+    [
+        (None, "", 0.0),
+        (4.0, "", 8.0),
+        (None, "closed loop: --max-concurrency = c and --request-rate = c requests/s (Poisson)", 1.0),
+        (None, "request rate inf with max concurrency", 0.0),
+    ],
+)
+def test_clients_that_are_let_in_at_a_rate_do_not_begin_together(tmp_path, rate, note, ramp_s):
+    point = {"concurrency": 32, "baseline": {"output_tok_per_s": 900.0}}
+    point |= {} if rate is None else {"request_rate_rps": rate}
+    trial = the_trial(tmp_path, {**PLAIN, "points": [point], "notes": [note]})
+    assert trial.plain is not None
+    arrivals = trial.plain.workload.arrivals
+    assert (arrivals.kind, arrivals.concurrency, arrivals.ramp_s) == ("closed", 32, ramp_s)
+    assert any("begin at" in choice for choice in trial.choices) is (ramp_s > 0)

@@ -58,6 +58,18 @@ def test_nothing_compared_has_no_errors() -> None:
     assert (found.n, found.skipped, found.median_abs_log_error) == (0, 1, None)
 
 
+def test_a_plain_run_counts_once_however_often_its_source_repeats_it() -> None:
+    run = {"arm": "plain", "quantity": "tpot_mean", "load": "concurrency 4"}
+    same = [row(1.0, 1.5, **run), row(1.0, 1.5, case_id="another", **run)]
+    assert errors_of(same).n == 1
+    others = ({"source": "two"}, {"load": "concurrency 8"}, {"quantity": "itl_mean"}, {"arm": "spec"})
+    for other in others:
+        assert errors_of([*same, row(1.0, 1.5, **run | other)]).n == 2, other
+    assert errors_of([*same, row(1.0, 1.4, **run), row(1.1, 1.5, **run)]).n == 3
+    assert errors_of([*same, row(1.0, None, **run)]).skipped == 1
+    assert errors_of([row(1.0, 1.5), row(1.0, 1.5)]).n == 2, "speedups are of two arms"
+
+
 @pytest.mark.parametrize("share", [0.0, 0.31, 0.9, 1.0])
 def test_quantiles_are_numpys(share: float) -> None:
     values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]

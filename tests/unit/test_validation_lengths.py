@@ -100,6 +100,7 @@ def test_outputs_are_of_one_length_where_nothing_but_a_limit_ends_them(
     about = case([point], workload=Traffic(dataset=dataset, output_len_tokens=said), notes=(note,))
     found = lengths_of(about, point, None)
     assert (found.output["kind"] == "fixed") is fixed
+    assert found.ends_foreseen or not fixed, "an engine knows the limit that it stops at"
 
 
 def test_a_lookup_drafts_only_where_it_finds_something() -> None:
