@@ -80,7 +80,7 @@ def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predic
 
 
 def _once(told: Sequence[tuple[Row, float]]) -> Iterator[tuple[Row, float]]:
-    """The rows, of plain figures that several cases of a source repeat (published and predicted alike) one."""
+    """The rows; of plain figures that cases of a source repeat, published and predicted alike, the first."""
     seen: set[tuple[object, ...]] = set()
     for row, value in told:
         key = (row.source, row.quantity, row.load, row.part, row.published, value)
