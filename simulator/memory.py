@@ -35,9 +35,9 @@ class ArmMemory:
     """The memory of one GPU under one arm, in bytes, and what its KV blocks hold.
 
     `kv_bytes_per_token` is per GPU, target and drafter together, at the workload's mean context: windows and
-    constant states count with what they hold there. `request_tokens` is a request of mean length at its end,
-    `longest_request_tokens` the longest of the workload (at most the model's context). `groups` of GPUs each
-    hold requests of their own.
+    constant states (one more per draft) count with what they hold there. `request_tokens` is a request of
+    mean length at its end, `longest_request_tokens` the longest of the workload (at most the model's
+    context). `groups` of GPUs each hold requests of their own.
     """
 
     arm: str
@@ -180,7 +180,7 @@ def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None 
         drafter_bytes=round(drafter.weight_bytes(draft_ranks, copies=groups)) if drafter is not None else 0,
         reserve_bytes=RESERVE_BYTES,
         kv_bytes_per_token=_kv_bytes_per_token(
-            scenario, target, drafter, ranks // groups, draft_ranks // groups, mean
+            scenario, arm, target, drafter, ranks // groups, draft_ranks // groups, mean
         ),
         block_tokens=preset.block_tokens,
         request_tokens=min(mean, target.max_context_tokens),
@@ -274,15 +274,21 @@ def _device_bytes(scenario: Scenario) -> int:
 
 def _kv_bytes_per_token(
     scenario: Scenario,
+    arm: Arm | None,
     target: Model,
     drafter: Drafter | None,
     ranks: int,
     draft_ranks: int,
     context_tokens: float,
 ) -> float:
-    """Bytes on one GPU per token of a context this long: exact for full attention, the mean for windows."""
+    """Bytes on one GPU per token of a context this long: exact for full attention, the mean for windows.
+
+    A recurrent layer cannot forget a rejected draft, so a step that verifies keeps the state after every row:
+    one more per draft (vLLM `MambaSpec.num_speculative_blocks`, SGLang `intermediate_ssm_state_cache`).
+    """
     held, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
-    total = target.kv_bytes(held, kv_cache, ranks)
+    states = 1 if arm is None else 1 + arm.max_draft_length
+    total = target.kv_bytes(held, kv_cache, ranks, states)
     if drafter is not None:
         total += drafter.modules * drafter.model.kv_bytes(held, kv_cache, draft_ranks)
     return total / held

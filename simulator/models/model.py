@@ -86,8 +86,10 @@ class Attention:
         entry = self.entry_bytes(kv_cache, tensor_parallel) + self.index_bytes_per_token
         return share(entry, self.compression)
 
-    def stored_bytes(self, context_tokens: int, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
-        """Bytes this layer keeps for one sequence of `context_tokens`."""
+    def stored_bytes(
+        self, context_tokens: int, kv_cache: str = "bf16", tensor_parallel: int = 1, states: int = 1
+    ) -> int:
+        """Bytes this layer keeps for one sequence of `context_tokens`, a constant state `states` times."""
         entry = self.entry_bytes(kv_cache, tensor_parallel)
         kept = 0
         if self.keeps_all_tokens:
@@ -95,7 +97,7 @@ class Attention:
         if self.window_tokens is not None:
             kept += min(context_tokens, self.window_tokens) * entry
         if self.state_bytes:
-            kept += self.state_bytes * share(self.state_heads, tensor_parallel) // self.state_heads
+            kept += states * self.state_bytes * share(self.state_heads, tensor_parallel) // self.state_heads
         return kept
 
     def read_bytes(self, context_tokens: int, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
@@ -249,11 +251,16 @@ class Model:
         of context grows the cache (windows and states: nothing)."""
         return sum(n * a.kv_bytes_per_token(kv_cache, tensor_parallel) for n, a in self._attentions())
 
-    def kv_bytes(self, context_tokens: int, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
-        """Bytes on one rank that one sequence of `context_tokens` keeps:
-        windows and constant states included."""
+    def kv_bytes(
+        self, context_tokens: int, kv_cache: str = "bf16", tensor_parallel: int = 1, states: int = 1
+    ) -> int:
+        """Bytes on one rank that one sequence of `context_tokens` keeps, with windows and constant states.
+
+        `states`: constant states of a layer: one, and one more per draft where a step verifies drafts.
+        """
         return sum(
-            n * a.stored_bytes(context_tokens, kv_cache, tensor_parallel) for n, a in self._attentions()
+            n * a.stored_bytes(context_tokens, kv_cache, tensor_parallel, states)
+            for n, a in self._attentions()
         )
 
     def with_weights(self, weights: str) -> Model:

@@ -63,6 +63,21 @@ def test_windows_hold_fewer_tokens_than_they_see() -> None:
     assert full < report.arms[0].kv_bytes_per_token < 1.02 * full
 
 
+def test_recurrent_layers_keep_a_state_per_draft_while_they_verify() -> None:
+    """A rejected draft cannot be taken out of a state again: 1 + 3 states of a request, as vLLM's slots."""
+    speculation = "speculation=[{name: mtp, method: mtp, draft_length: 3}]"
+    wanted = (
+        "workload.prompt_tokens={kind: fixed, tokens: 900}",
+        "workload.output_tokens={kind: fixed, tokens: 100}",
+    )
+    plain, spec = memory(scenario("qwen3.5-27b", 2, speculation, *wanted)).arms
+    state = load_model("qwen3.5-27b").kv_bytes(0, tensor_parallel=2)
+    drafter = 2 * 2 * 256 * 2 * 1000  # one layer's keys and values: 2 of 4 heads on each GPU, bf16
+    more = (spec.kv_bytes_per_token - plain.kv_bytes_per_token) * 1000
+    assert more == pytest.approx(3 * state + drafter, rel=1e-9)
+    assert spec.max_concurrency < plain.max_concurrency / 2
+
+
 def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:
     one = scenario("llama-3.3-70b-instruct", 1)
     report = memory(one)
