@@ -197,9 +197,6 @@ def _settings(
     if limit is None and preset.stops_at_drafter_limit:  # what a scenario says goes before the training
         limit = setup.drafter_max_context_tokens
     host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
-    step_s, per_sequence_s = host.step_s, host.per_sequence_s
-    if looks_up:
-        step_s, per_sequence_s = step_s + host.lookup_step_s, per_sequence_s + host.lookup_per_sequence_s
     seats = preset.max_num_seqs * groups
     return EngineSettings(
         max_num_seqs=seats,
@@ -224,10 +221,12 @@ def _settings(
         first_pass_rows=how.first_pass_rows if how is not None else 0,
         loses_last_match=how is not None and how.loses_last_match,
         drafter_max_context=NEVER if limit is None else limit,
-        host_step_ns=step_s * NS_PER_S,
-        host_per_sequence_ns=per_sequence_s / groups * NS_PER_S,
+        host_step_ns=host.step_s * NS_PER_S,
+        host_per_sequence_ns=host.per_sequence_s / groups * NS_PER_S,
         draft_step_ns=host.draft_step_s * NS_PER_S,
         draft_pass_ns=host.draft_pass_s * NS_PER_S,
+        lookup_step_ns=host.lookup_step_s * NS_PER_S if looks_up else 0.0,
+        lookup_per_sequence_ns=host.lookup_per_sequence_s / groups * NS_PER_S if looks_up else 0.0,
         hidden_step_ns=host.hidden_step_s * NS_PER_S,
         hidden_per_sequence_ns=host.hidden_per_sequence_s / groups * NS_PER_S,
         request_latency_ns=seconds_to_ns(host.request_latency_s),

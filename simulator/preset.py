@@ -29,8 +29,8 @@ class HostCost:
     """Host (CPU) seconds of one step, and of a request before it. The step lasts max(GPU, hidden) + exposed.
 
     `step_s`, `per_sequence_s`, `draft_step_s` (once in a step that drafts) and `draft_pass_s` (each pass of
-    the drafter) are exposed: the GPU waits for them. `lookup_step_s` and `lookup_per_sequence_s` come on top
-    where drafts are looked up on the host. `hidden_step_s` and
+    the drafter) are exposed: the GPU waits for them. `lookup_step_s` and `lookup_per_sequence_s` (each
+    sequence that drafts) take their place where drafts are looked up on the host. `hidden_step_s` and
     `hidden_per_sequence_s` is what an asynchronous engine does for the next step while the GPU runs this one;
     it shows only when the GPU is faster. Synchronous engines hide nothing. `eager_call_s` is what the host
     takes for one operation of a pass of the target that no graph holds: such a pass lasts at least as long as
@@ -86,7 +86,8 @@ class Preset:
     prompt has to fit, and growth may preempt). `small_kernel_s_per_layer`: norms, rope, KV write and
     activation as nodes of a graph. `kernels`: the framework whose own kernels are priced where the profile
     has them.
-    `launch_kernel_s`: what the GPU waits for one kernel launch that no graph holds.
+    `launch_kernel_s`: what the GPU waits for one kernel launch that no graph holds. `since`: the first
+    version that works like this, where that is before `version`.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Preset:
     launch_kernel_s: float
     sources: Mapping[str, str] = field(compare=False)
     pads_lookups: bool = False
+    since: str = ""
 
     @property
     def drafts_asynchronously(self) -> bool:

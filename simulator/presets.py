@@ -7,7 +7,7 @@ one's own is read in the same way (`preset_file.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -17,22 +17,25 @@ from simulator.errors import InputError, Problem, reason, unknown_name
 from simulator.preset import Preset
 from simulator.preset_file import read_preset
 
+_SYNCHRONOUS = "-sync"
+"""Ends the name of a preset that does without the asynchronous scheduling of its version."""
+
 
 @cache
 def presets() -> Mapping[str, Preset]:
     """All shipped presets by name, in the order of their names."""
     folder = resources.files("simulator").joinpath("data", "engines")
-    names = sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if ".json" in entry.name)
-    files = (f"{name}.json" for name in names)
-    loaded = (read_preset(folder.joinpath(file).read_text("utf-8"), file, {}) for file in files)
-    return MappingProxyType({preset.name: preset for preset in loaded})
+    files = (entry for entry in folder.iterdir() if entry.name.endswith(".json"))
+    loaded = (read_preset(file.read_text("utf-8"), file.name, {}) for file in files)
+    return MappingProxyType({preset.name: preset for preset in sorted(loaded, key=lambda one: one.name)})
 
 
 def load_preset(name: str, base_dir: Path | None = None) -> tuple[Preset, str | None]:
-    """The preset of that name, else the nearest version of the same engine with a note that says so.
+    """The preset of that name, else that of the version asked for, with a note that says so.
 
-    Accepts `vllm-0.33`, `vllm-0.33.1`, `vllm` (newest), and the path of a preset's JSON file, relative to
-    `base_dir`. Raises InputError for an engine that is not known and for a file that cannot be used.
+    Accepts `vllm-0.33`, `vllm-0.33.1`, `vllm-0.20-sync`, `vllm` (newest), and the path of a preset's JSON
+    file, relative to `base_dir`. Raises InputError for an engine that is not known and for a file that cannot
+    be used.
     """
     if name.lower().endswith(".json"):
         return _from_file(name, base_dir), None
@@ -40,19 +43,32 @@ def load_preset(name: str, base_dir: Path | None = None) -> tuple[Preset, str | 
     if name in known:
         return known[name], None
     engine, version = _split(name)
-    same = [preset for preset in known.values() if _engine_key(preset.engine) == engine]
+    wanted = name.lower().endswith(_SYNCHRONOUS)
+    same = [
+        preset
+        for preset in known.values()
+        if _engine_key(preset.engine) == engine and preset.name.endswith(_SYNCHRONOUS) == wanted
+    ]
     if not same:
         also = "the path of a preset's JSON file"
         raise InputError(unknown_name("serving-engine preset", name, known, field="engine.preset", also=also))
     if version is None:
         nearest = max(same, key=lambda preset: _version(preset.version))
         return nearest, f"preset {name!r} names no version: the newest known, {nearest.name}, is taken"
-    oldest, newest = (which(_version(preset.version) for preset in same) for which in (min, max))
-    asked = min(max(version, oldest), newest)
-    nearest = min(same, key=lambda preset: (_distance(_version(preset.version), asked), preset.name))
+    nearest = of_version(same, version)
     if nearest.version == ".".join(map(str, version[: len(_version(nearest.version))])):
         return nearest, None
     return nearest, f"no preset for {name!r}: the nearest known, {nearest.name}, is taken"
+
+
+def of_version(candidates: Iterable[Preset], version: tuple[int, ...]) -> Preset:
+    """The newest of some presets that is no newer than a version, the oldest where all are newer."""
+    by_age = sorted(candidates, key=_since)
+    return next((preset for preset in reversed(by_age) if _since(preset) <= version), by_age[0])
+
+
+def _since(preset: Preset) -> tuple[int, ...]:
+    return _version(preset.since or preset.version)
 
 
 def _from_file(path: str, base_dir: Path | None) -> Preset:
@@ -86,10 +102,3 @@ def _split(name: str) -> tuple[str, tuple[int, ...] | None]:
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text))
-
-
-def _distance(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """Distance of two versions, most significant part first."""
-    width = max(len(a), len(b))
-    pad_a, pad_b = (v + (0,) * (width - len(v)) for v in (a, b))
-    return tuple(abs(x - y) for x, y in zip(pad_a, pad_b, strict=True))

@@ -56,7 +56,7 @@ def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predic
     told = [(row, value) for row in rows if (value := predictor(row)) is not None and row.published > 0]
     if not told:
         return Errors(0, 0, len(rows))
-    compared = list(_once(told))
+    compared = list(_distinct(told))
     logs = [(row.source, math.log(value / row.published)) for row, value in compared]
     sizes = [abs(error) for _, error in logs]
     by_source: dict[str, list[float]] = {}
@@ -79,11 +79,11 @@ def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predic
     )
 
 
-def _once(told: Sequence[tuple[Row, float]]) -> Iterator[tuple[Row, float]]:
+def _distinct(told: Sequence[tuple[Row, float]]) -> Iterator[tuple[Row, float]]:
     """The rows; of plain figures that cases of a source repeat, published and predicted alike, the first."""
     seen: set[tuple[object, ...]] = set()
     for row, value in told:
-        key = (row.source, row.quantity, row.load, row.part, row.published, value)
+        key = (row.source, row.quantity, row.load, row.part, row.published, row.predicted)
         if row.arm != PLAIN or key not in seen:
             yield row, value
         seen.add(key)

@@ -28,6 +28,8 @@ HOST = {
     "per_sequence_s": "host time per sequence",
     "draft_step_s": "host time of a step that drafts",
     "draft_pass_s": "host time of a draft pass",
+    "lookup_step_s": "host time of look-ups in a step",
+    "lookup_per_sequence_s": "host time of a sequence's look-up",
 }
 """Host times of the preset that the GPU waits for."""
 KERNELS = ("linear", "attention", "experts", "allreduce", "small", "sampler")
@@ -181,11 +183,15 @@ def _mean_error(part: Any) -> float | None:
 
 
 def _host(arm: CompiledArm) -> Iterator[UncertainInput]:
-    preset = arm.setup.preset
+    preset, settings = arm.setup.preset, arm.settings
+    drafts_by = {
+        "draft": settings.has_drafter,
+        "lookup": settings.lookup_step_ns + settings.lookup_per_sequence_ns > 0,
+    }
     for field, name in HOST.items():
-        nominal = float(getattr(preset.host, field))
-        of_plain = not field.startswith("draft")
-        if nominal == 0 or not (of_plain or arm.settings.has_drafter):
+        nominal, kind = float(getattr(preset.host, field)), field.split("_")[0]
+        of_plain = kind not in drafts_by
+        if nominal == 0 or not (of_plain or drafts_by[kind]):
             continue
         fitted = _fitted(preset.name, f"host.{field}", nominal)
         low, high = fitted or (nominal / _ASSUMED_HOST, nominal * _ASSUMED_HOST)

@@ -30,6 +30,8 @@ _SETTINGS = {
     "per_sequence_s": "host_per_sequence_ns",
     "draft_step_s": "draft_step_ns",
     "draft_pass_s": "draft_pass_ns",
+    "lookup_step_s": "lookup_step_ns",
+    "lookup_per_sequence_s": "lookup_per_sequence_ns",
 }
 """Host time of the preset → what the engine has of it."""
 _PREFILL = [
@@ -56,9 +58,11 @@ class Turnable:
         factors = {name: knobs[name] for name in (*KERNELS, DRAFT_GPU) if knobs.get(name, 1.0) != 1.0}
         if factors:
             arm = replace(arm, setup=replace(arm.setup, prices=self.prices(factors)))
-        host = vars(arm.setup.preset.host)
-        changes: dict[str, float] = {  # a setting may hold more than one host time: look-ups come on top
-            setting: getattr(arm.settings, setting) + (knobs[name] - host[name]) * NS_PER_S
+        groups = (
+            arm.scenario.hardware.attention_dp
+        )  # each has a host of its own for its share of the requests
+        changes: dict[str, float] = {
+            setting: knobs[name] * NS_PER_S / (groups if "per_sequence" in name else 1)
             for name, setting in _SETTINGS.items()
             if name in knobs
         }

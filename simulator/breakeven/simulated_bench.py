@@ -46,8 +46,8 @@ def scenario_at(scenario: Scenario, load: Load) -> Scenario:
     arrivals: ArrivalsClosed | ArrivalsGamma | ArrivalsPoisson
     if kind == "concurrency":
         clients = int(amount)
-        closed = old if old.kind == "closed" else ArrivalsClosed(concurrency=clients)
-        arrivals = closed.model_copy(update={"concurrency": clients})
+        kept = old.model_dump() if old.kind == "closed" else {}
+        arrivals = ArrivalsClosed(**{**kept, "concurrency": clients})
     elif old.kind == "gamma":
         arrivals = ArrivalsGamma(rate_per_s=amount, cv=old.cv)
     else:

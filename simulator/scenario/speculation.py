@@ -115,7 +115,7 @@ class Arm(Section):
     max_context_tokens: PositiveInt | None = Field(
         default=None,
         description="the drafter's limit: longer requests do not draft; null: what it was trained for under "
-        "vLLM 0.33, none under the other presets",
+        "vLLM from 0.14 on, none under the other presets",
     )
     acceptance: Acceptance = Field(
         default=AcceptanceGeometric(alpha=0.7), description="how many drafts survive"

@@ -70,6 +70,8 @@ class EngineSettings:
     host_per_sequence_ns: float = 0.0
     draft_step_ns: float = 0.0
     draft_pass_ns: float = 0.0
+    lookup_step_ns: float = 0.0
+    lookup_per_sequence_ns: float = 0.0
     hidden_step_ns: float = 0.0
     hidden_per_sequence_ns: float = 0.0
     request_latency_ns: int = 0

@@ -117,13 +117,16 @@ def _price_drafts(
     everybody: tuple[int, float, float],
     scale: float,
 ) -> int:
-    """Return the time of the drafter's passes after the accept stage.
+    """Return how long drafting takes after the accept stage: look-ups on the host, or a drafter's passes.
 
     `decodes` and `query_tokens` say where the decodes lie in the attention tables, `everybody` where all
     entries lie after the step, `pairs` and `chunks` what prefill attention sees.
     """
     p = plan_at(e, slot)
-    if not e.has_drafter or not (p.drafts or (e.drafter_has_kv and p.drafters > 0)):
+    if not e.has_drafter:
+        looked_up = e.lookup_step_ns + e.lookup_per_sequence_ns * p.drafting_samples
+        return int(looked_up + 0.5) if p.drafts else 0
+    if not (p.drafts or (e.drafter_has_kv and p.drafters > 0)):
         return 0
     requests = p.entries if e.prefill else p.decodes
     rows = tokens

@@ -266,6 +266,8 @@ ENGINE = np.dtype(
         ("host_per_sequence_ns", "f8"),
         ("draft_step_ns", "f8"),  # once in a step that drafts
         ("draft_pass_ns", "f8"),
+        ("lookup_step_ns", "f8"),  # once in a step that drafts without a model
+        ("lookup_per_sequence_ns", "f8"),
         ("hidden_step_ns", "f8"),
         ("hidden_per_sequence_ns", "f8"),
         # the front end

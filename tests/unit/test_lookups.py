@@ -6,7 +6,7 @@ import pytest
 
 from simulator.arms import CompiledArm
 from simulator.presets import load_preset
-from tests.runs import small_scenario
+from tests.runs import run, small_scenario
 
 ARMS = [{"name": "lookup", "method": "ngram", "draft_length": 3}, {"name": "eagle3", "method": "eagle3"}]
 
@@ -32,21 +32,59 @@ def arms(preset: str) -> tuple[CompiledArm, CompiledArm, CompiledArm]:
 def test_look_ups_on_the_host_wait_cost_and_are_padded_as_the_preset_says(
     preset: str, on_host: bool, ragged: bool
 ) -> None:
-    plain, lookup, eagle3 = (arm.settings for arm in arms(preset))
+    plain, lookup, eagle3 = arms(preset)
     host = load_preset(preset)[0].host
-    assert lookup.ragged is ragged
-    assert lookup.asynchronous is (plain.asynchronous and not on_host)
-    step_ns = lookup.host_step_ns - plain.host_step_ns
-    each_ns = lookup.host_per_sequence_ns - plain.host_per_sequence_ns
-    assert step_ns == pytest.approx(1e9 * host.lookup_step_s * on_host, abs=1e-3)
-    assert each_ns == pytest.approx(1e9 * host.lookup_per_sequence_s * on_host, abs=1e-3)
-    assert (eagle3.host_step_ns, eagle3.host_per_sequence_ns) == (
-        plain.host_step_ns,
-        plain.host_per_sequence_ns,
+    assert lookup.settings.ragged is ragged
+    assert lookup.settings.asynchronous is (plain.settings.asynchronous and not on_host)
+    for n in (1, 8):
+        cost_s = (host.lookup_step_s + n * host.lookup_per_sequence_s) * on_host
+        assert lookup.step_times(n, 500.0)["draft"] == pytest.approx(cost_s, abs=1e-9)
+    assert plain.step_times(8, 500.0)["draft"] == 0
+    assert eagle3.step_times(8, 500.0)["draft"] > 0
+
+
+@pytest.mark.parametrize("preset", ["sglang-0.5", "vllm-0.14-sync"])
+def test_steps_in_which_nobody_drafts_look_nothing_up(preset: str) -> None:
+    _, lookup, _ = arms(preset)
+    assert lookup.step_times(8, 500.0, 0)["draft"] == 0
+    silent = small_scenario(
+        {
+            "engine.preset": preset,
+            "speculation": ARMS,
+            "workload.classes": [
+                {
+                    "name": "silent",
+                    "share": 1,
+                    "prompt_tokens": {"kind": "fixed", "tokens": 64},
+                    "drafts": False,
+                }
+            ],
+        }
     )
+    record = run(CompiledArm.compile(silent, silent.speculation[0]))
+    assert record.totals["draft_ns"] == 0
+    assert record.totals["steps"] > 0
 
 
-def test_a_step_with_look_ups_is_longer_by_what_they_cost() -> None:
-    plain, lookup, _ = arms("sglang-0.5")
-    eight, one = (lookup.step_times(n, 500.0)["host"] - plain.step_times(n, 500.0)["host"] for n in (8, 1))
-    assert eight - one == pytest.approx(7 * load_preset("sglang-0.5")[0].host.lookup_per_sequence_s, rel=0.1)
+def test_a_class_that_does_not_draft_is_not_looked_up() -> None:
+    """Two requests in a step, of which one drafts: one look-up."""
+    classes = [
+        {"name": "drafts", "share": 0.5, "prompt_tokens": {"kind": "fixed", "tokens": 64}},
+        {"name": "silent", "share": 0.5, "prompt_tokens": {"kind": "fixed", "tokens": 64}, "drafts": False},
+    ]
+    scenario = small_scenario(
+        {"engine.preset": "sglang-0.5", "speculation": ARMS, "workload.classes": classes}
+    )
+    both = small_scenario(
+        {
+            "engine.preset": "sglang-0.5",
+            "speculation": ARMS,
+            "workload.classes": [{**entry, "drafts": True} for entry in classes],
+        }
+    )
+    some, every = (run(CompiledArm.compile(one, one.speculation[0])) for one in (scenario, both))
+    each_s = load_preset("sglang-0.5")[0].host.lookup_per_sequence_s
+    for record in (some, every):
+        looked_up = record.totals["draft_ns"] / 1e9 / each_s
+        assert looked_up == pytest.approx(record.drafted_tokens.sum() / 3, rel=0.1)
+    assert some.totals["draft_ns"] < 0.7 * every.totals["draft_ns"]

@@ -14,7 +14,7 @@ from typing import Any
 from calibration.validation.trials.cases import Case, Side
 from calibration.validation.trials.names import side_of
 from simulator.preset import Preset
-from simulator.presets import presets
+from simulator.presets import of_version, presets
 
 VLLM, SGLANG, TRTLLM = "vLLM", "SGLang", "TensorRT-LLM"
 
@@ -156,8 +156,8 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
 
 
 def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:
-    """The preset of an engine nearest to a version, of those that overlap or that are synchronous where that
-    is asked and there are some.
+    """The preset of a version of an engine, of those that overlap or that are synchronous where that is asked
+    and there are some.
     """
     same = [preset for preset in presets().values() if preset.engine == engine]
     if synchronous:
@@ -165,12 +165,7 @@ def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool, synch
     if version is None:
         return max(same, key=lambda preset: _numbers(preset.version))
     able = [preset for preset in same if preset.asynchronous or not overlaps] or same
-
-    def distance(preset: Preset) -> tuple[int, ...]:
-        own = _numbers(preset.version)
-        return tuple(abs(a - b) for a, b in zip(own, version, strict=False))
-
-    return min(able, key=distance)
+    return of_version(able, version)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ LOAD_NOT_STATED = "load not stated"
 
 _CLOSED = ("batch_size", "concurrency", "running_requests", "concurrency_cap")
 """Keys of a point that say how many requests are in flight at once."""
+_TOGETHER = ("batch_size", "running_requests")
+"""Of these, what the engine had in its steps; the others are a client's."""
 _ALL_AT_ONCE = ("inf", "infinity", "infinite", "max", "saturation", "saturated")
 MOST_IN_FLIGHT = 100_000
 _ENOUGH = 256
@@ -77,12 +79,12 @@ def _as_they_begin(case: Case, point: Facts, load: Load) -> Load:
     """Clients that are let in at a rate do not begin together; once all are at work, the rate asks for more
     than they can send.
     """
-    if load.arrivals["kind"] != "closed" or load.batch is None:
+    if load.arrivals["kind"] != "closed" or load.batch is None or load.runs_together:
         return load
     rate = number(point.get("request_rate_rps"))
     if rate is None and re.search(r"request[-_ ]rate\s*=\s*c(?:oncurrency)?\b", case.text):
         rate = load.batch
-    if rate is None or not 0 < rate <= 1e6:
+    if rate is None or not MOST_IN_FLIGHT / 1e6 <= rate <= 1e6:
         return load
     note = f"{load.batch:g} clients begin at {rate:g}/s"
     arrivals = {**load.arrivals, "ramp_s": load.batch / rate}
@@ -117,7 +119,7 @@ def _closed(value: float, key: str, sent: int | None, seats: int | None = None) 
     clients = max(1, round(value))
     title = f"{'batch' if key == 'batch_size' else key} {clients}"
     requests = sent or max(_ENOUGH, _ROUNDS * clients)
-    together = key in ("batch_size", "running_requests")
+    together = key in _TOGETHER
     arrivals = {"kind": "closed", "concurrency": clients}
     return Load(arrivals, float(clients), title, requests, sent, seats, together)
 
