@@ -37,13 +37,14 @@ from tests.wrong_costs import WRONG
 pytestmark = pytest.mark.timeout(600)  # all published points are simulated once
 
 GATE = {
-    ("speedup", "median over sources"): 0.075,
-    ("speedup", "pooled P90"): 0.26,
+    ("speedup", "median over sources"): 0.06,
+    ("speedup", "pooled P90"): 0.23,
     ("shape over batch", "median over sources"): 0.09,
     ("shape over batch", "pooled P90"): 0.28,
     ("TPOT of plain serving", "median over sources"): 0.06,
     ("tpot_p99 of plain serving", "median over sources"): math.log(1.3),
-    ("throughput of plain serving", "median over sources"): 0.07,
+    ("ttft_mean of plain serving", "median over sources"): math.log(1.3),
+    ("throughput of plain serving", "median over sources"): 0.06,
     ("step-time ratio verify ÷ plain", "median over sources"): 0.08,
 }
 """What may not be exceeded: the target where it is met, else what is reached today, which no change may make
