@@ -30,6 +30,12 @@ SMALL = {
     "engine.host": {"request_latency_s": 0, "request_s": 0},  # so few requests would hardly be steady
 }
 SCENARIO = small_scenario(SMALL)
+GROUPS = {
+    "target.model": "gpt-oss-120b",
+    "hardware.tensor_parallel": 2,
+    "hardware.attention_dp": 2,
+    "speculation": [{"name": "n", "method": "ngram"}],
+}
 PI = math.pi
 
 
@@ -99,9 +105,27 @@ def test_the_operators_make_up_the_pass() -> None:
     assert alone.draft_tokens == pytest.approx(2 * before.draft_tokens)
 
 
-def test_nothing_is_turned_by_nominal_values() -> None:
-    arm = Turnable(drafting_arm(SCENARIO))
-    nominal = {one.knob: one.nominal for one in inputs_of(SCENARIO, arm.arm)}
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "draft_step_s"),
+        (GROUPS, "per_sequence_s"),
+        (
+            {"engine.preset": "vllm-0.14-sync", "speculation": [{"name": "n", "method": "ngram"}]},
+            "lookup_step_s",
+        ),
+        (
+            {"engine.preset": "sglang-0.5", "speculation": [{"name": "n", "method": "ngram"}]},
+            "lookup_per_sequence_s",
+        ),
+    ],
+)
+def test_nothing_is_turned_by_nominal_values(changes: dict[str, Any], told: str) -> None:
+    scenario = small_scenario(SMALL | changes)
+    arm = Turnable(drafting_arm(scenario))
+    nominal = {one.knob: one.nominal for one in inputs_of(scenario, arm.arm)}
+    assert told in nominal
+    assert ("lookup" in told) == any(knob.startswith("lookup") for knob in nominal)
     turned = arm.turned(nominal)
     assert turned.prices is arm.arm.prices
     assert turned.settings == arm.arm.settings

@@ -66,11 +66,12 @@ def test_both_sides_are_those_of_simulate_and_the_ratio_is_theirs() -> None:
 
 
 def test_pairs_are_known_better_than_runs_of_different_luck() -> None:
-    change = arm_of(asked("hardware.gpu=h200-sxm")).figures[THROUGHPUT]
+    """A longer host step leaves the luck of every request as it is."""
+    change = arm_of(asked("engine.host.step_s=0.001")).figures[THROUGHPUT]
     assert change.baseline is not None
     assert change.alternative is not None
     apart = math.hypot(change.baseline.relative_half_width, change.alternative.relative_half_width)
-    assert ratio(change).relative_half_width < 0.7 * apart
+    assert ratio(change).relative_half_width < 0.5 * apart
 
 
 def test_the_gain_over_plain_decoding_is_compared_too() -> None:
