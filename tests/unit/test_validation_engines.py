@@ -30,6 +30,24 @@ def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlap
     assert trial.plain.run.mechanisms.host_overlap is overlaps
 
 
+@pytest.mark.parametrize(
+    ("note", "plain_overlaps"),
+    [
+        ("server log: async scheduling disabled", False),
+        ("one node. the draft arm ran with async scheduling disabled", True),
+        ("drafts are sampled; async scheduling off", False),
+        ("speculative arm adds --no-async-scheduling", True),
+    ],
+)
+def test_what_is_said_of_the_arm_that_drafts_is_not_said_of_the_other(tmp_path, note, plain_overlaps):
+    framework = {"name": "vLLM", "version": "0.31"}
+    trial = the_trial(tmp_path, {**SPEC, "framework": framework, "notes": [note]})
+    assert trial.plain is not None
+    assert trial.spec is not None
+    assert trial.plain.run.mechanisms.host_overlap is plain_overlaps
+    assert not trial.spec.run.mechanisms.host_overlap
+
+
 def test_early_sglang_speculates_without_overlap(tmp_path):
     trial = the_trial(tmp_path, {**SPEC, "framework": {"name": "SGLang", "version": "0.5.3"}})
     assert trial.plain is not None

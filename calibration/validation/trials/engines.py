@@ -54,6 +54,9 @@ _VLLM_LOOK_UPS = re.compile(r"n_?gram|suffix(_decoding)?|prompt_lookup|pld(_ngra
 """Published methods that take their tokens from the host, so that vLLM turns asynchronous scheduling off
 ("only supported with EAGLE/MTP/Draft Model/NGram GPU", vllm config/vllm.py, 0.17 to 0.30).
 """
+_SERIAL = re.compile(r"async\w*[- ]scheduling (?:off|disabled)|no-async|disable-overlap")
+_DRAFTING = re.compile(r"\bspec(?:ulati\w+)?\b|draft|n-?gram|eagle|mtp")
+"""Says that a sentence is about the arm that drafts, and not the plain one."""
 _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
 """SGLang whose speculation overlaps by default ("spec v2"); before, only plain decoding did (lmsys:mtp)."""
 
@@ -143,16 +146,21 @@ def _by_month(engine: str, month: str) -> tuple[int, ...] | None:
 
 def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Side, words: str) -> bool:
     """Whether the host works ahead of the GPU on this side."""
-    text = f"{words} {case.text}"
+    text = f"{words} · {case.text}"
     if side == "plain" and re.search(r"(?:plain|baseline) without overlap", text):
         return False
-    if re.search(r"async\w*[- ]scheduling (?:off|disabled)|no-async|disable-overlap", text):
+    if any(_SERIAL.search(one) and (side == "spec" or not _DRAFTING.search(one)) for one in _said(text)):
         return False
     if engine == VLLM:
         return "--async-scheduling" in text or version is None or version[:2] >= _VLLM_ASYNCHRONOUS
     if engine == SGLANG and side == "spec":
         return "spec v2" in words or (version or (0,)) >= _SGLANG_OVERLAPPED_SPECULATION
     return True
+
+
+def _said(text: str) -> list[str]:
+    """The statements of a text."""
+    return re.split(r"[;·]|\.\s", text)
 
 
 def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:
