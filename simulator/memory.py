@@ -114,6 +114,8 @@ class MemoryReport:
     tensor_parallel: int
     smallest_tensor_parallel: int | None
     """The fewest GPUs (1 to 8) with which every arm fits; None when 8 are too few."""
+    preset_note: str | None = None
+    """Which preset stands for the one asked for."""
 
     @property
     def fits(self) -> bool:
@@ -134,7 +136,8 @@ class MemoryReport:
     def notes(self) -> tuple[str, ...]:
         """What does not fit, what would, and what is assumed."""
         reserve = f"{format_bytes(RESERVE_BYTES)} per GPU for activations and CUDA graphs is assumed"
-        return (*self.shortages, *(() if self.fits else (self.fix,)), reserve)
+        taken = () if self.preset_note is None else (self.preset_note,)
+        return (*self.shortages, *(() if self.fits else (self.fix,)), *taken, reserve)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim memory`. `per_gpu` is of the first speculative arm, `arms` of each."""
@@ -158,6 +161,7 @@ def memory(scenario: Scenario) -> MemoryReport:
         tuple(arm_memory(scenario, arm) for arm in arms),
         scenario.hardware.tensor_parallel,
         smallest_tensor_parallel(scenario),
+        engine_preset(scenario)[1],
     )
 
 

@@ -88,6 +88,9 @@ class Preset:
     has them.
     `launch_kernel_s`: what the GPU waits for one kernel launch that no graph holds. `since`: the first
     version that works like this, where that is before `version`.
+
+    `draft_seats`: the requests that the engine seats while it speculates, unless it is told otherwise (0: as
+    without); said of a run with more, not applied. `lookup_note`: what to know of its look-ups.
     """
 
     name: str
@@ -116,6 +119,8 @@ class Preset:
     sources: Mapping[str, str] = field(compare=False)
     pads_lookups: bool = False
     since: str = ""
+    draft_seats: int = 0
+    lookup_note: str = ""
 
     @property
     def drafts_asynchronously(self) -> bool:

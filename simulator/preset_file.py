@@ -20,7 +20,7 @@ _LARGEST = 1_000_000
 _LONGEST = 0.99
 """Share of what a time stays below that a file may reach."""
 _CHOICES = {"graph_unit": ("tokens", "requests")}
-_MAY_BE_ZERO = ("graph_cap_tokens",)
+_MAY_BE_ZERO = ("graph_cap_tokens", "draft_seats")
 
 
 def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:

@@ -43,11 +43,12 @@ def load_preset(name: str, base_dir: Path | None = None) -> tuple[Preset, str | 
     if name in known:
         return known[name], None
     engine, version = _split(name)
-    wanted = name.lower().endswith(_SYNCHRONOUS)
+    synchronous = name.lower().endswith(_SYNCHRONOUS)
     same = [
         preset
         for preset in known.values()
-        if _engine_key(preset.engine) == engine and preset.name.endswith(_SYNCHRONOUS) == wanted
+        if _engine_key(preset.engine) == engine
+        and (not preset.asynchronous if synchronous else not preset.name.endswith(_SYNCHRONOUS))
     ]
     if not same:
         also = "the path of a preset's JSON file"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,6 +108,23 @@ def _never_served(one: ArmRuns) -> str:
     return f"{count:g} requests a run are left out, as they are longer than {' or '.join(limits)}"
 
 
+def _of_the_engine(arm: CompiledArm) -> Iterator[str]:
+    """What the serving engine of a speculative arm would do that the simulated one does not."""
+    preset, scenario = arm.setup.preset, arm.scenario
+    if arm.method is None:
+        return
+    if arm.method.drafter is None and preset.lookup_note:
+        yield preset.lookup_note
+    arrivals, seats = scenario.workload.arrivals, preset.draft_seats
+    clients = arrivals.concurrency if arrivals.kind == "closed" else 0
+    if clients > seats > 0 and scenario.engine.max_num_seqs is None:
+        yield (
+            f"{preset.engine} seats {seats} requests while it speculates, unless it is told otherwise; here "
+            f"{preset.max_num_seqs:,} may decode. engine.max_num_seqs: {seats} shows this arm as it would "
+            "be; plain decoding keeps its own seats"
+        )
+
+
 def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
     """What a reader must know before trusting the figures."""
     notes = [*workload_notes(scenario.workload, scenario.base_dir)]
@@ -119,6 +136,7 @@ def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
             notes.append(f"{one.arm.name}: {_never_served(one)}")
         if one.beyond_drafter:
             notes.append(f"{one.arm.name}: {one.beyond_drafter}")
+        notes += [f"{one.arm.name}: {note}" for note in _of_the_engine(one.arm)]
         entry = one.arm.arm
         if entry is not None and entry.method == "ngram" and entry.acceptance.model in _WITHOUT_MISSES:
             notes.append(

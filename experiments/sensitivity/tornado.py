@@ -10,7 +10,7 @@ from experiments.sensitivity.inputs import ALPHA, UncertainInput, inputs_of, req
 from experiments.sensitivity.runs import BREAK_EVEN, REPLICATIONS, SPEEDUP, SensitivityRuns
 from simulator.errors import InputError, Problem
 from simulator.results.estimate import Estimate, mean_estimate
-from simulator.scenario import chosen_arm
+from simulator.scenario import chosen_arm, engine_preset
 
 if TYPE_CHECKING:
     from simulator.replications import Progress
@@ -69,8 +69,9 @@ class Question:
         replaced |= {ALPHA} if of == BREAK_EVEN else set()
         own = [one for one in inputs_of(runs.scenario, runs.arms()[1].arm) if one.knob not in replaced]
         requests = runs.scenario.workload.requests
-        notes = (f"runs of {requests:,} requests, {REPLICATIONS} replications, all on the same luck",)
-        return Question(runs, (*inputs, *own), notes)
+        taken = engine_preset(scenario)[1]
+        luck = f"runs of {requests:,} requests, {REPLICATIONS} replications, all on the same luck"
+        return Question(runs, (*inputs, *own), (luck,) if taken is None else (taken, luck))
 
 
 def tornado(

@@ -56,7 +56,7 @@ def breakeven(
     """
     from simulator.breakeven.simulated_bench import SimulatedBench
     from simulator.results.summary import STEP_BAND
-    from simulator.scenario import chosen_arm
+    from simulator.scenario import chosen_arm, engine_preset
 
     chosen = chosen_arm(scenario, arm, "break even")
     lengths = (chosen.max_draft_length,) if draft_lengths is None else tuple(draft_lengths)
@@ -77,8 +77,8 @@ def breakeven(
         "replications": replications,
         "scenario_sha256": scenario.scenario_sha256,
     }
-    beyond = benches[0].beyond_drafter if benches else None
-    notes = answer.notes if beyond is None else (beyond, *answer.notes)
+    said = (engine_preset(scenario)[1], benches[0].beyond_drafter if benches else None)
+    notes = (*(note for note in said if note is not None), *answer.notes)
     return replace(answer, notes=notes, provenance=provenance)
 
 

@@ -1,0 +1,62 @@
+"""What a run says of its serving engine: the preset that was taken, and what the engine does beyond it."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.sensitivity.tornado import tornado
+from simulator.breakeven.breakeven import breakeven
+from simulator.memory import memory
+from simulator.simulation import simulate
+from tests.runs import small_scenario
+
+LOOKUP = {"speculation": [{"name": "lookup", "method": "ngram"}], "workload.requests": 40}
+
+
+@pytest.mark.parametrize(
+    ("preset", "said"),
+    [
+        ("vllm-0.33", "looked up on the GPU, as vLLM's ngram_gpu does"),
+        ("vllm-0.14", "looked up on the GPU, as vLLM's ngram_gpu does"),
+        ("vllm-0.14-sync", "compare with plain decoding under vllm-0.14 or vllm-0.33"),
+    ],
+)
+def test_where_look_ups_are_made_is_said(preset: str, said: str) -> None:
+    notes = simulate(small_scenario({**LOOKUP, "engine.preset": preset})).notes
+    assert [note for note in notes if note.startswith("lookup: ") and said in note]
+    silent = simulate(small_scenario({"workload.requests": 40, "engine.preset": preset})).notes
+    assert not [note for note in silent if said in note]
+
+
+@pytest.mark.parametrize(
+    ("preset", "clients", "seats", "said"),
+    [
+        ("sglang-0.5", 64, None, True),
+        ("sglang-0.5", 48, None, False),
+        ("sglang-0.5", 64, 64, False),
+        ("vllm-0.33", 64, None, False),
+    ],
+)
+def test_seats_that_an_engine_keeps_while_it_speculates_are_said(
+    preset: str, clients: int, seats: int | None, said: bool
+) -> None:
+    changes = {
+        "engine.preset": preset,
+        "workload.arrivals.concurrency": clients,
+        "workload.requests": 128,
+        "engine.max_num_seqs": seats,
+    }
+    notes = [note for note in simulate(small_scenario(changes)).notes if "seats 48 requests" in note]
+    assert bool(notes) is said
+    assert all(note.startswith("eagle3: ") for note in notes)
+
+
+def test_every_answer_says_which_preset_was_taken() -> None:
+    scenario = small_scenario({"engine.preset": "vllm-0.20", "workload.requests": 60})
+    said = "no preset for 'vllm-0.20': the nearest known, vllm-0.14, is taken"
+    assert said in simulate(scenario).notes
+    assert said in breakeven(scenario).notes
+    assert said in memory(scenario).notes
+    assert said in tornado(scenario).notes
+    known = small_scenario({"engine.preset": "vllm-0.33", "workload.requests": 60})
+    assert not [note for note in (*simulate(known).notes, *memory(known).notes) if "preset" in note]
