@@ -37,7 +37,8 @@ class ArmMemory:
     `kv_bytes_per_token` is per GPU, target and drafter together, at the workload's mean context: windows and
     constant states (one more per draft) count with what they hold there. `request_tokens` is a request of
     mean length at its end, `longest_request_tokens` the longest of the workload (at most the model's
-    context). `groups` of GPUs each hold requests of their own.
+    context). `groups` of GPUs each hold requests of their own. `state_bytes`: what the constant states of one
+    request take of it, whatever its length.
     """
 
     arm: str
@@ -51,6 +52,7 @@ class ArmMemory:
     request_tokens: float
     longest_request_tokens: int
     groups: int = 1
+    state_bytes: int = 0
 
     @property
     def kv_bytes(self) -> int:
@@ -102,6 +104,7 @@ class ArmMemory:
             "device_bytes": self.device_bytes,
             "usable_bytes": self.usable_bytes,
             "kv_bytes_per_token": self.kv_bytes_per_token,
+            "state_bytes_per_request": self.state_bytes,
             "kv_blocks": self.kv_blocks,
         }
 
@@ -136,8 +139,13 @@ class MemoryReport:
     def notes(self) -> tuple[str, ...]:
         """What does not fit, what would, and what is assumed."""
         reserve = f"{format_bytes(RESERVE_BYTES)} per GPU for activations and CUDA graphs is assumed"
-        taken = () if self.preset_note is None else (self.preset_note,)
-        return (*self.shortages, *(() if self.fits else (self.fix,)), *taken, reserve)
+        said = [reserve] if self.preset_note is None else [self.preset_note, reserve]
+        if any(arm.state_bytes for arm in self.arms):
+            said.append(
+                "KV per token has the states of recurrent layers in it, spread over a request; an engine "
+                "that keeps them apart from the KV cache, as SGLang does, may seat fewer requests"
+            )
+        return (*self.shortages, *(() if self.fits else (self.fix,)), *said)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim memory`. `per_gpu` is of the first speculative arm, `arms` of each."""
@@ -186,6 +194,7 @@ def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None 
         kv_bytes_per_token=_kv_bytes_per_token(
             scenario, arm, target, drafter, ranks // groups, draft_ranks // groups, mean
         ),
+        state_bytes=target.kv_bytes(0, scenario.target.kv_cache, ranks // groups, _states(arm)),
         block_tokens=preset.block_tokens,
         request_tokens=min(mean, target.max_context_tokens),
         longest_request_tokens=min(longest, target.max_context_tokens),
@@ -276,6 +285,14 @@ def _device_bytes(scenario: Scenario) -> int:
     return load_profile(name, scenario.base_dir).gpu.memory_bytes
 
 
+def _states(arm: Arm | None) -> int:
+    """States that a recurrent layer keeps of a request. It cannot forget a rejected draft, so a step that
+    verifies keeps the state after every row (vLLM `MambaSpec.num_speculative_blocks`, SGLang
+    `intermediate_ssm_state_cache`).
+    """
+    return 1 if arm is None else 1 + arm.max_draft_length
+
+
 def _kv_bytes_per_token(
     scenario: Scenario,
     arm: Arm | None,
@@ -285,14 +302,9 @@ def _kv_bytes_per_token(
     draft_ranks: int,
     context_tokens: float,
 ) -> float:
-    """Bytes on one GPU per token of a context this long: exact for full attention, the mean for windows.
-
-    A recurrent layer cannot forget a rejected draft, so a step that verifies keeps the state after every row:
-    one more per draft (vLLM `MambaSpec.num_speculative_blocks`, SGLang `intermediate_ssm_state_cache`).
-    """
+    """Bytes on one GPU per token of a context this long: exact for full attention, the mean for windows."""
     held, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
-    states = 1 if arm is None else 1 + arm.max_draft_length
-    total = target.kv_bytes(held, kv_cache, ranks, states)
+    total = target.kv_bytes(held, kv_cache, ranks, _states(arm))
     if drafter is not None:
         total += drafter.modules * drafter.model.kv_bytes(held, kv_cache, draft_ranks)
     return total / held

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 _LEGEND = (
-    "linear: accepted ÷ drafted at this K; geometric: α of independent drafts, from step times alone; "
+    "step +: of a step that only decodes; linear: accepted ÷ drafted at this K; geometric: α of independent "
+    "drafts, from step times alone; "
     "simulated: α with everything (stops, prefill, KV, batch), in brackets the band with the cost model's "
     "error; yours: the scenario's α. Compare α with α only."
 )

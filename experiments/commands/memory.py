@@ -49,6 +49,8 @@ def _print_arms(report: MemoryReport) -> None:
         ["KV tokens held", *(f"{arm.kv_tokens:,}" for arm in arms)],
         ["requests at once", *(f"{arm.max_concurrency:,}" for arm in arms)],
     ]
+    if any(arm.state_bytes for arm in arms):
+        rows.insert(-2, ["  states of a request", *(format_bytes(arm.state_bytes) for arm in arms)])
     if len(arms) > 1:
         against = ["  against plain", "", *(_against(arm.kv_tokens, plain.kv_tokens) for arm in arms[1:])]
         rows.insert(-1, against)

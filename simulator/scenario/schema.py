@@ -70,6 +70,12 @@ class HostOverrides(Section):
         default=None,
         description="per draft pass, s; the draft_step_s of a step that drafts stays the preset's",
     )
+    lookup_step_s: HostSeconds | None = Field(
+        default=None, description="per step that drafts by look-ups on the host, s"
+    )
+    lookup_per_sequence_s: HostSeconds | None = Field(
+        default=None, description="and per sequence in it that drafts, s"
+    )
     request_latency_s: HostSeconds | None = Field(
         default=None, description="on the way between client and scheduler, s"
     )

@@ -43,6 +43,14 @@ def test_look_ups_on_the_host_wait_cost_and_are_padded_as_the_preset_says(
     assert eagle3.step_times(8, 500.0)["draft"] > 0
 
 
+def test_a_scenario_may_have_other_times() -> None:
+    times = {"engine.host": {"lookup_step_s": 5e-4, "lookup_per_sequence_s": 1e-5}}
+    for preset, cost_s in (("vllm-0.14-sync", 5.8e-4), ("vllm-0.33", 0.0)):
+        scenario = small_scenario({"engine.preset": preset, "speculation": ARMS, **times})
+        lookup = CompiledArm.compile(scenario, scenario.speculation[0])
+        assert lookup.step_times(8, 500.0)["draft"] == pytest.approx(cost_s, abs=1e-9)
+
+
 @pytest.mark.parametrize("preset", ["sglang-0.5", "vllm-0.14-sync"])
 def test_steps_in_which_nobody_drafts_look_nothing_up(preset: str) -> None:
     _, lookup, _ = arms(preset)

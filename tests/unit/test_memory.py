@@ -76,6 +76,11 @@ def test_recurrent_layers_keep_a_state_per_draft_while_they_verify() -> None:
     more = (spec.kv_bytes_per_token - plain.kv_bytes_per_token) * 1000
     assert more == pytest.approx(3 * state + drafter, rel=1e-9)
     assert spec.max_concurrency < plain.max_concurrency / 2
+    assert (plain.state_bytes, spec.state_bytes) == (state, 4 * state)
+    report = memory(scenario("qwen3.5-27b", 2, speculation, *wanted))
+    assert [note for note in report.notes if "states of recurrent layers" in note]
+    dense = memory(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS))
+    assert not [note for note in dense.notes if "recurrent" in note]
 
 
 def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:
