@@ -19,6 +19,7 @@ from simulator.preset_file import read_preset
 
 _SYNCHRONOUS = "-sync"
 """Ends the name of a preset that does without the asynchronous scheduling of its version."""
+_ASKED_SYNCHRONOUS = re.compile(r"[-_ ]sync\w*\s*$")
 
 
 @cache
@@ -43,7 +44,7 @@ def load_preset(name: str, base_dir: Path | None = None) -> tuple[Preset, str | 
     if name in known:
         return known[name], None
     engine, version = _split(name)
-    synchronous = name.lower().endswith(_SYNCHRONOUS)
+    synchronous = _ASKED_SYNCHRONOUS.search(name.lower()) is not None
     same = [
         preset
         for preset in known.values()

@@ -108,20 +108,25 @@ def _never_served(one: ArmRuns) -> str:
     return f"{count:g} requests a run are left out, as they are longer than {' or '.join(limits)}"
 
 
-def _of_the_engine(arm: CompiledArm) -> Iterator[str]:
-    """What the serving engine of a speculative arm would do that the simulated one does not."""
-    preset, scenario = arm.setup.preset, arm.scenario
-    if arm.method is None:
+def _of_the_engine(scenario: Scenario, arms: Sequence[CompiledArm]) -> Iterator[str]:
+    """What the serving engine does with speculative arms that the simulated one does not."""
+    drafting = [one for one in arms if one.arm is not None and one.arm.max_draft_length > 0]
+    if not drafting:
         return
-    if arm.method.drafter is None and preset.lookup_note:
-        yield preset.lookup_note
-    arrivals, seats = scenario.workload.arrivals, preset.draft_seats
-    clients = arrivals.concurrency if arrivals.kind == "closed" else 0
-    if clients > seats > 0 and scenario.engine.max_num_seqs is None:
+    preset, seated = drafting[0].setup.preset, drafting[0].settings.max_num_seqs
+    looking = [one.name for one in drafting if one.method is not None and one.method.drafter is None]
+    if looking and preset.lookup_note:
+        yield f"{', '.join(looking)}: {preset.lookup_note}"
+    arrivals = scenario.workload.arrivals
+    at_once = {"closed": getattr(arrivals, "concurrency", 0), "burst": scenario.workload.requests}
+    clients = at_once.get(arrivals.kind, 0) / scenario.hardware.replicas
+    told = scenario.engine.max_num_seqs is not None
+    if min(clients, seated) > preset.draft_seats > 0 and not told:
+        names = ", ".join(one.name for one in drafting)
         yield (
-            f"{preset.engine} seats {seats} requests while it speculates, unless it is told otherwise; here "
-            f"{preset.max_num_seqs:,} may decode. engine.max_num_seqs: {seats} shows this arm as it would "
-            "be; plain decoding keeps its own seats"
+            f"{names}: {preset.engine} seats {preset.draft_seats} requests while it speculates, unless it is "
+            f"told otherwise; here {seated:,} may decode. A run with fewer (engine.max_num_seqs) shows such "
+            "an arm as it would be; plain decoding keeps its own seats"
         )
 
 
@@ -136,13 +141,13 @@ def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
             notes.append(f"{one.arm.name}: {_never_served(one)}")
         if one.beyond_drafter:
             notes.append(f"{one.arm.name}: {one.beyond_drafter}")
-        notes += [f"{one.arm.name}: {note}" for note in _of_the_engine(one.arm)]
         entry = one.arm.arm
         if entry is not None and entry.method == "ngram" and entry.acceptance.model in _WITHOUT_MISSES:
             notes.append(
                 f"{one.arm.name}: {entry.acceptance.model} acceptance supposes that every n-gram lookup "
                 "finds a match; {model: gated, …} says how often one does"
             )
+    notes += _of_the_engine(scenario, [one.arm for one in arms])
     ranks = setup.cost.target_pricing.network.tensor_parallel
     measured = max(setup.profile.allreduce().tables, default=0)
     if scenario.hardware.attention_dp > 1:

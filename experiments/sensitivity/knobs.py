@@ -58,9 +58,8 @@ class Turnable:
         factors = {name: knobs[name] for name in (*KERNELS, DRAFT_GPU) if knobs.get(name, 1.0) != 1.0}
         if factors:
             arm = replace(arm, setup=replace(arm.setup, prices=self.prices(factors)))
-        groups = (
-            arm.scenario.hardware.attention_dp
-        )  # each has a host of its own for its share of the requests
+        # Each group of data-parallel attention has a host of its own for its share of the requests.
+        groups = arm.scenario.hardware.attention_dp
         changes: dict[str, float] = {
             setting: knobs[name] * NS_PER_S / (groups if "per_sequence" in name else 1)
             for name, setting in _SETTINGS.items()

@@ -35,6 +35,8 @@ def test_every_preset_loads_and_names_its_sources():
         ("vllm-0.25", "vllm-0.33", "nearest known"),
         ("vllm-0.33-sync", "vllm-0.14-sync", "nearest known"),
         ("vllm-0.12-sync", "vllm-0.10", "nearest known"),
+        ("vLLM 0.14 sync ", "vllm-0.14-sync", None),
+        ("vllm-0.14-synchronous", "vllm-0.14-sync", None),
         ("vllm", "vllm-0.33", "newest known"),
         ("vllm-1.0", "vllm-0.33", "nearest known"),
         ("vllm-99", "vllm-0.33", "nearest known"),

@@ -37,6 +37,9 @@ def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlap
         ("one node. the draft arm ran with async scheduling disabled", True),
         ("drafts are sampled; async scheduling off", False),
         ("speculative arm adds --no-async-scheduling", True),
+        ("for the draft_model arm this build disables async scheduling, so it waits; plain does not", True),
+        ("both arms with async scheduling off, K=3 drafts", False),
+        ("the baseline without speculation ran with --disable-overlap-schedule", False),
     ],
 )
 def test_what_is_said_of_the_arm_that_drafts_is_not_said_of_the_other(tmp_path, note, plain_overlaps):

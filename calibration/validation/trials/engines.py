@@ -54,9 +54,13 @@ _VLLM_LOOK_UPS = re.compile(r"n_?gram|suffix(_decoding)?|prompt_lookup|pld(_ngra
 """Published methods that take their tokens from the host, so that vLLM turns asynchronous scheduling off
 ("only supported with EAGLE/MTP/Draft Model/NGram GPU", vllm config/vllm.py, 0.17 to 0.30).
 """
-_SERIAL = re.compile(r"async\w*[- ]scheduling (?:off|disabled)|no-async|disable-overlap")
+_SERIAL = re.compile(
+    r"async\w*[- ]scheduling (?:off|disabled)|disables async\w*[- ]scheduling|no-async|disable-overlap"
+)
 _DRAFTING = re.compile(r"\bspec(?:ulati\w+)?\b|draft|n-?gram|eagle|mtp")
-"""Says that a sentence is about the arm that drafts, and not the plain one."""
+"""In a clause: it is about the arm that drafts …"""
+_NOT_DRAFTING = re.compile(r"\b(?:plain|baseline|both|without|no)\s")
+"""… and not the other, or both."""
 _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
 """SGLang whose speculation overlaps by default ("spec v2"); before, only plain decoding did (lmsys:mtp)."""
 
@@ -149,7 +153,7 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
     text = f"{words} · {case.text}"
     if side == "plain" and re.search(r"(?:plain|baseline) without overlap", text):
         return False
-    if any(_SERIAL.search(one) and (side == "spec" or not _DRAFTING.search(one)) for one in _said(text)):
+    if any(_SERIAL.search(clause) and (side == "spec" or _of_plain(clause)) for clause in _clauses(text)):
         return False
     if engine == VLLM:
         return "--async-scheduling" in text or version is None or version[:2] >= _VLLM_ASYNCHRONOUS
@@ -158,9 +162,13 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
     return True
 
 
-def _said(text: str) -> list[str]:
-    """The statements of a text."""
-    return re.split(r"[;·]|\.\s", text)
+def _clauses(text: str) -> list[str]:
+    return re.split(r"[;,·()]|\.\s", text)
+
+
+def _of_plain(clause: str) -> bool:
+    """Whether a clause speaks of plain decoding, too."""
+    return not _DRAFTING.search(clause) or _NOT_DRAFTING.search(clause) is not None
 
 
 def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:

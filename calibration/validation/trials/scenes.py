@@ -22,9 +22,7 @@ from simulator.scenario import Scenario, scenario_from_data
 
 DOES_NOT_FIT = "does not fit the memory"
 NOT_A_SCENARIO = "not a scenario"
-_SGLANG_DRAFTING_SEATS = 48
-"""`max_running_requests` with speculation when it is not given (sglang server_args)."""
-CAPPED = f"SGLang seats {_SGLANG_DRAFTING_SEATS} requests while it speculates, unless it is told otherwise"
+CAPPED = "fewer requests are seated while it speculates, as by SGLang unless it is told otherwise"
 WHOLE_PROMPTS = "prompts are not cut: TensorRT-LLM cuts none unless it is told to"
 _SMALL_GPU = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
 """vLLM's server defaults on an A100 (vllm engine/arg_utils.py); its presets hold those on an H100."""
@@ -121,7 +119,7 @@ class Scene:
         if self.load.max_num_seqs is not None:
             engine["max_num_seqs"] = self.load.max_num_seqs
         elif self._capped:
-            engine["max_num_seqs"] = _SGLANG_DRAFTING_SEATS
+            engine["max_num_seqs"] = load_preset(self.engine.preset)[0].draft_seats
         if attempt.utilisation is not None:
             engine["gpu_memory_utilization"] = attempt.utilisation
         target: dict[str, Any] = {"model": self.model.name, "kv_cache": self._kv_cache()}
@@ -157,9 +155,10 @@ class Scene:
     def _capped(self) -> bool:
         """Whether SGLang seats fewer requests than come at once: it drafts, and nobody says how many."""
         said = self.load.max_num_seqs is not None or "max_num_seqs" in self.engine.settings
-        few = self.load.batch is not None and self.load.batch <= _SGLANG_DRAFTING_SEATS
+        seats = load_preset(self.engine.preset)[0].draft_seats
+        few = self.load.batch is not None and self.load.batch <= seats
         drafts = self.side == "spec" and self.engine.name == SGLANG
-        return drafts and not (said or few or self.load.runs_together)
+        return drafts and seats > 0 and not (said or few or self.load.runs_together)
 
     @property
     def _whole_prompts(self) -> bool:
