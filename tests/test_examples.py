@@ -19,6 +19,8 @@ FORMS = frozenset({"arrivals", "prompt_tokens", "output_tokens", "acceptance"})
 """Fields that take one of several forms, each with its own keys: the file shows one form."""
 
 SHOWN_AS_A_COMMENT = {
+    "engine.host.lookup_per_sequence_s": "lookup_per_sequence_s: 0.0:",
+    "engine.host.lookup_step_s": "lookup_step_s: 0.0,",
     "engine.host.prompt_token_s": "prompt_token_s: ",
     "engine.host.request_latency_s": "# of host too: request_latency_s: ",
     "engine.host.request_s": "request_s: ",
