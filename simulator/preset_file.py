@@ -44,8 +44,8 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
             given[name] = _value(fields, name, known[name])
     given["host"] = _host(fields, base)
     given["sources"] = _sources(fields, base)
-    for name in known:
-        if name not in given and not hasattr(Preset, name):  # what has a default need not be said
+    for name in _needed(Preset):
+        if name not in given:
             fields.add(name, None, "is missing", "this field, or inherits: a preset to take it from")
     rule = given.get("scheduler")
     if isinstance(rule, str) and rule:
@@ -107,6 +107,11 @@ def _sizes(fields: Fields, name: str) -> str | tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def _needed(record: type[HostCost | Preset]) -> list[str]:
+    """The fields that have no default."""
+    return [field.name for field in dataclasses.fields(record) if field.default is dataclasses.MISSING]
+
+
 def _host(fields: Fields, base: Preset | None) -> HostCost:
     """Host times, those of `base` where the file gives none."""
     child = fields.child("host")
@@ -120,8 +125,7 @@ def _host(fields: Fields, base: Preset | None) -> HostCost:
         if name not in names:
             problem = unknown_name("host time", name, names)
             child.add(name, None, problem.message, problem.allowed)
-    needed = [field.name for field in dataclasses.fields(HostCost) if field.default is dataclasses.MISSING]
-    for name in needed if base is None else ():
+    for name in _needed(HostCost) if base is None else ():
         if not child.has(name):
             child.add(name, None, "is missing", "s")
     return HostCost(

@@ -55,10 +55,10 @@ def load_preset(name: str, base_dir: Path | None = None) -> tuple[Preset, str | 
         also = "the path of a preset's JSON file"
         raise InputError(unknown_name("serving-engine preset", name, known, field="engine.preset", also=also))
     if version is None:
-        nearest = max(same, key=lambda preset: _version(preset.version))
+        nearest = max(same, key=lambda preset: release_of(preset.version))
         return nearest, f"preset {name!r} names no version: the newest known, {nearest.name}, is taken"
     nearest = of_version(same, version)
-    if nearest.version == ".".join(map(str, version[: len(_version(nearest.version))])):
+    if nearest.version == ".".join(map(str, version[: len(release_of(nearest.version))])):
         return nearest, None
     return nearest, f"no preset for {name!r}: the nearest known, {nearest.name}, is taken"
 
@@ -70,7 +70,7 @@ def of_version(candidates: Iterable[Preset], version: tuple[int, ...]) -> Preset
 
 
 def _since(preset: Preset) -> tuple[int, ...]:
-    return _version(preset.since or preset.version)
+    return release_of(preset.since or preset.version)
 
 
 def _from_file(path: str, base_dir: Path | None) -> Preset:
@@ -99,8 +99,9 @@ def _split(name: str) -> tuple[str, tuple[int, ...] | None]:
     match = re.fullmatch(r"([A-Za-z][A-Za-z_-]*?)(?:[-=@ ]*v?(\d+(?:\.\d+)*).*)?", name.strip())
     if match is None:
         return "", None
-    return _engine_key(match[1]), None if match[2] is None else _version(match[2])
+    return _engine_key(match[1]), None if match[2] is None else release_of(match[2])
 
 
-def _version(text: str) -> tuple[int, ...]:
+def release_of(text: str) -> tuple[int, ...]:
+    """The numbers of a version, to compare it by."""
     return tuple(int(part) for part in re.findall(r"\d+", text))

@@ -118,10 +118,11 @@ def _of_the_engine(scenario: Scenario, arms: Sequence[CompiledArm]) -> Iterator[
     if looking and preset.lookup_note:
         yield f"{', '.join(looking)}: {preset.lookup_note}"
     arrivals = scenario.workload.arrivals
-    at_once = {"closed": getattr(arrivals, "concurrency", 0), "burst": scenario.workload.requests}
-    clients = at_once.get(arrivals.kind, 0) / scenario.hardware.replicas
+    come = scenario.workload.requests if arrivals.kind == "burst" else 0
+    if arrivals.kind == "closed":
+        come = arrivals.concurrency
     told = scenario.engine.max_num_seqs is not None
-    if min(clients, seated) > preset.draft_seats > 0 and not told:
+    if min(come / scenario.hardware.replicas, seated) > preset.draft_seats > 0 and not told:
         names = ", ".join(one.name for one in drafting)
         yield (
             f"{names}: {preset.engine} seats {preset.draft_seats} requests while it speculates, unless it is "

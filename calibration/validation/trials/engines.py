@@ -14,7 +14,7 @@ from typing import Any
 from calibration.validation.trials.cases import Case, Side
 from calibration.validation.trials.names import side_of
 from simulator.preset import Preset
-from simulator.presets import of_version, presets
+from simulator.presets import of_version, presets, release_of
 
 VLLM, SGLANG, TRTLLM = "vLLM", "SGLang", "TensorRT-LLM"
 
@@ -105,12 +105,14 @@ def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice
     overlaps = not research and not looks_up and _overlaps(engine, found, case, side, words)
     version_taken = _EAGER if research and not _GRAPHS.search(words) else found
     old = version_taken is not None and version_taken[:2] < _VLLM_ASYNCHRONOUS
-    preset = _nearest(engine, version_taken, overlaps, looks_up or (engine == VLLM and old and not overlaps))
+    preset = _preset_of(
+        engine, version_taken, overlaps, looks_up or (engine == VLLM and old and not overlaps)
+    )
     notes = [note] if note else []
     asked = f"{name} {version}".strip()
     if found is None and note is None:
         notes.append(f"{asked} names no version: preset {preset.name} taken")
-    elif found is not None and _numbers(preset.version) != found[: len(_numbers(preset.version))]:
+    elif found is not None and release_of(preset.version) != found[: len(release_of(preset.version))]:
         notes.append(f"{asked}: preset {preset.name} taken")
     if preset.asynchronous and not overlaps:
         notes.append("host work does not overlap on this side")
@@ -171,7 +173,7 @@ def _of_plain(clause: str) -> bool:
     return not _DRAFTING.search(clause) or _NOT_DRAFTING.search(clause) is not None
 
 
-def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:
+def _preset_of(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:
     """The preset of a version of an engine, of those that overlap or that are synchronous where that is asked
     and there are some.
     """
@@ -179,13 +181,9 @@ def _nearest(engine: str, version: tuple[int, ...] | None, overlaps: bool, synch
     if synchronous:
         same = [preset for preset in same if not preset.asynchronous] or same
     if version is None:
-        return max(same, key=lambda preset: _numbers(preset.version))
+        return max(same, key=lambda preset: release_of(preset.version))
     able = [preset for preset in same if preset.asynchronous or not overlaps] or same
     return of_version(able, version)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 _FLAGS: tuple[tuple[str, str, type[int] | type[float]], ...] = (

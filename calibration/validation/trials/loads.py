@@ -13,8 +13,6 @@ LOAD_NOT_STATED = "load not stated"
 
 _CLOSED = ("batch_size", "concurrency", "running_requests", "concurrency_cap")
 """Keys of a point that say how many requests are in flight at once."""
-_TOGETHER = ("batch_size", "running_requests")
-"""Of these, what the engine had in its steps; the others are a client's."""
 _ALL_AT_ONCE = ("inf", "infinity", "infinite", "max", "saturation", "saturated")
 MOST_IN_FLIGHT = 100_000
 _ENOUGH = 256
@@ -119,7 +117,7 @@ def _closed(value: float, key: str, sent: int | None, seats: int | None = None) 
     clients = max(1, round(value))
     title = f"{'batch' if key == 'batch_size' else key} {clients}"
     requests = sent or max(_ENOUGH, _ROUNDS * clients)
-    together = key in _TOGETHER
+    together = key in ("batch_size", "running_requests")
     arrivals = {"kind": "closed", "concurrency": clients}
     return Load(arrivals, float(clients), title, requests, sent, seats, together)
 
