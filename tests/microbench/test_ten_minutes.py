@@ -1,6 +1,7 @@
 """The ten-minute script: what it measures on a GPU, in which order, and that it runs on a CPU."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from calibration.measurements import read_measurements
 from experiments.ten_minutes import _BUSY, _LACKING, MEASURING_S, _plan, is_weak
 from simulator.costs.profiles import load_profile
 from tests.microbench.test_plan import cuda_device
+
+REASON = re.compile(r"the device is busy|: median error [\d.]+ % \(.+\), more than the limit of [\d.]+ %")
+"""Why there is no whole profile: the device was busy, or a part misses its limit, with both figures."""
 
 
 def test_on_a_gpu_it_measures_an_8b_model_and_the_shards_of_a_70b_model_in_time() -> None:
@@ -39,20 +43,37 @@ def test_what_public_tables_are_weakest_at_comes_first() -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_on_a_cpu_all_of_it_runs(tmp_path: Path) -> None:
-    """The real quick calibration and the real quick closed loop of this machine, or that it is busy."""
+    """The real quick calibration and the real quick closed loop of this machine, or why it has none.
+
+    A machine that others share may be too busy, or jump between points that are quiet each: then no part is
+    made up. It gets a second try. `tests/unit/test_fit.py` has the fit of devices that are known exactly.
+    """
+    folder = tmp_path / "first"
+    code, said = run_quick(folder)
+    if code == _LACKING:
+        folder = tmp_path / "second"
+        code, said = run_quick(folder)
+    raw = read_measurements(folder / "cpu.measurements.csv")
+    assert {"linear", "attention", "layer", "stack"} <= {one.bench for one in raw.points}
+    closure = folder / "closure.json"
+    if code == _LACKING:
+        assert REASON.search(said), said
+    else:
+        check_profile(folder)
+        assert closure.exists()
+    if closure.exists():
+        check_closure(json.loads(closure.read_text("utf-8")), folder / "loop.json")
+
+
+def run_quick(folder: Path) -> tuple[int, str]:
+    """Exit code and stderr of the script."""
     command = [sys.executable, "-m", "experiments.ten_minutes", "--device", "cpu", "--quick"]
-    done = subprocess.run([*command, "-o", str(tmp_path)], capture_output=True, text=True, timeout=590)
+    done = subprocess.run([*command, "-o", str(folder)], capture_output=True, text=True, timeout=440)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, _LACKING, _BUSY), done.stderr
-    raw = read_measurements(tmp_path / "cpu.measurements.csv")
-    assert {"linear", "attention", "layer", "stack"} <= {one.bench for one in raw.points}
-    if done.returncode == _LACKING:
-        assert "the device is busy" in done.stderr, done.stderr
-    else:
-        check_profile(tmp_path)
-    check_closure(json.loads((tmp_path / "closure.json").read_text("utf-8")), tmp_path / "loop.json")
+    return done.returncode, done.stderr
 
 
 def check_profile(folder: Path) -> None:
