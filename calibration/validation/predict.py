@@ -22,7 +22,7 @@ from simulator.results.measure import measure
 from simulator.results.steady import steady_figures
 from simulator.results.summary import Traffic
 from simulator.scenario import Scenario, with_workload
-from simulator.theory import speedup
+from simulator.theory import harmonic_mean, speedup
 from simulator.traffic.workload import Requests
 
 PLAIN, SPEC = "plain", "spec"
@@ -247,6 +247,6 @@ def _closed_form(
     model = next((model for model in arms[SPEC].acceptance if model is not None), None)
     if model is None:
         return None
-    tokens = model.mean_acceptance_length(arms[SPEC].settings.max_draft_length)
+    tokens = harmonic_mean(*model.mean_acceptance_lengths_by_request(arms[SPEC].settings.max_draft_length))
     per_request = {name: steps[name]["total"] / seated(arms[name], plain) for name in (PLAIN, SPEC)}
     return speedup(tokens, per_request[SPEC] / per_request[PLAIN] - 1)

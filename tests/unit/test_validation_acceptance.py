@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
+from calibration.validation.trials.cases import committed_cases
+from calibration.validation.trials.entries import REQUEST_SD, entry_of_length
 from calibration.validation.trials.evidence import Evidence
 from calibration.validation.trials.lengths import lengths_of
 from calibration.validation.trials.trial import Published, with_assumed_lengths
 from calibration.validation.trials.trials import trials_of
 from simulator.acceptance import acceptance_model
+from simulator.theory import harmonic_mean
 from simulator.traffic.workload import generate
 from tests.published_cases import PLAIN, SPEC, cases_of, changed, the_trial, trials_in
 
@@ -60,10 +66,38 @@ def test_the_length_of_another_k_is_compared_where_it_is_predicted(tmp_path):
     first, second = trials_in(tmp_path, {**SPEC, "kind": "acceptance", "points": points})
     assert first.published == (Published("acceptance_length", "spec", 1.7),)
     assert first.spec is not None
-    assert acceptance_model(first.spec.speculation[0].acceptance, 1).mean_acceptance_length(
-        1
-    ) == pytest.approx(1.68)
+    model = acceptance_model(first.spec.speculation[0].acceptance, 1)
+    assert harmonic_mean(*model.mean_acceptance_lengths_by_request(1)) == pytest.approx(1.68)
     assert second.acceptance_from == "joined"
+
+
+def test_requests_together_show_the_length_that_is_stated():
+    for length, at, k in ((2.4, 3, 3), (1.05, 3, 5), (3.97, 3, 3), (1.7, 1, 1), (4.2, 7, 3)):
+        model = acceptance_model(entry_of_length(length, at, k, ("sharegpt",)), k)
+        assert harmonic_mean(*model.mean_acceptance_lengths_by_request(at)) == pytest.approx(length, rel=1e-9)
+        assert model.effects.request_sd == REQUEST_SD["sharegpt"]
+    assert acceptance_model(entry_of_length(4, 3, 3, ()), 3).mean_acceptance_length(3) == 4
+    assert acceptance_model(entry_of_length(1, 3, 3, ()), 3).mean_acceptance_length(3) == 1
+
+
+@pytest.mark.parametrize("dataset", sorted(REQUEST_SD))
+def test_requests_differ_as_published_ones_do(dataset):
+    """The tenth and ninetieth percentile of the requests' own lengths, luck of their rounds included."""
+    (case,) = (one for one in committed_cases() if one.case_id == f"sdb_trace_{dataset}_eagle3")
+    tokens = case.workload.output_len_tokens
+    assert isinstance(tokens, dict)
+    rng = np.random.default_rng(1)
+    for point in case.points:
+        k, length = point["k"], point["mean_acceptance_length"]
+        model = acceptance_model(entry_of_length(length, k, k, (dataset,)), k)
+        effects = rng.normal(0, model.effects.request_sd, 20_000)
+        survival = np.cumprod(model.conditional_at(effects, k), axis=1)
+        chances = -np.diff(np.column_stack([np.ones(20_000), survival, np.zeros(20_000)]), axis=1)
+        rounds = np.rint(tokens["p50"] / (1 + survival.sum(axis=1))).astype(int)
+        emitted = rng.multinomial(rounds, chances) @ np.arange(1, k + 2)
+        low, high = np.quantile(emitted / rounds, (0.1, 0.9))
+        published_low, _, published_high = point["per_request_al_p10_p50_p90"]
+        assert math.log(high / low) == pytest.approx(math.log(published_high / published_low), rel=0.17)
 
 
 def test_a_lookup_gets_the_length_that_is_stated(tmp_path):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simulator.acceptance import Hierarchical
+from simulator.acceptance.base import logit
 from simulator.roots import bracketed_root
-from simulator.theory import tokens_per_verify
+from simulator.theory import harmonic_mean, tokens_per_verify
 
 Entry = dict[str, Any]
 
@@ -14,6 +16,12 @@ FALL_PER_POSITION = 0.1
 """Fall of the logit of conditional acceptance per position that carries a length from one K to another: the
 survivals of vllm:test_acceptance_length fall by 0.09 (Llama-3.1-8B) and 0.2 (gpt-oss-20b), those of arXiv
 2601.11580 by less.
+"""
+REQUEST_SD: Mapping[str, float] = {"gsm8k": 0.2, "sharegpt": 0.4}
+USUAL_REQUEST_SD = 0.3
+"""Spread of acceptance between requests, in logits: between the tenth and the ninetieth percentile of the
+requests' own lengths in arXiv 2601.11580 (cases sdb_trace_gsm8k_eagle3 and sdb_trace_sharegpt_eagle3, K = 1
+to 7), less the luck of a request's rounds; for other text between the two.
 """
 _MATCH: Mapping[str, float] = {"sharegpt": 0.2, "cnn_dailymail": 0.4, "gsm8k": 0.2, "instructcoder": 0.8}
 USUAL_MATCH = 0.3
@@ -24,25 +32,39 @@ _MOST, _LEAST = 1 - 1e-3, 1e-4
 """Bounds of a rate that a logit can still shift."""
 
 
-def entry_of_length(length: float, at: int, draft_length: int) -> Entry:
-    """A chain that gives this mean length at draft length `at`, for an arm that drafts `draft_length`."""
-    length = min(length, at + 1.0)
-    if length == at + 1:
+def entry_of_length(length: float, at: int, draft_length: int, datasets: Sequence[str]) -> Entry:
+    """A chain for an arm that drafts `draft_length`, of requests that differ: at draft length `at`, all their
+    tokens per all their rounds are `length`.
+    """
+    if length >= at + 1:
         return {"model": "geometric", "alpha": 1.0}
-    stated = {"mean_acceptance_length": length, "at_draft_length": at}
-    if at == draft_length:
-        return {"model": "geometric", **stated}
-    return {"model": "decay", "delta": FALL_PER_POSITION, **stated}
+    if length <= 1:
+        return {"model": "geometric", "alpha": 0.0}
+    delta = 0.0 if at == draft_length else FALL_PER_POSITION
+    spread = {"delta": delta, "request_sd": request_sd(datasets)}
+
+    def shown(mu: float) -> float:
+        """The requests' tokens per round: a slow one has more rounds."""
+        return harmonic_mean(*Hierarchical(mu, **spread).mean_acceptance_lengths_by_request(at))
+
+    mu = bracketed_root(lambda mu: shown(mu) - length, logit(_LEAST), logit(_MOST))
+    mean = Hierarchical(mu, **spread).mean_acceptance_length(at)
+    return {"model": "hierarchical", "mean_acceptance_length": mean, "at_draft_length": at, **spread}
 
 
-def entry_of_survival(survival: Sequence[float], draft_length: int) -> Entry:
-    """Survival up to K; beyond what is known, conditional acceptance stays as it was last."""
+def request_sd(datasets: Sequence[str]) -> float:
+    """How much requests of these data sets differ, in logits."""
+    return next((REQUEST_SD[name] for name in datasets if name in REQUEST_SD), USUAL_REQUEST_SD)
+
+
+def length_of_survival(survival: Sequence[float], draft_length: int) -> float:
+    """Tokens per round at K; beyond what is known, conditional acceptance stays as it was last."""
     found = list(survival[:draft_length])
     before = found[-2] if len(found) > 1 else 1.0
     ratio = found[-1] / before if before > 0 else 0.0
     while len(found) < draft_length:
         found.append(found[-1] * ratio)
-    return {"model": "positional", "survival": found}
+    return 1.0 + sum(found)
 
 
 def entry_of_lookup(

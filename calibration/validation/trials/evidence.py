@@ -21,7 +21,7 @@ from calibration.validation.trials.entries import (
     USUAL_MATCH,
     entry_of_length,
     entry_of_lookup,
-    entry_of_survival,
+    length_of_survival,
 )
 from calibration.validation.trials.trial import AcceptanceFrom
 from simulator.theory import alpha_from_tokens_per_verify, tokens_per_verify
@@ -160,9 +160,9 @@ def _of_fact(
         at = length if reaches else fact.draft_length
         entry = entry_of_lookup(stated, at, wanted.key, fact.survival, fact.drafted_rounds_only)
     elif fact.survival:
-        entry = entry_of_survival(fact.survival, length)
+        entry = entry_of_length(length_of_survival(fact.survival, length), length, length, wanted.key)
     else:
-        entry = entry_of_length(fact.length, fact.draft_length, length)
+        entry = entry_of_length(fact.length, fact.draft_length, length, wanted.key)
     return AcceptanceChoice(entry, origin, note)
 
 
@@ -170,7 +170,7 @@ def _entry(length: float, at: int, wanted: Wanted) -> dict[str, Any]:
     """An entry for a length that counts all rounds."""
     if wanted.draft.method == "ngram":
         return entry_of_lookup(length, at, wanted.key)
-    return entry_of_length(length, at, wanted.draft.length)
+    return entry_of_length(length, at, wanted.draft.length, wanted.key)
 
 
 def _steps_per_token(wanted: Wanted) -> float | None:
