@@ -60,9 +60,7 @@ class ReferenceRequest:
     def finds_match(self) -> bool:
         """Whether the round that starts now has a match."""
         chance = self.tables.match_after_match if self.matched else self.tables.match_after_miss
-        return bool(
-            draw(self.seed, self.request, STREAM_MATCH, self.emitted + 1) < chance[self.traffic_class]
-        )
+        return bool(draw(self.seed, self.request, STREAM_MATCH, self.emitted + 1) < chance[self.request])
 
     def accepted(self, drafts: int) -> int:
         """Accepted drafts of a round that starts now; changes nothing."""

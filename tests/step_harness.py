@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.acceptance import GATED, TABLE, AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
@@ -112,8 +113,9 @@ def prices_of(prices: Record) -> Prices:
     return Prices(scalars=scalars, **knots, **tables)
 
 
-def acceptance_of(acceptance: Record, requests: int) -> AcceptanceTables:
-    """The acceptance of a scenario: no effects, no traces."""
+def acceptance_of(acceptance: Record, classes: NDArray[np.int32]) -> AcceptanceTables:
+    """The acceptance of a scenario whose requests are of these classes: no effects, no traces."""
+    requests = len(classes)
     return AcceptanceTables(
         kind=GATED if acceptance["kind"] == "gated" else TABLE,
         conditional=np.array(acceptance["conditional"])[:, None, :].copy(),
@@ -124,8 +126,8 @@ def acceptance_of(acceptance: Record, requests: int) -> AcceptanceTables:
         drift_correlation=0.0,
         normal_quantiles=np.zeros(1024),
         drafts=np.array(acceptance["drafts"]),
-        match_after_miss=np.array(acceptance["match_after_miss"]),
-        match_after_match=np.array(acceptance["match_after_match"]),
+        match_after_miss=np.array(acceptance["match_after_miss"])[classes],
+        match_after_match=np.array(acceptance["match_after_match"])[classes],
         trace_lengths=np.zeros(0, np.int64),
         trace_start=np.zeros(1, np.int64),
         matched_before=np.zeros(requests, np.bool_),
@@ -165,7 +167,7 @@ def state_of(scenario: Record, external_clients: bool) -> State:
     return new_state(
         settings_of(scenario["engine"], external_clients),
         prices_of(scenario["prices"]),
-        acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
+        acceptance_of(scenario["acceptance"], requests.traffic_class),
         requests,
         scenario["seed"],
     )

@@ -23,6 +23,8 @@ TABLE, GATED, TRACE = range(3)
 """Samplers of the step: thresholds by position, thresholds behind a match, replayed lengths."""
 
 PROBABILITY = "a number from 0 to 1"
+LARGEST_SD = 10.0
+"""Logits between requests; the quadratures are sized for it."""
 
 
 class Effects(NamedTuple):
@@ -41,13 +43,13 @@ class Effects(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Probability that a round has a usable draft: in the long run,
-    after a round without, after a round with.
+    """Probability that a round of a request has a usable draft: in the long run, after a round without, after
+    a round with; shapes (requests,).
     """
 
-    stationary: float = 1.0
-    after_miss: float = 1.0
-    after_match: float = 1.0
+    stationary: Floats
+    after_miss: Floats
+    after_match: Floats
 
 
 class AcceptanceModel(ABC):
@@ -93,9 +95,14 @@ class AcceptanceModel(ABC):
         return Effects()
 
     @property
-    def match(self) -> Match:
-        """Probability that a round has a usable draft."""
-        return Match()
+    def match_share(self) -> float:
+        """Share of rounds that have a usable draft, over all requests."""
+        return 1.0
+
+    def match_at(self, effects: Floats) -> Match:
+        """Return how often requests with these logit effects, shape (requests,), have a usable draft."""
+        always = np.ones(len(effects))
+        return Match(always, always, always)
 
     @property
     def sequences(self) -> tuple[tuple[int, ...], ...]:
@@ -196,6 +203,21 @@ def check_draft_length(draft_length: int) -> None:
     """Raise InputError for a negative draft length."""
     if draft_length < 0:
         raise fault("draft_length", draft_length, "is negative", "0 or more")
+
+
+def normal_nodes(sd: float) -> tuple[Floats, Floats]:
+    """Return nodes and weights of N(0, sd²) for the trapezoidal rule, exponentially exact here.
+
+    With poles of the logistic at i·pi/sd and steps of h, in units of sd, the error falls as exp(-2 pi² /
+    (h·sd)) (Trefethen and Weideman, SIAM Review 56, 2014).
+    """
+    if sd == 0.0:
+        return np.zeros(1), np.ones(1)
+    step = 0.5 / max(1.0, sd)
+    count = math.ceil(6.7 / step)
+    nodes = step * np.arange(-count, count + 1, dtype=np.float64)
+    weights = np.exp(-0.5 * nodes * nodes)
+    return sd * nodes, weights / weights.sum()
 
 
 def logistic(logits: float | Floats) -> Floats:

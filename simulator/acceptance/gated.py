@@ -5,22 +5,28 @@ a match then runs long (docs/acceptance.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from simulator.acceptance.base import (
     GATED,
+    LARGEST_SD,
     AcceptanceModel,
+    Effects,
     Entry,
     Floats,
     Match,
     check_between,
     check_draft_length,
     fault,
+    logistic,
     logit,
+    normal_nodes,
     shifted_probability,
 )
+from simulator.roots import bracketed_root
 
 
 @dataclass(frozen=True)
@@ -29,8 +35,10 @@ class Gated(AcceptanceModel):
     Markov in the last round's outcome; then c_1 = first, c_j = run.
 
     `stickiness` is the lag-1 correlation of matches: P(match | match) = match + stickiness (1 - match),
-    P(match | miss) = match (1 - stickiness). Without a match nothing survives: an asynchronous engine
-    drafts junk, a synchronous one nothing. Leaves out the length of the match.
+    P(match | miss) = match (1 - stickiness). Requests differ in how much they repeat: logit P(match) is
+    normal between them with standard deviation `request_sd`, and `match` is the mean over all of them.
+    Without a match nothing survives: an asynchronous engine drafts junk, a synchronous one nothing. Leaves out
+    the length of the match.
     """
 
     name: ClassVar[str] = "gated"
@@ -39,18 +47,24 @@ class Gated(AcceptanceModel):
     stickiness: float
     first: float
     run: float
+    request_sd: float = 0.0
 
     def __post_init__(self) -> None:
         for field in ("match", "stickiness", "first", "run"):
             check_between(
                 field, self.match_probability if field == "match" else getattr(self, field), 0.0, 1.0
             )
+        check_between("request_sd", self.request_sd, 0.0, LARGEST_SD, f"0 to {LARGEST_SD:g} logits")
 
     @classmethod
     def from_entry(cls, entry: Entry) -> Gated:
-        """`{model: gated, match, stickiness, first, run}`."""
+        """`{model: gated, match, stickiness, first, run, request_sd}`."""
         return cls(
-            entry.number("match"), entry.number("stickiness", 0.0), entry.number("first"), entry.number("run")
+            entry.number("match"),
+            entry.number("stickiness", 0.0),
+            entry.number("first"),
+            entry.number("run"),
+            entry.number("request_sd", 0.0),
         )
 
     @property
@@ -61,10 +75,25 @@ class Gated(AcceptanceModel):
         return self.first
 
     @property
-    def match(self) -> Match:
-        """Probability of a match: in the long run, after a miss, after a match."""
-        g, s = self.match_probability, self.stickiness
-        return Match(g, g * (1.0 - s), g + s * (1.0 - g))
+    def effects(self) -> Effects:
+        """How much requests differ; it moves their matches, not what survives of one."""
+        return Effects(self.request_sd)
+
+    @property
+    def match_share(self) -> float:
+        """Share of rounds with a match, over all requests."""
+        return self.match_probability
+
+    def match_at(self, effects: Floats) -> Match:
+        """P(match) of requests with these effects: in the long run, after a miss, after a match."""
+        often = logistic(_level(self.match_probability, self.request_sd) + effects)
+        return Match(often, often * (1.0 - self.stickiness), often + self.stickiness * (1.0 - often))
+
+    def mean_acceptance_lengths_by_request(self, draft_length: int) -> tuple[Floats, Floats]:
+        """E of a request and the share of requests like it, at the nodes of its effect."""
+        nodes, weights = normal_nodes(self.request_sd)
+        given = np.cumprod(self.conditional_at(np.zeros(1), draft_length)[0]).sum()
+        return 1.0 + self.match_at(nodes).stationary * given, weights
 
     def conditional_at(self, effects: Floats, max_draft_length: int) -> Floats:
         """c_j of a round with a match: first, then run."""
@@ -97,3 +126,17 @@ class Gated(AcceptanceModel):
         if self.first in (0.0, 1.0):
             raise fault("first", self.first, "cannot be shifted", "a rate above 0 and below 1")
         return replace(self.shifted(logit(alpha) - logit(self.first)), first=alpha)
+
+
+@lru_cache(maxsize=256)
+def _level(share: float, sd: float) -> float:
+    """The logit around which requests match, for a share of all their rounds."""
+    if sd == 0.0 or share in (0.0, 1.0):
+        return logit(share)
+    nodes, weights = normal_nodes(sd)
+    reach = sd * sd / 2.0 + 8.0 * sd
+    return bracketed_root(
+        lambda level: float(weights @ logistic(level + nodes)) - share,
+        logit(share) - reach,
+        logit(share) + reach,
+    )

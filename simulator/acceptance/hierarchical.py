@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from simulator.acceptance.base import (
+    LARGEST_SD,
     AcceptanceModel,
     Effects,
     Entry,
@@ -25,10 +26,8 @@ from simulator.acceptance.base import (
     logistic,
     logit,
     mu_of,
+    normal_nodes,
 )
-
-LARGEST_SD = 10.0
-"""Logits; the quadratures are sized for it."""
 
 
 @dataclass(frozen=True)
@@ -116,21 +115,6 @@ class Hierarchical(AcceptanceModel):
         nodes, weights = normal_nodes(self.request_sd)
         survival = _survival_by_request(self, nodes, draft_length)
         return 1.0 + survival.sum(axis=1), weights
-
-
-def normal_nodes(sd: float) -> tuple[Floats, Floats]:
-    """Return nodes and weights of N(0, sd²) for the trapezoidal rule, exponentially exact here.
-
-    With poles of the logistic at i·pi/sd and steps of h, in units of sd, the error falls as exp(-2 pi² /
-    (h·sd)) (Trefethen and Weideman, SIAM Review 56, 2014).
-    """
-    if sd == 0.0:
-        return np.zeros(1), np.ones(1)
-    step = 0.5 / max(1.0, sd)
-    count = math.ceil(6.7 / step)
-    nodes = step * np.arange(-count, count + 1, dtype=np.float64)
-    weights = np.exp(-0.5 * nodes * nodes)
-    return sd * nodes, weights / weights.sum()
 
 
 @lru_cache(maxsize=16)

@@ -58,11 +58,11 @@ class AcceptanceTables(NamedTuple):
     drafts: NDArray[np.bool_]
     """(classes,): the class drafts at all."""
     match_after_miss: Floats
-    """(classes,) GATED: P(match) of a round whose predecessor had none,
+    """(n,) GATED: P(match) of a round whose predecessor had none,
     u from STREAM_MATCH at position emitted + 1.
     """
     match_after_match: Floats
-    """(classes,) the same after a match."""
+    """(n,) the same after a match."""
     trace_lengths: NDArray[np.int64]
     """(m,) TRACE: emission lengths of all sequences, one after the other."""
     trace_start: NDArray[np.int64]
@@ -101,16 +101,19 @@ def compile_acceptance(
     effects = _common_effects([model for _, model in drafting])
     middles, low, per_unit = _effect_grid(effects)
     conditional = np.zeros((len(models), len(middles), width))
-    matches = [Match(0.0, 0.0, 0.0)] * len(models)
     request_sd = np.zeros(len(models))
     for index, model in drafting:
         conditional[index] = model.conditional_at(middles, width)
-        matches[index] = model.match
         request_sd[index] = model.effects.request_sd
     classes = np.asarray(requests.traffic_class)
     request_effect = np.zeros(count)
     if request_sd.any():
         request_effect = request_sd[classes] * request_normals(seed, count)
+    match = Match(*np.zeros((len(Match._fields), count)))
+    for index, model in drafting:
+        own = classes == index
+        for chance, of_class in zip(match, model.match_at(request_effect[own]), strict=True):
+            chance[own] = of_class
     sequences = drafting[0][1].sequences if kind == TRACE else ()
     return AcceptanceTables(
         kind=kind,
@@ -122,13 +125,11 @@ def compile_acceptance(
         drift_correlation=effects.drift_correlation,
         normal_quantiles=normal_quantiles(),
         drafts=drafts,
-        match_after_miss=np.array([match.after_miss for match in matches]),
-        match_after_match=np.array([match.after_match for match in matches]),
+        match_after_miss=match.after_miss,
+        match_after_match=match.after_match,
         trace_lengths=np.array([length for sequence in sequences for length in sequence], dtype=np.int64),
         trace_start=np.cumsum([0, *(len(sequence) for sequence in sequences)], dtype=np.int64),
-        matched_before=_matched_before(
-            kind, seed, np.array([match.stationary for match in matches])[classes]
-        ),
+        matched_before=_matched_before(kind, seed, match.stationary),
     )
 
 
@@ -143,7 +144,7 @@ def _blended(
     shares = np.array([tokens[index] for index, _ in drafting], dtype=np.float64)
     shares = shares / shares.sum() if shares.sum() > 0.0 else np.full(len(drafting), 1.0 / len(drafting))
     gated = any(model.kind == GATED for _, model in drafting)
-    match = float(shares @ [model.match.stationary for _, model in drafting])
+    match = float(shares @ [model.match_share for _, model in drafting])
     survival = shares @ [model.survival(width) for _, model in drafting]
     # The conditionals stand behind the match: the first is P(accept 1 | match).
     before = np.concatenate([[match], survival[:-1]])
@@ -160,8 +161,8 @@ def _blended(
         drift_correlation=0.0,
         normal_quantiles=normal_quantiles(),
         drafts=drafts,
-        match_after_miss=np.full(classes, match),
-        match_after_match=np.full(classes, match),
+        match_after_miss=np.full(count, match),
+        match_after_match=np.full(count, match),
         trace_lengths=np.zeros(0, dtype=np.int64),
         trace_start=np.zeros(1, dtype=np.int64),
         matched_before=np.zeros(count, dtype=np.bool_),

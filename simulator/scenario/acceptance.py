@@ -160,6 +160,9 @@ class AcceptanceGated(Section):
     )
     first: Probability = Field(description="conditional acceptance at position 1 of a match")
     run: Probability = Field(description="conditional acceptance after the first")
+    request_sd: NonNegativeFloat = Field(
+        default=0.0, le=10, description="sd of the match between requests, in logits"
+    )
 
 
 class AcceptanceTrace(Section):

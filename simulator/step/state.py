@@ -198,7 +198,7 @@ class State(NamedTuple):
     normal_quantiles: NDArray[np.float64]
     class_drafts: NDArray[np.int64]
     match_probability: NDArray[np.float64]
-    """(classes, 2): after a miss, after a match."""
+    """(n, 2): of each request, after a miss, after a match."""
     trace_lengths: NDArray[np.int64]
     trace_start: NDArray[np.int64]
     itl_histogram: NDArray[np.int64]

@@ -28,7 +28,7 @@ def finds_match(e: Engine, r: int) -> bool:
     """
     q = request_at(e, r)
     u = uniform(luck_key(e.seed, r, STREAM_MATCH), q.emitted + 1)
-    return u < match_probability_of(e)[2 * q.traffic_class + q.matched]
+    return u < match_probability_of(e)[2 * r + q.matched]
 
 
 @compiled(inline=True)

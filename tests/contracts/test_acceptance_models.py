@@ -39,7 +39,10 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"alpha": 0.6, "delta": 0.0, "request_sd": 0.4, "drift_sd": 0.5, "drift_correlation": 0.9},
         {"mean_acceptance_length": 2.3, "at_draft_length": 3, "delta": 0.1, "request_sd": 0.5},
     ],
-    "gated": [{"match": 0.3, "stickiness": 0.4, "first": 0.6, "run": 0.9}],
+    "gated": [
+        {"match": 0.3, "stickiness": 0.4, "first": 0.6, "run": 0.9},
+        {"match": 0.3, "stickiness": 0.4, "first": 0.6, "run": 0.9, "request_sd": 1.3},
+    ],
     "trace": [{"file": "trace.json"}],
 }
 
@@ -66,7 +69,11 @@ IMPOSSIBLE: dict[str, list[dict[str, Any]]] = {
         {"alpha": 0.5, "drift_correlation": 1.5},
         {"mean_acceptance_length": 2.0, "at_draft_length": 2.5},
     ],
-    "gated": [{"match": 0.3, "first": 0.6}, {"match": 1.3, "first": 0.6, "run": 0.9}],
+    "gated": [
+        {"match": 0.3, "first": 0.6},
+        {"match": 1.3, "first": 0.6, "run": 0.9},
+        {"match": 0.3, "first": 0.6, "run": 0.9, "request_sd": -1},
+    ],
     "trace": [{}, {"file": "absent.json"}, {"file": 3}],
 }
 
@@ -174,7 +181,7 @@ def test_tables_hold_data_the_step_can_read(model: AcceptanceModel) -> None:
     assert tables.conditional.shape[2] == K
     assert ((tables.conditional >= 0) & (tables.conditional <= 1)).all()
     shapes = {"request_effect": (50,), "normal_quantiles": (1024,), "drafts": (1,), "matched_before": (50,)}
-    shapes |= {"match_after_miss": (1,), "match_after_match": (1,)}
+    shapes |= {"match_after_miss": (50,), "match_after_match": (50,)}
     for name, shape in shapes.items():
         assert getattr(tables, name).shape == shape
     types = dict.fromkeys(("conditional", "request_effect", "normal_quantiles"), np.dtype(np.float64))

@@ -64,7 +64,9 @@ ACCEPTANCE = st.one_of(
     ),
     form(model=just("geometric"), mean_acceptance_length=just(1, 1.7, 4), at_draft_length=st.integers(1, 6)),
 )
-GATED = form(model=just("gated"), match=RATE, stickiness=RATE, first=RATE, run=RATE)
+GATED = form(
+    model=just("gated"), match=RATE, stickiness=RATE, first=RATE, run=RATE, request_sd=just(0, 1, 10)
+)
 DRAFT_LENGTH = just(
     *(0, 1, 3, 128), {"policy": "goodput", "max": 5}, [[1, 2, 5], [3, 3, 0], [4, None, 1]], [[1, 2, 4]]
 )

@@ -35,6 +35,7 @@ MODELS = {
     "drift": Hierarchical.from_alpha(0.65, 0.1, drift_sd=1.5, drift_correlation=0.95),
     "both": Hierarchical.from_alpha(0.6, 0.0, request_sd=0.8, drift_sd=0.8, drift_correlation=0.8),
     "gated": Gated(0.3, 0.6, 0.5, 0.9),
+    "matches differ": Gated(0.3, 0.4, 0.7, 0.9, request_sd=1.3),
 }
 
 
@@ -50,7 +51,7 @@ def test_rounds_have_the_survival_of_the_formula(name: str) -> None:
     assert largest_score(MODELS[name], MODELS[name]) < 3.0
 
 
-@pytest.mark.parametrize("name", ["requests differ", "drift", "both", "gated"])
+@pytest.mark.parametrize("name", ["requests differ", "drift", "both", "gated", "matches differ"])
 def test_without_heterogeneity_the_population_is_the_same(name: str) -> None:
     assert largest_score(MODELS[name], MODELS[name], heterogeneity=False) < 3.0
 
@@ -68,6 +69,7 @@ def test_without_heterogeneity_the_population_is_the_same(name: str) -> None:
         ),
         (Gated(0.3, 0.6, 0.5, 0.9), Gated(0.33, 0.6, 0.5, 0.9)),
         (Gated(0.3, 0.6, 0.5, 0.9), Gated(0.3, 0.6, 0.5, 0.85)),
+        (MODELS["matches differ"], Gated(0.33, 0.4, 0.7, 0.9, request_sd=1.3)),
     ],
 )
 def test_a_wrong_model_fails_the_same_check(drawn_from: AcceptanceModel, claimed: AcceptanceModel) -> None:
@@ -103,10 +105,11 @@ def test_matches_stick_as_asked() -> None:
             one.round(K)
             pairs[int(before), int(one.matched)] += 1
             before = one.matched
-    for before, chance in enumerate((model.match.after_miss, model.match.after_match)):
+    match = model.match_at(np.zeros(1))
+    for before, (chance,) in enumerate((match.after_miss, match.after_match)):
         seen = pairs[before].sum()
         assert abs(pairs[before, 1] / seen - chance) < 3.0 * math.sqrt(chance * (1 - chance) / seen)
-    assert model.match.after_match - model.match.after_miss == pytest.approx(0.6)
+    assert match.after_match - match.after_miss == pytest.approx(0.6)
 
 
 TRACE = Trace(((1, 3, 2, 1, 6, 2, 2, 1, 4), (2, 2, 5, 1, 1, 3)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from types import SimpleNamespace
 
 import numpy as np
@@ -148,8 +149,25 @@ def test_means_by_request_average_to_the_population() -> None:
 def test_gated_counts_rounds_without_a_match() -> None:
     model = Gated(0.2, 0.5, 0.6, 0.9)
     assert model.survival(3) == pytest.approx([0.12, 0.108, 0.0972])
-    assert model.match == pytest.approx((0.2, 0.1, 0.6))
+    assert np.concatenate(model.match_at(np.zeros(1))) == pytest.approx((0.2, 0.1, 0.6))
     assert model.mean_acceptance_length(3) == pytest.approx(1 + 0.2 * (0.6 + 0.54 + 0.486))
+
+
+@pytest.mark.parametrize("sd", [0.5, 1.3, 5.0, 10.0])
+@pytest.mark.parametrize("share", [0.001, 0.2, 0.9])
+def test_the_match_is_the_mean_over_requests_that_differ(share: float, sd: float) -> None:
+    model = Gated(share, 0.0, 0.6, 0.9, sd)
+    luck = NormalDist()
+    effects = sd * np.array([luck.inv_cdf((i + 0.5) / 20_000) for i in range(20_000)])
+    assert model.match_at(effects).stationary.mean() == pytest.approx(share, abs=1e-4)
+    lengths, weights = model.mean_acceptance_lengths_by_request(3)
+    assert float(lengths @ weights) == pytest.approx(model.mean_acceptance_length(3), abs=1e-9)
+    assert lengths.max() - lengths.min() > 0.5 * model.survival(3)[0]
+
+
+def test_who_never_or_always_matches_does_so_in_every_request() -> None:
+    for share in (0.0, 1.0):
+        assert set(Gated(share, 0.3, 0.6, 0.9, 2.0).match_at(np.array([-5.0, 5.0])).stationary) == {share}
 
 
 # Inversion of a mean acceptance length

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from simulator.acceptance import Hierarchical
-from simulator.acceptance.base import logit
+from simulator.acceptance import Gated, Hierarchical
 from simulator.roots import bracketed_root
-from simulator.theory import harmonic_mean, tokens_per_verify
+from simulator.theory import harmonic_mean
 
 Entry = dict[str, Any]
 
@@ -18,11 +17,14 @@ survivals of vllm:test_acceptance_length fall by 0.09 (Llama-3.1-8B) and 0.2 (gp
 2601.11580 by less.
 """
 REQUEST_SD: Mapping[str, float] = {"gsm8k": 0.2, "sharegpt": 0.4}
-USUAL_REQUEST_SD = 0.3
+_USUAL_REQUEST_SD = 0.3
 """Spread of acceptance between requests, in logits: between the tenth and the ninetieth percentile of the
 requests' own lengths in arXiv 2601.11580 (cases sdb_trace_gsm8k_eagle3 and sdb_trace_sharegpt_eagle3, K = 1
 to 7), less the luck of a request's rounds; for other text between the two.
 """
+MATCH_SD: Mapping[str, float] = {"gsm8k": 0.5, "sharegpt": 1.3}
+_USUAL_MATCH_SD = 0.9
+"""The same of how often n-grams are found again (cases sdb_trace_gsm8k_ngram, sdb_trace_sharegpt_ngram)."""
 _MATCH: Mapping[str, float] = {"sharegpt": 0.2, "cnn_dailymail": 0.4, "gsm8k": 0.2, "instructcoder": 0.8}
 USUAL_MATCH = 0.3
 """Share of rounds that find an n-gram again (case sdb_cost_fit_l8_h100), and for other text."""
@@ -30,6 +32,8 @@ _RUN = 0.75
 """Conditional acceptance after a find's first token: between GSM8K's 0.6 and ShareGPT's 0.85 (sdb_trace)."""
 _MOST, _LEAST = 1 - 1e-3, 1e-4
 """Bounds of a rate that a logit can still shift."""
+_REACH = 30.0
+"""Logits beyond which all or nothing is accepted."""
 
 
 def entry_of_length(length: float, at: int, draft_length: int, datasets: Sequence[str]) -> Entry:
@@ -47,14 +51,14 @@ def entry_of_length(length: float, at: int, draft_length: int, datasets: Sequenc
         """The requests' tokens per round: a slow one has more rounds."""
         return harmonic_mean(*Hierarchical(mu, **spread).mean_acceptance_lengths_by_request(at))
 
-    mu = bracketed_root(lambda mu: shown(mu) - length, logit(_LEAST), logit(_MOST))
+    mu = bracketed_root(lambda mu: shown(mu) - length, -_REACH, _REACH)
     mean = Hierarchical(mu, **spread).mean_acceptance_length(at)
     return {"model": "hierarchical", "mean_acceptance_length": mean, "at_draft_length": at, **spread}
 
 
 def request_sd(datasets: Sequence[str]) -> float:
     """How much requests of these data sets differ, in logits."""
-    return next((REQUEST_SD[name] for name in datasets if name in REQUEST_SD), USUAL_REQUEST_SD)
+    return _of(REQUEST_SD, datasets, _USUAL_REQUEST_SD)
 
 
 def length_of_survival(survival: Sequence[float], draft_length: int) -> float:
@@ -74,20 +78,43 @@ def entry_of_lookup(
     survival: Sequence[float] = (),
     drafted_rounds_only: bool = False,
 ) -> Entry:
-    """A lookup that finds something in a share of rounds, and whose finds then run.
+    """A lookup that finds something in a share of rounds, and whose finds then run, of requests that differ.
 
     `length` at draft length `at` counts all rounds, or only those that found something.
     """
-    match = next((_MATCH[name] for name in datasets if name in _MATCH), USUAL_MATCH)
-    run = _RUN  # a find whose first token passes gives `tokens_per_verify(run, at - 1)` tokens
+    match, sd = _of(_MATCH, datasets, USUAL_MATCH), _of(MATCH_SD, datasets, _USUAL_MATCH_SD)
+    run = _RUN
     if len(survival) > 1 and survival[-1] > 0:
         run = min((survival[-1] / survival[0]) ** (1 / (len(survival) - 1)), _MOST)
-    accepted = min(max(length - 1, _LEAST), at * _MOST)
-    if not drafted_rounds_only:
-        # The usual share of finds, unless more are needed to get there.
-        match = max(match, min(accepted / (_MOST * tokens_per_verify(run, at - 1)), 1.0))
-        accepted = accepted / match
-    if accepted > _MOST * tokens_per_verify(run, at - 1) * (1 + 1e-9):
-        run = bracketed_root(lambda rate: _MOST * tokens_per_verify(rate, at - 1) - accepted, 0.0, 1.0)
-    first = min(max(accepted / tokens_per_verify(run, at - 1), _LEAST), _MOST)
-    return {"model": "gated", "match": match, "first": first, "run": run}
+
+    def shown(gate: dict[str, float]) -> float:
+        """Tokens per round of all requests together."""
+        model = Gated(gate["match"], 0.0, gate["first"], gate["run"], sd)
+        return harmonic_mean(*model.mean_acceptance_lengths_by_request(at))
+
+    # The usual share of finds whose first token passes as often as the length says; more finds, then longer
+    # ones, where those would be too few.
+    gate = {"match": 1.0 if drafted_rounds_only else match, "first": _LEAST, "run": run}
+    for name in ("first", "match", "run"):
+        gate = _raised(gate, name, shown, length)
+    return {"model": "gated", **gate, "request_sd": sd} | ({"match": match} if drafted_rounds_only else {})
+
+
+def _raised(
+    gate: dict[str, float], name: str, shown: Callable[[dict[str, float]], float], length: float
+) -> dict[str, float]:
+    """The gate with a rate raised until the length is shown, or as far as it goes."""
+
+    def at(rate: float) -> dict[str, float]:
+        return {**gate, name: rate}
+
+    if shown(gate) >= length:
+        return gate
+    if shown(at(_MOST)) <= length:
+        return at(_MOST)
+    return at(bracketed_root(lambda rate: shown(at(rate)) - length, gate[name], _MOST))
+
+
+def _of(values: Mapping[str, float], datasets: Sequence[str], usual: float) -> float:
+    """What is known of the first of these data sets of which something is."""
+    return next((values[name] for name in datasets if name in values), usual)
