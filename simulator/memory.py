@@ -1,7 +1,7 @@
 """What fits into the memory of one GPU: weights, drafter, reserve, and the KV blocks that are left.
 
 The budget follows vLLM (`v1/core/kv_cache_planning.py`): utilisation × what the driver reports, less weights,
-drafter and a reserve for activations and CUDA graphs; KV blocks hold target and drafter layers together.
+drafter and what the engine keeps for itself (`Preset`); KV blocks hold target and drafter layers together.
 Whatever a drafter takes is missing there, which lowers the batch that can be reached.
 """
 
@@ -17,15 +17,13 @@ from simulator.errors import InputError, Problem
 from simulator.models.catalogue import load_drafter, load_model
 from simulator.models.drafter import Drafter
 from simulator.models.model import Model
-from simulator.scenario import PLAIN, Arm, Scenario, engine_preset
+from simulator.scenario import PLAIN, Arm, Scenario, engine_preset, memory_bytes
 from simulator.speculation import method
-from simulator.units import GB, format_bytes
+from simulator.units import format_bytes
 
 if TYPE_CHECKING:
+    from simulator.preset import Preset
     from simulator.scenario.workload import Workload
-
-RESERVE_BYTES = 4 * GB
-"""Activations, CUDA graphs, communication buffers of one GPU: assumed; engines measure it at their start."""
 
 LARGEST_TENSOR_PARALLEL = 8
 
@@ -119,6 +117,8 @@ class MemoryReport:
     """The fewest GPUs (1 to 8) with which every arm fits; None when 8 are too few."""
     preset_note: str | None = None
     """Which preset stands for the one asked for."""
+    reserve_source: str = ""
+    """What the preset's reserve rests on."""
 
     @property
     def fits(self) -> bool:
@@ -138,7 +138,8 @@ class MemoryReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """What does not fit, what would, and what is assumed."""
-        reserve = f"{format_bytes(RESERVE_BYTES)} per GPU for activations and CUDA graphs is assumed"
+        kept = " or ".join(dict.fromkeys(format_bytes(arm.reserve_bytes) for arm in self.arms))
+        reserve = f"{kept} per GPU for activations, samplers and CUDA graphs: {self.reserve_source}"
         said = [reserve] if self.preset_note is None else [self.preset_note, reserve]
         if any(arm.state_bytes for arm in self.arms):
             said.append(
@@ -165,11 +166,13 @@ class MemoryReport:
 def memory(scenario: Scenario) -> MemoryReport:
     """What every arm of a scenario takes and leaves. Raises InputError for models that cannot be loaded."""
     arms: list[Arm | None] = [None, *scenario.speculation]
+    preset, note = engine_preset(scenario)
     return MemoryReport(
         tuple(arm_memory(scenario, arm) for arm in arms),
         scenario.hardware.tensor_parallel,
         smallest_tensor_parallel(scenario),
-        engine_preset(scenario)[1],
+        note,
+        preset.sources.get("reserve_bytes", f"from the preset {preset.name}"),
     )
 
 
@@ -186,11 +189,11 @@ def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None 
     mean, longest = request_tokens(scenario)
     return ArmMemory(
         arm=PLAIN if arm is None else arm.name,
-        device_bytes=_device_bytes(scenario),
-        usable_bytes=int(preset.gpu_memory_utilization * _device_bytes(scenario)),
+        device_bytes=memory_bytes(scenario),
+        usable_bytes=int(preset.gpu_memory_utilization * memory_bytes(scenario)),
         weights_bytes=round(target.weight_bytes(ranks, experts, groups)),
         drafter_bytes=round(drafter.weight_bytes(draft_ranks, copies=groups)) if drafter is not None else 0,
-        reserve_bytes=RESERVE_BYTES,
+        reserve_bytes=_reserve_bytes(preset, target, arm, ranks),
         kv_bytes_per_token=_kv_bytes_per_token(
             scenario, arm, target, drafter, ranks // groups, draft_ranks // groups, mean
         ),
@@ -274,15 +277,17 @@ def _models(
     return target, load_drafter(draft, target, how.drafter, base_dir)
 
 
-def _device_bytes(scenario: Scenario) -> int:
-    from simulator.gpu import GPUS
-
-    name = scenario.hardware.gpu
-    if name in GPUS:
-        return GPUS[name].memory_bytes
-    from simulator.costs.profiles import load_profile
-
-    return load_profile(name, scenario.base_dir).gpu.memory_bytes
+def _reserve_bytes(preset: Preset, target: Model, arm: Arm | None, ranks: int) -> int:
+    """What the engine keeps of a GPU besides weights and KV; each rank samples from the whole vocabulary."""
+    each = preset.sampler_bytes
+    if arm is not None and arm.max_draft_length > 0:
+        each += preset.draft_sampler_bytes
+    seats = min(preset.max_num_seqs, preset.max_num_batched_tokens)
+    return (
+        preset.reserve_bytes
+        + (preset.rank_reserve_bytes * ranks if ranks > 1 else 0)
+        + each * seats * target.vocab_size
+    )
 
 
 def _states(arm: Arm | None) -> int:

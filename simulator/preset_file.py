@@ -7,7 +7,7 @@ field. The shipped presets and a user's own engine are read alike.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
@@ -17,10 +17,12 @@ from simulator.models.families.fields import Fields
 from simulator.preset import SCHEMA, HostCost, Preset, longest_host_s
 
 _LARGEST = 1_000_000
+_MOST_BYTES = 10**12
 _LONGEST = 0.99
 """Share of what a time stays below that a file may reach."""
 _CHOICES = {"graph_unit": ("tokens", "requests")}
 _MAY_BE_ZERO = ("graph_cap_tokens", "draft_seats")
+"""Whole numbers that may; so may all that count bytes."""
 
 
 def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
@@ -42,8 +44,10 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
             fields.add(name, None, problem.message, problem.allowed)
         elif name not in ("host", "sources"):
             given[name] = _value(fields, name, known[name])
+    if "gpu_memory_utilization" in own and "headroom_bytes" not in own:
+        given["headroom_bytes"] = 0  # a share of its own takes the place of the base's rule
     given["host"] = _host(fields, base)
-    given["sources"] = _sources(fields, base)
+    given["sources"] = _sources(fields, base, own)
     for name in _needed(Preset):
         if name not in given:
             fields.add(name, None, "is missing", "this field, or inherits: a preset to take it from")
@@ -80,6 +84,8 @@ def _value(fields: Fields, name: str, kind: Any) -> Any:
     if kind is bool:
         return fields.flag(name)
     if kind is int:
+        if name.endswith("_bytes"):
+            return fields.count(name, low=0, high=_MOST_BYTES)
         return fields.count(name, low=0 if name in _MAY_BE_ZERO else 1, high=_LARGEST)
     if kind is float:
         return fields.number(name, 0.0, 0.0, _LONGEST if name.endswith("_s") else 1.0)
@@ -136,10 +142,11 @@ def _host(fields: Fields, base: Preset | None) -> HostCost:
     )
 
 
-def _sources(fields: Fields, base: Preset | None) -> MappingProxyType[str, str]:
-    """Where each figure comes from; a file of one's own need not say."""
+def _sources(fields: Fields, base: Preset | None, own: Sequence[str]) -> MappingProxyType[str, str]:
+    """Where each figure comes from; a file of one's own need not say, and what it gives is not its base's."""
     child = fields.child("sources")
-    given = dict(base.sources) if base is not None else {}
+    inherited = base.sources if base is not None else {}
+    given = {name: source for name, source in inherited.items() if name not in own or name == "host"}
     if child is not None:
         given |= {name: child.word(name) for name in child.values}
     return MappingProxyType(given)

@@ -60,7 +60,8 @@ class ReferenceRequest:
     def finds_match(self) -> bool:
         """Whether the round that starts now has a match."""
         chance = self.tables.match_after_match if self.matched else self.tables.match_after_miss
-        return bool(draw(self.seed, self.request, STREAM_MATCH, self.emitted + 1) < chance[self.request])
+        of = self.request if self.tables.match_by_request else self.traffic_class
+        return bool(draw(self.seed, self.request, STREAM_MATCH, self.emitted + 1) < chance[of])
 
     def accepted(self, drafts: int) -> int:
         """Accepted drafts of a round that starts now; changes nothing."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.acceptance import GATED, TABLE, AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
@@ -113,9 +112,8 @@ def prices_of(prices: Record) -> Prices:
     return Prices(scalars=scalars, **knots, **tables)
 
 
-def acceptance_of(acceptance: Record, classes: NDArray[np.int32]) -> AcceptanceTables:
-    """The acceptance of a scenario whose requests are of these classes: no effects, no traces."""
-    requests = len(classes)
+def acceptance_of(acceptance: Record, requests: int) -> AcceptanceTables:
+    """The acceptance of a scenario: no effects, no traces."""
     return AcceptanceTables(
         kind=GATED if acceptance["kind"] == "gated" else TABLE,
         conditional=np.array(acceptance["conditional"])[:, None, :].copy(),
@@ -126,8 +124,9 @@ def acceptance_of(acceptance: Record, classes: NDArray[np.int32]) -> AcceptanceT
         drift_correlation=0.0,
         normal_quantiles=np.zeros(1024),
         drafts=np.array(acceptance["drafts"]),
-        match_after_miss=np.array(acceptance["match_after_miss"])[classes],
-        match_after_match=np.array(acceptance["match_after_match"])[classes],
+        match_by_request=False,
+        match_after_miss=np.array(acceptance["match_after_miss"]),
+        match_after_match=np.array(acceptance["match_after_match"]),
         trace_lengths=np.zeros(0, np.int64),
         trace_start=np.zeros(1, np.int64),
         matched_before=np.zeros(requests, np.bool_),
@@ -167,7 +166,7 @@ def state_of(scenario: Record, external_clients: bool) -> State:
     return new_state(
         settings_of(scenario["engine"], external_clients),
         prices_of(scenario["prices"]),
-        acceptance_of(scenario["acceptance"], requests.traffic_class),
+        acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
         requests,
         scenario["seed"],
     )

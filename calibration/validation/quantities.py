@@ -9,6 +9,7 @@ from calibration.validation.predict import PLAIN, SPEC, Prediction
 from calibration.validation.trials.figures import SPEEDUP_TERMS
 
 SPEEDUP, COST_SHARE, STEP_RATIO, CROSSOVER = "speedup", "cost_share", "step_ratio", "crossover_batch"
+ACCEPTANCE_LENGTH = "acceptance_length"
 
 PATHS: Mapping[str, str] = {
     "throughput": "throughput_tokens_per_s",
@@ -20,7 +21,7 @@ PATHS: Mapping[str, str] = {
     "ttft_p99": "ttft_s.p99",
     "e2e_mean": "e2e_s.mean",
     "e2e_p99": "e2e_s.p99",
-    "acceptance_length": "mean_acceptance_length",
+    ACCEPTANCE_LENGTH: "mean_acceptance_length",
 }
 """Quantity of one arm → path of its figure, SI."""
 
@@ -48,7 +49,11 @@ def predicted(
     if quantity == STEP_RATIO:
         plain, spec = prediction.steps.get(PLAIN), prediction.steps.get(SPEC)
         return spec["verify"] / plain["verify"] if plain and spec else math.nan
-    return prediction.figures.get(arm, {}).get(PATHS.get(quantity, ""), math.nan)
+    figures = prediction.figures.get(arm, {})
+    found = figures.get(PATHS.get(quantity, ""), math.nan)
+    if quantity == ACCEPTANCE_LENGTH:  # of all rounds, those of a lookup that found nothing too
+        return 1 + (found - 1) * figures.get("draft_coverage", math.nan)
+    return found
 
 
 def speedup_of_figures(

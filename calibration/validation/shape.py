@@ -123,16 +123,16 @@ class CurvePoint:
         return speedup_of_figures(self.plain, self._run(1, acceptance, step_scale), self.speedup_of)
 
     def with_alpha(self, alpha: float) -> AcceptanceModel:
-        """Independent drafts with this acceptance, of requests that differ as the trial's do. A lookup finds
-        drafts in as many rounds as the trial's own model has, or in more where all of those accepted would
-        still be too few.
+        """Independent drafts of requests that differ as the trial's do; this is the acceptance of one in the
+        middle. A lookup finds drafts in as many rounds as the trial's own model has, or in more where all of
+        those accepted would still be too few.
         """
         model = next((one for one in self.arms[1].acceptance if one is not None), None)
         if not isinstance(model, Gated):
             return Hierarchical.from_alpha(alpha, request_sd=model.effects.request_sd if model else 0.0)
         match = max(model.match_probability, alpha)
         rate = alpha / match if match > 0 else 0.0
-        return Gated(match, model.stickiness, first=rate, run=rate)
+        return Gated(match, model.stickiness, first=rate, run=rate, request_sd=model.request_sd)
 
     @cached_property
     def overhead(self) -> float:

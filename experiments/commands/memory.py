@@ -41,7 +41,7 @@ def _print_arms(report: MemoryReport) -> None:
     rows = [
         ["weights", *(format_bytes(arm.weights_bytes) for arm in arms)],
         ["drafter", *(format_bytes(arm.drafter_bytes) for arm in arms)],
-        ["activations, graphs", *(format_bytes(arm.reserve_bytes) for arm in arms)],
+        ["kept by the engine", *(format_bytes(arm.reserve_bytes) for arm in arms)],
         ["KV cache", *(format_bytes(arm.kv_bytes) for arm in arms)],
         ["usable", *(format_bytes(arm.usable_bytes) for arm in arms)],
         ["device", *(format_bytes(arm.device_bytes) for arm in arms)],

@@ -225,7 +225,7 @@ def _traffic(scenario: Scenario) -> Iterator[UncertainInput]:
         yield _factor("length of prompts", PROMPTS, _ASSUMED_LENGTH, source)
     yield _factor("length of outputs", OUTPUTS, _ASSUMED_LENGTH, source)
     if scenario.run.mechanisms.kv_limit:
-        source = "assumed: activations and graphs take what is assumed of them"
+        source = "assumed: what the engine keeps besides weights and KV"
         yield _factor("KV memory", KV, _ASSUMED_KV, source)
 
 

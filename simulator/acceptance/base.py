@@ -95,6 +95,11 @@ class AcceptanceModel(ABC):
         return Effects()
 
     @property
+    def match_sd(self) -> float:
+        """Standard deviation of the logit of a match between requests; a request draws it as its effect."""
+        return 0.0
+
+    @property
     def match_share(self) -> float:
         """Share of rounds that have a usable draft, over all requests."""
         return 1.0

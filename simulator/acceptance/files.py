@@ -108,7 +108,7 @@ def _model(row: Mapping[str, Any], where: str) -> AcceptanceModel:
     gate = row.get("gated")
     if gate is not None:
         if not isinstance(gate, dict):
-            raise fault(where + "gated", gate, "is no gate", "match, stickiness, first, run")
+            raise fault(where + "gated", gate, "is no gate", "match, stickiness, first, run, request_sd")
         return _placed(lambda: Gated.from_entry(Entry(gate, 1, Path())), where + "gated.")
     for field, make in (
         ("conditional_acceptance", Positional),

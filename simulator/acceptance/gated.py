@@ -14,7 +14,6 @@ from simulator.acceptance.base import (
     GATED,
     LARGEST_SD,
     AcceptanceModel,
-    Effects,
     Entry,
     Floats,
     Match,
@@ -37,8 +36,8 @@ class Gated(AcceptanceModel):
     `stickiness` is the lag-1 correlation of matches: P(match | match) = match + stickiness (1 - match),
     P(match | miss) = match (1 - stickiness). Requests differ in how much they repeat: logit P(match) is
     normal between them with standard deviation `request_sd`, and `match` is the mean over all of them.
-    Without a match nothing survives: an asynchronous engine drafts junk, a synchronous one nothing. Leaves out
-    the length of the match.
+    Without a match nothing survives: an asynchronous engine drafts junk, a synchronous one nothing. Leaves
+    out the length of the match.
     """
 
     name: ClassVar[str] = "gated"
@@ -75,9 +74,9 @@ class Gated(AcceptanceModel):
         return self.first
 
     @property
-    def effects(self) -> Effects:
-        """How much requests differ; it moves their matches, not what survives of one."""
-        return Effects(self.request_sd)
+    def match_sd(self) -> float:
+        """How much requests differ in their matches."""
+        return self.request_sd
 
     @property
     def match_share(self) -> float:

@@ -57,12 +57,14 @@ class AcceptanceTables(NamedTuple):
     """(1024,): z_i = normal_quantiles[int(1024 u)], u from STREAM_DRIFT at output position i; variance 1."""
     drafts: NDArray[np.bool_]
     """(classes,): the class drafts at all."""
+    match_by_request: bool
+    """Whether matches are of a request rather than of its class."""
     match_after_miss: Floats
-    """(n,) GATED: P(match) of a round whose predecessor had none,
+    """(classes,) or (n,) GATED: P(match) of a round whose predecessor had none,
     u from STREAM_MATCH at position emitted + 1.
     """
     match_after_match: Floats
-    """(n,) the same after a match."""
+    """(classes,) or (n,) the same after a match."""
     trace_lengths: NDArray[np.int64]
     """(m,) TRACE: emission lengths of all sequences, one after the other."""
     trace_start: NDArray[np.int64]
@@ -104,15 +106,17 @@ def compile_acceptance(
     request_sd = np.zeros(len(models))
     for index, model in drafting:
         conditional[index] = model.conditional_at(middles, width)
-        request_sd[index] = model.effects.request_sd
+        request_sd[index] = model.effects.request_sd or model.match_sd
     classes = np.asarray(requests.traffic_class)
     request_effect = np.zeros(count)
     if request_sd.any():
         request_effect = request_sd[classes] * request_normals(seed, count)
-    match = Match(*np.zeros((len(Match._fields), count)))
+    by_request = any(model.match_sd > 0.0 for _, model in drafting)
+    match = Match(*np.zeros((len(Match._fields), count if by_request else len(models))))
     for index, model in drafting:
-        own = classes == index
-        for chance, of_class in zip(match, model.match_at(request_effect[own]), strict=True):
+        own = classes == index if by_request else slice(index, index + 1)
+        effect = request_effect[own] if by_request else np.zeros(1)
+        for chance, of_class in zip(match, model.match_at(effect), strict=True):
             chance[own] = of_class
     sequences = drafting[0][1].sequences if kind == TRACE else ()
     return AcceptanceTables(
@@ -125,11 +129,14 @@ def compile_acceptance(
         drift_correlation=effects.drift_correlation,
         normal_quantiles=normal_quantiles(),
         drafts=drafts,
+        match_by_request=by_request,
         match_after_miss=match.after_miss,
         match_after_match=match.after_match,
         trace_lengths=np.array([length for sequence in sequences for length in sequence], dtype=np.int64),
         trace_start=np.cumsum([0, *(len(sequence) for sequence in sequences)], dtype=np.int64),
-        matched_before=_matched_before(kind, seed, match.stationary),
+        matched_before=_matched_before(
+            kind, seed, match.stationary if by_request else match.stationary[classes]
+        ),
     )
 
 
@@ -161,8 +168,9 @@ def _blended(
         drift_correlation=0.0,
         normal_quantiles=normal_quantiles(),
         drafts=drafts,
-        match_after_miss=np.full(count, match),
-        match_after_match=np.full(count, match),
+        match_by_request=False,
+        match_after_miss=np.full(classes, match),
+        match_after_match=np.full(classes, match),
         trace_lengths=np.zeros(0, dtype=np.int64),
         trace_start=np.zeros(1, dtype=np.int64),
         matched_before=np.zeros(count, dtype=np.bool_),

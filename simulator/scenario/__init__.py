@@ -23,7 +23,7 @@ from simulator.scenario.arrivals import (
     ArrivalsProfile,
     ArrivalsTrace,
 )
-from simulator.scenario.defaults import defaults_used, engine_preset
+from simulator.scenario.defaults import defaults_used, engine_preset, memory_bytes
 from simulator.scenario.flags import scenario_from_flags
 from simulator.scenario.lengths import (
     Lengths,
@@ -81,6 +81,7 @@ __all__ = [
     "defaults_used",
     "engine_preset",
     "load_scenario",
+    "memory_bytes",
     "parse_scenario",
     "relocated",
     "scenario_from_data",

@@ -58,7 +58,7 @@ def _measured(
             if isinstance(model, Geometric):
                 return {"model": "geometric", "alpha": model.alpha}
             if isinstance(model, Gated):
-                rates = {"first": model.first, "run": model.run}
+                rates = {"first": model.first, "run": model.run, "request_sd": model.request_sd}
                 return {
                     "model": "gated",
                     "match": model.match_probability,

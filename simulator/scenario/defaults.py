@@ -22,9 +22,24 @@ def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
     """
     engine = scenario.engine
     preset, note = load_preset(engine.preset, scenario.base_dir)
+    if preset.headroom_bytes:
+        share = max(preset.gpu_memory_utilization, 1 - preset.headroom_bytes / memory_bytes(scenario))
+        preset = replace(preset, gpu_memory_utilization=share)
     given = {name: getattr(engine, name) for name in _FROM_PRESET if getattr(engine, name) is not None}
     host = {name: getattr(engine.host, name) for name in _HOST if getattr(engine.host, name) is not None}
     return replace(preset, **given, host=replace(preset.host, **host)), note
+
+
+def memory_bytes(scenario: Scenario) -> int:
+    """Bytes of one of the scenario's GPUs, as its driver reports them."""
+    from simulator.gpu import GPUS
+
+    name = scenario.hardware.gpu
+    if name in GPUS:
+        return GPUS[name].memory_bytes
+    from simulator.costs.profiles import load_profile
+
+    return load_profile(name, scenario.base_dir).gpu.memory_bytes
 
 
 def defaults_used(scenario: Scenario) -> dict[str, Any]:

@@ -164,6 +164,7 @@ def _engine_record(
     engine["seed"] = seed
     engine["bins"], engine["positions"] = acceptance.conditional.shape[1:]
     engine["acceptance_kind"] = acceptance.kind
+    engine["match_by_request"] = acceptance.match_by_request
     for name in ("effect_low", "effect_bins_per_unit", "drift_sd", "drift_correlation"):
         engine[name] = getattr(acceptance, name)
     return engine

@@ -198,7 +198,7 @@ class State(NamedTuple):
     normal_quantiles: NDArray[np.float64]
     class_drafts: NDArray[np.int64]
     match_probability: NDArray[np.float64]
-    """(n, 2): of each request, after a miss, after a match."""
+    """(classes, 2), or (n, 2) where requests differ: after a miss, after a match."""
     trace_lengths: NDArray[np.int64]
     trace_start: NDArray[np.int64]
     itl_histogram: NDArray[np.int64]
@@ -321,6 +321,7 @@ ENGINE = np.dtype(
         # acceptance, the scalar part
         ("seed", "i8"),
         ("acceptance_kind", "i8"),
+        ("match_by_request", "i8"),
         ("query_knots", "i8"),  # extents of the attention tables
         ("context_knots", "i8"),
         ("attention_plane", "i8"),  # batch knots × context knots

@@ -28,7 +28,8 @@ def finds_match(e: Engine, r: int) -> bool:
     """
     q = request_at(e, r)
     u = uniform(luck_key(e.seed, r, STREAM_MATCH), q.emitted + 1)
-    return u < match_probability_of(e)[2 * r + q.matched]
+    row = r if e.match_by_request else q.traffic_class
+    return u < match_probability_of(e)[2 * row + q.matched]
 
 
 @compiled(inline=True)

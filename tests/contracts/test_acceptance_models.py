@@ -181,7 +181,8 @@ def test_tables_hold_data_the_step_can_read(model: AcceptanceModel) -> None:
     assert tables.conditional.shape[2] == K
     assert ((tables.conditional >= 0) & (tables.conditional <= 1)).all()
     shapes = {"request_effect": (50,), "normal_quantiles": (1024,), "drafts": (1,), "matched_before": (50,)}
-    shapes |= {"match_after_miss": (50,), "match_after_match": (50,)}
+    matches = (50,) if tables.match_by_request else (1,)
+    shapes |= {"match_after_miss": matches, "match_after_match": matches}
     for name, shape in shapes.items():
         assert getattr(tables, name).shape == shape
     types = dict.fromkeys(("conditional", "request_effect", "normal_quantiles"), np.dtype(np.float64))

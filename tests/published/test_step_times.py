@@ -116,7 +116,8 @@ def _parts_ms(row: dict[str, float | str], preset: Preset) -> tuple[float, bool]
     mixed = cost.target_pass(load + prompt, load, load * context, 1, ((prompt, 0),), load + 1, "eager")
     small = preset.small_kernel_s_per_layer * cost.target.layer_count
     prefill = (mixed.gpu_s - plain.gpu_s) * (load - 1) / row["osl"]
-    room = gpu(str(row["gpu"])).memory_bytes * 0.92 - cost.target.weight_bytes(tp) - 4e9
+    usable = preset.gpu_memory_utilization * gpu(str(row["gpu"])).memory_bytes - preset.reserve_bytes
+    room = usable - cost.target.weight_bytes(tp)
     fits = load * (row["isl"] + row["osl"]) * cost.target.kv_bytes_per_token("fp8", tp) < room
     return 1e3 * (plain.gpu_s + cost.sample(load).gpu_s - small + prefill), fits
 

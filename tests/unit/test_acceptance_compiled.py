@@ -20,7 +20,7 @@ from simulator.acceptance import (
 from simulator.acceptance.base import logistic
 from simulator.acceptance.tables import normal_quantiles
 from simulator.errors import InputError
-from tests.acceptance_reference import Traffic, tables_of
+from tests.acceptance_reference import Traffic, one_class, tables_of
 
 # Tables
 
@@ -101,10 +101,31 @@ def test_classes_may_spread_differently() -> None:
 def test_a_table_class_beside_a_gated_one_always_has_a_match() -> None:
     tables = compile_acceptance([Gated(0.3, 0.5, 0.5, 0.9), Geometric(0.6)], _two_classes(), 0, 2)
     assert tables.kind == GATED
-    assert tables.match_after_miss == pytest.approx([0.15] * 700 + [1.0] * 300)
-    assert tables.match_after_match == pytest.approx([0.65] * 700 + [1.0] * 300)
+    assert tables.match_after_miss.tolist() == pytest.approx([0.15, 1.0])
+    assert tables.match_after_match.tolist() == pytest.approx([0.65, 1.0])
     assert tables.matched_before[700:].all()
     assert tables.matched_before[:700].mean() == pytest.approx(0.3, abs=3 * math.sqrt(0.21 / 700))
+
+
+def test_requests_that_differ_have_matches_of_their_own() -> None:
+    """Among requests that all match as often, and beside a class whose drafts need no match."""
+    models = [Gated(0.3, 0.5, 0.5, 0.9, request_sd=1.0), Geometric(0.6)]
+    tables = compile_acceptance(models, _two_classes(), 0, 2)
+    assert tables.match_by_request
+    often = models[0].match_at(tables.request_effect[:700])
+    assert tables.match_after_miss[:700].tolist() == often.after_miss.tolist()
+    assert tables.match_after_match[:700].tolist() == often.after_match.tolist()
+    assert often.stationary.std() > 0.1
+    assert set(tables.match_after_miss[700:]) == set(tables.match_after_match[700:]) == {1.0}
+    assert tables.matched_before[:700].mean() == pytest.approx(0.3, abs=3 * math.sqrt(0.21 / 700))
+    assert not compile_acceptance([Gated(0.3, 0.5, 0.5, 0.9)], one_class(9), 0, 2).match_by_request
+
+
+def test_requests_that_differ_in_matches_go_with_drifts_of_another_class() -> None:
+    drifting = Hierarchical.from_alpha(0.6, drift_sd=0.5, drift_correlation=0.9)
+    tables = compile_acceptance([Gated(0.3, 0.0, 0.5, 0.9, request_sd=1.0), drifting], _two_classes(), 0, 2)
+    assert (tables.kind, tables.drift_sd) == (GATED, 0.5)
+    assert np.ptp(tables.conditional[0], axis=0).tolist() == [0.0, 0.0]
 
 
 def test_gated_classes_blend_behind_one_gate() -> None:

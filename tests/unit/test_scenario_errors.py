@@ -290,7 +290,7 @@ def test_a_measured_gate_becomes_part_of_the_scenario(tmp_path: Path) -> None:
     entry = "speculation.eagle3-k3.acceptance={file: acceptance.json, draft: ngram}"
     replaced = parse_scenario(WITH_ARM, base_dir=tmp_path, overrides=[entry])
     assert replaced.speculation[0].acceptance.model_dump(exclude_none=True) == {
-        "model": "gated", "match": 0.3, "stickiness": 0.2, "first": 0.6, "run": 0.9,
+        "model": "gated", "match": 0.3, "stickiness": 0.2, "first": 0.6, "run": 0.9, "request_sd": 0.0,
     }  # fmt: skip
 
 

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from calibration.validation.trials.cases import committed_cases
-from calibration.validation.trials.entries import REQUEST_SD, entry_of_length
+from calibration.validation.trials.entries import (
+    MATCH_SD,
+    REQUEST_SD,
+    entry_of_length,
+    entry_of_lookup,
+)
 from calibration.validation.trials.evidence import Evidence
 from calibration.validation.trials.lengths import lengths_of
 from calibration.validation.trials.trial import Published, with_assumed_lengths
@@ -80,18 +85,24 @@ def test_requests_together_show_the_length_that_is_stated():
     assert acceptance_model(entry_of_length(1, 3, 3, ()), 3).mean_acceptance_length(3) == 1
 
 
-@pytest.mark.parametrize("dataset", sorted(REQUEST_SD))
-def test_requests_differ_as_published_ones_do(dataset):
+@pytest.mark.parametrize("dataset", ["gsm8k", "sharegpt"])
+@pytest.mark.parametrize("drafter", ["eagle3", "ngram"])
+def test_requests_differ_as_published_ones_do(drafter, dataset):
     """The tenth and ninetieth percentile of the requests' own lengths, luck of their rounds included."""
-    (case,) = (one for one in committed_cases() if one.case_id == f"sdb_trace_{dataset}_eagle3")
+    (case,) = (one for one in committed_cases() if one.case_id == f"sdb_trace_{dataset}_{drafter}")
     tokens = case.workload.output_len_tokens
     assert isinstance(tokens, dict)
     rng = np.random.default_rng(1)
     for point in case.points:
-        k, length = point["k"], point["mean_acceptance_length"]
-        model = acceptance_model(entry_of_length(length, k, k, (dataset,)), k)
-        effects = rng.normal(0, model.effects.request_sd, 20_000)
-        survival = np.cumprod(model.conditional_at(effects, k), axis=1)
+        k, length, survived = point["k"], point["mean_acceptance_length"], point["survival_by_position"]
+        if drafter == "ngram":
+            model = acceptance_model(entry_of_lookup(length, k, (dataset,), survived), k)
+            effects = rng.normal(0, MATCH_SD[dataset], 20_000)
+        else:
+            model = acceptance_model(entry_of_length(length, k, k, (dataset,)), k)
+            effects = rng.normal(0, REQUEST_SD[dataset], 20_000)
+        match = model.match_at(effects).stationary[:, None]
+        survival = match * np.cumprod(model.conditional_at(effects, k), axis=1)
         chances = -np.diff(np.column_stack([np.ones(20_000), survival, np.zeros(20_000)]), axis=1)
         rounds = np.rint(tokens["p50"] / (1 + survival.sum(axis=1))).astype(int)
         emitted = rng.multinomial(rounds, chances) @ np.arange(1, k + 2)

@@ -16,14 +16,14 @@ FALL_PER_POSITION = 0.1
 survivals of vllm:test_acceptance_length fall by 0.09 (Llama-3.1-8B) and 0.2 (gpt-oss-20b), those of arXiv
 2601.11580 by less.
 """
-REQUEST_SD: Mapping[str, float] = {"gsm8k": 0.2, "sharegpt": 0.4}
+REQUEST_SD: Mapping[str, float] = {"gsm8k": 0.17, "sharegpt": 0.4}
 _USUAL_REQUEST_SD = 0.3
 """Spread of acceptance between requests, in logits: between the tenth and the ninetieth percentile of the
 requests' own lengths in arXiv 2601.11580 (cases sdb_trace_gsm8k_eagle3 and sdb_trace_sharegpt_eagle3, K = 1
 to 7), less the luck of a request's rounds; for other text between the two.
 """
-MATCH_SD: Mapping[str, float] = {"gsm8k": 0.5, "sharegpt": 1.3}
-_USUAL_MATCH_SD = 0.9
+MATCH_SD: Mapping[str, float] = {"gsm8k": 0.45, "sharegpt": 0.8}
+_USUAL_MATCH_SD = 0.6
 """The same of how often n-grams are found again (cases sdb_trace_gsm8k_ngram, sdb_trace_sharegpt_ngram)."""
 _MATCH: Mapping[str, float] = {"sharegpt": 0.2, "cnn_dailymail": 0.4, "gsm8k": 0.2, "instructcoder": 0.8}
 USUAL_MATCH = 0.3
@@ -34,16 +34,16 @@ _MOST, _LEAST = 1 - 1e-3, 1e-4
 """Bounds of a rate that a logit can still shift."""
 _REACH = 30.0
 """Logits beyond which all or nothing is accepted."""
+_NEAR = 1e-6
+"""Tokens per round from either end at which that is so."""
 
 
 def entry_of_length(length: float, at: int, draft_length: int, datasets: Sequence[str]) -> Entry:
     """A chain for an arm that drafts `draft_length`, of requests that differ: at draft length `at`, all their
     tokens per all their rounds are `length`.
     """
-    if length >= at + 1:
-        return {"model": "geometric", "alpha": 1.0}
-    if length <= 1:
-        return {"model": "geometric", "alpha": 0.0}
+    if not 1 + _NEAR < length < at + 1 - _NEAR:
+        return {"model": "geometric", "alpha": float(length > 1 + _NEAR)}
     delta = 0.0 if at == draft_length else FALL_PER_POSITION
     spread = {"delta": delta, "request_sd": request_sd(datasets)}
 

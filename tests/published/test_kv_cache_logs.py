@@ -1,0 +1,111 @@
+"""What an engine keeps of a GPU besides weights and KV, against what vLLM logs when it starts.
+
+A start names what loading took and what is left for KV; the rest of its share of the memory is the reserve.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import pytest
+
+from simulator.gpu import GPUS
+from simulator.memory import arm_memory
+from simulator.scenario import engine_preset, scenario_from_flags
+
+LRZ = "github.com/tomasruizt/vllm-scripts fccb861, results/logs-2026-01-23, main of 2026-01"
+RED_HAT = "github.com/ashishkamra/vllm-memory-estimator 8b0e21d, test_data/validation_db.json, vLLM "
+OWN_SHARE = {"schema": "decodesim/engine-1", "name": "own", "inherits": "sglang-0.5"} | {
+    "gpu_memory_utilization": 0.7
+}
+GIB = 2.0**30
+
+
+class Start(NamedTuple):
+    """`loaded_gib` and `kv_gib` are per GPU, as logged; `share` is gpu_memory_utilization."""
+
+    source: str
+    preset: str
+    gpu: str
+    model: str
+    ranks: int
+    share: float
+    loaded_gib: float
+    kv_gib: float
+    speculates: bool = False
+
+
+STARTS = (
+    Start(LRZ + ", plain", "vllm-0.14", "h100-sxm-94gb", "qwen3-32b", 1, 0.9, 61.03, 16.91),
+    Start(LRZ + ", EAGLE-3", "vllm-0.14", "h100-sxm-94gb", "qwen3-32b", 1, 0.9, 63.94, 11.72, True),
+    Start(LRZ + ", draft model", "vllm-0.14", "h100-sxm-94gb", "qwen3-32b", 1, 0.9, 64.24, 11.42, True),
+    Start(RED_HAT + "0.16.0", "vllm-0.14", "h200-sxm", "llama-3.3-70b-instruct", 4, 0.92, 32.89, 90.32),
+    Start(RED_HAT + "0.11.0", "vllm-0.10", "h200-sxm", "llama-3.3-70b-instruct", 4, 0.92, 16.96, 109.09),
+    Start(RED_HAT + "0.11.0", "vllm-0.10", "h200-sxm", "deepseek-r1", 8, 0.92, 79.58, 46.23),
+    Start(RED_HAT + "0.11.0", "vllm-0.10", "h200-sxm", "qwen3-235b-a22b", 4, 0.92, 55.20, 69.62),
+)
+
+
+def reserve_gib(start: Start) -> float:
+    """What is simulated."""
+    flags = {"model": start.model, "gpu": start.gpu, "tensor_parallel": start.ranks}
+    arms = "speculation=[{name: drafts, method: ngram, draft_length: 4}]"
+    scenario = scenario_from_flags(flags, (f"engine.preset={start.preset}", arms))
+    return arm_memory(scenario, scenario.speculation[0] if start.speculates else None).reserve_bytes / GIB
+
+
+def logged_gib(start: Start) -> float:
+    """What the log leaves of the engine's share."""
+    return start.share * GPUS[start.gpu].memory_bytes / GIB - start.loaded_gib - start.kv_gib
+
+
+@pytest.mark.parametrize("start", STARTS, ids=[one.source.rpartition(" ")[2] + one.model for one in STARTS])
+def test_the_reserve_is_that_of_the_log(start: Start) -> None:
+    assert reserve_gib(start) == pytest.approx(logged_gib(start), abs=1.0)
+
+
+def test_the_reserve_is_close_in_the_median_and_a_flat_one_is_not() -> None:
+    errors = [abs(reserve_gib(start) - logged_gib(start)) for start in STARTS]
+    flat = [abs(4e9 / GIB - logged_gib(start)) for start in STARTS]
+    assert median(errors) < 0.2
+    assert median(flat) > 2
+
+
+def test_speculation_keeps_more_and_fewer_seats_less() -> None:
+    """The log has the same 2.28 GiB more with either drafter; the sampler is tried with every seat."""
+    plain, head, small = STARTS[:3]
+    assert logged_gib(head) - logged_gib(plain) == pytest.approx(2.28, abs=0.005)
+    assert logged_gib(small) == pytest.approx(logged_gib(head), abs=0.005)
+    assert reserve_gib(head) - reserve_gib(plain) == pytest.approx(2.28, abs=0.1)
+    seats = scenario_from_flags(
+        {"model": "qwen3-32b"}, ("engine.preset=vllm-0.14", "engine.max_num_seqs=256")
+    )
+    assert arm_memory(seats, None).reserve_bytes / GIB == pytest.approx(
+        reserve_gib(plain) - 5.36 * 0.75, abs=0.05
+    )
+
+
+def test_sglang_leaves_the_same_bytes_of_large_gpus_unless_it_is_told_a_share(tmp_path: Path) -> None:
+    """mem_fraction_static of server_args, one GPU: .835 of an H100, .907 of an H200, .833 of a 40 GB A100."""
+    for gpu, share in (("h100-sxm", 0.835), ("h200-sxm", 0.907), ("a100-sxm-40gb", 0.833)):
+        flags = {"model": "llama-3.1-8b-instruct", "gpu": gpu}
+        preset, _ = engine_preset(scenario_from_flags(flags, ("engine.preset=sglang-0.5",)))
+        assert preset.gpu_memory_utilization == pytest.approx(share, abs=0.005)
+        told = ("engine.preset=sglang-0.5", "engine.gpu_memory_utilization=0.7")
+        assert engine_preset(scenario_from_flags(flags, told))[0].gpu_memory_utilization == 0.7
+        own = tmp_path / "own.json"
+        own.write_text(json.dumps(OWN_SHARE), "utf-8")
+        mine = engine_preset(scenario_from_flags(flags, (f"engine.preset={own}",)))[0]
+        assert (mine.gpu_memory_utilization, mine.headroom_bytes) == (0.7, 0)
+        assert "gpu_memory_utilization" not in mine.sources
+
+
+def test_an_engine_without_drafts_tries_one_sampler() -> None:
+    for length, more in ((0, 0), (4, 16 * 1024 * 151_936)):
+        arm = f"speculation=[{{name: a, method: ngram, draft_length: {length}}}]"
+        scenario = scenario_from_flags({"model": "qwen3-32b"}, ("engine.preset=vllm-0.14", arm))
+        plain, drafts = arm_memory(scenario, None), arm_memory(scenario, scenario.speculation[0])
+        assert drafts.reserve_bytes - plain.reserve_bytes == more
