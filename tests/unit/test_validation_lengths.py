@@ -57,6 +57,20 @@ def test_what_is_taken_where_nothing_is_said_is_the_middle_of_what_others_say() 
         assert mean == pytest.approx(median(map(median, said[field].values())), rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("note", "tokens", "said"),
+    [
+        ("raw question text, no chat template", 58, "58 tokens, usual for gsm8k without a chat template"),
+        ("with a chat template", 120, "120 tokens, usual for gsm8k"),
+    ],
+)
+def test_questions_without_a_chat_template_are_shorter(note: str, tokens: float, said: str) -> None:
+    asked = replace(case(workload=Traffic(dataset="GSM8K")), notes=(note,))
+    found = lengths_of(asked, {}, None)
+    assert found.prompt_mean == pytest.approx(tokens)
+    assert f"input length not published: {said}" in found.notes
+
+
 def test_prompts_of_tensorrt_llm_are_whole_unless_it_is_told_to_cut_them() -> None:
     def whole(prompt: int, note: str = "", engine: str = "TensorRT-LLM") -> bool:
         said = Traffic(dataset="random", input_len_tokens=prompt, output_len_tokens=100)

@@ -51,6 +51,12 @@ _KNOWN: Mapping[str, Known] = {
 others from the data sets' cards. Chat spreads most; its spread is that of case sdb_trace_sharegpt_eagle3.
 """
 
+_RAW_PROMPTS: Mapping[str, float] = {"gsm8k": 58}
+"""The same of prompts without a chat template: the mean of case sdb_trace_gsm8k_eagle3, less the 36 tokens
+that Llama 3.1's template puts around a question.
+"""
+_RAW = re.compile(r"(?:no|without|without a) chat template")
+
 _UNKNOWN = Known(920, 256, 1.0, 0.8)
 """Where nothing tells: medians over the sources of the committed cases that say lengths; chat's spread."""
 _SGLANG_UNIFORM = (0.4, 0.6)
@@ -98,8 +104,9 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
     data set (`siblings`), or the data set's usual ones."""
     names = datasets_of(dataset or case.workload.dataset)
     random = "random" in names or (not names and _is_number(case.workload.input_len_tokens))
-    known = next((_KNOWN[name] for name in names if name in _KNOWN), None)
-    spread = known or _UNKNOWN
+    known = next((name for name in names if name in _KNOWN), None)
+    spread, where = _UNKNOWN if known is None else _KNOWN[known], known or "no known data set"
+    raw = _RAW_PROMPTS.get(where) if _RAW.search(case.text) else None
     told = _TOLD.search(case.text) is not None
     reasoning = bool(re.search(r"thinking|reasoning", f"{case.target.model} {case.text}".lower()))
     notes: list[str] = []
@@ -122,9 +129,10 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
                     notes.append(f"{what} length: that of the source's case {sibling.case_id}")
                     return found
         assumed.append("prompt_tokens" if what == "input" else "output_tokens")
-        where = names[0] if known is not None else "no known data set"
-        thinks = ", for a model that reasons" if longer > 1 else ""
-        notes.append(f"{what} length not published: {usual * longer:g} tokens, usual for {where}{thinks}")
+        how = ", for a model that reasons" if longer > 1 else ""
+        if what == "input" and raw is not None:
+            usual, how = raw, " without a chat template"
+        notes.append(f"{what} length not published: {usual * longer:g} tokens, usual for {where}{how}")
         return _lognormal(usual * longer, sigma)
 
     prompt, prompt_mean = one("input", "isl", spread.prompt_spread, spread.prompt)
