@@ -119,6 +119,8 @@ class MemoryReport:
     """Which preset stands for the one asked for."""
     reserve_source: str = ""
     """What the preset's reserve rests on."""
+    headroom_source: str | None = None
+    """The rule by which the engine leaves a part of a GPU, where it has one."""
 
     @property
     def fits(self) -> bool:
@@ -138,9 +140,17 @@ class MemoryReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """What does not fit, what would, and what is assumed."""
-        kept = " or ".join(dict.fromkeys(format_bytes(arm.reserve_bytes) for arm in self.arms))
-        reserve = f"{kept} per GPU for activations, samplers and CUDA graphs: {self.reserve_source}"
-        said = [reserve] if self.preset_note is None else [self.preset_note, reserve]
+        by_size: dict[str, list[str]] = {}
+        for arm in self.arms:
+            by_size.setdefault(format_bytes(arm.reserve_bytes), []).append(arm.arm)
+        kept = ", ".join(
+            size if len(by_size) == 1 else f"{size} ({', '.join(arms)})" for size, arms in by_size.items()
+        )
+        said = [] if self.preset_note is None else [self.preset_note]
+        said.append(f"kept by the engine, of the usable memory of a GPU: {kept}; {self.reserve_source}")
+        if self.headroom_source is not None:
+            left = self.arms[0].device_bytes - self.arms[0].usable_bytes
+            said.append(f"not usable: {format_bytes(left)}; {self.headroom_source}")
         if any(arm.state_bytes for arm in self.arms):
             said.append(
                 "KV per token has the states of recurrent layers in it, spread over a request; an engine "
@@ -172,8 +182,20 @@ def memory(scenario: Scenario) -> MemoryReport:
         scenario.hardware.tensor_parallel,
         smallest_tensor_parallel(scenario),
         note,
-        preset.sources.get("reserve_bytes", f"from the preset {preset.name}"),
+        _sources(preset, "reserve_bytes", "sampler_bytes"),
+        _sources(preset, "headroom_bytes") if _leaves_headroom(scenario, preset) else None,
     )
+
+
+def _sources(preset: Preset, *names: str) -> str:
+    """What these figures of a preset rest on."""
+    said = [preset.sources[name] for name in names if name in preset.sources]
+    return "; ".join(said) or f"from the preset {preset.name}"
+
+
+def _leaves_headroom(scenario: Scenario, preset: Preset) -> bool:
+    """Whether the engine's own rule decides its share of a GPU."""
+    return preset.headroom_bytes > 0 and scenario.engine.gpu_memory_utilization is None
 
 
 def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None = None) -> ArmMemory:

@@ -48,7 +48,7 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
         given["headroom_bytes"] = 0  # a share of its own takes the place of the base's rule
     given["host"] = _host(fields, base)
     given["sources"] = _sources(fields, base, own)
-    for name in _needed(Preset):
+    for name in _needed(Preset) if base is not None or not fields.has("inherits") else ():
         if name not in given:
             fields.add(name, None, "is missing", "this field, or inherits: a preset to take it from")
     rule = given.get("scheduler")

@@ -101,7 +101,7 @@ class AcceptanceModel(ABC):
 
     @property
     def match_share(self) -> float:
-        """Share of rounds that have a usable draft, over all requests."""
+        """Mean over requests of the share of their rounds that have a usable draft."""
         return 1.0
 
     def match_at(self, effects: Floats) -> Match:

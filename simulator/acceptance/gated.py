@@ -80,7 +80,7 @@ class Gated(AcceptanceModel):
 
     @property
     def match_share(self) -> float:
-        """Share of rounds with a match, over all requests."""
+        """Mean over requests of the share of their rounds with a match."""
         return self.match_probability
 
     def match_at(self, effects: Floats) -> Match:
@@ -133,7 +133,7 @@ def _level(share: float, sd: float) -> float:
     if sd == 0.0 or share in (0.0, 1.0):
         return logit(share)
     nodes, weights = normal_nodes(sd)
-    reach = sd * sd / 2.0 + 8.0 * sd
+    reach = sd * sd / 2.0 + 8.0 * sd + 1e-6  # so that the ends differ where hardly anybody does
     return bracketed_root(
         lambda level: float(weights @ logistic(level + nodes)) - share,
         logit(share) - reach,
