@@ -177,13 +177,16 @@ def memory(scenario: Scenario) -> MemoryReport:
     """What every arm of a scenario takes and leaves. Raises InputError for models that cannot be loaded."""
     arms: list[Arm | None] = [None, *scenario.speculation]
     preset, note = engine_preset(scenario)
+    by_headroom = (
+        abs((1 - preset.gpu_memory_utilization) * memory_bytes(scenario) - preset.headroom_bytes) < 1
+    )
     return MemoryReport(
         tuple(arm_memory(scenario, arm) for arm in arms),
         scenario.hardware.tensor_parallel,
         smallest_tensor_parallel(scenario),
         note,
         _sources(preset, "reserve_bytes", "sampler_bytes"),
-        _sources(preset, "headroom_bytes") if _leaves_headroom(scenario, preset) else None,
+        _sources(preset, "headroom_bytes") if by_headroom else None,
     )
 
 
@@ -191,11 +194,6 @@ def _sources(preset: Preset, *names: str) -> str:
     """What these figures of a preset rest on."""
     said = [preset.sources[name] for name in names if name in preset.sources]
     return "; ".join(said) or f"from the preset {preset.name}"
-
-
-def _leaves_headroom(scenario: Scenario, preset: Preset) -> bool:
-    """Whether the engine's own rule decides its share of a GPU."""
-    return preset.headroom_bytes > 0 and scenario.engine.gpu_memory_utilization is None
 
 
 def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None = None) -> ArmMemory:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from simulator.gpu import GPUS
-from simulator.memory import arm_memory
+from simulator.memory import arm_memory, memory
 from simulator.scenario import engine_preset, scenario_from_flags
 
 LRZ = "github.com/tomasruizt/vllm-scripts fccb861, results/logs-2026-01-23, main of 2026-01"
@@ -101,6 +101,17 @@ def test_sglang_leaves_the_same_bytes_of_large_gpus_unless_it_is_told_a_share(tm
         mine = engine_preset(scenario_from_flags(flags, (f"engine.preset={own}",)))[0]
         assert (mine.gpu_memory_utilization, mine.headroom_bytes) == (0.7, 0)
         assert "gpu_memory_utilization" not in mine.sources
+
+
+def test_what_an_engine_leaves_of_a_gpu_is_said_where_its_rule_decides() -> None:
+    for gpu, share, said in (
+        ("h100-sxm", "null", ["not usable: 13.1 GiB"]),
+        ("h100-sxm", "0.7", []),
+        ("a100-sxm-40gb", "null", []),
+    ):
+        told = ("engine.preset=sglang-0.5", f"engine.gpu_memory_utilization={share}")
+        notes = memory(scenario_from_flags({"model": "qwen3-8b", "gpu": gpu}, told)).notes
+        assert [note.partition(";")[0] for note in notes if note.startswith("not usable")] == said
 
 
 def test_an_engine_without_drafts_tries_one_sampler() -> None:

@@ -45,7 +45,7 @@ def entry_of_length(length: float, at: int, draft_length: int, datasets: Sequenc
     if not 1 + _NEAR < length < at + 1 - _NEAR:
         return {"model": "geometric", "alpha": float(length > 1 + _NEAR)}
     delta = 0.0 if at == draft_length else FALL_PER_POSITION
-    spread = {"delta": delta, "request_sd": request_sd(datasets)}
+    spread = {"delta": delta, "request_sd": _of(REQUEST_SD, datasets, _USUAL_REQUEST_SD)}
 
     def shown(mu: float) -> float:
         """The requests' tokens per round: a slow one has more rounds."""
@@ -54,11 +54,6 @@ def entry_of_length(length: float, at: int, draft_length: int, datasets: Sequenc
     mu = bracketed_root(lambda mu: shown(mu) - length, -_REACH, _REACH)
     mean = Hierarchical(mu, **spread).mean_acceptance_length(at)
     return {"model": "hierarchical", "mean_acceptance_length": mean, "at_draft_length": at, **spread}
-
-
-def request_sd(datasets: Sequence[str]) -> float:
-    """How much requests of these data sets differ, in logits."""
-    return _of(REQUEST_SD, datasets, _USUAL_REQUEST_SD)
 
 
 def length_of_survival(survival: Sequence[float], draft_length: int) -> float:
