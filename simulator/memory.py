@@ -177,9 +177,8 @@ def memory(scenario: Scenario) -> MemoryReport:
     """What every arm of a scenario takes and leaves. Raises InputError for models that cannot be loaded."""
     arms: list[Arm | None] = [None, *scenario.speculation]
     preset, note = engine_preset(scenario)
-    by_headroom = (
-        abs((1 - preset.gpu_memory_utilization) * memory_bytes(scenario) - preset.headroom_bytes) < 1
-    )
+    left_bytes = (1 - preset.gpu_memory_utilization) * memory_bytes(scenario)
+    by_headroom = preset.headroom_bytes > 0 and abs(left_bytes - preset.headroom_bytes) < 1
     return MemoryReport(
         tuple(arm_memory(scenario, arm) for arm in arms),
         scenario.hardware.tensor_parallel,

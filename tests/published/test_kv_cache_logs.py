@@ -104,12 +104,13 @@ def test_sglang_leaves_the_same_bytes_of_large_gpus_unless_it_is_told_a_share(tm
 
 
 def test_what_an_engine_leaves_of_a_gpu_is_said_where_its_rule_decides() -> None:
-    for gpu, share, said in (
-        ("h100-sxm", "null", ["not usable: 13.1 GiB"]),
-        ("h100-sxm", "0.7", []),
-        ("a100-sxm-40gb", "null", []),
+    for engine, gpu, share, said in (
+        ("sglang-0.5", "h100-sxm", "null", ["not usable: 13.1 GiB"]),
+        ("sglang-0.5", "h100-sxm", "0.7", []),
+        ("sglang-0.5", "a100-sxm-40gb", "null", []),
+        ("vllm-0.33", "h100-sxm", "1.0", []),
     ):
-        told = ("engine.preset=sglang-0.5", f"engine.gpu_memory_utilization={share}")
+        told = (f"engine.preset={engine}", f"engine.gpu_memory_utilization={share}")
         notes = memory(scenario_from_flags({"model": "qwen3-8b", "gpu": gpu}, told)).notes
         assert [note.partition(";")[0] for note in notes if note.startswith("not usable")] == said
 
