@@ -198,6 +198,8 @@ def _settings(
         limit = setup.drafter_max_context_tokens
     host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
     seats = preset.max_num_seqs * groups
+    if mechanisms.kv_limit and memory.state_seats is not None:
+        seats = max(1, min(seats, memory.state_seats))
     return EngineSettings(
         max_num_seqs=seats,
         max_num_batched_tokens=preset.max_num_batched_tokens * groups,

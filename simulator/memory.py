@@ -36,7 +36,8 @@ class ArmMemory:
     constant states (one more per draft) count with what they hold there. `request_tokens` is a request of
     mean length at its end, `longest_request_tokens` the longest of the workload (at most the model's
     context). `groups` of GPUs each hold requests of their own. `state_bytes`: what the constant states of one
-    request take of it, whatever its length.
+    request take, whatever its length; `state_pool_bytes`: what is set aside for them alone (None: they lie
+    among the KV).
     """
 
     arm: str
@@ -51,11 +52,13 @@ class ArmMemory:
     longest_request_tokens: int
     groups: int = 1
     state_bytes: int = 0
+    state_pool_bytes: int | None = None
 
     @property
     def kv_bytes(self) -> int:
         """What is left for KV; 0 when nothing is."""
-        return max(0, self.usable_bytes - self.weights_bytes - self.drafter_bytes - self.reserve_bytes)
+        taken = self.weights_bytes + self.drafter_bytes + self.reserve_bytes + (self.state_pool_bytes or 0)
+        return max(0, self.usable_bytes - taken)
 
     @property
     def kv_blocks(self) -> int:
@@ -68,14 +71,22 @@ class ArmMemory:
         return self.kv_blocks * self.block_tokens
 
     @property
+    def state_seats(self) -> int | None:
+        """Requests whose states fit into what is set aside for them, of all groups; None: nothing is."""
+        if self.state_pool_bytes is None:
+            return None
+        return self.groups * (self.state_pool_bytes // self.state_bytes)
+
+    @property
     def max_concurrency(self) -> int:
         """Requests of mean length that fit at once, each to its end; memory alone, not the engine's seats."""
-        return int(self.kv_tokens // self.request_tokens)
+        by_kv = int(self.kv_tokens // self.request_tokens)
+        return by_kv if self.state_seats is None else min(by_kv, self.state_seats)
 
     @property
     def fits(self) -> bool:
         """Whether the longest request fits to its end: without that an engine does not start."""
-        return self.kv_tokens // self.groups >= self.longest_request_tokens
+        return self.state_seats != 0 and self.kv_tokens // self.groups >= self.longest_request_tokens
 
     @property
     def shortage(self) -> str | None:
@@ -89,6 +100,9 @@ class ArmMemory:
         used = f"{self.arm}: {parts} + {format_bytes(self.reserve_bytes)} reserve of {usable}"
         if self.kv_bytes == 0:
             return f"{used} leave nothing for KV"
+        if self.state_seats == 0:
+            pool = f"{format_bytes(self.state_pool_bytes or 0)} for the states of recurrent layers"
+            return f"{used} leave {pool}, and one request has {format_bytes(self.state_bytes)}"
         longest = f"the longest request has {self.longest_request_tokens:,}"
         return f"{used} leave room for {self.kv_tokens // self.groups:,} KV tokens, and {longest}"
 
@@ -103,6 +117,7 @@ class ArmMemory:
             "usable_bytes": self.usable_bytes,
             "kv_bytes_per_token": self.kv_bytes_per_token,
             "state_bytes_per_request": self.state_bytes,
+            "state_pool_bytes": self.state_pool_bytes,
             "kv_blocks": self.kv_blocks,
         }
 
@@ -121,6 +136,8 @@ class MemoryReport:
     """What the preset's reserve rests on."""
     headroom_source: str | None = None
     """The rule by which the engine leaves a part of a GPU, where it has one."""
+    pool_source: str = ""
+    """The rule by which it sets memory aside for the states of recurrent layers, where it has one."""
 
     @property
     def fits(self) -> bool:
@@ -151,7 +168,12 @@ class MemoryReport:
         if self.headroom_source is not None:
             left = self.arms[0].device_bytes - self.arms[0].usable_bytes
             said.append(f"not usable: {format_bytes(left)}; {self.headroom_source}")
-        if any(arm.state_bytes for arm in self.arms):
+        if any(arm.state_pool_bytes is not None for arm in self.arms):
+            seats = ", ".join(f"{arm.state_seats:,} ({arm.arm})" for arm in self.arms)
+            said.append(
+                f"requests that the states of recurrent layers leave room for: {seats}; {self.pool_source}"
+            )
+        elif any(arm.state_bytes for arm in self.arms):
             said.append(
                 "KV per token has the states of recurrent layers in it, spread over a request; an engine "
                 "that keeps them apart from the KV cache, as SGLang does, may seat fewer requests"
@@ -186,6 +208,7 @@ def memory(scenario: Scenario) -> MemoryReport:
         note,
         _sources(preset, "reserve_bytes", "sampler_bytes"),
         _sources(preset, "headroom_bytes") if by_headroom else None,
+        _sources(preset, "state_pool_share", "state_slots"),
     )
 
 
@@ -206,17 +229,31 @@ def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None 
     if arm is not None and arm.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
         draft_ranks = groups  # one each
     mean, longest = request_tokens(scenario)
+    usable_bytes = int(preset.gpu_memory_utilization * memory_bytes(scenario))
+    weights_bytes = round(target.weight_bytes(ranks, experts, groups))
+    drafter_bytes = round(drafter.weight_bytes(draft_ranks, copies=groups)) if drafter is not None else 0
+    reserve_bytes = _reserve_bytes(preset, target, arm, ranks)
+    state_bytes = target.kv_bytes(0, scenario.target.kv_cache, ranks // groups, _states(preset, arm))
+    left_bytes = max(0, usable_bytes - weights_bytes - drafter_bytes - reserve_bytes)
+    pooled = preset.state_pool_share > 0 and state_bytes > 0
     return ArmMemory(
         arm=PLAIN if arm is None else arm.name,
         device_bytes=memory_bytes(scenario),
-        usable_bytes=int(preset.gpu_memory_utilization * memory_bytes(scenario)),
-        weights_bytes=round(target.weight_bytes(ranks, experts, groups)),
-        drafter_bytes=round(drafter.weight_bytes(draft_ranks, copies=groups)) if drafter is not None else 0,
-        reserve_bytes=_reserve_bytes(preset, target, arm, ranks),
+        usable_bytes=usable_bytes,
+        weights_bytes=weights_bytes,
+        drafter_bytes=drafter_bytes,
+        reserve_bytes=reserve_bytes,
         kv_bytes_per_token=_kv_bytes_per_token(
-            scenario, arm, target, drafter, ranks // groups, draft_ranks // groups, mean
+            scenario,
+            0 if pooled else _states(preset, arm),
+            target,
+            drafter,
+            ranks // groups,
+            draft_ranks // groups,
+            mean,
         ),
-        state_bytes=target.kv_bytes(0, scenario.target.kv_cache, ranks // groups, _states(arm)),
+        state_bytes=state_bytes,
+        state_pool_bytes=int(preset.state_pool_share * left_bytes) if pooled else None,
         block_tokens=preset.block_tokens,
         request_tokens=min(mean, target.max_context_tokens),
         longest_request_tokens=min(longest, target.max_context_tokens),
@@ -309,17 +346,18 @@ def _reserve_bytes(preset: Preset, target: Model, arm: Arm | None, ranks: int) -
     )
 
 
-def _states(arm: Arm | None) -> int:
+def _states(preset: Preset, arm: Arm | None) -> int:
     """States that a recurrent layer keeps of a request. It cannot forget a rejected draft, so a step that
     verifies keeps the state after every row (vLLM `MambaSpec.num_speculative_blocks`, SGLang
     `intermediate_ssm_state_cache`).
     """
-    return 1 if arm is None else 1 + arm.max_draft_length
+    drafts = 0 if arm is None else arm.max_draft_length
+    return max(1, preset.state_slots + (1 + drafts if drafts else 0))
 
 
 def _kv_bytes_per_token(
     scenario: Scenario,
-    arm: Arm | None,
+    states: int,
     target: Model,
     drafter: Drafter | None,
     ranks: int,
@@ -328,7 +366,7 @@ def _kv_bytes_per_token(
 ) -> float:
     """Bytes on one GPU per token of a context this long: exact for full attention, the mean for windows."""
     held, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
-    total = target.kv_bytes(held, kv_cache, ranks, _states(arm))
+    total = target.kv_bytes(held, kv_cache, ranks, states)
     if drafter is not None:
         total += drafter.modules * drafter.model.kv_bytes(held, kv_cache, draft_ranks)
     return total / held

@@ -89,12 +89,18 @@ class Preset:
     `launch_kernel_s`: what the GPU waits for one kernel launch that no graph holds. `since`: the first
     version that works like this, where that is before `version`.
 
+    `small_gpu_max_num_seqs` and `small_gpu_max_num_batched_tokens` take their places on GPUs that the engine
+    counts as small (0: it has no such rule).
+
     What a GPU keeps besides weights and KV: `reserve_bytes` (activations, context, CUDA graphs), as many
     `rank_reserve_bytes` as there are GPUs in its tensor parallelism where that is more than one, and
     `sampler_bytes` for each seat and entry of the vocabulary, for the sampler that is tried with all seats
     before the KV cache is laid out; `draft_sampler_bytes` more where the engine speculates.
     `headroom_bytes`: the engine leaves so much of any GPU to all else than weights and KV where that is less
     than `gpu_memory_utilization` leaves, and nothing told it a share (0: it has no such rule).
+    `state_pool_share`: the part of what weights and drafter leave that is set aside for the states of
+    recurrent layers (0: they lie among the KV). A request takes `state_slots` there, and one for each row
+    while a step verifies drafts.
 
     `draft_seats`: the requests that the engine seats while it speculates, unless it is told otherwise (0: as
     without); said of a run with more, not applied. `lookup_note`: what to know of its look-ups.
@@ -125,10 +131,14 @@ class Preset:
     small_kernel_s_per_layer: float
     launch_kernel_s: float
     sources: Mapping[str, str] = field(compare=False)
+    small_gpu_max_num_seqs: int = 0
+    small_gpu_max_num_batched_tokens: int = 0
     rank_reserve_bytes: int = 0
     sampler_bytes: int = 0
     draft_sampler_bytes: int = 0
     headroom_bytes: int = 0
+    state_pool_share: float = 0.0
+    state_slots: int = 0
     pads_lookups: bool = False
     since: str = ""
     draft_seats: int = 0

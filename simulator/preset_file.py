@@ -21,7 +21,10 @@ _MOST_BYTES = 10**12
 _LONGEST = 0.99
 """Share of what a time stays below that a file may reach."""
 _CHOICES = {"graph_unit": ("tokens", "requests")}
-_MAY_BE_ZERO = ("graph_cap_tokens", "draft_seats")
+_MAY_BE_ZERO = (
+    *("graph_cap_tokens", "draft_seats", "state_slots"),
+    *("small_gpu_max_num_seqs", "small_gpu_max_num_batched_tokens"),
+)
 """Whole numbers that may; so may all that count bytes."""
 
 
@@ -44,6 +47,9 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
             fields.add(name, None, problem.message, problem.allowed)
         elif name not in ("host", "sources"):
             given[name] = _value(fields, name, known[name])
+    for name in ("max_num_seqs", "max_num_batched_tokens"):
+        if name in own and f"small_gpu_{name}" not in own:
+            given[f"small_gpu_{name}"] = 0  # so does a number of its own
     if "gpu_memory_utilization" in own and "headroom_bytes" not in own:
         given["headroom_bytes"] = 0  # a share of its own takes the place of the base's rule
     given["host"] = _host(fields, base)

@@ -14,6 +14,7 @@ from simulator.results.result import Provenance, Result
 from simulator.results.summary import Traffic, compare
 from simulator.scenario import Scenario, defaults_used
 from simulator.traffic.workload import workload_notes
+from simulator.units import format_bytes
 
 if TYPE_CHECKING:
     from simulator.pipeline import Stage
@@ -142,6 +143,12 @@ def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
             notes.append(f"{one.arm.name}: {_never_served(one)}")
         if one.beyond_drafter:
             notes.append(f"{one.arm.name}: {one.beyond_drafter}")
+        kept = one.arm.memory
+        if kept.state_seats is not None and one.arm.settings.max_num_seqs == kept.state_seats:
+            notes.append(
+                f"{one.arm.name}: no more than {kept.state_seats:,} requests are served at once: each takes "
+                f"{format_bytes(kept.state_bytes)} of what is set aside for the states of recurrent layers"
+            )
         entry = one.arm.arm
         if entry is not None and entry.method == "ngram" and entry.acceptance.model in _WITHOUT_MISSES:
             notes.append(

@@ -40,6 +40,7 @@ MEMORY: Mapping[str, str] = {
     "weights": "#35618e",
     "drafter": ORANGE,
     "reserve": "#a4a7ab",
+    "states": "#5f8d8a",
     "KV cache": "#7fae94",
     "not used": "#e0e2e4",
 }

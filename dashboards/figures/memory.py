@@ -26,14 +26,14 @@ def prepare(subject: Subject) -> Table:
     report = memory(subject.scenario)
     rows = []
     for arm in report.arms:
-        used = arm.weights_bytes + arm.drafter_bytes + arm.reserve_bytes + arm.kv_bytes
         parts = {
             "weights": arm.weights_bytes,
             "drafter": arm.drafter_bytes,
             "reserve": arm.reserve_bytes,
+            "states": arm.state_pool_bytes or 0,
             "KV cache": arm.kv_bytes,
-            "not used": max(0, arm.device_bytes - used),
         }
+        parts["not used"] = max(0, arm.device_bytes - sum(parts.values()))
         rows += [(arm.arm, part, size) for part, size in parts.items() if size > 0]
     facts = {
         "kv_tokens": {arm.arm: arm.kv_tokens for arm in report.arms},

@@ -11,6 +11,8 @@ from simulator.scenario.base import Section
 from simulator.scenario.schema import HostOverrides, Scenario
 
 _FROM_PRESET = ("scheduler", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
+_LARGE_BYTES = 70 << 30
+_FEWER_WHEN_SMALL = ("max_num_seqs", "max_num_batched_tokens")
 _HOST = tuple(HostOverrides.model_fields)
 
 
@@ -25,9 +27,17 @@ def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
     if preset.headroom_bytes:
         share = max(preset.gpu_memory_utilization, 1 - preset.headroom_bytes / memory_bytes(scenario))
         preset = replace(preset, gpu_memory_utilization=share)
+    if _is_small(scenario):
+        small = {name: getattr(preset, f"small_gpu_{name}") for name in _FEWER_WHEN_SMALL}
+        preset = replace(preset, **{name: value for name, value in small.items() if value})
     given = {name: getattr(engine, name) for name in _FROM_PRESET if getattr(engine, name) is not None}
     host = {name: getattr(engine.host, name) for name in _HOST if getattr(engine.host, name) is not None}
     return replace(preset, **given, host=replace(preset.host, **host)), note
+
+
+def _is_small(scenario: Scenario) -> bool:
+    """Whether vLLM counts the scenario's GPU among the small ones (`engine/arg_utils.py`)."""
+    return memory_bytes(scenario) < _LARGE_BYTES or scenario.hardware.gpu.startswith("a100")
 
 
 def memory_bytes(scenario: Scenario) -> int:

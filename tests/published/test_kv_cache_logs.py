@@ -121,3 +121,18 @@ def test_an_engine_without_drafts_tries_one_sampler() -> None:
         scenario = scenario_from_flags({"model": "qwen3-32b"}, ("engine.preset=vllm-0.14", arm))
         plain, drafts = arm_memory(scenario, None), arm_memory(scenario, scenario.speculation[0])
         assert drafts.reserve_bytes - plain.reserve_bytes == more
+
+
+def test_sglang_sets_memory_aside_for_the_states_of_recurrent_layers() -> None:
+    """A start of SGLang 0.5.18 with Qwen3.8-27B-FP8 on one H100, --mem-fraction-static 0.85: 28.47 GiB are
+    loaded (a part for images among them, 1 GiB), 146.81 MiB are a state, 124 of them and 330,323 tokens are
+    left room for, and "max_running_requests is capped to 24 by the mamba state cache".
+    """
+    told = ("engine.preset=sglang-0.5", "engine.gpu_memory_utilization=0.85", "target.weights=fp8")
+    one = arm_memory(scenario_from_flags({"model": "qwen3.5-27b", "gpu": "h100-sxm"}, told), None)
+    state_bytes = one.state_bytes / 5
+    assert state_bytes / 2**20 == pytest.approx(146.81, abs=0.005)
+    assert one.state_pool_bytes is not None
+    assert one.state_pool_bytes / state_bytes == pytest.approx(124, rel=0.06)
+    assert one.state_seats == pytest.approx(24, abs=2)
+    assert one.kv_tokens == pytest.approx(330_323, rel=0.04)

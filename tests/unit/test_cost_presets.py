@@ -10,7 +10,7 @@ from simulator.errors import InputError
 from simulator.gpu import GPUS, gpu
 from simulator.preset import HostCost, Preset
 from simulator.presets import load_preset, presets
-from simulator.scenario import parse_scenario
+from simulator.scenario import defaults_used, engine_preset, parse_scenario, scenario_from_flags
 
 NAMES = ("sglang-0.5", "torch-2", "trtllm-1", "vllm-0.10", "vllm-0.14", "vllm-0.14-sync", "vllm-0.33")
 
@@ -115,6 +115,25 @@ def test_a_file_that_inherits_says_only_what_differs(tmp_path):
     assert (mine.name, mine.engine, mine.max_num_seqs, note) == ("mine", "SGLang", 48, None)
     assert mine.graph_sizes == (1, 2, 4, 6)
     assert mine.host == replace(base.host, step_s=0.002)
+
+
+def test_vllm_seats_fewer_requests_on_an_a100_and_a_number_of_ones_own_stays(tmp_path):
+    """vLLM engine/arg_utils.py: 256 and 2,048 on GPUs below 70 GiB and on the A100, else 1,024 and 8,192."""
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({**OWN, "inherits": "vllm-0.33", "max_num_seqs": 640}), "utf-8")
+    for engine, gpu_name, told, seats, tokens in (
+        ("vllm-0.33", "a100-sxm-80gb", "null", 256, 2048),
+        ("vllm-0.10", "a100-sxm-40gb", "null", 256, 2048),
+        ("vllm-0.33", "h100-sxm", "null", 1024, 8192),
+        ("vllm-0.33", "a100-sxm-80gb", "700", 700, 2048),
+        (str(own), "a100-sxm-80gb", "null", 640, 2048),
+        ("sglang-0.5", "a100-sxm-80gb", "null", 2048, 8192),
+    ):
+        wanted = (f"engine.preset={engine}", f"engine.max_num_seqs={told}")
+        scenario = scenario_from_flags({"model": "llama-3.1-8b-instruct", "gpu": gpu_name}, wanted)
+        preset, _ = engine_preset(scenario)
+        assert (preset.max_num_seqs, preset.max_num_batched_tokens) == (seats, tokens)
+        assert defaults_used(scenario).get("engine.max_num_seqs", seats) == seats
 
 
 def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(tmp_path):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from simulator.arms import CompiledArm
 from simulator.errors import InputError
 from simulator.memory import arm_memory, memory, require_fit, smallest_tensor_parallel
 from simulator.models.catalogue import load_model
 from simulator.scenario import Scenario, scenario_from_flags
+from simulator.simulation import simulate
 
 TWO_DRAFTERS = (
     "speculation=[{name: head, method: eagle3, draft: eagle3-llama-3.3-70b},"
@@ -81,6 +85,58 @@ def test_recurrent_layers_keep_a_state_per_draft_while_they_verify() -> None:
     assert [note for note in report.notes if "states of recurrent layers" in note]
     dense = memory(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS))
     assert not [note for note in dense.notes if "recurrent" in note]
+
+
+POOLS = ("engine.preset=sglang-0.5", "speculation=[{name: mtp, method: mtp, draft_length: 7}]")
+
+
+def test_a_pool_of_their_own_limits_the_requests_whose_states_it_holds() -> None:
+    """0.9 of 1.9 parts of what weights leave; five states of a request, one more for each row verified."""
+    report = memory(scenario("qwen3.5-27b", 2, *POOLS))
+    state = load_model("qwen3.5-27b").kv_bytes(0, tensor_parallel=2)
+    for arm, states in zip(report.arms, (5, 13), strict=True):
+        left = arm.usable_bytes - arm.weights_bytes - arm.drafter_bytes - arm.reserve_bytes
+        assert arm.state_pool_bytes == pytest.approx(0.9 / 1.9 * left, rel=1e-3)
+        assert arm.state_bytes == states * state
+        assert arm.state_seats == arm.state_pool_bytes // arm.state_bytes == arm.max_concurrency
+        assert arm.kv_bytes == left - arm.state_pool_bytes
+    plain = report.arms[0]
+    layers = load_model("qwen3.5-27b").kv_bytes_per_token(tensor_parallel=2)
+    assert plain.kv_bytes_per_token == layers  # no state among the tokens
+    assert [note for note in report.notes if "leave room for: " in note and "(mtp)" in note]
+
+
+def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
+    wanted = (
+        "workload.arrivals={kind: closed, concurrency: 64}",
+        "workload.requests=80",
+        "workload.prompt_tokens={kind: fixed, tokens: 50}",
+        "workload.output_tokens={kind: fixed, tokens: 60}",
+        "speculation.mtp.acceptance={model: geometric, alpha: 0.6}",
+        "run.replications=1",
+    )
+    pooled = scenario("qwen3.5-27b", 1, *POOLS, *wanted)
+    seats = [arm.state_seats for arm in memory(pooled).arms]
+    assert seats == [10, 3]
+    arms = [CompiledArm.compile(pooled, arm) for arm in (None, *pooled.speculation)]
+    assert [arm.settings.max_num_seqs for arm in arms] == seats
+    notes = [note for note in simulate(pooled).notes if "are served at once" in note]
+    assert [note.partition(" requests")[0] for note in notes] == [
+        "plain: no more than 10",
+        "mtp: no more than 3",
+    ]
+    free = scenario("qwen3.5-27b", 1, *POOLS, *wanted, "run.mechanisms.kv_limit=false")
+    assert CompiledArm.compile(free, None).settings.max_num_seqs == 2048
+
+
+def test_a_pool_too_small_for_one_request_does_not_start() -> None:
+    few = scenario("qwen3.5-27b", 1, *POOLS, "engine.gpu_memory_utilization=0.66")
+    plain, mtp = memory(few).arms
+    assert (plain.fits, mtp.fits, mtp.state_seats) == (True, False, 0)
+    assert mtp.shortage is not None
+    assert re.search(
+        r"leave \S+ MiB for the states of recurrent layers, and one request has 1\.\S+ GiB", mtp.shortage
+    )
 
 
 def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:

@@ -24,8 +24,6 @@ DOES_NOT_FIT = "does not fit the memory"
 NOT_A_SCENARIO = "not a scenario"
 CAPPED = "fewer requests are seated while it speculates, as by SGLang unless it is told otherwise"
 WHOLE_PROMPTS = "prompts are not cut: TensorRT-LLM cuts none unless it is told to"
-_SMALL_GPU = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
-"""vLLM's server defaults on an A100 (vllm engine/arg_utils.py); its presets hold those on an H100."""
 _FULLER = 0.96
 """Share of memory that is tried where a source's own placement would not fit at the preset's."""
 
@@ -112,8 +110,7 @@ class Scene:
 
     def _data(self, attempt: _Attempt, arm: Mapping[str, Any] | None) -> dict[str, Any]:
         """The scenario as plain data."""
-        usual = _SMALL_GPU if self.gpu.name.startswith("a100") and "vllm" in self.engine.preset else {}
-        engine: dict[str, Any] = {"preset": self.engine.preset, **usual, **self.engine.settings}
+        engine: dict[str, Any] = {"preset": self.engine.preset, **self.engine.settings}
         if self._whole_prompts:
             engine["chunked_prefill"] = False
         if self.load.max_num_seqs is not None:
