@@ -5,6 +5,7 @@ import pytest
 from calibration.validation.trials.cases import Draft, Framework
 from calibration.validation.trials.engines import engine_of
 from calibration.validation.trials.scenes import CAPPED
+from calibration.validation.trials.point import NO_GRAPHS
 from tests.published_cases import PLAIN, SPEC, changed, the_trial
 from tests.validation_trials import case
 
@@ -38,6 +39,11 @@ def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlap
         ("drafts are sampled; async scheduling off", False),
         ("speculative arm adds --no-async-scheduling", True),
         ("for the draft_model arm this build disables async scheduling, so it waits; plain does not", True),
+        (
+            "plain: V2 runner. drafts: V1 runner (V2 refuses draft_model), async scheduling disabled, 7168",
+            True,
+        ),
+        ("drafts: V1 runner (V2 refuses draft_model); async scheduling disabled in both", False),
         ("both arms with async scheduling off, K=3 drafts", False),
         ("the baseline without speculation ran with --disable-overlap-schedule", False),
     ],
@@ -116,3 +122,20 @@ def test_clients_that_are_let_in_at_a_rate_do_not_begin_together(tmp_path, rate,
     arrivals = trial.plain.workload.arrivals
     assert (arrivals.kind, arrivals.concurrency, arrivals.ramp_s) == ("closed", 32, ramp_s)
     assert any("begin at" in choice for choice in trial.choices) is (ramp_s > 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "note", "simulated"),
+    [
+        ("0.27.1", "both arms: vllm serve m --attention-backend FLASHINFER", False),
+        ("0.28.0", "both arms: vllm serve m --attention-backend FLASHINFER", True),
+        ("0.27.1", "VLLM_ATTENTION_BACKEND=FLASHINFER", False),
+        ("0.27.1", "attention backend FLASH_ATTN, sampling by FlashInfer", True),
+    ],
+)
+def test_flashinfer_verified_without_graphs_which_is_not_simulated(tmp_path, version, note, simulated):
+    framework = {"name": "vLLM", "version": version}
+    trial = the_trial(tmp_path, {**SPEC, "framework": framework, "notes": [note]})
+    assert trial.plain is not None
+    assert (trial.spec is not None) is simulated
+    assert (trial.skipped.get("spec") == NO_GRAPHS) is not simulated

@@ -71,6 +71,26 @@ def test_questions_without_a_chat_template_are_shorter(note: str, tokens: float,
     assert f"input length not published: {said}" in found.notes
 
 
+@pytest.mark.parametrize(
+    ("note", "mean", "longest"),
+    [
+        ("server: vllm serve m --max-model-len 2048 --no-enable-prefix-caching", 1311, 1792),
+        ("python -m sglang.launch_server --context-length=2k", 1311, 1792),
+        ("--max-model-len 131072", 5000, 40_000),
+        ("--max-model-len 128", 5000, 40_000),
+    ],
+)
+def test_a_server_takes_no_prompt_that_its_context_has_no_room_for(
+    note: str, mean: float, longest: int
+) -> None:
+    """The mean of a log-normal (5,000, 0.7) below 1,792 tokens, from draws: 1,311."""
+    asked = Traffic(dataset="SWE-bench", output_len_tokens={"nominal": 256, "max": 256})
+    found = lengths_of(replace(case(workload=asked), notes=(note,)), {}, None)
+    assert found.prompt_mean == pytest.approx(mean, rel=0.01)
+    assert found.prompt["max"] == longest
+    assert found.assumed == ("prompt_tokens",)
+
+
 def test_prompts_of_tensorrt_llm_are_whole_unless_it_is_told_to_cut_them() -> None:
     def whole(prompt: int, note: str = "", engine: str = "TensorRT-LLM") -> bool:
         said = Traffic(dataset="random", input_len_tokens=prompt, output_len_tokens=100)

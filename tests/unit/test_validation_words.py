@@ -83,6 +83,10 @@ def test_data_sets_keep_the_order_of_the_text():
             {"model": "DeepSeek-R1-Distill-Llama-70B", "params_b": 70.6, "arch": "dense"},
             "llama-3.3-70b-instruct",
         ),
+        (
+            {"model": "zai-org/GLM-4.7-FP8", "params_b": 218, "weight_precision": "fp8"},
+            "glm-4.7",
+        ),
     ],
 )
 def test_models_are_found_in_the_catalogue(tmp_path, model, served):

@@ -7,7 +7,7 @@ what a step waits for differs more between synchronous and asynchronous builds t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,9 @@ _DRAFTING = re.compile(r"\bspec(?:ulati\w+)?\b|draft|n-?gram|eagle|mtp")
 """In a clause: it is about the arm that drafts …"""
 _NOT_DRAFTING = re.compile(r"\b(?:plain|baseline|both|without|no)\s")
 """… and not the other, or both."""
+_FLASHINFER = re.compile(r"attention[-_ ]backend\W{1,3}flashinfer")
+_FLASHINFER_VERIFIES_IN_GRAPHS = (0, 28)
+"""The first vLLM that does so on Hopper (vllm-project/vllm#50439)."""
 _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
 """SGLang whose speculation overlaps by default ("spec v2"); before, only plain decoding did (lmsys:mtp)."""
 
@@ -76,6 +79,8 @@ class EngineChoice:
     serial: bool
     """The preset would do host work while the GPU runs; this side did not."""
     notes: tuple[str, ...]
+    verifies_in_graphs: bool
+    """False: drafts are verified by the kernel for prompts, launched one by one, which is not simulated."""
     research: bool
     """Code of a paper, not a serving engine: its plain arm is slow, and its drafts are trees."""
 
@@ -124,6 +129,9 @@ def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice
         _settings(case),
         preset.asynchronous and not overlaps,
         tuple(notes),
+        not (
+            own == VLLM and _FLASHINFER.search(case.text) and found and found < _FLASHINFER_VERIFIES_IN_GRAPHS
+        ),
         research,
     )
 
@@ -155,7 +163,7 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
     text = f"{words} · {case.text}"
     if side == "plain" and re.search(r"(?:plain|baseline) without overlap", text):
         return False
-    if any(_SERIAL.search(clause) and (side == "spec" or _of_plain(clause)) for clause in _clauses(text)):
+    if any(_SERIAL.search(clause) and (side == "spec" or plain) for clause, plain in _clauses(text)):
         return False
     if engine == VLLM:
         return "--async-scheduling" in text or version is None or version[:2] >= _VLLM_ASYNCHRONOUS
@@ -164,13 +172,15 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
     return True
 
 
-def _clauses(text: str) -> list[str]:
-    return re.split(r"[;,·()]|\.\s", text)
-
-
-def _of_plain(clause: str) -> bool:
-    """Whether a clause speaks of plain decoding, too."""
-    return not _DRAFTING.search(clause) or _NOT_DRAFTING.search(clause) is not None
+def _clauses(text: str) -> Iterator[tuple[str, bool]]:
+    """The clauses of a text, and whether each speaks of plain decoding, too. One that names no arm speaks of
+    the arm that its sentence named last."""
+    for sentence in re.split(r"[;·]|\.\s", text):
+        plain = True
+        for clause in re.split(r"[,()]", sentence):
+            if _DRAFTING.search(clause) or _NOT_DRAFTING.search(clause):
+                plain = _NOT_DRAFTING.search(clause) is not None
+            yield clause, plain
 
 
 def _preset_of(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:

@@ -61,6 +61,8 @@ _UNKNOWN = Known(920, 256, 1.0, 0.8)
 """Where nothing tells: medians over the sources of the committed cases that say lengths; chat's spread."""
 _SGLANG_UNIFORM = (0.4, 0.6)
 """Realised ÷ nominal mean where lengths were drawn uniformly below the nominal one."""
+_CONTEXT_LIMIT = re.compile(r"(?:max[-_]model[-_]len|context[-_]length|max[-_]seq[-_]len)\W{1,3}(\d+)(k?)\b")
+"""What a launch line allows a prompt and its output together."""
 _FIXED_WITHIN = 0.02
 _TOLD = re.compile(
     r"(?<!no )(?<!no-)(?<!not )(?<!without )(?<!without --)ignore[-_ ]eos(?!\W{0,3}(?:false|off|0\b))"
@@ -109,10 +111,10 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
     raw = _RAW_PROMPTS.get(where) if _RAW.search(case.text) else None
     told = _TOLD.search(case.text) is not None
     reasoning = bool(re.search(r"thinking|reasoning", f"{case.target.model} {case.text}".lower()))
-    notes: list[str] = []
-    assumed: list[str] = []
+    notes: dict[str, list[str]] = {"input": [], "output": []}
+    assumed: set[str] = set()
 
-    def one(what: str, short: str, sigma: float, usual: float) -> tuple[Form, float]:
+    def one(what: str, short: str, sigma: float, usual: float, room: float = math.inf) -> tuple[Form, float]:
         field = f"{what}_len_tokens"
         said = _first(point.get(field), point.get(short), getattr(case.workload, field))
         asked = _is_number(said) and told and not set(names) & set(_OWN_LENGTHS)
@@ -120,25 +122,41 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
         found = _form(said, _realised(point, what), sigma, exact)
         if found is not None:
             nominal = random and _realised(point, what) is None and number(said) is not None
-            return _ranged(found, habit_of(case), notes) if nominal else found
+            return _ranged(found, habit_of(case), notes[what]) if nominal else found
         longer = _REASONING_FACTOR if reasoning and what == "output" else 1.0
         for sibling in siblings if longer == 1.0 else ():
             if names and datasets_of(sibling.workload.dataset) == names:
                 found = _form(getattr(sibling.workload, field), None, sigma, exact)
                 if found is not None:
-                    notes.append(f"{what} length: that of the source's case {sibling.case_id}")
+                    notes[what].append(f"{what} length: that of the source's case {sibling.case_id}")
                     return found
-        assumed.append("prompt_tokens" if what == "input" else "output_tokens")
+        assumed.add("prompt_tokens" if what == "input" else "output_tokens")
         how = ", for a model that reasons" if longer > 1 else ""
         if what == "input" and raw is not None:
             usual, how = raw, " without a chat template"
-        notes.append(f"{what} length not published: {usual * longer:g} tokens, usual for {where}{how}")
-        return _lognormal(usual * longer, sigma)
+        mean, longest = usual * longer, None
+        if room < _LONGEST_PER_MEAN * mean:
+            mean, longest = round(_mean_below(mean, sigma, room)), room
+            how += f", of prompts that the server takes ({room:,.0f} at most)"
+        notes[what].append(f"{what} length not published: {mean:g} tokens, usual for {where}{how}")
+        return _lognormal(mean, sigma, longest)
 
-    prompt, prompt_mean = one("input", "isl", spread.prompt_spread, spread.prompt)
     output, output_mean = one("output", "osl", spread.output_spread, spread.output)
+    room = _room_of(case, output.get("max", output_mean))
+    prompt, prompt_mean = one("input", "isl", spread.prompt_spread, spread.prompt, room)
     ends = random or told or output["kind"] == "fixed"
-    return LengthsChoice(prompt, output, prompt_mean, output_mean, ends, tuple(notes), tuple(assumed))
+    said = (*notes["input"], *notes["output"])
+    fields = tuple(name for name in ("prompt_tokens", "output_tokens") if name in assumed)
+    return LengthsChoice(prompt, output, prompt_mean, output_mean, ends, said, fields)
+
+
+def _room_of(case: Case, output_tokens: float) -> float:
+    """Tokens that a launch line leaves to a prompt beside an output that long; inf where it has no limit."""
+    found = _CONTEXT_LIMIT.search(case.text)
+    if found is None:
+        return math.inf
+    room = float(found[1]) * (1024 if found[2] else 1) - output_tokens
+    return room if 1 <= room <= MOST_TOKENS else math.inf
 
 
 def _ranged(found: tuple[Form, float], habit: Habit | None, notes: list[str]) -> tuple[Form, float]:
@@ -230,6 +248,12 @@ def _lognormal(mean: float, sigma: float, longest: float | None = None) -> tuple
         "max": max(1, round(longest)),
     }
     return form, mean
+
+
+def _mean_below(mean: float, sigma: float, longest: float) -> float:
+    """The mean of those of a log-normal that are no longer: a server refuses the others."""
+    at = (math.log(longest / mean) + sigma**2 / 2) / sigma
+    return mean * _normal_cdf(at - sigma) / max(_normal_cdf(at), 1e-9)
 
 
 def _normal_cdf(z: float) -> float:

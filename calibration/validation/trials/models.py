@@ -20,6 +20,8 @@ SEVERAL_MODELS = "several models in one point"
 
 _SAME_SIZE, _SAME_ACTIVE = math.log(1.1), math.log(1.35)
 """How far a published size may be from the catalogue's: sources round, and count embeddings or not."""
+_OTHER_MODEL = math.log(2)
+"""How far from a name's own size the published one tells that another model is meant."""
 _DENSE_SHARE = 0.9
 """A token passes through at least this share of a model without experts."""
 _SMALLEST_B, _LARGEST_B = 0.01, 5000.0
@@ -78,17 +80,18 @@ def _named(words: str, target: Target) -> tuple[str | None, list[str]]:
     except InputError:
         found = None
     if found is not None and _fits(found, target):
-        return found, []
+        own, _ = _model_sizes(found)
+        apart = target.params_b is not None and abs(_log_ratio(target.params_b, own)) > 2 * _SAME_SIZE
+        return found, [f"{found} has {own:.0f}B parameters, published: {target.params_b:g}B"] if apart else []
     alike = _alike(words, target)
     return (alike, [f"{words} taken as {alike}"]) if alike is not None else (None, [])
 
 
 def _fits(name: str, target: Target) -> bool:
-    """Whether a catalogue model has about the published size."""
+    """Whether a published size may be that of a catalogue model: sources err, but not without end."""
     size, active = _model_sizes(name)
-    wrong = target.params_b is not None and abs(_log_ratio(target.params_b, size)) > 2 * _SAME_SIZE
-    sparse = target.active_params_b is not None
-    return not wrong and not (sparse and abs(_log_ratio(target.active_params_b, active)) > 2 * _SAME_ACTIVE)
+    pairs = ((target.params_b, size), (target.active_params_b, active))
+    return all(said is None or abs(_log_ratio(said, own)) <= _OTHER_MODEL for said, own in pairs)
 
 
 def _alike(words: str, target: Target) -> str | None:

@@ -31,6 +31,7 @@ KINDS = frozenset({"spec_vs_plain", "spec_absolute", "plain_baseline", "acceptan
 UNKNOWN_KIND = "kind of case not known"
 RECALLED = "recalled, not read in the source"
 HANDICAPPED = "plain run handicapped: acceptance only"
+NO_GRAPHS = "verification without CUDA graphs: vLLM before 0.28 with FlashInfer"
 SIZE_NOT_STATED = "GPUs not stated: ratios only"
 
 _SLOW_PLAIN = frozenset({"speedup_exceeds_acceptance_length", "handicapped_baseline", "implausible_baseline"})
@@ -103,6 +104,8 @@ class PointOfView:
         """How the point drafted, or why that cannot be simulated."""
         if isinstance(self.spec, str):
             return self.spec
+        if not self.spec.engine.verifies_in_graphs:
+            return NO_GRAPHS
         return draft_of(self.case, self.point, self.spec.model, self.spec.engine.research)
 
     def _of_run(self, published: Sequence[Published]) -> Trial:
