@@ -4,8 +4,8 @@ import pytest
 
 from calibration.validation.trials.cases import Draft, Framework
 from calibration.validation.trials.engines import engine_of
-from calibration.validation.trials.scenes import CAPPED
 from calibration.validation.trials.point import NO_GRAPHS
+from calibration.validation.trials.scenes import CAPPED
 from tests.published_cases import PLAIN, SPEC, changed, the_trial
 from tests.validation_trials import case
 
