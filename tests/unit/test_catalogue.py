@@ -98,7 +98,7 @@ def test_entries_say_where_they_come_from():
         for target in known.targets:
             assert target in targets()
     assert "confirmed" in entry("eagle3-llama-3.3-70b").source
-    assert "not confirmed" in entry("eagle3-llama-3.3-70b-yuhuili").source
+    assert "not confirmed" in entry("eagle3-llama-4-maverick").source
 
 
 def test_the_catalogue_covers_what_people_ask_for():
