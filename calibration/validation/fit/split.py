@@ -29,7 +29,7 @@ def usable(row: Row) -> bool:
     """
     known = row.acceptance_from in KNOWN_ACCEPTANCE
     measured = gpu_of(row) in MEASURED_GPUS and engine_of(row) != RESEARCH
-    wanted = row.gates and row.quantity in STEPS + FIRST_TOKENS or row.quantity in BEGINNINGS
+    wanted = (row.gates and row.quantity in STEPS + FIRST_TOKENS) or row.quantity in BEGINNINGS
     return wanted and known and measured
 
 
