@@ -87,6 +87,10 @@ def show_value(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
+_MOST_NAMES, _CLOSE_NAMES = 60, 10
+"""A list of more names than that is no help; the closest are."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` begins, or else the one closest to it; None when nothing is close."""
     by_lower = {candidate.lower(): candidate for candidate in known}
@@ -95,6 +99,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
         return begun[0]
     close = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
+
+
+def _known_names(name: str, names: Sequence[str]) -> str:
+    """All names there are, or of many those that are closest to a wrong one."""
+    if not names:
+        return "none is known here"
+    if len(names) <= _MOST_NAMES:
+        return f"known: {', '.join(names)}"
+    by_lower = {one.lower(): one for one in names}
+    begun = [one for one in by_lower if len(name) > 2 and one.startswith(name.lower())]
+    near = difflib.get_close_matches(name.lower(), list(by_lower), n=_CLOSE_NAMES, cutoff=0.3)
+    close = list(dict.fromkeys((*begun, *near)))[:_CLOSE_NAMES]
+    among = f", among them {', '.join(by_lower[one] for one in close)}" if close else ""
+    return f"{len(names)} are known{among}"
 
 
 def reason(error: OSError | ValueError) -> str:
@@ -113,7 +131,7 @@ def unknown_name(
     ("path of a config.json").
     """
     names = sorted(known)
-    allowed = f"known: {', '.join(names)}" if names else "none is known here"
+    allowed = _known_names(name, names)
     if also:
         allowed = f"{allowed}; or {also}"
     guess = did_you_mean(name, names)

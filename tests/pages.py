@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.shared_data import ROOT
 
-PAGES = ("docs/questions.md", "docs/methods.md")
+PAGES = ("docs/questions.md", "docs/methods.md", "docs/models.md")
 
 _ANSWER = re.compile(r"^```(bash|python)\n(.*?)^```\n\n?```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

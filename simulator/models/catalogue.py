@@ -118,7 +118,7 @@ def find_drafter(name: str) -> str:
 def _find(kind: str, name: str, known: Mapping[str, Entry], names: Iterable[str], also: str) -> str:
     if name in known:
         return name
-    spellings = _spellings(tuple(sorted(known)))
+    spellings = _spellings(tuple(known))
     for candidate in _candidates(name):
         if candidate in spellings:
             return spellings[candidate]
@@ -128,7 +128,7 @@ def _find(kind: str, name: str, known: Mapping[str, Entry], names: Iterable[str]
 @lru_cache(maxsize=4)
 def _spellings(names: tuple[str, ...]) -> dict[str, str]:
     """Every normal form that means one of `names`: its own, that of its Hugging Face id, and those without
-    the words that people leave out, unless another model is called so."""
+    the words that people leave out, unless another model is called so or stands before it in its file."""
     models, heads = _entries()
     found: dict[str, str] = {}
     identities = {name: (models.get(name) or heads[name]).hugging_face for name in names}

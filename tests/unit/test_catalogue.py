@@ -28,7 +28,9 @@ from simulator.models.catalogue import drafters, entry, find_drafter, find_model
         ("Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b-instruct"),
         ("GPT-OSS 120B", "gpt-oss-120b"),
         ("GLM-4.7-FP8", "glm-4.7"),
-        ("Kimi-K2-Instruct-0905", "kimi-k2-instruct"),
+        ("Kimi-K2-Instruct-0905", "kimi-k2-instruct-0905"),
+        ("Mistral-7B-Instruct", "mistral-7b-instruct-v0.3"),
+        ("Qwen2.5-72B", "qwen2.5-72b-instruct"),
         ("SmolLM2-135M", "smollm2-135m-instruct"),
     ],
 )
@@ -61,11 +63,20 @@ def test_every_name_and_every_hugging_face_id_finds_itself():
 
 
 @pytest.mark.parametrize(
-    "name", ["llama", "deepseek", "gemma-4-31B-it-FP8", "T5-XXL", "", "-", "\0", "x" * 500]
+    "name", ["llama", "deepseek", "gemma-4-33B-it-FP8", "T5-XXL", "", "-", "\0", "x" * 500]
 )
-def test_unknown_models_list_the_known_ones(name):
-    with pytest.raises(InputError, match=r"unknown model.*known: .*llama-3\.3-70b-instruct"):
+def test_unknown_models_are_refused_with_how_many_are_known(name):
+    with pytest.raises(
+        InputError, match=rf"unknown model.*{len(targets())} are known.*; or path of a config"
+    ):
         load_model(name)
+
+
+@pytest.mark.parametrize(("name", "near"), [("llama-4", "llama-4-scout"), ("Qwen3-33B", "qwen3-32b")])
+def test_the_names_that_are_closest_to_an_unknown_one_are_listed(name, near):
+    with pytest.raises(InputError, match=rf"are known, among them [^;]*{near}") as error:
+        load_model(name)
+    assert len(str(error.value)) < 500
 
 
 def test_a_near_miss_is_suggested():

@@ -80,7 +80,7 @@ def test_data_sets_keep_the_order_of_the_text():
             "llama-4-scout-17b-16e-instruct",
         ),
         (
-            {"model": "DeepSeek-R1-Distill-Llama-70B", "params_b": 70.6, "arch": "dense"},
+            {"model": "acme/Tuned-Llama-3.3-70B", "params_b": 70.6, "arch": "dense"},
             "llama-3.3-70b-instruct",
         ),
         (
