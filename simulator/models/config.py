@@ -1,9 +1,9 @@
 """A `Model` from the text or the fields of a Hugging Face `config.json`.
 
 Decided by what the fields say, not by a list of model names, so that a new model of a known kind needs
-nothing here. Vision and audio parts are left out: the language model is what decodes. To add an
-architecture: its mixer to `families/mixers.py` or `families/recurrent.py`, and where it stands among
-the layers to `families/decoder.py`.
+nothing here; `families/unread.py` refuses what would be misread. Vision and audio parts are left out: the
+language model is what decodes. To add an architecture: its mixer to `families/mixers.py` or
+`families/recurrent.py`, and where it stands among the layers to `families/decoder.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from simulator.models.families.decoder import Stack, read_decoder
 from simulator.models.families.fields import MOST_TOKENS, Fields
 from simulator.models.families.fields import Path as FieldPath
 from simulator.models.families.quantisation import read_quantisation
+from simulator.models.families.unread import refuse_unread
 from simulator.models.model import WEIGHT_FORMATS, Linear, Model
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def model_from_config(
 
     if not _describes_transformer(root, config):
         finish()
+    refuse_unread(config)
     hidden = config.count("hidden_size")
     vocab = config.count("vocab_size")
     context = config.optional_count(*_CONTEXT, high=MOST_TOKENS) or MOST_TOKENS

@@ -1,7 +1,7 @@
 """The drafter of a method that proposes with a network: its own layers, its projection, what it shares.
 
 Shapes: EAGLE arXiv 2401.15077, EAGLE-3 arXiv 2503.01840 as engines run them (vLLM `llama_eagle.py` and
-`llama_eagle3.py`, SGLang 0.5.23), multi-token prediction arXiv 2412.19437.
+`llama_eagle3.py`, `deepseek_eagle3.py`, SGLang 0.5.23), multi-token prediction arXiv 2412.19437.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from simulator.errors import InputError, Problem
 from simulator.models.config import language_fields, locator
 from simulator.models.families.decoder import collect
-from simulator.models.families.fields import MOST_TOKENS, Fields
+from simulator.models.families.fields import MOST_EXPERTS, MOST_TOKENS, Fields
+from simulator.models.families.latent import Mla, read_mla
 from simulator.models.families.mixers import read_gqa
-from simulator.models.families.mlps import MlpPlan
+from simulator.models.families.mlps import EXPERT_COUNTS, MlpPlan
 from simulator.models.families.quantisation import Modules, read_quantisation
+from simulator.models.families.unread import refuse_unread
 from simulator.models.model import Layer, Linear, Model
 
 METHODS = ("eagle", "eagle3", "mtp", "draft_model")
@@ -80,12 +82,18 @@ def drafter_from_mtp(target: Model, name: str | None = None) -> Drafter:
         name=name or f"mtp of {target.name}",
         layers=mtp.layers,
         embedding_parameters=0,
-        tied_embeddings=True,
+        tied_embeddings=not mtp.own_head,
         other_parameters=mtp.other_parameters,
         mtp=None,
     )
     return Drafter(
-        model.name, "mtp", model, mtp.fc, shares_embedding=True, shares_head=True, modules=mtp.count
+        model.name,
+        "mtp",
+        model,
+        mtp.fc,
+        shares_embedding=True,
+        shares_head=not mtp.own_head,
+        modules=mtp.count,
     )
 
 
@@ -134,8 +142,10 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
     if vocab != target.vocab_size:
         message = f"differs from the vocabulary of {target.name}"
         config.disagree("vocab_size", vocab, message, f"{target.vocab_size} is expected")
+    refuse_unread(config)
     layers, fc = _eagle_layers(root, config, hidden, seen, eagle3)
     shares_embedding = hidden == target.hidden_size
+    shares_head = not eagle3 or (draft_vocab == vocab and not _states_head(root))
     model = Model(
         name,
         hidden,
@@ -143,7 +153,7 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
         layers,
         Linear("lm_head", draft_vocab, hidden),
         0 if shares_embedding else vocab * hidden,
-        tied_embeddings=not eagle3,
+        tied_embeddings=shares_head,
         max_context_tokens=target.max_context_tokens,
         weights=layers[0].all_linears[0].weights,
         source=source,
@@ -155,7 +165,7 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
         model,
         fc,
         shares_embedding,
-        shares_head=not eagle3,
+        shares_head=shares_head,
         max_context_tokens=config.optional_count("max_position_embeddings", high=MOST_TOKENS),
         default_draft_length=_draft_length(root),
     )
@@ -167,13 +177,18 @@ def _eagle_layers(
     """Decoder layers of a head and its projection:
     the first EAGLE-3 layer reads embedding and state, 2 x hidden."""
     quantisation = read_quantisation(root)
-    gqa = read_gqa(config, hidden)
-    mlp = MlpPlan(hidden, 3, config.count("intermediate_size"))
+    attention = read_mla(config) if config.has("kv_lora_rank") else read_gqa(config, hidden)
+    mlp = _dense_mlp(config, hidden)
     layers = []
     for index in range(config.count("num_hidden_layers", default=1, high=64)):
         modules = Modules(quantisation, f"layers.{index}")
         doubled = eagle3 and index == 0
-        mixed = gqa.mixer(modules, hidden, None, input_width=2 * hidden if doubled else 0)
+        width = 2 * hidden if doubled else hidden
+        mixed = (
+            attention.mixer(modules, hidden, input_width=width)
+            if isinstance(attention, Mla)
+            else attention.mixer(modules, hidden, None, input_width=width)
+        )
         norms = mixed.other_parameters + (3 if doubled else 2) * hidden
         layers.append(Layer(1, mixed.attention, mlp.plain(modules).linears, None, norms))
     if not eagle3:
@@ -186,6 +201,22 @@ def _eagle_layers(
         ids = fields.entries("eagle_aux_hidden_state_layer_ids") if fields is not None else None
         states = states or len(ids or []) or None
     return collect(layers), Linear("fc", hidden, (states or _AUXILIARY_STATES) * seen, shard="replicated")
+
+
+def _dense_mlp(config: Fields, hidden: int) -> MlpPlan:
+    """The MLP of a head's layers. Latent heads leave the experts of the config they copy aside (vLLM
+    `deepseek_eagle3.py`); what else states experts is no head that engines run."""
+    experts = config.optional_count(*EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
+    if experts > 1 and not config.has("kv_lora_rank"):
+        name = next(name for name in EXPERT_COUNTS if config.has(name))
+        config.add(name, experts, "experts of a head are not read", "a head with a dense MLP is expected")
+    return MlpPlan(hidden, 3, config.count("intermediate_size"))
+
+
+def _states_head(root: Fields) -> bool:
+    """Whether an EAGLE-3 head over the whole vocabulary brings its own: modelopt says when it does not."""
+    eagle = root.child("eagle_config")
+    return root.flag("has_lm_head", eagle is None or eagle.flag("has_lm_head", True))
 
 
 def _draft_length(root: Fields) -> int | None:

@@ -168,13 +168,14 @@ class MtpModule:
     `count` modules that take turns, one per draft pass.
 
     `fc` joins the embedding of the last token and the hidden state before it.
-    Embedding and head are the model's.
+    The embedding is the model's, and so is the head unless each module has one of its own.
     """
 
     layers: tuple[Layer, ...]
     fc: Linear
     count: int = 1
     other_parameters: int = 0
+    own_head: bool = False
 
 
 @dataclass(frozen=True)

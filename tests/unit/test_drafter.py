@@ -142,6 +142,46 @@ def test_aux_states_set_the_projection():
     assert drafter_from_config(without, target, "eagle3", "x", "test").fc is None
 
 
+def test_latent_heads_keep_a_latent():
+    """vLLM's `deepseek_eagle3.py`: the first layer's down projections read 2 x hidden, its MLP is dense."""
+    config = {
+        "model_type": "kimi_k2", "hidden_size": 7168, "intermediate_size": 18432, "num_attention_heads": 64,
+        "num_hidden_layers": 1, "vocab_size": 163840, "draft_vocab_size": 163840, "q_lora_rank": 1536,
+        "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        "n_routed_experts": 384, "num_experts_per_tok": 8,
+    }  # fmt: skip
+    drafter = drafter_from_config(config, load_model("kimi-k2-instruct"), "eagle3", "x", "test")
+    assert drafter.kv_bytes_per_token() == 2 * (512 + 64)
+    latent = 2 * 7168 * (1536 + 512 + 64) + 1536 * 64 * 192 + 512 * 64 * 256 + 64 * 128 * 7168 + 1536 + 512
+    rest = 3 * 7168 * 18432 + 3 * 7168 * 7168 + 163840 * 7168 + 4 * 7168
+    assert drafter.parameters == latent + rest
+
+
+def test_a_head_may_say_that_it_multiplies_by_the_targets():
+    target = load_model("gpt-oss-120b")
+    config = {
+        "model_type": "llama", "hidden_size": 2880, "intermediate_size": 17280, "num_attention_heads": 64,
+        "num_key_value_heads": 8, "head_dim": 64, "num_hidden_layers": 1, "vocab_size": 201088,
+    }  # fmt: skip
+
+    def head_of(**fields):
+        return drafter_from_config({**config, **fields}, target, "eagle3", "x", "test")
+
+    own, shared = head_of(), head_of(has_lm_head=False)
+    assert shared.shares_head
+    assert own.parameters - shared.parameters == 201088 * 2880
+    assert head_of(eagle_config={"has_lm_head": False}).parameters == shared.parameters
+    assert not head_of(has_lm_head=False, draft_vocab_size=32000).shares_head
+
+
+def test_experts_in_a_head_are_refused_in_words():
+    target = load_model("llama-3.3-70b-instruct")
+    with pytest.raises(
+        InputError, match=r"num_local_experts: experts of a head are not read \(got 16\), a head"
+    ):
+        drafter_from_config({**EAGLE3_70B, "num_local_experts": 16}, target, "eagle3", "x", "test")
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -152,6 +192,8 @@ def test_aux_states_set_the_projection():
         ({"intermediate_size": None}, "intermediate_size"),
         ({"speculators_model_type": "dflash"}, "speculators_model_type"),
         ({"medusa_num_heads": 4}, "medusa_num_heads"),
+        ({"num_experts": 16, "num_experts_per_tok": 4}, "num_experts"),
+        ({"hc_count": 4}, "hc_count"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused_with_its_field(tmp_path, change, field):

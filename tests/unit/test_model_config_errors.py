@@ -71,6 +71,8 @@ def test_all_problems_are_said_at_once_with_line_and_what_is_allowed(tmp_path):
         ({"quantization_config": "fp8"}, "quantization_config", "not usable"),
         ({"draft_vocab_size": 32_000}, "draft_vocab_size", "belongs to a drafter"),
         ({"kv_lora_rank": 512}, "qk_nope_head_dim", "missing"),
+        ({"num_experts": 4, "moe_layers_enum": "1,x"}, "moe_layers_enum", "is no layer"),
+        ({"num_experts": 4, "moe_topk": [2, 1, 2, 2]}, "moe_topk", "differs from layer to layer"),
     ],
 )
 def test_bad_fields_are_named(change, field, words, tmp_path):
@@ -78,6 +80,55 @@ def test_bad_fields_are_named(change, field, words, tmp_path):
     assert any(problem.field == field and words in problem.message for problem in found), [
         str(p) for p in found
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"layer_group_size": 6}, "linear or lightning attention"),  # Ling-2.5, Ling-3.0
+        ({"attn_type_list": [0, 0, 0, 1]}, "linear or lightning attention"),  # MiniMax-M1
+        ({"hc_count": 4, "hc_lowrank": 16}, "low-rank hyper-connections"),  # Qwen3.8-Flash-Next
+        ({"ple_layer_ids": [0, 2]}, "embeddings of their own for single layers"),
+        ({"ngram_vocab_size_base": 90_000}, "embeddings of n-grams"),
+        ({"indexer_n_heads": 4, "indexer_budget": 2048}, "attention to blocks"),
+        ({"hidden_size_per_layer_input": 256}, "embeddings of their own"),  # Gemma 3n
+        ({"num_kv_shared_layers": 2}, "reuse the keys and values"),
+        ({"cross_attention_layers": [1, 3]}, "attend to images"),  # Llama 3.2 Vision
+        ({"attn_layer_period": 4}, "recurrent"),  # Jamba
+        ({"share_q_dim": 2048}, "queries factored"),  # Step3
+        ({"total_ut_steps": 4}, "several times"),  # Ouro
+    ],
+)
+def test_fields_that_change_sizes_and_are_not_read_are_refused(change, words, tmp_path):
+    found = problems({**LLAMA, **change}, tmp_path)
+    assert {problem.field for problem in found} == set(change)
+    for problem in found:
+        assert words in problem.message
+        assert problem.message.endswith("which is not read")
+        assert problem.line is not None
+        assert problem.allowed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"layer_group_size": 1},
+        {"attn_type_list": [1, 1, 1, 1]},  # MiniMax-M2.5
+        {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0, "use_double_wide_mlp": False},
+        {"hc_count": None, "cross_attention_layers": [], "total_ut_steps": 1},
+    ],
+)
+def test_such_a_field_is_no_obstacle_where_it_changes_nothing(change, tmp_path):
+    assert load_model(str(write(tmp_path, {**LLAMA, **change}))).layer_count == 4
+
+
+def test_the_refusal_reads_like_this(tmp_path):
+    (problem,) = problems({**LLAMA, "layer_group_size": 6}, tmp_path)
+    assert str(problem) == (
+        f"{tmp_path}/config.json:13:22: layer_group_size: means softmax attention in some layers, "
+        "linear or lightning attention in the others, which is not read (got 6), "
+        "known: layer_types, linear_attn_config, full_attention_interval"
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from simulator.models.families.fields import MOST_HEADS, MOST_LAYERS, MOST_TOKENS, Fields
 from simulator.models.families.latent import read_compressed, read_mla
 from simulator.models.families.mixers import Gqa, Mixer, read_gqa
-from simulator.models.families.mlps import Mlp, read_mlps
+from simulator.models.families.mlps import Mlp, is_longcat, read_mlps
 from simulator.models.families.quantisation import Modules, Quantisation
 from simulator.models.families.recurrent import read_delta_net, read_kda
 from simulator.models.model import Layer, Linear, MtpModule
@@ -20,9 +20,11 @@ _CHUNKED = "chunked_attention"
 # DeepSeek-V4: tokens per stored entry of a layer; 0: a window only.
 _RATIOS = {SLIDING: 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 _MTP_COUNTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
-# Their multi-token-prediction layers are small on purpose: a sliding window and a dense MLP (SGLang 0.5.23
-# `mimo_v2_nextn.py`, `step3p5_mtp.py`); elsewhere such a layer is like the model's last one.
-_SMALL_MTP = ("mimo_v2", "step3p5", "step3p7")
+# Their multi-token-prediction layers are small on purpose: a dense MLP, and a sliding window where the model
+# has one (SGLang 0.5.23 `mimo_v2_nextn.py`, `step3p5_mtp.py`, `ernie4_eagle.py`, `longcat_flash_nextn.py`);
+# elsewhere such a layer is like the model's last one.
+_SMALL_MTP = ("mimo_v2", "step3p5", "step3p7", "ernie4_5_moe", "longcat_flash")
+_OWN_HEAD_MTP = ("step3p5", "step3p7")
 
 
 class Stack(NamedTuple):
@@ -44,7 +46,7 @@ def collect(layers: Iterable[Layer]) -> tuple[Layer, ...]:
 
 def read_decoder(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
     """The stack of a decoder; `collect`s equal layers."""
-    count = config.count("num_hidden_layers", high=MOST_LAYERS)
+    count = _layer_count(config)
     mlps = read_mlps(config, hidden, count)
     mixer = _mixers(config, hidden, count)
     norms = _norm_parameters(config, hidden)
@@ -76,8 +78,16 @@ def read_decoder(config: Fields, quantisation: Quantisation, hidden: int) -> Sta
             else mlps.plain(modules(count), width=mlps.dense or mlps.expert)
         )
         fc = Linear("fc", hidden, 2 * hidden, shard="replicated")
-        mtp = MtpModule((layer(mixer(count, modules(count)), mlp),), fc, ahead, 3 * hidden)
+        own_head = config.word("model_type").startswith(_OWN_HEAD_MTP)
+        mtp = MtpModule((layer(mixer(count, modules(count)), mlp),), fc, ahead, 3 * hidden, own_head)
     return Stack(collect(layers), mtp, hidden + (hyper * hyper * hidden + hyper + 1 if hyper else 0))
+
+
+def _layer_count(config: Fields) -> int:
+    """Layers of one mixer and one MLP; LongCat-Flash calls two of them one in its `num_layers`."""
+    if is_longcat(config) and not config.has("num_hidden_layers"):
+        return 2 * config.count("num_layers", high=MOST_LAYERS)
+    return config.count("num_hidden_layers", high=MOST_LAYERS)
 
 
 def _norm_parameters(config: Fields, hidden: int) -> int:
@@ -141,8 +151,11 @@ def _gqa_mixers(config: Fields, hidden: int, layers: int) -> dict[str, Callable[
         )
     other = config.child("attention_other_setting")
     if other is not None:  # Step-3.5 and 3.7: sliding layers with more heads
+        head_dim = other.count("head_dim", default=base.head_dim)
         sliding = replace(
             base,
+            head_dim=head_dim,
+            v_head_dim=head_dim,
             heads=other.count("num_attention_heads", default=base.heads, high=MOST_HEADS),
             kv_heads=other.count("num_attention_groups", default=base.kv_heads, high=MOST_HEADS),
         )

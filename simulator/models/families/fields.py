@@ -119,6 +119,18 @@ class Fields:
                 return None
         return found[:layers]
 
+    def evened(self, names: Sequence[str], layers: int) -> Fields:
+        """This object with one number where a list says the same number for every layer."""
+        even: dict[str, object] = {}
+        for name in names:
+            stated = self.values.get(name)
+            if not isinstance(stated, list) or len(stated) < layers:
+                continue
+            even[name] = stated[0]
+            if any(entry != stated[0] for entry in stated[:layers]):
+                self.add(name, stated, "differs from layer to layer", "one number for all layers is allowed")
+        return replace(self, values={**self.values, **even})
+
     def child(self, name: str) -> Fields | None:
         """The object under `name`, None when absent or null; its problems are this object's problems."""
         value = self.values.get(name)

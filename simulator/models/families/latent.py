@@ -31,15 +31,23 @@ class Mla:
     indexer: Indexer | None = None
 
     def mixer(
-        self, modules: Modules, hidden: int, root: str = "self_attn", *, own_index: bool = True
+        self,
+        modules: Modules,
+        hidden: int,
+        root: str = "self_attn",
+        *,
+        own_index: bool = True,
+        input_width: int = 0,
     ) -> Mixer:
-        """`own_index` False: the layer reuses the entries that an earlier layer's indexer chose (GLM-5.2)."""
+        """`own_index` False: the layer reuses the entries that an earlier layer's indexer chose (GLM-5.2).
+
+        `input_width` as in `Gqa.mixer`.
+        """
         query, down = self.heads * (self.nope + self.rope), self.kv_lora + self.rope
+        wide = input_width or hidden
         linears = [
-            modules.linear(
-                "qkv_down", f"{root}.kv_a_proj_with_mqa", self.q_lora + down, hidden, "replicated"
-            ),
-            modules.linear("q_up", f"{root}.q_b_proj", query, self.q_lora or hidden),
+            modules.linear("qkv_down", f"{root}.kv_a_proj_with_mqa", self.q_lora + down, wide, "replicated"),
+            modules.linear("q_up", f"{root}.q_b_proj", query, self.q_lora or wide),
             modules.linear("kv_up", f"{root}.kv_b_proj", self.heads * (self.nope + self.value), self.kv_lora),
             modules.linear("o", f"{root}.o_proj", hidden, self.heads * self.value, "row"),
         ]

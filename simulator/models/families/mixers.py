@@ -107,7 +107,7 @@ class Gqa:
 
 
 def read_gqa(config: Fields, hidden: int) -> Gqa:
-    """The attention of most decoders; sliding layers may differ, see `read_sliding`."""
+    """The attention of most decoders; sliding layers may differ, see `decoder.py`."""
     heads = config.count("num_attention_heads", high=MOST_HEADS)
     kv_heads = config.count("num_key_value_heads", "num_attention_groups", default=heads, high=MOST_HEADS)
     if kv_heads > heads or heads % kv_heads:
@@ -123,7 +123,7 @@ def read_gqa(config: Fields, hidden: int) -> Gqa:
     gate = 0
     if config.flag("attn_output_gate", model_type == "qwen3_next") or config.flag("attention_output_gate"):
         gate = head_dim
-    elif model_type.startswith(("step3p5", "step3p7")):
+    elif config.flag("use_head_wise_attn_gate", model_type.startswith(("step3p5", "step3p7"))):
         gate = 1
     bias = config.flag("attention_bias", gpt_oss or qwen2) or config.flag("qkv_bias")
     return Gqa(
@@ -132,7 +132,7 @@ def read_gqa(config: Fields, hidden: int) -> Gqa:
         head_dim,
         config.count("v_head_dim", default=head_dim),
         qkv_bias=bias,
-        o_bias=bias and not (qwen2 or model_type.startswith("glm4")),
+        o_bias=config.flag("attention_out_bias", bias and not (qwen2 or model_type.startswith("glm4"))),
         gate=gate,
         norm=_norm(config, model_type),
         sinks=gpt_oss or config.flag("add_full_attention_sink_bias"),
@@ -157,7 +157,7 @@ def _head_dim(config: Fields, hidden: int, heads: int) -> int:
 def _norm(config: Fields, model_type: str) -> str:
     if config.word("qk_norm_type") == "per_layer":
         return "all"
-    named = model_type.startswith(("qwen3", "gemma3", "gemma4", "step3p5", "step3p7"))
+    named = model_type.startswith(("qwen3", "gemma3", "gemma4", "step3p5", "step3p7", "hy_v3", "dots1"))
     return "head" if named or (config.flag("use_qk_norm") and not model_type.startswith("llama4")) else ""
 
 

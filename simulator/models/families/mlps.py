@@ -8,7 +8,7 @@ from simulator.models.families.fields import MOST_EXPERTS, MOST_LAYERS, Fields
 from simulator.models.families.quantisation import Modules
 from simulator.models.model import Experts, Linear
 
-_EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _PER_TOKEN = (
     "num_experts_per_tok",
     "top_k_experts",
@@ -16,10 +16,17 @@ _PER_TOKEN = (
     "experts_per_token",
     "moe_top_k",
     "moe_topk",
+    "moe_k",
 )
+_SHARED_COUNTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
+_DENSE_WIDTHS = ("dense_intermediate_size", "intermediate_size_mlp", "ffn_hidden_size", "intermediate_size")
+_BY_LAYER = (*EXPERT_COUNTS, *_PER_TOKEN, *_SHARED_COUNTS, "moe_intermediate_size")
 _PLAIN_ACTIVATIONS = ("relu", "relu2", "gelu_new", "gelu_fast")
 _PLAIN_MODELS = ("phi", "gpt_neox", "starcoder2", "falcon", "opt", "nemotron")
 _DENSE, _SPARSE = "dense", "sparse"
+_FIRST_SPARSE = ("first_k_dense_replace", "moe_layer_start_index", "moe_layer_num_skipped")
+# every n-th layer routes, layers counted from one; `moe_layer_freq` counts them from zero
+_FROM_ONE = ("decoder_sparse_step", "moe_layer_interval")
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class MlpPlan:
     matrices: int  # 3: gate, up, down; 2: no gate
     dense: int  # width of a dense layer, 0 when there is none
     experts: int = 0
-    per_token: int = 0
+    per_token: int = 0  # with weights, on average
     expert: int = 0
     latent: int = 0  # width the experts work in, 0: hidden
     latent_norm: bool = False
@@ -47,7 +54,8 @@ class MlpPlan:
     shared_gate: bool = False
     router_bias: bool = False
     expert_bias: bool = False
-    beside: bool = False  # a dense MLP beside the experts in every layer (Gemma 4)
+    beside: bool = False  # a dense MLP beside the experts in every sparse layer (Gemma 4, LongCat-Flash)
+    idle: int = 0  # experts that the router may choose and that hand on what they get: no weights, no work
     sparse_layers: tuple[bool, ...] = ()
 
     def layer(self, index: int, modules: Modules, root: str = "mlp") -> Mlp:
@@ -61,7 +69,8 @@ class MlpPlan:
     def sparse(self, modules: Modules, root: str = "mlp") -> Mlp:
         """Router, routed experts, shared experts, latent projections."""
         width = self.latent or self.hidden
-        router = Linear("router", self.experts, self.hidden, shard="replicated", bias=self.router_bias)
+        choices = self.experts + self.idle
+        router = Linear("router", choices, self.hidden, shard="replicated", bias=self.router_bias)
         linears: list[Linear] = [router]
         if self.latent:
             linears.append(
@@ -98,25 +107,26 @@ class MlpPlan:
 def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
     """The MLP plan of a decoder whose every layer has attention and an MLP."""
     matrices = _matrices(config)
-    count = config.optional_count(*_EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
+    config = config.evened(_BY_LAYER, layers)
+    count = config.optional_count(*EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
     if count <= 1:
         dense = config.count("intermediate_size")
         return MlpPlan(hidden, matrices, dense, sparse_layers=(False,) * layers)
-    per_token = _per_token(config, count)
-    expert = config.count("moe_intermediate_size", "intermediate_size")
+    idle = config.optional_count("zero_expert_num", low=0, high=MOST_EXPERTS) or 0
+    expert = config.count("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
     model_type = config.word("model_type")
     llama4, gpt_oss = model_type.startswith("llama4"), model_type == "gpt_oss"
     sparse = _sparse_layers(config, layers)
-    beside = config.flag("enable_moe_block")
+    beside = config.flag("enable_moe_block") or is_longcat(config)
     dense = 0
     if beside or not all(sparse):
-        dense = config.count("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
+        dense = config.count(*_DENSE_WIDTHS)
     return MlpPlan(
         hidden,
         matrices,
         dense,
         count,
-        per_token,
+        _per_token(config, count, idle),
         expert,
         latent=config.optional_count("routed_expert_hidden_size", "moe_latent_size") or 0,
         latent_norm=config.flag("latent_moe_use_norm"),
@@ -125,6 +135,7 @@ def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
         router_bias=gpt_oss,
         expert_bias=gpt_oss,
         beside=beside,
+        idle=idle,
         sparse_layers=tuple(sparse),
     )
 
@@ -134,7 +145,7 @@ def read_pattern_mlps(config: Fields, hidden: int) -> MlpPlan:
     (Nemotron-H): no order is kept here."""
     matrices = _matrices(config)
     dense = config.optional_count("intermediate_size") or 0
-    count = config.optional_count(*_EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
+    count = config.optional_count(*EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
     if count <= 1:
         return MlpPlan(hidden, matrices, dense)
     return MlpPlan(
@@ -156,20 +167,21 @@ def _matrices(config: Fields) -> int:
     return 2 if activation in _PLAIN_ACTIVATIONS or config.word("model_type") in _PLAIN_MODELS else 3
 
 
-def _per_token(config: Fields, count: int) -> int:
+def _per_token(config: Fields, count: int, idle: int = 0) -> int:
+    """Experts with weights that a token goes through, on average when all are chosen equally often."""
     per_token = config.count(*_PER_TOKEN, high=MOST_EXPERTS)
     if per_token > count:
         config.disagree(
             _PER_TOKEN[0], per_token, "is more than there are experts", f"at most {count} is allowed"
         )
-    return per_token
+    return max(round(per_token * count / (count + idle)), 1)
 
 
 def _shared_width(config: Fields, expert: int) -> int:
     """Width of the shared experts together: some configs give it, others how many there are."""
     if config.has("shared_expert_intermediate_size", "share_expert_dim"):
         return config.count("shared_expert_intermediate_size", "share_expert_dim", low=0)
-    shared = config.optional_count("n_shared_experts", "num_shared_experts", low=0, high=MOST_EXPERTS)
+    shared = config.optional_count(*_SHARED_COUNTS, low=0, high=MOST_EXPERTS)
     each = config.optional_count("shared_intermediate_size", low=0)
     if shared is None:
         return each or 0
@@ -178,6 +190,11 @@ def _shared_width(config: Fields, expert: int) -> int:
 
 def _sparse_layers(config: Fields, layers: int) -> list[bool]:
     """Which layers route: a list per layer where there is one, else the rule of the family."""
+    if config.has("moe_layers_enum"):
+        routing = _listed(config, "moe_layers_enum")
+        return [index in routing for index in range(layers)]
+    if is_longcat(config):
+        return [index % 2 == 0 for index in range(layers)]
     if isinstance(config.values.get("moe_layer_freq"), list):
         pattern = config.per_layer("moe_layer_freq", layers, (0, 1))
         return [entry == 1 for entry in pattern or []] or [True] * layers
@@ -187,8 +204,32 @@ def _sparse_layers(config: Fields, layers: int) -> list[bool]:
     step = config.optional_count("interleave_moe_layer_step", high=MOST_LAYERS)
     if step is not None:
         return [(index + 1) % step == 0 for index in range(layers)]
-    first = config.optional_count("first_k_dense_replace", low=0, high=MOST_LAYERS) or 0
-    step = config.optional_count("decoder_sparse_step", "moe_layer_freq", high=MOST_LAYERS) or 1
-    offset = 1 if config.has("decoder_sparse_step") else 0
+    first = config.optional_count(*_FIRST_SPARSE, low=0, high=MOST_LAYERS) or 0
+    last = config.optional_count("moe_layer_end_index", low=-1, high=MOST_LAYERS)
+    last = layers if last is None or last == -1 else last
+    step = config.optional_count(*_FROM_ONE, "moe_layer_freq", high=MOST_LAYERS) or 1
+    offset = 1 if config.has(*_FROM_ONE) else 0
     dense = {entry for entry in config.entries("mlp_only_layers") or [] if isinstance(entry, int)}
-    return [index >= first and (index + offset) % step == 0 and index not in dense for index in range(layers)]
+    return [
+        first <= index <= last and (index + offset) % step == 0 and index not in dense
+        for index in range(layers)
+    ]
+
+
+def _listed(config: Fields, name: str) -> set[int]:
+    """The layers that a list names, or a text with commas (Step-3.5)."""
+    stated = config.values.get(name)
+    entries = stated.split(",") if isinstance(stated, str) else config.entries(name) or []
+    found = set()
+    for entry in entries:
+        digits = str(entry).strip()
+        if digits.isdecimal() and len(digits) < 6:
+            found.add(int(digits))
+        else:
+            config.add(name, entry, "is no layer", "numbers of layers with commas between them are allowed")
+    return found
+
+
+def is_longcat(config: Fields) -> bool:
+    """LongCat-Flash: of every two layers, the first has experts beside its dense MLP."""
+    return config.word("model_type").startswith("longcat_flash")
