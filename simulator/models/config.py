@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 _MOST_BYTES = 16_000_000
 _WRAPPED = ("text_config", "llm_config", "language_config", "thinker_config")
 _GENERATES = re.compile(
-    "causallm|conditionalgeneration|lmhead|eagle|speculator|draft|mtp|nextn", re.IGNORECASE
+    "causallm|conditionalgeneration|lmhead|chatglm|eagle|speculator|draft|mtp|nextn", re.IGNORECASE
 )
 _CONTEXT = ("max_position_embeddings", "model_max_length")
+# Their files leave `tie_word_embeddings` out where it is true, as the classes of their configs have it.
+_TIED = (
+    "cohere", "cohere2", "starcoder2", "opt", "gpt2", "bloom", "mpt", "falcon", "gpt_bigcode",
+    "minicpm3", "lfm2", "exaone",
+)  # fmt: skip
 _CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
 
@@ -102,7 +107,7 @@ def model_from_config(
     refuse_unread(config)
     hidden = config.count("hidden_size")
     vocab = config.count("vocab_size")
-    context = config.optional_count(*_CONTEXT, high=MOST_TOKENS) or MOST_TOKENS
+    context = _context(config)
     tied = root.flag("tie_word_embeddings", config.flag("tie_word_embeddings", _tied_by_default(config)))
     stack = _stack(root, config, hidden)
     finish()
@@ -165,7 +170,14 @@ def _describes_transformer(root: Fields, config: Fields) -> bool:
 
 
 def _tied_by_default(config: Fields) -> bool:
-    return config.word("model_type").startswith("gemma")
+    model_type = config.word("model_type")
+    return model_type in _TIED or model_type.startswith("gemma")
+
+
+def _context(config: Fields) -> int:
+    """Engines go by `model_max_length` where Cohere states both: the other is what training began with."""
+    names = _CONTEXT[::-1] if config.word("model_type").startswith("cohere") else _CONTEXT
+    return config.optional_count(*names, high=MOST_TOKENS) or MOST_TOKENS
 
 
 def _dominant(stack: Stack) -> str:

@@ -12,10 +12,10 @@ from simulator.models.families.latent import read_compressed, read_mla
 from simulator.models.families.mixers import Gqa, Mixer, read_gqa
 from simulator.models.families.mlps import Mlp, is_longcat, read_mlps
 from simulator.models.families.quantisation import Modules, Quantisation
-from simulator.models.families.recurrent import read_delta_net, read_kda
+from simulator.models.families.recurrent import read_delta_net, read_kda, read_mamba2
 from simulator.models.model import Layer, Linear, MtpModule
 
-FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+FULL, SLIDING, LINEAR, MAMBA = "full_attention", "sliding_attention", "linear_attention", "mamba"
 _CHUNKED = "chunked_attention"
 # DeepSeek-V4: tokens per stored entry of a layer; 0: a window only.
 _RATIOS = {SLIDING: 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
@@ -24,6 +24,8 @@ _MTP_COUNTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_mod
 # has one (SGLang 0.5.23 `mimo_v2_nextn.py`, `step3p5_mtp.py`, `ernie4_eagle.py`, `longcat_flash_nextn.py`);
 # elsewhere such a layer is like the model's last one.
 _SMALL_MTP = ("mimo_v2", "step3p5", "step3p7", "ernie4_5_moe", "longcat_flash")
+_FOUR_NORMS = ("gemma2", "gemma3", "afmoe")  # and glm4, by its whole name
+_LEARNED_POSITIONS = {"gpt2": 0, "gpt_bigcode": 0, "opt": 2}  # and rows before the first position
 _OWN_HEAD_MTP = ("step3p5", "step3p7")
 
 
@@ -80,14 +82,22 @@ def read_decoder(config: Fields, quantisation: Quantisation, hidden: int) -> Sta
         fc = Linear("fc", hidden, 2 * hidden, shard="replicated")
         own_head = config.word("model_type").startswith(_OWN_HEAD_MTP)
         mtp = MtpModule((layer(mixer(count, modules(count)), mlp),), fc, ahead, 3 * hidden, own_head)
-    return Stack(collect(layers), mtp, hidden + (hyper * hyper * hidden + hyper + 1 if hyper else 0))
+    other = hidden + (hyper * hyper * hidden + hyper + 1 if hyper else 0) + _positions(config, hidden)
+    return Stack(collect(layers), mtp, other)
 
 
 def _layer_count(config: Fields) -> int:
     """Layers of one mixer and one MLP; LongCat-Flash calls two of them one in its `num_layers`."""
-    if is_longcat(config) and not config.has("num_hidden_layers"):
-        return 2 * config.count("num_layers", high=MOST_LAYERS)
-    return config.count("num_hidden_layers", high=MOST_LAYERS)
+    stated = config.count("num_hidden_layers", high=MOST_LAYERS)
+    return 2 * stated if is_longcat(config) and config.values.get("num_hidden_layers") is None else stated
+
+
+def _positions(config: Fields, hidden: int) -> int:
+    """Parameters of positions that are learned."""
+    before = _LEARNED_POSITIONS.get(config.word("model_type"))
+    if before is None:
+        return 0
+    return (config.count("max_position_embeddings", high=MOST_TOKENS) + before) * hidden
 
 
 def _norm_parameters(config: Fields, hidden: int) -> int:
@@ -96,7 +106,7 @@ def _norm_parameters(config: Fields, hidden: int) -> int:
     if model_type.startswith("gemma4"):
         experts = config.optional_count("num_experts", low=0, high=MOST_HEADS) or 0
         return (8 * hidden + experts) if config.flag("enable_moe_block") else 4 * hidden
-    if model_type.startswith(("gemma2", "gemma3")):
+    if model_type.startswith(_FOUR_NORMS) or model_type in ("glm4", "glm4v_text"):
         return 4 * hidden
     vectors = 6 if config.has("attn_res_block_size") else 2  # Kimi-K3: two norms, two mixing vectors more
     return vectors * hidden
@@ -114,6 +124,9 @@ def _mixers(config: Fields, hidden: int, layers: int) -> Callable[[int, Modules]
         linear = config.child("linear_attn_config")
         recurrent = read_kda(linear) if linear is not None else read_delta_net(config)
         makers[LINEAR] = lambda index, modules: recurrent.mixer(modules, hidden)
+    if MAMBA in kinds:
+        mamba = read_mamba2(config)
+        makers[MAMBA] = lambda index, modules: mamba.mixer(modules, hidden, "mamba")
     if config.has("kv_lora_rank"):
         mla, owners = read_mla(config), config.per_layer("indexer_types", layers, ("full", "shared"))
         owned = [owner == "full" for owner in owners] if owners else [True] * layers
@@ -186,8 +199,8 @@ def _compressed_mixers(config: Fields, hidden: int, layers: int) -> Callable[[in
 
 
 def _kinds(config: Fields, layers: int) -> list[str]:
-    """full, sliding or linear for every layer."""
-    stated = config.per_layer("layer_types", layers, (FULL, SLIDING, LINEAR, _CHUNKED, "attention"))
+    """full, sliding, linear or mamba for every layer."""
+    stated = config.per_layer("layer_types", layers, (FULL, SLIDING, LINEAR, MAMBA, _CHUNKED, "attention"))
     if stated is not None:
         kinds = [
             SLIDING if kind == _CHUNKED else FULL if kind == "attention" else str(kind) for kind in stated

@@ -17,11 +17,21 @@ MOST_TOKENS = 100_000_000
 
 Path = tuple[str | int, ...]
 
+# What some configs call a field, most of them older ones; the usual name goes first where both are there.
+_SPELLINGS = {
+    "hidden_size": ("n_embd", "d_model"),
+    "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
+    "num_attention_heads": ("n_head", "n_heads"),
+    "num_key_value_heads": ("num_kv_heads", "multi_query_group_num", "kv_n_heads"),
+    "intermediate_size": ("ffn_dim", "n_inner", "ffn_hidden_size"),
+    "vocab_size": ("padded_vocab_size",),
+    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length"),
+}
+
 
 @dataclass
 class Fields:
-    """One JSON object of a config. Readers take the first name present
-    (configs spell one thing in several ways).
+    """One JSON object of a config. Readers take the first name present, in any of its spellings.
 
     A field that is missing or wrong is recorded in `problems` and a harmless stand-in is returned, so that
     reading goes on; call `finish` before using what was read. `path` is the place of this object in the file.
@@ -169,7 +179,8 @@ class Fields:
         return path, Problem(field=_dotted(path), value=shown, message=message, allowed=allowed)
 
     def _name(self, names: Sequence[str]) -> str | None:
-        return next((name for name in names if self.values.get(name) is not None), None)
+        spelt = (spelling for name in names for spelling in (name, *_SPELLINGS.get(name, ())))
+        return next((name for name in spelt if self.values.get(name) is not None), None)
 
 
 def _dotted(path: Path) -> str:

@@ -109,7 +109,7 @@ class Gqa:
 def read_gqa(config: Fields, hidden: int) -> Gqa:
     """The attention of most decoders; sliding layers may differ, see `decoder.py`."""
     heads = config.count("num_attention_heads", high=MOST_HEADS)
-    kv_heads = config.count("num_key_value_heads", "num_attention_groups", default=heads, high=MOST_HEADS)
+    kv_heads = _kv_heads(config, heads)
     if kv_heads > heads or heads % kv_heads:
         config.disagree(
             "num_key_value_heads",
@@ -121,23 +121,35 @@ def read_gqa(config: Fields, hidden: int) -> Gqa:
     model_type = config.word("model_type")
     gpt_oss, qwen2 = model_type == "gpt_oss", model_type.startswith("qwen2") or model_type == "mimo"
     gate = 0
-    if config.flag("attn_output_gate", model_type == "qwen3_next") or config.flag("attention_output_gate"):
+    gated = config.flag("attn_output_gate", model_type in ("qwen3_next", "afmoe"))
+    if gated or config.flag("attention_output_gate"):
         gate = head_dim
     elif config.flag("use_head_wise_attn_gate", model_type.startswith(("step3p5", "step3p7"))):
         gate = 1
-    bias = config.flag("attention_bias", gpt_oss or qwen2) or config.flag("qkv_bias")
+    bias = config.flag("attention_bias", gpt_oss or qwen2)
+    bias = bias or config.flag("qkv_bias") or config.flag("add_qkv_bias")
     return Gqa(
         heads,
         kv_heads,
         head_dim,
         config.count("v_head_dim", default=head_dim),
         qkv_bias=bias,
-        o_bias=config.flag("attention_out_bias", bias and not (qwen2 or model_type.startswith("glm4"))),
+        o_bias=config.flag("attention_out_bias", bias and not (qwen2 or "glm" in model_type)),
         gate=gate,
         norm=_norm(config, model_type),
         sinks=gpt_oss or config.flag("add_full_attention_sink_bias"),
         indexer=_block_indexer(config),
     )
+
+
+def _kv_heads(config: Fields, heads: int) -> int:
+    """One where all heads share it (Falcon, StarCoder), as many as there are heads where nothing is said."""
+    older = config.word("model_type") in ("falcon", "gpt_bigcode")
+    if config.flag("multi_query", older) and not config.flag("new_decoder_architecture"):
+        return 1
+    names = ("num_key_value_heads", "num_attention_groups")
+    inner = None if config.has(*names) else config.child("attn_config")  # DBRX
+    return (inner or config).count(*names, default=heads, high=MOST_HEADS)
 
 
 def _head_dim(config: Fields, hidden: int, heads: int) -> int:
@@ -157,8 +169,9 @@ def _head_dim(config: Fields, hidden: int, heads: int) -> int:
 def _norm(config: Fields, model_type: str) -> str:
     if config.word("qk_norm_type") == "per_layer":
         return "all"
-    named = model_type.startswith(("qwen3", "gemma3", "gemma4", "step3p5", "step3p7", "hy_v3", "dots1"))
-    return "head" if named or (config.flag("use_qk_norm") and not model_type.startswith("llama4")) else ""
+    named = model_type.startswith(("qwen3", "gemma3", "gemma4", "step3p5", "step3p7", "dots1", "afmoe"))
+    stated = config.flag("use_qk_norm") or config.values.get("qk_norm") is True
+    return "head" if named or (stated and not model_type.startswith("llama4")) else ""
 
 
 def _block_indexer(config: Fields) -> Indexer | None:

@@ -19,12 +19,18 @@ _PER_TOKEN = (
     "moe_k",
 )
 _SHARED_COUNTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
-_DENSE_WIDTHS = ("dense_intermediate_size", "intermediate_size_mlp", "ffn_hidden_size", "intermediate_size")
+_DENSE_WIDTHS = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
 _BY_LAYER = (*EXPERT_COUNTS, *_PER_TOKEN, *_SHARED_COUNTS, "moe_intermediate_size")
-_PLAIN_ACTIVATIONS = ("relu", "relu2", "gelu_new", "gelu_fast")
-_PLAIN_MODELS = ("phi", "gpt_neox", "starcoder2", "falcon", "opt", "nemotron")
+_PLAIN_ACTIVATIONS = ("relu", "relu2", "gelu_new", "gelu_fast", "xielu")
+_FOURFOLD = ("gpt2", "gptj", "gpt_bigcode", "bloom", "mpt", "falcon")  # 4 x hidden where no width is stated
+_PLAIN_MODELS = (*_FOURFOLD, "phi", "gpt_neox", "starcoder2", "opt", "nemotron")
 _DENSE, _SPARSE = "dense", "sparse"
-_FIRST_SPARSE = ("first_k_dense_replace", "moe_layer_start_index", "moe_layer_num_skipped")
+_FIRST_SPARSE = (
+    "first_k_dense_replace",
+    "moe_layer_start_index",
+    "moe_layer_num_skipped",
+    "num_dense_layers",
+)
 # every n-th layer routes, layers counted from one; `moe_layer_freq` counts them from zero
 _FROM_ONE = ("decoder_sparse_step", "moe_layer_interval")
 
@@ -54,7 +60,7 @@ class MlpPlan:
     shared_gate: bool = False
     router_bias: bool = False
     expert_bias: bool = False
-    beside: bool = False  # a dense MLP beside the experts in every sparse layer (Gemma 4, LongCat-Flash)
+    beside: bool = False  # a dense MLP beside the experts of a layer (Gemma 4, Grok-2, LongCat-Flash)
     idle: int = 0  # experts that the router may choose and that hand on what they get: no weights, no work
     sparse_layers: tuple[bool, ...] = ()
 
@@ -107,17 +113,17 @@ class MlpPlan:
 def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
     """The MLP plan of a decoder whose every layer has attention and an MLP."""
     matrices = _matrices(config)
-    config = config.evened(_BY_LAYER, layers)
-    count = config.optional_count(*EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
+    pool = _pool(config).evened(_BY_LAYER, layers)
+    count = pool.optional_count(*EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
     if count <= 1:
-        dense = config.count("intermediate_size")
+        dense = _dense_width(config, hidden)
         return MlpPlan(hidden, matrices, dense, sparse_layers=(False,) * layers)
-    idle = config.optional_count("zero_expert_num", low=0, high=MOST_EXPERTS) or 0
-    expert = config.count("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
+    idle = pool.optional_count("zero_expert_num", low=0, high=MOST_EXPERTS) or 0
+    expert = pool.count("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
     model_type = config.word("model_type")
     llama4, gpt_oss = model_type.startswith("llama4"), model_type == "gpt_oss"
     sparse = _sparse_layers(config, layers)
-    beside = config.flag("enable_moe_block") or is_longcat(config)
+    beside = config.flag("enable_moe_block") or config.flag("residual_moe") or is_longcat(config)
     dense = 0
     if beside or not all(sparse):
         dense = config.count(*_DENSE_WIDTHS)
@@ -126,11 +132,11 @@ def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
         matrices,
         dense,
         count,
-        _per_token(config, count, idle),
+        _per_token(pool, count, idle),
         expert,
         latent=config.optional_count("routed_expert_hidden_size", "moe_latent_size") or 0,
         latent_norm=config.flag("latent_moe_use_norm"),
-        shared=expert if llama4 else _shared_width(config, expert),
+        shared=expert if llama4 else _shared_width(pool, expert),
         shared_gate=config.has("shared_expert_intermediate_size") and "qwen" in model_type,
         router_bias=gpt_oss,
         expert_bias=gpt_oss,
@@ -159,6 +165,18 @@ def read_pattern_mlps(config: Fields, hidden: int) -> MlpPlan:
         shared=(config.optional_count("n_shared_experts", low=0, high=MOST_EXPERTS) or 0)
         * (config.optional_count("moe_shared_expert_intermediate_size", low=0) or 0),
     )
+
+
+def _pool(config: Fields) -> Fields:
+    """What speaks of the experts: DBRX has an object for them."""
+    inner = config.child("ffn_config")
+    return inner if inner is not None and inner.has(*EXPERT_COUNTS) else config
+
+
+def _dense_width(config: Fields, hidden: int) -> int:
+    if config.word("model_type") in _FOURFOLD and not config.has("intermediate_size"):
+        return config.count("expansion_ratio", default=4, high=64) * hidden
+    return config.count("intermediate_size")
 
 
 def _matrices(config: Fields) -> int:

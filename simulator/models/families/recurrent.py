@@ -149,14 +149,14 @@ def read_kda(linear: Fields) -> Kda:
 
 def read_mamba2(config: Fields) -> Mamba2:
     return Mamba2(
-        config.count("mamba_num_heads", high=MOST_HEADS),
-        config.count("mamba_head_dim"),
-        config.count("n_groups", default=1, high=MOST_HEADS),
-        config.count("ssm_state_size"),
-        config.count("conv_kernel", default=4, high=1024),
+        config.count("mamba_num_heads", "mamba_n_heads", high=MOST_HEADS),
+        config.count("mamba_head_dim", "mamba_d_head"),
+        config.count("n_groups", "mamba_n_groups", default=1, high=MOST_HEADS),
+        config.count("ssm_state_size", "mamba_d_state"),
+        config.count("conv_kernel", "mamba_d_conv", default=4, high=1024),
         _state_bytes(config, "mamba_ssm_cache_dtype", "bfloat16"),
-        config.flag("use_conv_bias", True),
-        config.flag("use_bias"),
+        config.flag("use_conv_bias", config.flag("mamba_conv_bias", True)),
+        config.flag("use_bias", config.flag("mamba_proj_bias")),
     )
 
 

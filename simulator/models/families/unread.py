@@ -12,13 +12,13 @@ from simulator.models.families.fields import Fields
 
 
 class _Unread(NamedTuple):
-    """Fields of one idea, and what says the same in a form that is read. `neutral` changes nothing, as do
-    null, false, 0 and what is empty."""
+    """Fields of one idea, and what says the same in a form that is read. `neutral` changes nothing (a text:
+    what the field of that name says), nor do null, false, 0 and what is empty."""
 
     names: tuple[str, ...]
     what: str
     known: str = ""
-    neutral: int = 0
+    neutral: int | str = 0
 
 
 _UNREAD = (
@@ -49,34 +49,41 @@ _UNREAD = (
         "attention to blocks that an indexer picks",
         "index_n_heads, sparse_attention_config",
     ),
-    _Unread(("num_kv_shared_layers", "use_cla"), "layers that reuse the keys and values of others"),
+    _Unread(("index_kpool",), "an index with one entry for several tokens", "index_n_heads"),
+    _Unread(("dense_attention_every_n_layers",), "attention to some blocks in some layers", neutral=1),
+    _Unread(
+        ("num_kv_shared_layers", "kv_source_layers", "use_cla"),
+        "layers that reuse the keys and values of others",
+    ),
     _Unread(("cross_attention_layers",), "layers that attend to images"),
     _Unread(("share_q_dim",), "queries factored over one shared projection", "kv_lora_rank"),
     _Unread(
         ("num_key_value_heads_per_layer", "ffn_multipliers"), "another shape for every layer", "block_configs"
     ),
     _Unread(("use_double_wide_mlp",), "wider MLPs in some layers", "block_configs"),
-    _Unread(("parallel_attn_mlp_res", "residual_moe"), "a dense MLP beside the experts", "enable_moe_block"),
+    _Unread(("parallel_attn_mlp_res",), "a dense MLP beside the experts", "enable_moe_block, residual_moe"),
     _Unread(
-        ("expert_layer_period", "moe_layer_frequency", "num_dense_layers"),
+        ("expert_layer_period", "moe_layer_frequency"),
         "experts in some layers only",
         "first_k_dense_replace, decoder_sparse_step, moe_layer_freq, mlp_layer_types",
     ),
     _Unread(("total_ut_steps", "loop_num"), "layers that a token passes several times", neutral=1),
+    _Unread(("word_embed_proj_dim",), "embeddings of another width than the layers", neutral="hidden_size"),
 )
 
 
 def refuse_unread(config: Fields) -> None:
     """Record a problem for every field of the table that the config gives a value."""
     for row in _UNREAD:
+        neutral = config.values.get(row.neutral) if isinstance(row.neutral, str) else row.neutral
         for name in row.names:
             value = config.values.get(name)
-            if _says_something(value, row.neutral):
+            if _says_something(value, neutral):
                 known = f"known: {row.known}" if row.known else "a model without is expected"
                 config.add(name, value, f"means {row.what}, which is not read", known)
 
 
-def _says_something(value: object, neutral: int) -> bool:
+def _says_something(value: object, neutral: object) -> bool:
     if isinstance(value, list):
         return any(entry != neutral for entry in value)
     return bool(value) and value != neutral
