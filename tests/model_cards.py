@@ -174,7 +174,23 @@ CATALOGUE = (
     Card("smollm2-360m-instruct", "360M", None, "model card, Model Summary"),
     Card("smollm2-1.7b-instruct", "1.7B", None, "model card, Model Summary"),
 )
-"""One row for every model of the catalogue."""
+"""Models of the catalogue by what their cards print; `unit/model_sizes.tsv` has exact totals of others."""
+
+UNPUBLISHED = """
+baichuan2-13b-chat baichuan2-7b-chat codellama-13b-instruct codellama-34b-instruct codellama-70b-instruct
+codellama-7b-instruct deepseek-coder-33b-instruct deepseek-coder-6.7b-instruct deepseek-coder-v2-instruct
+deepseek-coder-v2-lite-instruct deepseek-llm-67b-chat deepseek-llm-7b-chat deepseek-moe-16b-chat
+deepseek-v2-chat deepseek-v2-lite-chat deepseek-v2.5 deepseek-v2.5-1210 exaone-4.5-33b gemma-4-31b-it
+glm-4-32b glm-4-9b-0414 glm-4-9b-chat glm-4.7-flash glm-z1-32b glm-z1-9b granite-4.1-8b grok-1 intern-s1
+kimi-linear-48b-a3b-instruct llama-160m llama-3.1-nemotron-ultra-253b-v1 llama-3.3-nemotron-super-49b-v1
+llama-65b llama-68m minicpm-2b minicpm-2b-dpo minicpm3-4b ministral-3-3b-instruct ministral-3-3b-reasoning
+ministral-3-8b-instruct ministral-3-8b-reasoning ministral-8b-instruct mistral-large-instruct
+mistral-large-instruct-2407 mistral-nemo-instruct mistral-small-instruct moonlight-16b-a3b-instruct
+open-llama-3b pixtral-large-instruct qwen3.5-0.8b sheared-llama-1.3b sheared-llama-2.7b solar-10.7b-instruct
+tinyllama-1.1b-chat yi-1.5-34b-chat yi-1.5-6b-chat yi-34b-chat yi-6b-chat
+""".split()
+"""Models of the catalogue of a size of their own for which no total of the language part was found that says
+more than their names do."""
 
 INSTANTIATED = {
     "MiniMaxAI--MiniMax-M2.5": 228689748992,

@@ -8,8 +8,9 @@ import pytest
 
 from simulator.models.catalogue import load_drafter, load_model, targets
 from simulator.models.model import Model
-from tests.model_cards import CATALOGUE, CONFIGS, INSTANTIATED, Card
+from tests.model_cards import CATALOGUE, CONFIGS, INSTANTIATED, UNPUBLISHED, Card
 from tests.shared_data import SHARED, needs_shared
+from tests.unit.test_model_sizes import ROWS
 
 FOLDER = SHARED / "data" / "model_configs"
 UNITS = {"M": 1e6, "B": 1e9, "T": 1e12}
@@ -70,8 +71,15 @@ def test_every_config_of_the_reference_data_has_a_row():
     )
 
 
-def test_every_model_of_the_catalogue_has_a_row():
-    assert sorted(card.name for card in CATALOGUE) == list(targets())
+def test_every_model_of_the_catalogue_has_a_row_is_the_size_of_one_that_has_or_is_known_to_lack_a_figure():
+    def size(name: str) -> tuple[int, int, int]:
+        model = load_model(name)
+        return model.parameters, model.active_parameters, model.hidden_size
+
+    rows = {card.name for card in CATALOGUE} | {row["name"] for row in ROWS}
+    sizes = {size(name) for name in rows}
+    assert rows <= set(targets())
+    assert sorted(UNPUBLISHED) == [name for name in targets() if name not in rows and size(name) not in sizes]
 
 
 @needs_shared

@@ -97,6 +97,12 @@ def test_bad_fields_are_named(change, field, words, tmp_path):
         ({"attn_layer_period": 4}, "recurrent"),  # Jamba
         ({"share_q_dim": 2048}, "queries factored"),  # Step3
         ({"total_ut_steps": 4}, "several times"),  # Ouro
+        ({"word_embed_proj_dim": 512}, "another width"),  # OPT-350M
+        ({"dense_attention_every_n_layers": 2}, "some blocks"),  # Phi-3-small
+        ({"index_kpool": 16}, "one entry for several tokens"),  # GLM-5.3-Flash
+        ({"kv_source_layers": [0, 0, 2, 2]}, "reuse the keys and values"),
+        ({"expert_layer_period": 2}, "experts in some layers"),
+        ({"parallel_attn_mlp_res": True}, "beside the experts"),  # Arctic
     ],
 )
 def test_fields_that_change_sizes_and_are_not_read_are_refused(change, words, tmp_path):
@@ -116,6 +122,7 @@ def test_fields_that_change_sizes_and_are_not_read_are_refused(change, words, tm
         {"attn_type_list": [1, 1, 1, 1]},  # MiniMax-M2.5
         {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0, "use_double_wide_mlp": False},
         {"hc_count": None, "cross_attention_layers": [], "total_ut_steps": 1},
+        {"word_embed_proj_dim": 1024},
     ],
 )
 def test_such_a_field_is_no_obstacle_where_it_changes_nothing(change, tmp_path):

@@ -35,6 +35,8 @@ _UNREAD = (
             "full_attn_idxs",
             "mamba_d_ssm",
             "mb_per_layer",
+            "_block_types",
+            "mixer_types",
             "block_types",
         ),
         "recurrent or convolution layers among or beside attention",
