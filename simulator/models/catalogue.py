@@ -119,9 +119,13 @@ def _find(kind: str, name: str, known: Mapping[str, Entry], names: Iterable[str]
     if name in known:
         return name
     spellings = _spellings(tuple(known))
-    for candidate in _candidates(name):
+    candidates = _candidates(name)
+    for candidate in candidates:
         if candidate in spellings:
             return spellings[candidate]
+    begun = {found for spelling, found in spellings.items() if spelling.startswith(f"{candidates[-1]}-")}
+    if len(begun) == 1 and candidates[-1]:
+        return begun.pop()
     raise InputError(unknown_name(kind, name, names, also=also))
 
 
@@ -240,7 +244,7 @@ def _display_name(path: Path) -> str:
     return name.replace("--", "/").removesuffix("_config") or str(path)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _cached_model(name: str) -> Model:
     found = _entries()[0][name]
     return model_from_config(found.config, name, f"{found.hugging_face}: {found.source}")

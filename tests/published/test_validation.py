@@ -38,10 +38,11 @@ pytestmark = pytest.mark.timeout(600)  # all published points are simulated once
 
 GATE = {
     ("speedup", "median over sources"): 0.06,
-    ("speedup", "pooled P90"): 0.20,
-    ("shape over batch", "median over sources"): 0.09,
-    ("shape over batch", "pooled P90"): 0.24,
+    ("speedup", "pooled P90"): 0.21,
+    ("shape over batch", "median over sources"): 0.085,
+    ("shape over batch", "pooled P90"): 0.23,
     ("TPOT of plain serving", "median over sources"): 0.06,
+    ("TPOT of plain serving", "pooled P90"): 0.15,
     ("tpot_p99 of plain serving", "median over sources"): math.log(1.3),
     ("ttft_mean of plain serving", "median over sources"): math.log(1.3),
     ("throughput of plain serving", "median over sources"): 0.06,
@@ -94,7 +95,7 @@ def failed(targets: tuple[Target, ...]) -> set[tuple[str, str]]:
 
 def test_the_gate_holds(whole: Validation) -> None:
     judged = {(one.name, one.statistic): one for one in whole.targets}
-    assert all(judged[name].n >= 25 for name in GATE)
+    assert all(judged[name].n >= 18 for name in GATE)
     assert failed(whole.targets) == set()
     assert all(limit == judged[name].limit for name, limit in GATE.items() if judged[name].met)
 

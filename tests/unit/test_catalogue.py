@@ -31,6 +31,8 @@ from simulator.models.catalogue import drafters, entry, find_drafter, find_model
         ("Kimi-K2-Instruct-0905", "kimi-k2-instruct-0905"),
         ("Mistral-7B-Instruct", "mistral-7b-instruct-v0.3"),
         ("Qwen2.5-72B", "qwen2.5-72b-instruct"),
+        ("Llama 4 Maverick", "llama-4-maverick-17b-128e-instruct"),
+        ("gemma-4-26b", "gemma-4-26b-a4b-it"),
         ("SmolLM2-135M", "smollm2-135m-instruct"),
     ],
 )

@@ -136,7 +136,7 @@ def _sizes(words: str, target: Target) -> tuple[float | None, float | None]:
     return size, active if active is not None and _SMALLEST_B <= active < size else None
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _model_sizes(name: str) -> tuple[float, float]:
     model = load_model(name)
     return model.parameters / 1e9, model.active_parameters / 1e9
