@@ -136,7 +136,8 @@ def _without_speculation(data: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=_PLAIN_ARMS)
 def _plain_runs(scenario_without_speculation: str) -> ArmRuns:
     scenario = scenario_from_data(json.loads(scenario_without_speculation))
-    return ArmRuns(CompiledArm.compile(scenario, None), Traffic.of(scenario))
+    plain = CompiledArm.compile(scenario, None)
+    return ArmRuns(plain, Traffic.of(plain))
 
 
 @lru_cache(maxsize=_PLAIN_RECORDS)

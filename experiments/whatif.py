@@ -172,7 +172,8 @@ class _Runs:
         for arm in (None, *scenario.speculation):
             key = json.dumps([data, None if arm is None else arm.model_dump(mode="json")])
             if key not in self._arms:
-                self._arms[key] = ArmRuns(CompiledArm.compile(scenario, arm), Traffic.of(scenario))
+                compiled = CompiledArm.compile(scenario, arm)
+                self._arms[key] = ArmRuns(compiled, Traffic.of(compiled))
             runs.append(self._arms[key])
         return Replications(scenario, runs, self.progress, traffic=traffic_of)
 

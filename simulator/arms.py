@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.acceptance import AcceptanceModel, acceptance_model, compile_acceptance
+from simulator.arm_memory import ArmMemory
 from simulator.cluster import Drive, drive
 from simulator.costs.prices import Prices
 from simulator.errors import InputError, Problem
-from simulator.memory import ArmMemory, arm_memory
+from simulator.memory import arm_memory
 from simulator.results.record import RunRecord
 from simulator.results.warm_up import measured_requests
 from simulator.scenario import PLAIN, Arm, GoodputPolicy, Scenario
@@ -50,6 +51,12 @@ class CompiledArm:
     def name(self) -> str:
         """The arm's name in tables."""
         return self.arm.name if self.arm is not None else PLAIN
+
+    @property
+    def seated_by_states(self) -> bool:
+        """Whether what is set aside for recurrent states seats fewer requests than the engine would."""
+        of_the_engine = self.setup.preset.max_num_seqs * self.scenario.hardware.attention_dp
+        return self.settings.max_num_seqs < of_the_engine
 
     @property
     def prices(self) -> Prices:
@@ -199,7 +206,7 @@ def _settings(
     host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
     seats = preset.max_num_seqs * groups
     if mechanisms.kv_limit and memory.state_seats is not None:
-        seats = max(1, min(seats, memory.state_seats))
+        seats = min(seats, max(memory.state_seats, 1))  # an arm without any is not run, but it is priced
     return EngineSettings(
         max_num_seqs=seats,
         max_num_batched_tokens=preset.max_num_batched_tokens * groups,

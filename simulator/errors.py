@@ -92,13 +92,17 @@ _MOST_NAMES, _CLOSE_NAMES = 60, 10
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` begins, or else the one closest to it; None when nothing is close."""
+    """The known name closest to `name`, of those that it begins if any; None when none is close."""
     by_lower = {candidate.lower(): candidate for candidate in known}
-    begun = [full for lower, full in by_lower.items() if len(name) > 2 and lower.startswith(name.lower())]
-    if len(begun) == 1:
-        return begun[0]
-    close = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    begun = _begun(name, by_lower)
+    close = difflib.get_close_matches(
+        name.lower(), begun or list(by_lower), n=1, cutoff=0.0 if begun else 0.6
+    )
     return by_lower[close[0]] if close else None
+
+
+def _begun(name: str, lower: Iterable[str]) -> list[str]:
+    return [one for one in lower if len(name) > 2 and one.startswith(name.lower())]
 
 
 def _known_names(name: str, names: Sequence[str]) -> str:
@@ -108,9 +112,8 @@ def _known_names(name: str, names: Sequence[str]) -> str:
     if len(names) <= _MOST_NAMES:
         return f"known: {', '.join(names)}"
     by_lower = {one.lower(): one for one in names}
-    begun = [one for one in by_lower if len(name) > 2 and one.startswith(name.lower())]
     near = difflib.get_close_matches(name.lower(), list(by_lower), n=_CLOSE_NAMES, cutoff=0.3)
-    close = list(dict.fromkeys((*begun, *near)))[:_CLOSE_NAMES]
+    close = list(dict.fromkeys((*_begun(name, by_lower), *near)))[:_CLOSE_NAMES]
     among = f", among them {', '.join(by_lower[one] for one in close)}" if close else ""
     return f"{len(names)} are known{among}"
 

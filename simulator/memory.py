@@ -1,4 +1,4 @@
-"""What fits into the memory of one GPU: weights, drafter, reserve, and the KV blocks that are left.
+"""What fits into the memory of one GPU under every arm of a scenario, and what would make all of it fit.
 
 The budget follows vLLM (`v1/core/kv_cache_planning.py`): utilisation × what the driver reports, less weights,
 drafter and what the engine keeps for itself (`Preset`); KV blocks hold target and drafter layers together.
@@ -13,6 +13,7 @@ from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simulator.arm_memory import ArmMemory
 from simulator.errors import InputError, Problem
 from simulator.models.catalogue import load_drafter, load_model
 from simulator.models.drafter import Drafter
@@ -26,100 +27,6 @@ if TYPE_CHECKING:
     from simulator.scenario.workload import Workload
 
 LARGEST_TENSOR_PARALLEL = 8
-
-
-@dataclass(frozen=True)
-class ArmMemory:
-    """The memory of one GPU under one arm, in bytes, and what its KV blocks hold.
-
-    `kv_bytes_per_token` is per GPU, target and drafter together, at the workload's mean context: windows and
-    constant states (one more per draft) count with what they hold there. `request_tokens` is a request of
-    mean length at its end, `longest_request_tokens` the longest of the workload (at most the model's
-    context). `groups` of GPUs each hold requests of their own. `state_bytes`: what the constant states of one
-    request take, whatever its length; `state_pool_bytes`: what is set aside for them alone (None: they lie
-    among the KV).
-    """
-
-    arm: str
-    device_bytes: int
-    usable_bytes: int
-    weights_bytes: int
-    drafter_bytes: int
-    reserve_bytes: int
-    kv_bytes_per_token: float
-    block_tokens: int
-    request_tokens: float
-    longest_request_tokens: int
-    groups: int = 1
-    state_bytes: int = 0
-    state_pool_bytes: int | None = None
-
-    @property
-    def kv_bytes(self) -> int:
-        """What is left for KV; 0 when nothing is."""
-        taken = self.weights_bytes + self.drafter_bytes + self.reserve_bytes + (self.state_pool_bytes or 0)
-        return max(0, self.usable_bytes - taken)
-
-    @property
-    def kv_blocks(self) -> int:
-        """Whole blocks that fit, of all groups."""
-        return self.groups * int(self.kv_bytes // (self.block_tokens * self.kv_bytes_per_token))
-
-    @property
-    def kv_tokens(self) -> int:
-        """Tokens that the blocks hold."""
-        return self.kv_blocks * self.block_tokens
-
-    @property
-    def state_seats(self) -> int | None:
-        """Requests whose states fit into what is set aside for them, of all groups; None: nothing is."""
-        if self.state_pool_bytes is None:
-            return None
-        return self.groups * (self.state_pool_bytes // self.state_bytes)
-
-    @property
-    def max_concurrency(self) -> int:
-        """Requests of mean length that fit at once, each to its end; memory alone, not the engine's seats."""
-        by_kv = int(self.kv_tokens // self.request_tokens)
-        return by_kv if self.state_seats is None else min(by_kv, self.state_seats)
-
-    @property
-    def fits(self) -> bool:
-        """Whether the longest request fits to its end: without that an engine does not start."""
-        return self.state_seats != 0 and self.kv_tokens // self.groups >= self.longest_request_tokens
-
-    @property
-    def shortage(self) -> str | None:
-        """Why it does not fit, with the numbers; None when it does."""
-        if self.fits:
-            return None
-        parts = f"{format_bytes(self.weights_bytes)} weights"
-        if self.drafter_bytes:
-            parts += f" + {format_bytes(self.drafter_bytes)} drafter"
-        usable = f"{format_bytes(self.usable_bytes)} usable per GPU"
-        used = f"{self.arm}: {parts} + {format_bytes(self.reserve_bytes)} reserve of {usable}"
-        if self.kv_bytes == 0:
-            return f"{used} leave nothing for KV"
-        if self.state_seats == 0:
-            pool = f"{format_bytes(self.state_pool_bytes or 0)} for the states of recurrent layers"
-            return f"{used} leave {pool}, and one request has {format_bytes(self.state_bytes)}"
-        longest = f"the longest request has {self.longest_request_tokens:,}"
-        return f"{used} leave room for {self.kv_tokens // self.groups:,} KV tokens, and {longest}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Bytes per GPU, under the keys of `decodesim memory`."""
-        return {
-            "weights_bytes": self.weights_bytes,
-            "drafter_bytes": self.drafter_bytes,
-            "graphs_bytes": self.reserve_bytes,
-            "kv_bytes": self.kv_bytes,
-            "device_bytes": self.device_bytes,
-            "usable_bytes": self.usable_bytes,
-            "kv_bytes_per_token": self.kv_bytes_per_token,
-            "state_bytes_per_request": self.state_bytes,
-            "state_pool_bytes": self.state_pool_bytes,
-            "kv_blocks": self.kv_blocks,
-        }
 
 
 @dataclass(frozen=True)
@@ -229,31 +136,25 @@ def arm_memory(scenario: Scenario, arm: Arm | None, tensor_parallel: int | None 
     if arm is not None and arm.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
         draft_ranks = groups  # one each
     mean, longest = request_tokens(scenario)
-    usable_bytes = int(preset.gpu_memory_utilization * memory_bytes(scenario))
-    weights_bytes = round(target.weight_bytes(ranks, experts, groups))
-    drafter_bytes = round(drafter.weight_bytes(draft_ranks, copies=groups)) if drafter is not None else 0
-    reserve_bytes = _reserve_bytes(preset, target, arm, ranks)
-    state_bytes = target.kv_bytes(0, scenario.target.kv_cache, ranks // groups, _states(preset, arm))
-    left_bytes = max(0, usable_bytes - weights_bytes - drafter_bytes - reserve_bytes)
-    pooled = preset.state_pool_share > 0 and state_bytes > 0
+    states = _states(preset, arm)
     return ArmMemory(
         arm=PLAIN if arm is None else arm.name,
         device_bytes=memory_bytes(scenario),
-        usable_bytes=usable_bytes,
-        weights_bytes=weights_bytes,
-        drafter_bytes=drafter_bytes,
-        reserve_bytes=reserve_bytes,
+        usable_bytes=int(preset.gpu_memory_utilization * memory_bytes(scenario)),
+        weights_bytes=round(target.weight_bytes(ranks, experts, groups)),
+        drafter_bytes=round(drafter.weight_bytes(draft_ranks, copies=groups)) if drafter is not None else 0,
+        reserve_bytes=_reserve_bytes(preset, target, arm, ranks),
         kv_bytes_per_token=_kv_bytes_per_token(
             scenario,
-            0 if pooled else _states(preset, arm),
+            states if preset.state_pool_share == 0 else 0,
             target,
             drafter,
             ranks // groups,
             draft_ranks // groups,
             mean,
         ),
-        state_bytes=state_bytes,
-        state_pool_bytes=int(preset.state_pool_share * left_bytes) if pooled else None,
+        state_bytes=target.kv_bytes(0, scenario.target.kv_cache, ranks // groups, states),
+        state_pool_share=preset.state_pool_share,
         block_tokens=preset.block_tokens,
         request_tokens=min(mean, target.max_context_tokens),
         longest_request_tokens=min(longest, target.max_context_tokens),
@@ -347,12 +248,13 @@ def _reserve_bytes(preset: Preset, target: Model, arm: Arm | None, ranks: int) -
 
 
 def _states(preset: Preset, arm: Arm | None) -> int:
-    """States that a recurrent layer keeps of a request. It cannot forget a rejected draft, so a step that
-    verifies keeps the state after every row (vLLM `MambaSpec.num_speculative_blocks`, SGLang
-    `intermediate_ssm_state_cache`).
+    """States that a recurrent layer keeps of a request: the preset's slots, or one that it goes on from. It
+    cannot forget a rejected draft, so an arm that drafts keeps the state after every row that it verifies
+    (vLLM `MambaSpec.num_speculative_blocks`, SGLang `intermediate_ssm_state_cache`).
     """
     drafts = 0 if arm is None else arm.max_draft_length
-    return max(1, preset.state_slots + (1 + drafts if drafts else 0))
+    verified = 1 + drafts if drafts else 0
+    return max(1, preset.state_slots + verified)
 
 
 def _kv_bytes_per_token(

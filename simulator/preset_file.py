@@ -21,11 +21,8 @@ _MOST_BYTES = 10**12
 _LONGEST = 0.99
 """Share of what a time stays below that a file may reach."""
 _CHOICES = {"graph_unit": ("tokens", "requests")}
-_MAY_BE_ZERO = (
-    *("graph_cap_tokens", "draft_seats", "state_slots"),
-    *("small_gpu_max_num_seqs", "small_gpu_max_num_batched_tokens"),
-)
-"""Whole numbers that may; so may all that count bytes."""
+_MAY_BE_ZERO = ("graph_cap_tokens", "draft_seats", "state_slots")
+"""Whole numbers that may; so may all that count bytes, and those of small GPUs."""
 
 
 def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
@@ -49,7 +46,7 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
             given[name] = _value(fields, name, known[name])
     for name in ("max_num_seqs", "max_num_batched_tokens"):
         if name in own and f"small_gpu_{name}" not in own:
-            given[f"small_gpu_{name}"] = 0  # so does a number of its own
+            given[f"small_gpu_{name}"] = 0  # a number of its own takes the place of both of the base's
     if "gpu_memory_utilization" in own and "headroom_bytes" not in own:
         given["headroom_bytes"] = 0  # a share of its own takes the place of the base's rule
     given["host"] = _host(fields, base)
@@ -92,7 +89,9 @@ def _value(fields: Fields, name: str, kind: Any) -> Any:
     if kind is int:
         if name.endswith("_bytes"):
             return fields.count(name, low=0, high=_MOST_BYTES)
-        return fields.count(name, low=0 if name in _MAY_BE_ZERO else 1, high=_LARGEST)
+        return fields.count(
+            name, low=0 if name in _MAY_BE_ZERO or name.startswith("small_gpu_") else 1, high=_LARGEST
+        )
     if kind is float:
         return fields.number(name, 0.0, 0.0, _LONGEST if name.endswith("_s") else 1.0)
     word = fields.word(name)

@@ -40,7 +40,7 @@ def simulate(
         require_fit(scenario)
     arms = [CompiledArm.compile(scenario, arm) for arm in (None, *scenario.speculation)]
     timelines: dict[str, list[Stage]] = {arm.name: [] for arm in arms}
-    runs = [ArmRuns(arm, Traffic.of(scenario), keep_requests) for arm in arms]
+    runs = [ArmRuns(arm, Traffic.of(arm), keep_requests) for arm in arms]
     study = Replications(scenario, runs, progress, timelines=timelines if trace_out is not None else None)
     missed = study.run()
     measurements = study.measurements()
@@ -144,7 +144,7 @@ def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
         if one.beyond_drafter:
             notes.append(f"{one.arm.name}: {one.beyond_drafter}")
         kept = one.arm.memory
-        if kept.state_seats is not None and one.arm.settings.max_num_seqs == kept.state_seats:
+        if one.arm.seated_by_states:
             notes.append(
                 f"{one.arm.name}: no more than {kept.state_seats:,} requests are served at once: each takes "
                 f"{format_bytes(kept.state_bytes)} of what is set aside for the states of recurrent layers"

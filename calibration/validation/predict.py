@@ -183,7 +183,7 @@ def _figures_of(
     record = arm.run(requests, seed, step_scale=step_scale, scales_decodes_only=True)
     if whole:
         return measure(record) | client_figures(record)
-    return steady_figures(record, Traffic.of(arm.scenario))
+    return steady_figures(record, Traffic.of(arm))
 
 
 def _extent(scenario: Scenario, question: Question) -> tuple[int, int, bool]:

@@ -29,8 +29,9 @@ _NO_GATE_FLAGS = frozenset(
 )
 """Flags of cases whose figures are no measure of a simulator: shape or acceptance only."""
 FORM_NOT_STATED = "gpu_form_not_stated"
-"""Flag of cases whose source does not say which H100 it ran on, and another run of it speaks against the SXM
-board that is simulated. Found after the halves of the fit were drawn, so that nobody changed sides for it.
+"""Flag of cases whose page does not say which H100 it ran on, and another page of the same lab speaks against
+the SXM board that is simulated: whole pages, whatever a run shows. Found after the halves of the fit were
+drawn, so that nobody changed sides for it.
 """
 
 
@@ -145,10 +146,10 @@ def row_of(
 
 def gates(trial: Trial) -> bool:
     """Whether the source is good enough to be held against the targets."""
-    return drawn(trial) and FORM_NOT_STATED not in trial.case.quality_flags
+    return good_source(trial) and FORM_NOT_STATED not in trial.case.quality_flags
 
 
-def drawn(trial: Trial) -> bool:
+def good_source(trial: Trial) -> bool:
     """Whether the source was good enough for a place in one of the halves of the fit."""
     case = trial.case
     flagged = _NO_GATE_FLAGS.intersection(case.quality_flags)

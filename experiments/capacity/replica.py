@@ -16,7 +16,7 @@ from simulator.results.metrics import samples_needed
 
 if TYPE_CHECKING:
     from experiments.capacity.slo import Slo
-    from simulator.memory import ArmMemory
+    from simulator.arm_memory import ArmMemory
     from simulator.results.record import RunRecord
     from simulator.results.summary import ArmMeasurement, Measured, Traffic
     from simulator.scenario import Arm, Scenario
@@ -191,9 +191,11 @@ class Replica:
         return with_workload(scenario_at(self.scenario, {USERS: int(amount)}), requests=requests)
 
     def _traffic(self, kind: str, amount: float) -> Traffic:
+        from simulator.arms import CompiledArm
         from simulator.results.summary import Traffic
 
-        return replace(Traffic.of(self._at(kind, amount, 1)), limits=self.slo.limits_of_requests)
+        arm = CompiledArm.compile(self._at(kind, amount, 1), self.setting.arm)
+        return replace(Traffic.of(arm), limits=self.slo.limits_of_requests)
 
 
 def one_replica(scenario: Scenario, setting: Setting) -> Scenario:

@@ -49,7 +49,7 @@ def _print_arms(report: MemoryReport) -> None:
         ["KV tokens held", *(f"{arm.kv_tokens:,}" for arm in arms)],
         ["requests at once", *(f"{arm.max_concurrency:,}" for arm in arms)],
     ]
-    if any(arm.state_pool_bytes for arm in arms):
+    if any(arm.state_pool_bytes is not None for arm in arms):
         rows.insert(3, ["set aside for states", *(format_bytes(arm.state_pool_bytes or 0) for arm in arms)])
     if any(arm.state_bytes for arm in arms):
         rows.insert(-2, ["  states of a request", *(format_bytes(arm.state_bytes) for arm in arms)])

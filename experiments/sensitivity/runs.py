@@ -39,7 +39,9 @@ class SensitivityRuns:
     """
 
     def __init__(self, scenario: Scenario, arm: str, of: str = SPEEDUP) -> None:
-        self.traffic = Traffic.of(scenario)
+        from simulator.arms import CompiledArm
+
+        self.traffic = Traffic.of(CompiledArm.compile(scenario, None))
         usual = "tpot_mean_speedup" if self.traffic.open_loop else "throughput_speedup"
         if of not in (SPEEDUP, BREAK_EVEN, *COMPARED):
             raise InputError(unknown_name("answer", of, [SPEEDUP, BREAK_EVEN, *COMPARED], field="--of"))

@@ -105,8 +105,6 @@ class SimulatedBench:
         self.load = load_of(scenario) if load is None else load
         self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
         self.arm = arm
-        self.traffic = Traffic.of(self.scenario)
-        self.open_loop = self.traffic.open_loop
         self.draft_length_varies = own_draft_length and not isinstance(arm.draft_length, int)
         self._plain = {} if plain_runs is None else plain_runs
         self._speculative: dict[int, CompiledArm] = {}
@@ -127,13 +125,22 @@ class SimulatedBench:
     def _plain_arm(self) -> CompiledArm:
         return self._fitting(CompiledArm.compile(self.scenario, None))
 
+    @cached_property
+    def _traffic(self) -> Traffic:
+        return Traffic.of(self._plain_arm)
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests come whether or not others are served."""
+        return self._traffic.open_loop
+
     def plain(self, replication: int) -> Mapping[str, float]:
         """Figures of plain decoding."""
-        return steady_figures(self._plain_record(replication), self.traffic, keep_latencies=True)
+        return steady_figures(self._plain_record(replication), self._traffic, keep_latencies=True)
 
     def plain_is_saturated(self, replications: int) -> bool:
         """Whether plain decoding cannot serve the load."""
-        return above_capacity(map(self._plain_record, range(replications)), self.traffic)
+        return above_capacity(map(self._plain_record, range(replications)), self._traffic)
 
     def speculative(
         self, draft_length: int, alpha: float, replication: int, step_scale: float
@@ -148,7 +155,7 @@ class SimulatedBench:
             step_scale=step_scale,
             scales_decodes_only=True,
         )
-        return steady_figures(record, self.traffic)
+        return steady_figures(record, Traffic.of(arm))
 
     @property
     def beyond_drafter(self) -> str | None:

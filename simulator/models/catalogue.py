@@ -62,7 +62,7 @@ def entry(name: str) -> Entry:
 def load_model(name_or_path: str, base_dir: str | Path | None = None) -> Model:
     """A model by catalogue name, Hugging Face id, or path of a config.json (or its folder) below `base_dir`.
 
-    Raises InputError for an unknown name, listing the known ones, and for a file that cannot be used.
+    Raises InputError for an unknown name, with those that are closest, and for a file that cannot be used.
     """
     path = _path(name_or_path, base_dir)
     if path is not None:
@@ -105,7 +105,7 @@ def load_drafter(
 def find_model(name: str) -> str:
     """The catalogue name of the model that `name` means, however it is spelt:
     `Meta-Llama-3.3-70B-Instruct`, `meta-llama/Llama-3.3-70B-Instruct`, `llama-3.3-70b-instruct-FP8`.
-    Raises InputError with the known names."""
+    Sizes and tuning may be left out where one model alone begins so. Raises InputError with the closest."""
     return _find("model", name, _entries()[0], targets(), _ALSO_MODEL)
 
 
@@ -121,11 +121,12 @@ def _find(kind: str, name: str, known: Mapping[str, Entry], names: Iterable[str]
     spellings = _spellings(tuple(known))
     candidates = _candidates(name)
     for candidate in candidates:
-        if candidate in spellings:
-            return spellings[candidate]
-    begun = {found for spelling, found in spellings.items() if spelling.startswith(f"{candidates[-1]}-")}
-    if len(begun) == 1 and candidates[-1]:
-        return begun.pop()
+        found = spellings.get(candidate)
+        if found is not None and not _other_date(name, known[found].hugging_face):
+            return found
+    begun = [one for one in known if _left_out(one, candidates[-1])]
+    if len(begun) == 1:
+        return begun[0]
     raise InputError(unknown_name(kind, name, names, also=also))
 
 
@@ -151,7 +152,19 @@ _PRECISION = re.compile(
 )
 _DATE = re.compile(r"-\d{4}(?=-|$)")
 _TUNED = re.compile(r"-(instruct|chat|it|base|thinking)(?=-|$)")
+_SIZES = re.compile(r"(-(a?\d+(\.\d+)?b|\d+e|instruct|chat|it|base|thinking))+")
 _VERSION = re.compile(r"(?<=\db)-v\d(\.\d)?$")
+
+
+def _other_date(name: str, identity: str) -> bool:
+    """Whether a name has a date, and the one it seems to mean another: two models, then."""
+    asked, own = (set(_DATE.findall(_normal(text))) for text in (name, identity))
+    return bool(asked and own) and not asked & own
+
+
+def _left_out(name: str, begun: str) -> bool:
+    """Whether a catalogue name goes on where `begun` ends with sizes and tuning alone."""
+    return bool(begun) and name.startswith(begun) and _SIZES.fullmatch(name[len(begun) :]) is not None
 
 
 def _candidates(name: str) -> list[str]:
@@ -166,6 +179,7 @@ def _normal(name: str) -> str:
     """Lower case, without the owner and remarks in brackets, words joined by `-`, one spelling a family."""
     text = re.sub(r"\([^()]*\)", "", name).strip(" \t_.:/").rsplit("/", 1)[-1].lower()
     text = re.sub(r"\.(?!\d)", "-", re.sub(r"[\s_:]+", "-", text))
+    text = re.sub(r"(?<=[a-z-]\d)-(?=\d(-|$))", ".", text)
     text = re.sub(r"^(meta|mistralai|nvidia|openai|lmsys)-(?=llama|mixtral|gpt|vicuna|sglang)", "", text)
     text = re.sub(r"^sglang-(?=eagle)", "", text)
     text = re.sub(r"\b(llama|qwen|glm|kimi|gemma|eagle)-?(v?\d)", r"\1-\2", text)

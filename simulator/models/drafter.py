@@ -145,7 +145,7 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
     refuse_unread(config)
     layers, fc = _eagle_layers(root, config, hidden, seen, eagle3)
     shares_embedding = hidden == target.hidden_size
-    shares_head = not eagle3 or (draft_vocab == vocab and not _states_head(root))
+    shares_head = not eagle3 or (draft_vocab == vocab and not _brings_head(root))
     model = Model(
         name,
         hidden,
@@ -213,7 +213,7 @@ def _dense_mlp(config: Fields, hidden: int) -> MlpPlan:
     return MlpPlan(hidden, 3, config.count("intermediate_size"))
 
 
-def _states_head(root: Fields) -> bool:
+def _brings_head(root: Fields) -> bool:
     """Whether an EAGLE-3 head over the whole vocabulary brings its own: modelopt says when it does not."""
     eagle = root.child("eagle_config")
     return root.flag("has_lm_head", eagle is None or eagle.flag("has_lm_head", True))

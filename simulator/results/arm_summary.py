@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from simulator.results.estimate import Estimate, estimate_from_json
 
 if TYPE_CHECKING:
-    from simulator.scenario import Scenario
+    from simulator.arms import CompiledArm
 
 POSITIONAL = ("acceptance_rate_at", "conditional_acceptance")
 """Figures by draft position: lists in the JSON, paths `NAME.1`, `NAME.2`, … here."""
@@ -29,17 +29,15 @@ class Traffic:
     """Requests that all replicas together can serve at once."""
 
     @staticmethod
-    def of(scenario: Scenario) -> Traffic:
-        """The traffic of a scenario."""
-        from simulator.scenario import engine_preset
-
-        preset, _ = engine_preset(scenario)
+    def of(arm: CompiledArm) -> Traffic:
+        """The traffic of an arm's scenario, and the seats that this arm has."""
+        scenario = arm.scenario
         return Traffic(
             open_loop=scenario.workload.arrivals.kind not in ("closed", "burst"),
             class_names=tuple(entry.name for entry in scenario.workload.traffic_classes),
             limits=scenario.slo.model_dump(exclude_none=True) if scenario.slo else {},
             replicas=scenario.hardware.replicas,
-            seats=preset.max_num_seqs * scenario.hardware.replicas,
+            seats=arm.settings.max_num_seqs * scenario.hardware.replicas,
         )
 
 

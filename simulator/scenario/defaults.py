@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simulator.preset import Preset
 from simulator.presets import load_preset
 from simulator.scenario.base import Section
 from simulator.scenario.schema import HostOverrides, Scenario
+
+if TYPE_CHECKING:
+    from simulator.gpu import Gpu
 
 _FROM_PRESET = ("scheduler", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
 _LARGE_BYTES = 70 << 30
@@ -17,7 +20,8 @@ _HOST = tuple(HostOverrides.model_fields)
 
 
 def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
-    """The serving-engine preset with the fields that the scenario gives in place of its own, and a note.
+    """The serving-engine preset on the scenario's GPU, with the fields that it gives in place of its own, and
+    a note.
 
     The note says which preset was taken when the one asked for is not known exactly. Raises InputError for an
     engine that is not known at all, and for a preset's file that cannot be used.
@@ -27,7 +31,7 @@ def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
     if preset.headroom_bytes:
         share = max(preset.gpu_memory_utilization, 1 - preset.headroom_bytes / memory_bytes(scenario))
         preset = replace(preset, gpu_memory_utilization=share)
-    if _is_small(scenario):
+    if _is_small(_gpu(scenario)):
         small = {name: getattr(preset, f"small_gpu_{name}") for name in _FEWER_WHEN_SMALL}
         preset = replace(preset, **{name: value for name, value in small.items() if value})
     given = {name: getattr(engine, name) for name in _FROM_PRESET if getattr(engine, name) is not None}
@@ -35,21 +39,25 @@ def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
     return replace(preset, **given, host=replace(preset.host, **host)), note
 
 
-def _is_small(scenario: Scenario) -> bool:
-    """Whether vLLM counts the scenario's GPU among the small ones (`engine/arg_utils.py`)."""
-    return memory_bytes(scenario) < _LARGE_BYTES or scenario.hardware.gpu.startswith("a100")
+def _is_small(gpu: Gpu) -> bool:
+    """Whether vLLM counts a GPU among the small ones (`engine/arg_utils.py`)."""
+    return gpu.memory_bytes < _LARGE_BYTES or "a100" in gpu.name.lower()
 
 
 def memory_bytes(scenario: Scenario) -> int:
     """Bytes of one of the scenario's GPUs, as its driver reports them."""
+    return _gpu(scenario).memory_bytes
+
+
+def _gpu(scenario: Scenario) -> Gpu:
     from simulator.gpu import GPUS
 
     name = scenario.hardware.gpu
     if name in GPUS:
-        return GPUS[name].memory_bytes
+        return GPUS[name]
     from simulator.costs.profiles import load_profile
 
-    return load_profile(name, scenario.base_dir).gpu.memory_bytes
+    return load_profile(name, scenario.base_dir).gpu
 
 
 def defaults_used(scenario: Scenario) -> dict[str, Any]:

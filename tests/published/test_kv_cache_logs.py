@@ -18,9 +18,8 @@ from simulator.scenario import engine_preset, scenario_from_flags
 
 LRZ = "github.com/tomasruizt/vllm-scripts fccb861, results/logs-2026-01-23, main of 2026-01"
 RED_HAT = "github.com/ashishkamra/vllm-memory-estimator 8b0e21d, test_data/validation_db.json, vLLM "
-OWN_SHARE = {"schema": "decodesim/engine-1", "name": "own", "inherits": "sglang-0.5"} | {
-    "gpu_memory_utilization": 0.7
-}
+OWN = {"schema": "decodesim/engine-1", "name": "own", "inherits": "sglang-0.5"}
+OWN_SHARE = {**OWN, "gpu_memory_utilization": 0.7}
 GIB = 2.0**30
 
 
@@ -123,16 +122,21 @@ def test_an_engine_without_drafts_tries_one_sampler() -> None:
         assert drafts.reserve_bytes - plain.reserve_bytes == more
 
 
-def test_sglang_sets_memory_aside_for_the_states_of_recurrent_layers() -> None:
+def test_sglang_sets_memory_aside_for_the_states_of_recurrent_layers(tmp_path: Path) -> None:
     """A start of SGLang 0.5.18 with Qwen3.8-27B-FP8 on one H100, --mem-fraction-static 0.85: 28.47 GiB are
     loaded (a part for images among them, 1 GiB), 146.81 MiB are a state, 124 of them and 330,323 tokens are
-    left room for, and "max_running_requests is capped to 24 by the mamba state cache".
+    left room for, and "max_running_requests is capped to 24 by the mamba state cache": five slots a request.
+    Without the images there is room for 130 slots, 26 requests and 2.7 % more tokens.
     """
-    told = ("engine.preset=sglang-0.5", "engine.gpu_memory_utilization=0.85", "target.weights=fp8")
+    own = tmp_path / "sglang-0.5.18.json"
+    own.write_text(json.dumps({**OWN, "state_slots": 5}), "utf-8")
+    told = (f"engine.preset={own}", "engine.gpu_memory_utilization=0.85", "target.weights=fp8")
     one = arm_memory(scenario_from_flags({"model": "qwen3.5-27b", "gpu": "h100-sxm"}, told), None)
     state_bytes = one.state_bytes / 5
     assert state_bytes / 2**20 == pytest.approx(146.81, abs=0.005)
     assert one.state_pool_bytes is not None
-    assert one.state_pool_bytes / state_bytes == pytest.approx(124, rel=0.06)
-    assert one.state_seats == pytest.approx(24, abs=2)
-    assert one.kv_tokens == pytest.approx(330_323, rel=0.04)
+    assert one.state_pool_bytes // state_bytes == 130
+    assert one.state_seats == 26
+    assert one.kv_tokens == pytest.approx(330_323 * 1.027, rel=0.001)
+    images = 0.4737 * 1.05 * GIB  # of the GiB that it loads more, the pool's part
+    assert (one.state_pool_bytes - images) / state_bytes == pytest.approx(124, abs=3)

@@ -33,6 +33,10 @@ from simulator.models.catalogue import drafters, entry, find_drafter, find_model
         ("Qwen2.5-72B", "qwen2.5-72b-instruct"),
         ("Llama 4 Maverick", "llama-4-maverick-17b-128e-instruct"),
         ("gemma-4-26b", "gemma-4-26b-a4b-it"),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", "llama-3.3-nemotron-super-49b-v1"),
+        ("phi-3-5-mini", "phi-3.5-mini-instruct"),
+        ("llama 3.3", "llama-3.3-70b-instruct"),
+        ("Mistral-Small-Instruct-2409", "mistral-small-instruct"),
         ("SmolLM2-135M", "smollm2-135m-instruct"),
     ],
 )
@@ -65,7 +69,21 @@ def test_every_name_and_every_hugging_face_id_finds_itself():
 
 
 @pytest.mark.parametrize(
-    "name", ["llama", "deepseek", "gemma-4-33B-it-FP8", "T5-XXL", "", "-", "\0", "x" * 500]
+    "name",
+    [
+        "llama",
+        "deepseek",
+        "Llama-3-1-Instruct",
+        "meituan",
+        "stable",
+        "Mistral-Small-2501",
+        "gemma-4-33B-it-FP8",
+        "T5-XXL",
+        "",
+        "-",
+        "\0",
+        "x" * 500,
+    ],
 )
 def test_unknown_models_are_refused_with_how_many_are_known(name):
     with pytest.raises(

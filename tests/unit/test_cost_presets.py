@@ -133,7 +133,7 @@ def test_vllm_seats_fewer_requests_on_an_a100_and_a_number_of_ones_own_stays(tmp
         scenario = scenario_from_flags({"model": "llama-3.1-8b-instruct", "gpu": gpu_name}, wanted)
         preset, _ = engine_preset(scenario)
         assert (preset.max_num_seqs, preset.max_num_batched_tokens) == (seats, tokens)
-        assert defaults_used(scenario).get("engine.max_num_seqs", seats) == seats
+        assert told != "null" or defaults_used(scenario)["engine.max_num_seqs"] == seats
 
 
 def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(tmp_path):

@@ -91,10 +91,10 @@ POOLS = ("engine.preset=sglang-0.5", "speculation=[{name: mtp, method: mtp, draf
 
 
 def test_a_pool_of_their_own_limits_the_requests_whose_states_it_holds() -> None:
-    """0.9 of 1.9 parts of what weights leave; five states of a request, one more for each row verified."""
+    """0.9 of 1.9 parts of what weights leave; three states of a request, one more for each row verified."""
     report = memory(scenario("qwen3.5-27b", 2, *POOLS))
     state = load_model("qwen3.5-27b").kv_bytes(0, tensor_parallel=2)
-    for arm, states in zip(report.arms, (5, 13), strict=True):
+    for arm, states in zip(report.arms, (3, 11), strict=True):
         left = arm.usable_bytes - arm.weights_bytes - arm.drafter_bytes - arm.reserve_bytes
         assert arm.state_pool_bytes == pytest.approx(0.9 / 1.9 * left, rel=1e-3)
         assert arm.state_bytes == states * state
@@ -117,13 +117,13 @@ def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
     )
     pooled = scenario("qwen3.5-27b", 1, *POOLS, *wanted)
     seats = [arm.state_seats for arm in memory(pooled).arms]
-    assert seats == [10, 3]
+    assert seats == [17, 4]
     arms = [CompiledArm.compile(pooled, arm) for arm in (None, *pooled.speculation)]
     assert [arm.settings.max_num_seqs for arm in arms] == seats
     notes = [note for note in simulate(pooled).notes if "are served at once" in note]
     assert [note.partition(" requests")[0] for note in notes] == [
-        "plain: no more than 10",
-        "mtp: no more than 3",
+        "plain: no more than 17",
+        "mtp: no more than 4",
     ]
     free = scenario("qwen3.5-27b", 1, *POOLS, *wanted, "run.mechanisms.kv_limit=false")
     assert CompiledArm.compile(free, None).settings.max_num_seqs == 2048

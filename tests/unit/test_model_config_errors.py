@@ -103,6 +103,9 @@ def test_bad_fields_are_named(change, field, words, tmp_path):
         ({"kv_source_layers": [0, 0, 2, 2]}, "reuse the keys and values"),
         ({"expert_layer_period": 2}, "experts in some layers"),
         ({"parallel_attn_mlp_res": True}, "beside the experts"),  # Arctic
+        ({"cross_attention_layers": [0]}, "attend to images"),
+        ({"ple_layer_ids": [0]}, "embeddings of their own for single layers"),
+        ({"kv_source_layers": [0, 0, 0, 0]}, "reuse the keys and values"),
     ],
 )
 def test_fields_that_change_sizes_and_are_not_read_are_refused(change, words, tmp_path):
@@ -123,6 +126,7 @@ def test_fields_that_change_sizes_and_are_not_read_are_refused(change, words, tm
         {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0, "use_double_wide_mlp": False},
         {"hc_count": None, "cross_attention_layers": [], "total_ut_steps": 1},
         {"word_embed_proj_dim": 1024},
+        {"attn_layer_period": 1, "expert_layer_period": 1, "ffn_multipliers": [None, None]},
     ],
 )
 def test_such_a_field_is_no_obstacle_where_it_changes_nothing(change, tmp_path):

@@ -78,6 +78,8 @@ def test_questions_without_a_chat_template_are_shorter(note: str, tokens: float,
         ("python -m sglang.launch_server --context-length=2k", 1311, 1792),
         ("--max-model-len 131072", 5000, 40_000),
         ("--max-model-len 128", 5000, 40_000),
+        ("--max-model-len 260", 5000, 40_000),
+        ("max_model_len 2,048", 1311, 1792),
     ],
 )
 def test_a_server_takes_no_prompt_that_its_context_has_no_room_for(

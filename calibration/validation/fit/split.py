@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from calibration.validation.fit.beginnings import BEGINNING
 from calibration.validation.groups import KNOWN_ACCEPTANCE, MEASURED_GPUS, RESEARCH, engine_of, gpu_of
-from calibration.validation.row import Row, drawn
+from calibration.validation.row import Row, good_source
 from calibration.validation.trials.trial import Trial
 
 STEPS = ("speedup", "throughput", "tpot_mean", "itl_mean")
@@ -24,7 +24,8 @@ FOLDS = 5
 
 
 def usable(row: Row) -> bool:
-    """Whether a row may take part in a fit: a good source, a serving engine, an acceptance that is known.
+    """Whether a row of `trials_for_fit` may take part: serving engine, known acceptance, known GPU.
+
     When a burst begins to be served does not depend on the GPU.
     """
     known = row.acceptance_from in KNOWN_ACCEPTANCE
@@ -41,7 +42,7 @@ def trials_for_fit(trials: Sequence[Trial], most: int = MOST_TRIALS) -> list[Tri
         known = trial.acceptance_from in KNOWN_ACCEPTANCE or any(p.arm == "plain" for p in trial.published)
         simulated = trial.plain is not None or trial.spec is not None
         measured = trial.gpu[:4].upper() in MEASURED_GPUS and not trial.research
-        if wanted and known and simulated and measured and drawn(trial) and not trial.uniform:
+        if wanted and known and simulated and measured and good_source(trial) and not trial.uniform:
             by_source.setdefault(trial.case.source_id, []).append(trial)
     return [trial for source in sorted(by_source) for trial in _spaced(by_source[source], most)]
 

@@ -59,11 +59,11 @@ _SERIAL = re.compile(
 )
 _DRAFTING = re.compile(r"\bspec(?:ulati\w+)?\b|draft|n-?gram|eagle|mtp")
 """In a clause: it is about the arm that drafts …"""
-_NOT_DRAFTING = re.compile(r"\b(?:plain|baseline|both|without|no)\s")
+_NOT_DRAFTING = re.compile(r"\b(?:plain|baseline|both)\b|\b(?:without|no)\s+(?:spec|draft|n-?gram|eagle|mtp)")
 """… and not the other, or both."""
 _FLASHINFER = re.compile(r"attention[-_ ]backend\W{1,3}flashinfer")
 _FLASHINFER_VERIFIES_IN_GRAPHS = (0, 28)
-"""The first vLLM that does so on Hopper (vllm-project/vllm#50439)."""
+"""The first vLLM that does (vllm-project/vllm#50439)."""
 _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
 """SGLang whose speculation overlaps by default ("spec v2"); before, only plain decoding did (lmsys:mtp)."""
 
@@ -123,15 +123,14 @@ def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice
         notes.append("host work does not overlap on this side")
     if looks_up and (found or _VLLM_ASYNCHRONOUS) >= _VLLM_ASYNCHRONOUS:
         notes.append("vLLM waits for drafts that are looked up on the host: a synchronous preset taken")
+    flashinfer = _FLASHINFER.search(case.text) is not None
     return EngineChoice(
         own,
         preset.name,
         _settings(case),
         preset.asynchronous and not overlaps,
         tuple(notes),
-        not (
-            own == VLLM and _FLASHINFER.search(case.text) and found and found < _FLASHINFER_VERIFIES_IN_GRAPHS
-        ),
+        not (flashinfer and own == VLLM and found is not None and found < _FLASHINFER_VERIFIES_IN_GRAPHS),
         research,
     )
 

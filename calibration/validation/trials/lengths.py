@@ -61,8 +61,12 @@ _UNKNOWN = Known(920, 256, 1.0, 0.8)
 """Where nothing tells: medians over the sources of the committed cases that say lengths; chat's spread."""
 _SGLANG_UNIFORM = (0.4, 0.6)
 """Realised ÷ nominal mean where lengths were drawn uniformly below the nominal one."""
-_CONTEXT_LIMIT = re.compile(r"(?:max[-_]model[-_]len|context[-_]length|max[-_]seq[-_]len)\W{1,3}(\d+)(k?)\b")
+_CONTEXT_LIMIT = re.compile(
+    r"(?:max[-_]model[-_]len|context[-_]length|max[-_]seq[-_]len)\W{1,3}(\d+(?:,\d{3})*)(k?)\b"
+)
 """What a launch line allows a prompt and its output together."""
+_FEW = 0.01
+"""A limit below which so small a part of a data set's prompts lies was not that of these prompts."""
 _FIXED_WITHIN = 0.02
 _TOLD = re.compile(
     r"(?<!no )(?<!no-)(?<!not )(?<!without )(?<!without --)ignore[-_ ]eos(?!\W{0,3}(?:false|off|0\b))"
@@ -135,8 +139,9 @@ def lengths_of(case: Case, point: Facts, dataset: str | None, siblings: Sequence
         if what == "input" and raw is not None:
             usual, how = raw, " without a chat template"
         mean, longest = usual * longer, None
-        if room < _LONGEST_PER_MEAN * mean:
-            mean, longest = round(_mean_below(mean, sigma, room)), room
+        below = _share_below(mean, sigma, room)
+        if below >= _FEW and room < _LONGEST_PER_MEAN * mean:
+            mean, longest = max(1, round(_mean_below(mean, sigma, room))), room
             how += f", of prompts that the server takes ({room:,.0f} at most)"
         notes[what].append(f"{what} length not published: {mean:g} tokens, usual for {where}{how}")
         return _lognormal(mean, sigma, longest)
@@ -155,7 +160,7 @@ def _room_of(case: Case, output_tokens: float) -> float:
     found = _CONTEXT_LIMIT.search(case.text)
     if found is None:
         return math.inf
-    room = float(found[1]) * (1024 if found[2] else 1) - output_tokens
+    room = float(found[1].replace(",", "")) * (1024 if found[2] else 1) - output_tokens
     return room if 1 <= room <= MOST_TOKENS else math.inf
 
 
@@ -250,10 +255,15 @@ def _lognormal(mean: float, sigma: float, longest: float | None = None) -> tuple
     return form, mean
 
 
+def _share_below(mean: float, sigma: float, longest: float) -> float:
+    """The part of a log-normal that is no longer."""
+    return _normal_cdf((math.log(longest / mean) + sigma**2 / 2) / sigma)
+
+
 def _mean_below(mean: float, sigma: float, longest: float) -> float:
-    """The mean of those of a log-normal that are no longer: a server refuses the others."""
+    """The mean of that part: a server refuses the rest."""
     at = (math.log(longest / mean) + sigma**2 / 2) / sigma
-    return mean * _normal_cdf(at - sigma) / max(_normal_cdf(at), 1e-9)
+    return mean * _normal_cdf(at - sigma) / _normal_cdf(at)
 
 
 def _normal_cdf(z: float) -> float:

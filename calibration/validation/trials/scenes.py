@@ -15,8 +15,9 @@ from calibration.validation.trials.loads import Load, load_of
 from calibration.validation.trials.models import ModelChoice, model_of
 from calibration.validation.trials.names import Gpu, gpu_of, kv_cache_of, side_of
 from calibration.validation.trials.placement import NODE, SIZES, Placement, placement_of
+from simulator.arm_memory import ArmMemory
 from simulator.errors import InputError
-from simulator.memory import ArmMemory, arm_memory
+from simulator.memory import arm_memory
 from simulator.presets import load_preset
 from simulator.scenario import Scenario, scenario_from_data
 

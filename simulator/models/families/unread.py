@@ -29,8 +29,13 @@ _UNREAD = (
         neutral=1,
     ),
     _Unread(
+        ("attn_layer_period",),
+        "recurrent layers among attention",
+        "hybrid_override_pattern, layers_block_type, layer_types",
+        neutral=1,
+    ),
+    _Unread(
         (
-            "attn_layer_period",
             "attn_layer_indices",
             "full_attn_idxs",
             "mamba_d_ssm",
@@ -68,6 +73,7 @@ _UNREAD = (
         ("expert_layer_period", "moe_layer_frequency"),
         "experts in some layers only",
         "first_k_dense_replace, decoder_sparse_step, moe_layer_freq, mlp_layer_types",
+        neutral=1,
     ),
     _Unread(("total_ut_steps", "loop_num"), "layers that a token passes several times", neutral=1),
     _Unread(("word_embed_proj_dim",), "embeddings of another width than the layers", neutral="hidden_size"),
@@ -86,6 +92,8 @@ def refuse_unread(config: Fields) -> None:
 
 
 def _says_something(value: object, neutral: object) -> bool:
+    """Entries of a list are kinds of layers where a kind is neutral, and numbers of layers elsewhere."""
     if isinstance(value, list):
-        return any(entry != neutral for entry in value)
+        said = [entry for entry in value if entry is not None and entry is not False]
+        return any(entry != neutral for entry in said) if neutral else bool(said)
     return bool(value) and value != neutral
