@@ -87,13 +87,15 @@ class ArmMemory:
         parts = f"{format_bytes(self.weights_bytes)} weights"
         if self.drafter_bytes:
             parts += f" + {format_bytes(self.drafter_bytes)} drafter"
+        parts += f" + {format_bytes(self.reserve_bytes)} reserve"
         usable = f"{format_bytes(self.usable_bytes)} usable per GPU"
-        used = f"{self.arm}: {parts} + {format_bytes(self.reserve_bytes)} reserve of {usable}"
+        if self.state_pool_bytes:
+            parts += f" + {format_bytes(self.state_pool_bytes)} for states"
+        used = f"{self.arm}: {parts} of {usable}"
         if self.kv_bytes == 0:
             return f"{used} leave nothing for KV"
-        if self.state_pool_bytes is not None and self.state_seats == 0:
-            pool = f"{format_bytes(self.state_pool_bytes)} for the states of recurrent layers"
-            return f"{used} leave {pool}, and one request has {format_bytes(self.state_bytes)}"
+        if self.state_seats == 0:
+            return f"{used}: the recurrent states of one request take {format_bytes(self.state_bytes)}"
         longest = f"the longest request has {self.longest_request_tokens:,}"
         return f"{used} leave room for {self.kv_tokens // self.groups:,} KV tokens, and {longest}"
 

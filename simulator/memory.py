@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.arm_memory import ArmMemory
 from simulator.errors import InputError, Problem
-from simulator.models.catalogue import load_drafter, load_model
+from simulator.models.catalogue import load_drafter, load_model, taken_as
 from simulator.models.drafter import Drafter
 from simulator.models.model import Model
 from simulator.scenario import PLAIN, Arm, Scenario, engine_preset, memory_bytes
@@ -37,6 +37,8 @@ class MemoryReport:
     tensor_parallel: int
     smallest_tensor_parallel: int | None
     """The fewest GPUs (1 to 8) with which every arm fits; None when 8 are too few."""
+    model_note: str | None = None
+    """Which model a name is taken for."""
     preset_note: str | None = None
     """Which preset stands for the one asked for."""
     reserve_source: str = ""
@@ -70,7 +72,7 @@ class MemoryReport:
         kept = ", ".join(
             size if len(by_size) == 1 else f"{size} ({', '.join(arms)})" for size, arms in by_size.items()
         )
-        said = [] if self.preset_note is None else [self.preset_note]
+        said = [note for note in (self.model_note, self.preset_note) if note is not None]
         said.append(f"kept by the engine, of the usable memory of a GPU: {kept}; {self.reserve_source}")
         if self.headroom_source is not None:
             left = self.arms[0].device_bytes - self.arms[0].usable_bytes
@@ -112,6 +114,7 @@ def memory(scenario: Scenario) -> MemoryReport:
         tuple(arm_memory(scenario, arm) for arm in arms),
         scenario.hardware.tensor_parallel,
         smallest_tensor_parallel(scenario),
+        taken_as(scenario.target.model, scenario.base_dir),
         note,
         _sources(preset, "reserve_bytes", "sampler_bytes"),
         _sources(preset, "headroom_bytes") if by_headroom else None,
@@ -254,7 +257,8 @@ def _states(preset: Preset, arm: Arm | None) -> int:
     """
     drafts = 0 if arm is None else arm.max_draft_length
     verified = 1 + drafts if drafts else 0
-    return max(1, preset.state_slots + verified)
+    slots = preset.state_slots if preset.state_pool_share > 0 else 0
+    return max(1, slots + verified)
 
 
 def _kv_bytes_per_token(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from simulator.arms import CompiledArm
 from simulator.memory import require_fit
+from simulator.models.catalogue import taken_as
 from simulator.replications import ArmRuns, Progress, Replications
 from simulator.results.result import Provenance, Result
 from simulator.results.summary import Traffic, compare
@@ -136,6 +137,8 @@ def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
     """What a reader must know before trusting the figures."""
     notes = [*workload_notes(scenario.workload, scenario.base_dir)]
     setup = arms[0].arm.setup
+    if (taken := taken_as(scenario.target.model, scenario.base_dir)) is not None:
+        notes.append(taken)
     if setup.preset_note:
         notes.append(setup.preset_note)
     for one in arms:
@@ -146,7 +149,7 @@ def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
         kept = one.arm.memory
         if one.arm.seated_by_states:
             notes.append(
-                f"{one.arm.name}: no more than {kept.state_seats:,} requests are served at once: each takes "
+                f"{one.arm.name}: at most {kept.state_seats:,} are served at once: each request takes "
                 f"{format_bytes(kept.state_bytes)} of what is set aside for the states of recurrent layers"
             )
         entry = one.arm.arm

@@ -119,7 +119,8 @@ class Candidates:
         assert capacity is not None
         if capacity.amount is None:
             limit, value, ratio = capacity.idle
-            why = f"{limit.label} is {limit.shown(value)} even with one request at a time ({ratio - 1:+.0%})"
+            beyond = f" ({ratio - 1:+.0%})" if ratio > 1 else ", but others wait too long at any load"
+            why = f"{limit.label} is {limit.shown(value)} even with one request at a time{beyond}"
             return replace(candidate, why_not=why)
         count = self.demand.safe_replicas(capacity.amount)
         load = self.demand.of_one(count)

@@ -61,13 +61,28 @@ def entry(name: str) -> Entry:
 
 def load_model(name_or_path: str, base_dir: str | Path | None = None) -> Model:
     """A model by catalogue name, Hugging Face id, or path of a config.json (or its folder) below `base_dir`.
+    A name that says how its weights are stored ("…-AWQ", "…-FP8") is that version.
 
     Raises InputError for an unknown name, with those that are closest, and for a file that cannot be used.
     """
     path = _path(name_or_path, base_dir)
     if path is not None:
         return _model_from_file(path)
-    return _model_from_entry(_entries()[0][find_model(name_or_path)])
+    found = _entries()[0][find_model(name_or_path)]
+    model = _model_from_entry(found)
+    stated = None if _is_name_of(name_or_path, found) else _stated_weights(name_or_path, model)
+    return model if stated is None else model.with_weights(stated)
+
+
+def taken_as(name_or_path: str, base_dir: str | Path | None = None) -> str | None:
+    """What a name is taken for; None for a path, the catalogue's own name, and the Hugging Face id."""
+    if _path(name_or_path, base_dir) is not None:
+        return None
+    found = _entries()[0][find_model(name_or_path)]
+    if _is_name_of(name_or_path, found):
+        return None
+    weights = load_model(name_or_path).weights
+    return f"{name_or_path} is taken as {found.name} ({found.hugging_face}) with weights in {weights}"
 
 
 def load_drafter(
@@ -124,8 +139,8 @@ def _find(kind: str, name: str, known: Mapping[str, Entry], names: Iterable[str]
         found = spellings.get(candidate)
         if found is not None and not _other_date(name, known[found].hugging_face):
             return found
-    begun = [one for one in known if _left_out(one, candidates[-1])]
-    if len(begun) == 1:
+    begun = [one for one in known if candidates[-1] and _normal(one).startswith(f"{candidates[-1]}-")]
+    if len(begun) == 1 and _SIZES.fullmatch(_normal(begun[0])[len(candidates[-1]) :]):
         return begun[0]
     raise InputError(unknown_name(kind, name, names, also=also))
 
@@ -152,7 +167,19 @@ _PRECISION = re.compile(
 )
 _DATE = re.compile(r"-\d{4}(?=-|$)")
 _TUNED = re.compile(r"-(instruct|chat|it|base|thinking)(?=-|$)")
-_SIZES = re.compile(r"(-(a?\d+(\.\d+)?b|\d+e|instruct|chat|it|base|thinking))+")
+_SIZES = re.compile(r"(-(a?\d+(\.\d+)?b|\d+e|\d{4}|instruct|chat|it|base|thinking))+")
+_FORMATS = tuple(
+    (weights, re.compile(rf"-({words})(?=-|$)"))
+    for weights, words in (
+        ("mxfp4", "mxfp4"),
+        ("fp8", "gptq-int8|int8|w8a8|mxfp8|fp8(-.*)?"),
+        ("int4", "awq|gptq(-int4)?|int4|w4a16|nvfp4|fp4"),
+        ("bf16", "bf16|fp16"),
+    )
+)
+"""Words of a name → the format that is nearest to what they mean."""
+_BLOCK_FP8 = ("qwen3", "deepseek", "glm")
+"""Families whose makers publish FP8 with block scales (their model cards)."""
 _VERSION = re.compile(r"(?<=\db)-v\d(\.\d)?$")
 
 
@@ -162,9 +189,16 @@ def _other_date(name: str, identity: str) -> bool:
     return bool(asked and own) and not asked & own
 
 
-def _left_out(name: str, begun: str) -> bool:
-    """Whether a catalogue name goes on where `begun` ends with sizes and tuning alone."""
-    return bool(begun) and name.startswith(begun) and _SIZES.fullmatch(name[len(begun) :]) is not None
+def _is_name_of(name: str, found: Entry) -> bool:
+    return name.strip().lower() in (found.name, found.hugging_face.lower())
+
+
+def _stated_weights(name: str, model: Model) -> str | None:
+    """The format that a name states, None where it states none, or the model's own is of that kind."""
+    stated = next((weights for weights, words in _FORMATS if words.search(_normal(name))), None)
+    if stated == "fp8" and model.name.startswith(_BLOCK_FP8):
+        stated = "fp8_block"
+    return None if stated is None or model.weights.startswith(stated) else stated
 
 
 def _candidates(name: str) -> list[str]:

@@ -142,6 +142,8 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
     if vocab != target.vocab_size:
         message = f"differs from the vocabulary of {target.name}"
         config.disagree("vocab_size", vocab, message, f"{target.vocab_size} is expected")
+    if draft_vocab > vocab:
+        root.disagree("draft_vocab_size", draft_vocab, "is more than the vocabulary", f"at most {vocab}")
     refuse_unread(config)
     layers, fc = _eagle_layers(root, config, hidden, seen, eagle3)
     shares_embedding = hidden == target.hidden_size

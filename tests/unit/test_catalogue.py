@@ -5,7 +5,17 @@ import json
 import pytest
 
 from simulator.errors import InputError
-from simulator.models.catalogue import drafters, entry, find_drafter, find_model, load_model, targets
+from simulator.memory import memory
+from simulator.models.catalogue import (
+    drafters,
+    entry,
+    find_drafter,
+    find_model,
+    load_model,
+    taken_as,
+    targets,
+)
+from simulator.scenario import scenario_from_flags
 
 
 @pytest.mark.parametrize(
@@ -35,7 +45,8 @@ from simulator.models.catalogue import drafters, entry, find_drafter, find_model
         ("gemma-4-26b", "gemma-4-26b-a4b-it"),
         ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", "llama-3.3-nemotron-super-49b-v1"),
         ("phi-3-5-mini", "phi-3.5-mini-instruct"),
-        ("llama 3.3", "llama-3.3-70b-instruct"),
+        ("qwen3.5-35b", "qwen3.5-35b-a3b"),
+        ("apertus-70b", "apertus-70b-instruct-2509"),
         ("Mistral-Small-Instruct-2409", "mistral-small-instruct"),
         ("SmolLM2-135M", "smollm2-135m-instruct"),
     ],
@@ -74,6 +85,8 @@ def test_every_name_and_every_hugging_face_id_finds_itself():
         "llama",
         "deepseek",
         "Llama-3-1-Instruct",
+        "medgemma",
+        "ernie-4.5",
         "meituan",
         "stable",
         "Mistral-Small-2501",
@@ -144,3 +157,27 @@ def test_the_catalogue_covers_what_people_ask_for():
         eagle3-qwen3-30b-a3b eagle3-qwen3-235b-a22b eagle3-gpt-oss-120b eagle-vicuna-7b-v1.3 mtp-deepseek-v3
         mtp-glm-4.5 mtp-qwen3.5-27b""".split()
     assert set(heads) <= set(drafters())
+
+
+@pytest.mark.parametrize(
+    ("written", "weights"),
+    [
+        ("Qwen/Qwen3-8B", "bf16"), ("Qwen/Qwen3-8B-AWQ", "int4"), ("Qwen/Qwen3-8B-FP8", "fp8_block"),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "fp8"), ("llama-3.1-8b-quantized.w8a8", "fp8"),
+        ("nvidia/DeepSeek-R1-FP4", "int4"), ("deepseek-r1", "fp8_block"), ("deepseek-r1-fp8", "fp8_block"),
+        ("gpt-oss-20b", "mxfp4"), ("gpt-oss-20b-bf16", "bf16"), ("Qwen2.5-72B-Instruct-GPTQ-Int8", "fp8"),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "bf16"),
+    ],
+)  # fmt: skip
+def test_a_name_that_says_how_weights_are_stored_is_that_version(written, weights):
+    assert load_model(written).weights == weights
+
+
+def test_what_a_name_is_taken_for_is_said():
+    assert taken_as("qwen3-8b") is None
+    assert taken_as("Qwen/Qwen3-8B") is None
+    assert (
+        taken_as("Qwen3-8B-AWQ") == "Qwen3-8B-AWQ is taken as qwen3-8b (Qwen/Qwen3-8B) with weights in int4"
+    )
+    notes = memory(scenario_from_flags({"model": "mistral small", "gpu": "h100-sxm"})).notes
+    assert notes[0].startswith("mistral small is taken as mistral-small-instruct (")

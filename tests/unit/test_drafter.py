@@ -194,6 +194,7 @@ def test_experts_in_a_head_are_refused_in_words():
         ({"medusa_num_heads": 4}, "medusa_num_heads"),
         ({"num_experts": 16, "num_experts_per_tok": 4}, "num_experts"),
         ({"hc_count": 4}, "hc_count"),
+        ({"draft_vocab_size": 999_999}, "draft_vocab_size"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused_with_its_field(tmp_path, change, field):

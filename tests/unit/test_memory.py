@@ -121,10 +121,7 @@ def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
     arms = [CompiledArm.compile(pooled, arm) for arm in (None, *pooled.speculation)]
     assert [arm.settings.max_num_seqs for arm in arms] == seats
     notes = [note for note in simulate(pooled).notes if "are served at once" in note]
-    assert [note.partition(" requests")[0] for note in notes] == [
-        "plain: no more than 17",
-        "mtp: no more than 4",
-    ]
+    assert [note.partition(" are")[0] for note in notes] == ["plain: at most 17", "mtp: at most 4"]
     free = scenario("qwen3.5-27b", 1, *POOLS, *wanted, "run.mechanisms.kv_limit=false")
     assert CompiledArm.compile(free, None).settings.max_num_seqs == 2048
 
@@ -135,7 +132,7 @@ def test_a_pool_too_small_for_one_request_does_not_start() -> None:
     assert (plain.fits, mtp.fits, mtp.state_seats) == (True, False, 0)
     assert mtp.shortage is not None
     assert re.search(
-        r"leave \S+ MiB for the states of recurrent layers, and one request has 1\.\S+ GiB", mtp.shortage
+        r"\+ \S+ MiB for states of .*: the recurrent states of one request take 1\.\S+ GiB", mtp.shortage
     )
 
 
