@@ -53,7 +53,7 @@ test: $(STAMP)  ## install and run all tests (ARGS= for pytest, JOBS= workers)
 bench: $(STAMP)  ## speed, as ratios within one run
 	$(BIN)/python -m pytest tests/benchmarks -m benchmark --benchmark-disable-gc -s $(ARGS)
 
-docs: $(STAMP)  ## run the blocks of docs/questions.md and docs/methods.md, write what they print
+docs: $(STAMP)  ## run the blocks of docs/questions.md, methods.md and models.md, write what they print
 	$(BIN)/python -m tests.pages
 
 accuracy: $(STAMP)  ## simulate all published cases, write ACCURACY.md

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator.arms import CompiledArm
 from simulator.replications import ArmRuns, Replications
 from simulator.results.record import RunRecord
 from simulator.results.summary import ArmMeasurement, Traffic
@@ -85,7 +86,8 @@ def replications(scenario: Scenario, seed: int, cold: int = 0) -> Replications:
     """The replications of a queue under a scenario with another seed, not yet run."""
     run = scenario.run.model_copy(update={"seed": seed})
     seeded = scenario.model_copy(update={"run": run})
-    return Replications(seeded, [ArmRuns(Queue(seeded, cold), Traffic.of(seeded))], bands=False)  # type: ignore[arg-type]
+    traffic = Traffic.of(CompiledArm.compile(seeded, None))
+    return Replications(seeded, [ArmRuns(Queue(seeded, cold), traffic)], bands=False)  # type: ignore[arg-type]
 
 
 def measured(study: Replications) -> ArmMeasurement:

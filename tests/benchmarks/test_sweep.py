@@ -70,10 +70,10 @@ def cpu_s() -> float:
 def simulation_s(cell: Cell) -> float:
     """CPU seconds of one run of a cell's speculative arm, with its figures."""
     scenario = scenario_from_data(json.loads(cell.scenario))
-    arm, traffic = CompiledArm.compile(scenario, scenario.speculation[0]), Traffic.of(scenario)
+    arm = CompiledArm.compile(scenario, scenario.speculation[0])
     requests, seed = traffic_of(scenario, 0), replication_seed(0, 0)
     begun = time.process_time()
-    Measured.of(arm.run(requests, seed), traffic, intervals=False)
+    Measured.of(arm.run(requests, seed), Traffic.of(arm), intervals=False)
     return time.process_time() - begun
 
 

@@ -145,6 +145,7 @@ def engine_study(scenario: Scenario, requests: int, seed: int) -> ArmMeasurement
     workload = scenario.workload.model_copy(update={"requests": requests})
     run = scenario.run.model_copy(update={"seed": seed})
     seeded = scenario.model_copy(update={"workload": workload, "run": run})
-    study = Replications(seeded, [ArmRuns(drafting_arm(seeded), Traffic.of(seeded))], bands=False)
+    arm = drafting_arm(seeded)
+    study = Replications(seeded, [ArmRuns(arm, Traffic.of(arm))], bands=False)
     study.run()
     return study.measurements()[0]
