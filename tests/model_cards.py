@@ -9,6 +9,8 @@ shows, which counts every tensor of the checkpoint.
 
 from typing import NamedTuple
 
+from simulator.models.model import Model
+
 
 class Card(NamedTuple):
     """One row: a file of reference data or a catalogue name, and what its publisher says."""
@@ -18,6 +20,18 @@ class Card(NamedTuple):
     active: str | None
     source: str
     beside: tuple[str | int, ...] = ()
+
+
+def least_active_parameters(model: Model) -> int:
+    """The least that a publisher may call active: without embedding, head and routers."""
+    routers = sum(
+        layer.count * linear.parameters
+        for layer in model.layers
+        for linear in layer.linears
+        if linear.name == "router"
+    )
+    head = 0 if model.tied_embeddings else model.head.parameters
+    return model.active_parameters - model.embedding_parameters - head - routers
 
 
 _QWEN3 = "model card, Model Overview: Number of Parameters and Number of Activated Parameters"

@@ -8,7 +8,7 @@ import pytest
 
 from simulator.models.catalogue import load_drafter, load_model, targets
 from simulator.models.model import Model
-from tests.model_cards import CATALOGUE, CONFIGS, INSTANTIATED, UNPUBLISHED, Card
+from tests.model_cards import CATALOGUE, CONFIGS, INSTANTIATED, UNPUBLISHED, Card, least_active_parameters
 from tests.shared_data import SHARED, needs_shared
 from tests.unit.test_model_sizes import ROWS
 
@@ -49,14 +49,7 @@ def check_total(card: Card, model: Model) -> None:
 def check_active(card: Card, model: Model) -> None:
     """Cards differ in whether the ends and the router are active: the figure must be one of these counts."""
     value, _ = printed(card.active)
-    routers = sum(
-        layer.count * linear.parameters
-        for layer in model.layers
-        for linear in layer.linears
-        if linear.name == "router"
-    )
-    head = 0 if model.tied_embeddings else model.head.parameters
-    least = model.active_parameters - model.embedding_parameters - head - routers
+    least = least_active_parameters(model)
     assert least - allowance(card.active) <= value <= model.active_parameters + allowance(card.active)
 
 

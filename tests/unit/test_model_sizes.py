@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from simulator.models.catalogue import load_drafter, load_model
+from tests.model_cards import least_active_parameters
 
 with Path(__file__).with_name("model_sizes.tsv").open(encoding="utf-8", newline="") as file:
     ROWS = tuple(csv.DictReader(file, delimiter="\t"))
@@ -29,15 +30,7 @@ def totals(name: str) -> list[float]:
 def active(name: str) -> tuple[float, float]:
     """The least and the most that may be called active."""
     model = load_model(name)
-    routers = sum(
-        layer.count * linear.parameters
-        for layer in model.layers
-        for linear in layer.linears
-        if linear.name == "router"
-    )
-    head = 0 if model.tied_embeddings else model.head.parameters
-    least = model.active_parameters - model.embedding_parameters - head - routers
-    return least / 1e9, model.active_parameters / 1e9
+    return least_active_parameters(model) / 1e9, model.active_parameters / 1e9
 
 
 def test_many_models_have_a_published_size_and_every_row_a_source():
