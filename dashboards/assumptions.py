@@ -14,8 +14,8 @@ from simulator.units import format_bytes, format_number, format_rate, format_sec
 
 if TYPE_CHECKING:
     from simulator.costs.profiles import Part
-    from simulator.scenario import Arm, Scenario
-    from simulator.setup import Setup
+    from simulator.runs.setup import Setup
+    from simulator.scenario import Scenario, Variant
 
 _HOST = {
     "step_s": "exposed, per step",
@@ -39,9 +39,9 @@ def assumptions(subject: Subject) -> Html:
     if scenario is None:
         parts.append(tag("p", subject.why or "The scenario is not known.", cls="missing"))
     else:
-        from simulator.setup import setup_of
+        from simulator.runs.setup import setup_of
 
-        setups = [(arm, setup_of(scenario, arm)) for arm in (None, *scenario.speculation)]
+        setups = [(variant, setup_of(scenario, variant)) for variant in (None, *scenario.speculation)]
         parts += [
             tag("h3", "Models and GPU"),
             table(["", "", "Source"], list(_models(setups)), words=3),
@@ -54,7 +54,7 @@ def assumptions(subject: Subject) -> Html:
     return joined(*parts, *_notes(subject), *_origin(subject))
 
 
-def _models(setups: list[tuple[Arm | None, Setup]]) -> Iterator[list[object]]:
+def _models(setups: list[tuple[Variant | None, Setup]]) -> Iterator[list[object]]:
     target, gpu = setups[0][1].target, setups[0][1].profile.gpu
     billions = target.parameters / 1e9
     yield [
@@ -62,11 +62,15 @@ def _models(setups: list[tuple[Arm | None, Setup]]) -> Iterator[list[object]]:
         f"{target.name}, {format_number(billions)} billion parameters, {target.weights}",
         linked(target.source),
     ]
-    for arm, setup in setups:
+    for variant, setup in setups:
         drafter = setup.drafter
-        if arm is not None and drafter is not None:
+        if variant is not None and drafter is not None:
             size = f"{format_number(drafter.parameters / 1e9)} billion parameters"
-            yield [f"Drafter of {arm.name}", f"{drafter.model.name}, {size}", linked(drafter.model.source)]
+            yield [
+                f"Drafter of {variant.name}",
+                f"{drafter.model.name}, {size}",
+                linked(drafter.model.source),
+            ]
     bandwidth = f"{gpu.hbm_bandwidth_bytes_per_s / 1e12:.3g} TB/s"
     peaks = ", ".join(f"{rate / 1e12:,.0f} TFLOPS {kind}" for kind, rate in gpu.peak_flops_per_s.items())
     words = f"{gpu.title}: {format_bytes(gpu.memory_bytes)}, {bandwidth}, {peaks} dense"
@@ -192,9 +196,9 @@ def _notes(subject: Subject) -> Iterator[Html]:
 
 def _notes_of_break_even(subject: Subject) -> Iterator[str]:
     """What holds for a break-even as a whole; what is said of single loads stands in their rows."""
-    for arm, document in subject.study.break_even.items():
+    for variant, document in subject.study.break_even.items():
         of_rows = tuple(row["note"] for row in document["rows"] if row.get("note"))
-        yield from (f"{arm}: {note}" for note in document.get("notes", ()) if not note.endswith(of_rows))
+        yield from (f"{variant}: {note}" for note in document.get("notes", ()) if not note.endswith(of_rows))
 
 
 def _origin(subject: Subject) -> Iterator[Html]:

@@ -1,4 +1,4 @@
-"""A comparison of two arms as people read it: by how much a figure grew, and whether that is good."""
+"""A comparison of two variants as people read it: by how much a figure grew, and whether that is good."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from simulator.units import format_number, format_rate, format_seconds
 
 @dataclass(frozen=True)
 class Change:
-    """One figure of both arms; `grown` is speculative ÷ plain, `direction` says whether that is good."""
+    """One figure of both variants; `grown` is speculative ÷ plain, `direction` says whether that is good."""
 
     label: str
     before: str
@@ -30,9 +30,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Headline:
-    """The verdict on one arm. `claim` is one sentence; each of `support` another."""
+    """The verdict on one variant. `claim` is one sentence; each of `support` another."""
 
-    arm: str
+    variant: str
     outcome: str
     claim: str
     support: tuple[str, ...]
@@ -55,44 +55,46 @@ _TILES = {
 
 
 def headlines(subject: Subject) -> list[Headline]:
-    """One verdict per speculative arm."""
-    return [_headline(subject, arm) for arm in subject.speculative if arm in subject.result.comparison]
+    """One verdict per speculative variant."""
+    return [
+        _headline(subject, variant) for variant in subject.speculative if variant in subject.result.comparison
+    ]
 
 
-def _headline(subject: Subject, arm: str) -> Headline:
-    comparison = subject.result.comparison[arm]
+def _headline(subject: Subject, variant: str) -> Headline:
+    comparison = subject.result.comparison[variant]
     outcome = comparison.verdict.outcome
-    why, offered = _reason(arm, outcome, comparison.verdict.sentence)
+    why, offered = _reason(variant, outcome, comparison.verdict.sentence)
     ratio = comparison.ratios.get("tpot_mean_speedup" if offered else "throughput_speedup")
     if ratio is None or ratio.band is None or "serves the rate" in why:
-        claim, support = f"{_what(subject, arm)} {_WORDS[outcome]}.", [sentence(why)]
+        claim, support = f"{_what(subject, variant)} {_WORDS[outcome]}.", [sentence(why)]
     else:
-        claim = f"{_what(subject, arm)} {_WORDS[outcome]}: {_gain(ratio, outcome, offered)}."
+        claim = f"{_what(subject, variant)} {_WORDS[outcome]}: {_gain(ratio, outcome, offered)}."
         support = [sentence(why)]
     more = (_saturated, _tail, _stragglers, _needs, _assumed, _slo)
-    support += [line for line in (say(subject, arm) for say in more) if line]
-    return Headline(arm, outcome, claim, tuple(support), tuple(_changes(subject, arm, _TILES)))
+    support += [line for line in (say(subject, variant) for say in more) if line]
+    return Headline(variant, outcome, claim, tuple(support), tuple(_changes(subject, variant, _TILES)))
 
 
 _WORDS = {PAYS: "pays", LOSES: "does not pay", UNDECIDED: "may or may not pay"}
 
 
-def _reason(arm: str, outcome: str, said: str) -> tuple[str, bool]:
+def _reason(variant: str, outcome: str, said: str) -> tuple[str, bool]:
     """The reason alone, of the verdict's sentence, and whether the verdict is about TPOT."""
-    why = said.removeprefix(f"{arm}: ").removeprefix(f"{outcome}: ")
+    why = said.removeprefix(f"{variant}: ").removeprefix(f"{outcome}: ")
     offered = why.startswith("TPOT ")
     if why.startswith(("TPOT speedup × ", "throughput × ")):
         why = why.partition(": ")[2] or why
     return why, offered
 
 
-def _what(subject: Subject, arm: str) -> str:
-    """The arm in words: `EAGLE-3 with 3 drafts a round`."""
+def _what(subject: Subject, variant: str) -> str:
+    """The variant in words: `EAGLE-3 with 3 drafts a round`."""
     from simulator.speculation import method
 
     if subject.scenario is None:
-        return arm
-    entry = subject.scenario.arm(arm)
+        return variant
+    entry = subject.scenario.variant(variant)
     title = method(entry.method).title.partition(",")[0].removesuffix(" head")
     drafts = entry.draft_length
     if isinstance(drafts, int):
@@ -120,11 +122,11 @@ def _gain(ratio: Estimate, outcome: str, offered: bool) -> str:
     return f"the same GPUs serve {change(ratio.value)} tokens per second ({band} with the model's error)"
 
 
-def _changes(subject: Subject, arm: str, chosen: Mapping[str, str]) -> list[Change]:
-    plain, speculative = subject.result.arms[PLAIN], subject.result.arms[arm]
+def _changes(subject: Subject, variant: str, chosen: Mapping[str, str]) -> list[Change]:
+    plain, speculative = subject.result.variants[PLAIN], subject.result.variants[variant]
     found = []
     for name, label in chosen.items():
-        ratio = subject.result.comparison[arm].ratios.get(name)
+        ratio = subject.result.comparison[variant].ratios.get(name)
         before, after = (side.estimates.get(COMPARED[name][0]) for side in (plain, speculative))
         if ratio is not None and ratio.value > 0 and before is not None and after is not None:
             grown = growth(name, ratio)
@@ -141,9 +143,9 @@ def _pair(path: str, before: float, after: float) -> tuple[str, str]:
     return (shown[0].split(" ")[0] if same else shown[0]), shown[1]
 
 
-def _tail(subject: Subject, arm: str) -> str | None:
+def _tail(subject: Subject, variant: str) -> str | None:
     """What happens to the slowest one in a hundred."""
-    changes = _changes(subject, arm, _TAILS)
+    changes = _changes(subject, variant, _TAILS)
     if not changes:
         return None
     parts = []
@@ -155,12 +157,14 @@ def _tail(subject: Subject, arm: str) -> str | None:
     return f"The P99 {'; '.join(parts)}."
 
 
-def _stragglers(subject: Subject, arm: str) -> str | None:
+def _stragglers(subject: Subject, variant: str) -> str | None:
     """Who the slow ones are, where it is those without drafts."""
-    found = stragglers(subject, arm)
+    found = stragglers(subject, variant)
     if found is None or not found.explain_the_tail:
         return None
-    notes = [note.removeprefix(f"{arm}: ") for note in subject.result.notes if note.startswith(f"{arm}: ")]
+    notes = [
+        note.removeprefix(f"{variant}: ") for note in subject.result.notes if note.startswith(f"{variant}: ")
+    ]
     why = next((note.partition(", and")[0] for note in notes if "outgrow the drafter" in note), None)
     share = "All" if found.of_slowest > 0.995 else f"{found.of_slowest:.0%}"
     return (
@@ -174,18 +178,18 @@ def _glued(change: Change) -> str:
     return f"{change.before} → {change.after}".replace(" ", "\u00a0")
 
 
-def _saturated(subject: Subject, arm: str) -> str | None:
+def _saturated(subject: Subject, variant: str) -> str | None:
     """Why there are no latencies, where the load is above capacity."""
-    above = [name for name in (PLAIN, arm) if subject.result.arms[name].saturated]
+    above = [name for name in (PLAIN, variant) if subject.result.variants[name].saturated]
     if not above:
         return None
-    who = "both arms" if len(above) == 2 else above[0]
+    who = "both variants" if len(above) == 2 else above[0]
     return f"The offered rate is more than {who} can serve: waiting grows without end, so no latencies."
 
 
-def _needs(subject: Subject, arm: str) -> str | None:
+def _needs(subject: Subject, variant: str) -> str | None:
     """The break-even at the scenario's own load."""
-    document = subject.study.break_even.get(arm)
+    document = subject.study.break_even.get(variant)
     load = subject.result.scenario.get("workload", {}).get("arrivals", {}).get("concurrency")
     row = next((row for row in (document or {}).get("rows", ()) if row["concurrency"] == load), None)
     if row is None or row["simulated_alpha"] is None or row["scenario_alpha"] is None:
@@ -198,18 +202,20 @@ def _needs(subject: Subject, arm: str) -> str | None:
     )
 
 
-def _assumed(subject: Subject, arm: str) -> str | None:
+def _assumed(subject: Subject, variant: str) -> str | None:
     """A word of caution where nobody gave the acceptance."""
-    if f"speculation.{arm}.acceptance" not in subject.result.provenance.defaults_used:
+    if f"speculation.{variant}.acceptance" not in subject.result.provenance.defaults_used:
         return None
     return "The acceptance is a default, not a measurement: measure yours, it decides the answer."
 
 
-def _slo(subject: Subject, arm: str) -> str | None:
+def _slo(subject: Subject, variant: str) -> str | None:
     limits = {
         key: value for key, value in (subject.result.scenario.get("slo") or {}).items() if value is not None
     }
-    before, after = (subject.result.arms[name].estimates.get("slo_attainment") for name in (PLAIN, arm))
+    before, after = (
+        subject.result.variants[name].estimates.get("slo_attainment") for name in (PLAIN, variant)
+    )
     if not limits or before is None or after is None:
         return None
     words = " and ".join(

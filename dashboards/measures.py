@@ -1,4 +1,4 @@
-"""Every figure of every arm with its interval, and the ratio with its band, as one table for the page."""
+"""Every figure of every variant with its interval, and the ratio with its band, as one table for the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dashboards.markup import Html, joined, table, tag, text
 from dashboards.subject import PLAIN, Subject
 from experiments.commands.output import NOTHING, in_unit
 from simulator.results.estimate import Estimate
-from simulator.results.summary import ArmSummary
+from simulator.results.summary import VariantSummary
 
 
 class Measure(NamedTuple):
@@ -56,18 +56,20 @@ _OF_CLASS = (
 
 
 def measures_table(subject: Subject) -> Html:
-    """All arms side by side; `±` is the 95 % interval of sampling, the ratios carry the cost model's band."""
+    """All variants side by side; `±` is the 95 % interval of sampling, the ratios carry the cost
+    model's band.
+    """
     result = subject.result
-    shown = [row for row in MEASURES if any(_has(arm, row.path) for arm in result.arms.values())]
+    shown = [row for row in MEASURES if any(_has(variant, row.path) for variant in result.variants.values())]
     headings = [
         "",
-        *(f"{name} (saturated)" if arm.saturated else name for name, arm in result.arms.items()),
+        *(f"{name} (saturated)" if variant.saturated else name for name, variant in result.variants.items()),
         *(f"{name} ÷ {PLAIN}" for name in result.comparison),
     ]
     rows = [
         [
             row.title,
-            *(_cell(arm, row) for arm in result.arms.values()),
+            *(_cell(variant, row) for variant in result.variants.values()),
             *(_ratio(row, compared.ratios) for compared in result.comparison.values()),
         ]
         for row in shown
@@ -77,28 +79,34 @@ def measures_table(subject: Subject) -> Html:
 
 def classes_table(subject: Subject) -> Html | None:
     """The main figures per traffic class; None with a single class."""
-    arms = subject.result.arms
+    variants = subject.result.variants
     names = dict.fromkeys(
-        path.split(".")[1] for arm in arms.values() for path in arm.estimates if path.startswith("classes.")
+        path.split(".")[1]
+        for variant in variants.values()
+        for path in variant.estimates
+        if path.startswith("classes.")
     )
     if not names:
         return None
     rows = [
         [
             f"{name}: {row.title}",
-            *(_cell(arm, row._replace(path=f"classes.{name}.{row.path}")) for arm in arms.values()),
+            *(
+                _cell(variant, row._replace(path=f"classes.{name}.{row.path}"))
+                for variant in variants.values()
+            ),
         ]
         for name in names
         for row in _OF_CLASS
-        if any(_has(arm, f"classes.{name}.{row.path}") for arm in arms.values())
+        if any(_has(variant, f"classes.{name}.{row.path}") for variant in variants.values())
     ]
-    return table(["", *arms], rows, cls="measures")
+    return table(["", *variants], rows, cls="measures")
 
 
 def best_draft_lengths(subject: Subject) -> Html | None:
     """Best K by load and acceptance, with the cost ratio it rests on; None without a study."""
     found = []
-    for arm, document in subject.study.break_even.items():
+    for variant, document in subject.study.break_even.items():
         best, ratios = document["best_draft_length"], document["cost_ratio"]
         if not best:
             continue
@@ -109,17 +117,17 @@ def best_draft_lengths(subject: Subject) -> Html | None:
         ]
         headings = ["Clients", *(f"α = {alpha}" for alpha in alphas), "One more draft ÷ plain step"]
         found.append(
-            tag("div", tag("h3", f"Best draft length of {arm}"), table(headings, rows, cls="narrow"))
+            tag("div", tag("h3", f"Best draft length of {variant}"), table(headings, rows, cls="narrow"))
         )
     return tag("div", *found, cls="several") if found else None
 
 
-def _has(arm: ArmSummary, path: str) -> bool:
-    return arm.estimates.get(path) is not None
+def _has(variant: VariantSummary, path: str) -> bool:
+    return variant.estimates.get(path) is not None
 
 
-def _cell(arm: ArmSummary, row: Measure) -> Html:
-    estimate = arm.estimates.get(row.path)
+def _cell(variant: VariantSummary, row: Measure) -> Html:
+    estimate = variant.estimates.get(row.path)
     if estimate is None:
         return joined(NOTHING, tag("small"))
     value, _, interval = in_unit(estimate.to_json(), row.scale).partition(" ± ")

@@ -127,7 +127,7 @@ def _article(subject: Subject, number: int, drawings: Drawings) -> Html:
     return tag("article", header, *verdicts, *figures, numbers, basis, id=f"result-{number}")
 
 
-_ALONE = "Plain decoding alone: no speculative arm to judge."
+_ALONE = "Plain decoding alone: no speculative variant to judge."
 _MEASURES = (
     "± is the 95 % interval of sampling over replications. The last columns say by how much a figure grew "
     "against plain decoding, with the band of the cost model's error."
@@ -152,7 +152,9 @@ def _verdict(headline: Headline) -> Html:
     ]
     return tag(
         "section",
-        tag("p", tag("span", headline.outcome, cls=f"word {headline.outcome}"), headline.arm, cls="label"),
+        tag(
+            "p", tag("span", headline.outcome, cls=f"word {headline.outcome}"), headline.variant, cls="label"
+        ),
         tag("p", headline.claim, cls="claim"),
         *(tag("p", line, cls="support") for line in headline.support),
         tag("div", *tiles, cls="tiles"),

@@ -33,7 +33,7 @@ def _body(title: str, tornado: Tornado, found: Sobol | None, drawings: Drawings)
     from dashboards.figures import tornado as tornado_figure
     from experiments.sensitivity.words import answer_words, bound
 
-    answer = f"{tornado.arm}: {answer_words(tornado.of)} {tornado.base.value:.2f}"
+    answer = f"{tornado.variant}: {answer_words(tornado.of)} {tornado.base.value:.2f}"
     header = tag(
         "header",
         tag("p", "decodesim sensitivity", cls="brand"),

@@ -50,31 +50,31 @@ class StoredStudy:
 
     @cached_property
     def map(self) -> StudyMap:
-        """The cells of the arms with speculation."""
+        """The cells of the variants with speculation."""
         from experiments.maps.study_map import study_map
         from experiments.store.columns import SETTING
 
         settings = [column.name for column in self.columns if column.role == SETTING]
-        return study_map(self.rows, settings, [str(arm["name"]) for arm in self._arms])
+        return study_map(self.rows, settings, [str(variant["name"]) for variant in self._variants])
 
     @cached_property
     def own_alpha(self) -> Mapping[str, float]:
         """Arm → the α that the study's scenario gives it, where it does and no axis varies it."""
         found = {}
-        for index, arm in enumerate(self.study["scenario"].get("speculation") or ()):
-            if "name" not in arm:
+        for index, variant in enumerate(self.study["scenario"].get("speculation") or ()):
+            if "name" not in variant:
                 continue
-            alpha = (arm.get("acceptance") or {}).get("alpha")
-            own = tuple(f"speculation.{which}.acceptance" for which in (arm["name"], index))
+            alpha = (variant.get("acceptance") or {}).get("alpha")
+            own = tuple(f"speculation.{which}.acceptance" for which in (variant["name"], index))
             varied = any(path.startswith(own) for path in self.study["axes"])
             if isinstance(alpha, float | int) and not varied:
-                found[str(arm["name"])] = float(alpha)
+                found[str(variant["name"])] = float(alpha)
         return found
 
     @property
-    def _arms(self) -> Sequence[Mapping[str, Any]]:
-        """The arms with speculation, as the scenario has them."""
-        return [arm for arm in self.study["scenario"].get("speculation") or () if "name" in arm]
+    def _variants(self) -> Sequence[Mapping[str, Any]]:
+        """The variants with speculation, as the scenario has them."""
+        return [variant for variant in self.study["scenario"].get("speculation") or () if "name" in variant]
 
 
 def is_store(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Whether the slow requests of a speculative arm are those that go on without drafts."""
+"""Whether the slow requests of a speculative variant are those that go on without drafts."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Stragglers:
         return self.of_slowest >= 0.5 and self.of_slowest >= 2 * self.of_all
 
 
-def stragglers(subject: Subject, arm: str) -> Stragglers | None:
+def stragglers(subject: Subject, variant: str) -> Stragglers | None:
     """Who is slow, over all replications; None where too few requests tell, or no P99 is defined."""
-    records = subject.result.records.get(arm, ())
-    if not records or subject.result.arms[arm].saturated:
+    records = subject.result.records.get(variant, ())
+    if not records or subject.result.variants[variant].saturated:
         return None
     tpot, drafted = [], []
     for record in records:

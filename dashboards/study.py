@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "decodesim/study-1"
 STUDY_FILE = "study.json"
-MOST_ARMS = 4
+MOST_VARIANTS = 4
 """Arms that are studied: each takes seconds."""
 
 Progress = Callable[[int, int, str], None]
@@ -47,7 +47,7 @@ class Study:
         """The study as plain data."""
         return {
             "break_even": dict(self.break_even),
-            "speedup": {arm: found.to_json() for arm, found in self.speedup.items()},
+            "speedup": {variant: found.to_json() for variant, found in self.speedup.items()},
             "notes": list(self.notes),
         }
 
@@ -70,16 +70,16 @@ def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
     from experiments.maps.speedup import alphas_with, concurrencies, speedup_map, with_enough_requests
     from simulator.breakeven.breakeven import breakeven
 
-    chosen = scenario.speculation[:MOST_ARMS]
+    chosen = scenario.speculation[:MOST_VARIANTS]
     notes = [
-        f"{arm.name}: not studied over the load: a page studies {MOST_ARMS} arms"
-        for arm in scenario.speculation[MOST_ARMS:]
+        f"{variant.name}: not studied over the load: a page studies {MOST_VARIANTS} variants"
+        for variant in scenario.speculation[MOST_VARIANTS:]
     ]
     break_even: dict[str, Mapping[str, Any]] = {}
     speedup: dict[str, SpeedupMap] = {}
     count = _Count(progress)
-    for number, arm in enumerate(chosen):
-        loads = concurrencies(scenario, arm)
+    for number, variant in enumerate(chosen):
+        loads = concurrencies(scenario, variant)
         count.total = (len(chosen) - number) * 2 * len(loads) + count.done
         try:
             answer = breakeven(
@@ -87,16 +87,16 @@ def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
                 loads=[{"concurrency": n} for n in loads],
                 metrics=("throughput",),
                 progress=count,
-                arm=arm.name,
+                variant=variant.name,
             )
-            break_even[arm.name] = answer.to_json()
+            break_even[variant.name] = answer.to_json()
             count.done = count.base = count.base + len(loads)
-            speedup[arm.name] = speedup_map(
-                scenario, arm, loads, alphas_with(answer.rows[0].scenario_alpha), count
+            speedup[variant.name] = speedup_map(
+                scenario, variant, loads, alphas_with(answer.rows[0].scenario_alpha), count
             )
             count.done = count.base = count.base + len(loads)
         except InputError as error:
-            notes.append(f"{arm.name}: {error}")
+            notes.append(f"{variant.name}: {error}")
     return Study(break_even, speedup, tuple(notes))
 
 
@@ -137,7 +137,7 @@ def _read(file: Path, key: str) -> Study | None:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA or document["key"] != key:
             return None
-        speedup = {arm: speedup_map_from_json(found) for arm, found in document["speedup"].items()}
+        speedup = {variant: speedup_map_from_json(found) for variant, found in document["speedup"].items()}
         return Study(document["break_even"], speedup, tuple(document["notes"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

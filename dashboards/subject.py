@@ -39,14 +39,14 @@ class Subject:
 
     @property
     def speculative(self) -> list[str]:
-        """Names of the arms that speculate."""
-        return [name for name in self.result.arms if name != PLAIN]
+        """Names of the variants that speculate."""
+        return [name for name in self.result.variants if name != PLAIN]
 
 
-def varying_arms(subject: Subject) -> tuple[str, ...]:
-    """The arms whose draft length varies with the batch."""
-    arms = subject.result.scenario.get("speculation", ())
-    return tuple(arm["name"] for arm in arms if not isinstance(arm["draft_length"], int))
+def varying_variants(subject: Subject) -> tuple[str, ...]:
+    """The variants whose draft length varies with the batch."""
+    variants = subject.result.scenario.get("speculation", ())
+    return tuple(variant["name"] for variant in variants if not isinstance(variant["draft_length"], int))
 
 
 def subject_of(result: Result, folder: Path | None = None, progress: Progress | None = None) -> Subject:

@@ -14,7 +14,7 @@ from calibration.acceptance import gallery
 from calibration.acceptance.gallery import Curve, Lengths
 from calibration.drafters.training.committed import HEADS
 from dashboards.chromium import MISSING, find_chromium
-from dashboards.figures.look import ARM_COLOURS, PLAIN_COLOUR, faded, new_figure
+from dashboards.figures.look import PLAIN_COLOUR, VARIANT_COLOURS, faded, new_figure
 from dashboards.images import picture_of_page
 from dashboards.markup import tag
 from dashboards.page import Drawings, legend_of, whole_page
@@ -139,7 +139,7 @@ def alpha_figure(curves: Sequence[Curve]) -> Any:
     figure = new_figure(320, "temperature", "α")
     curves = [curve for curve in curves if len(curve.temperatures) > 2]
     drafts = list(dict.fromkeys(curve.draft for curve in curves))
-    colours = (*ARM_COLOURS, PLAIN_COLOUR)
+    colours = (*VARIANT_COLOURS, PLAIN_COLOUR)
     assert len(drafts) <= len(colours), "more drafters than colours: another figure is needed"
     for draft, colour in zip(drafts, colours, strict=False):
         for how, dash in (("greedy", "solid"), ("sampled", "dot")):
@@ -163,7 +163,7 @@ def alpha_figure(curves: Sequence[Curve]) -> Any:
 def length_figure(lengths: Sequence[Lengths]) -> Any:
     """Tokens per verify over K, a colour a setting."""
     figure = new_figure(340, "draft length K", "tokens per verify")
-    for curve, colour in zip(lengths, ARM_COLOURS, strict=False):
+    for curve, colour in zip(lengths, VARIANT_COLOURS, strict=False):
         values = [one["value"] for one in curve.measured]
         ends = [one["ci95"] or (one["value"], one["value"]) for one in curve.measured]
         figure.add_scatter(
@@ -191,7 +191,7 @@ def tree_figure(trees: Mapping[str, Any]) -> Any:
         y=[f"{row['plan']} ({row['nodes']} nodes)" for row in rows],
         orientation="h",
         marker={
-            "color": [PLAIN_COLOUR if row["plan"].startswith("chain") else ARM_COLOURS[0] for row in rows]
+            "color": [PLAIN_COLOUR if row["plan"].startswith("chain") else VARIANT_COLOURS[0] for row in rows]
         },
         error_x={"array": [(one["ci95"][1] - one["ci95"][0]) / 2 for one in found]},
         showlegend=False,

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from break_even_tables import ARM, SHOWN_LENGTHS, blocks_of
+from break_even_tables import SHOWN_LENGTHS, VARIANT, blocks_of
 
 from dashboards.chromium import MISSING, find_chromium
 from dashboards.figures import study_needed
@@ -84,12 +84,12 @@ def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
 
 
 def draw(study: StoredStudy) -> None:
-    """The picture: the maps of one arm at four draft lengths."""
+    """The picture: the maps of one variant at four draft lengths."""
     chromium = find_chromium()
     if chromium is None:
         raise SystemExit(MISSING)
     figure = study_needed.FIGURE
-    table = figure.prepare(study).where(arm=ARM)
+    table = figure.prepare(study).where(variant=VARIANT)
     drawings = Drawings()
     places = []
     for number, (title, part) in enumerate(figure.pictures(table)):

@@ -13,7 +13,7 @@ from experiments.maps.choice import PLAIN, choices
 from experiments.maps.limits import Limit, limit_of
 from experiments.maps.study_map import BEYOND, MapCell, Setting, StudyMap
 
-ARM, OTHER = "eagle3", "draft-1b"
+VARIANT, OTHER = "eagle3", "draft-1b"
 SHOWN_LENGTHS = (1, 3, 5, 7)
 _MANY = 1 / 3
 SHOWN_LOADS = (1, 16, 64, 128, 256, 512)
@@ -22,18 +22,18 @@ SHOWN_LOADS = (1, 16, 64, 128, 256, 512)
 def blocks_of(study: StoredStudy) -> dict[str, str]:
     """Name → Markdown of every part of the page that is made of figures."""
     found = study.map
-    arms = list(dict.fromkeys(cell.arm for cell in found.cells))
+    variants = list(dict.fromkeys(cell.variant for cell in found.cells))
     return {
         "state": _state(study),
-        "answer": "\n".join(_answer(found, arm) for arm in arms),
-        "threshold": _threshold(found, arms),
-        **{f"limits {arm}": _limits(found, arm) for arm in arms},
-        **{f"needed {arm}": _needed(found, arm) for arm in arms},
-        "choices": _choices(found, arms),
-        "regret": _regret(found, arms),
+        "answer": "\n".join(_answer(found, variant) for variant in variants),
+        "threshold": _threshold(found, variants),
+        **{f"limits {variant}": _limits(found, variant) for variant in variants},
+        **{f"needed {variant}": _needed(found, variant) for variant in variants},
+        "choices": _choices(found, variants),
+        "regret": _regret(found, variants),
         "ties": _ties(found),
         "memory": _memory(found),
-        "closed form": _closed_form(found, arms),
+        "closed form": _closed_form(found, variants),
     }
 
 
@@ -42,17 +42,20 @@ def _state(study: StoredStudy) -> str:
     return f"{sum(study.counts.values()):,} cells: {cells}; decodesim {study.version}."
 
 
-def _answer(found: StudyMap, arm: str) -> str:
+def _answer(found: StudyMap, variant: str) -> str:
     """Where the rule of thumb is too cautious, where it is right, and where too bold, in a sentence each."""
     loads = sorted({cell.load for cell in found.cells})
-    by_load = {load: [cell for cell in _known(found, arm) if cell.load == load] for load in loads}
+    by_load = {load: [cell for cell in _known(found, variant) if cell.load == load] for load in loads}
     sure = [*takewhile(lambda load: _surely_enough(by_load[load]), loads)]
     shares = {load: _share(by_load[load]) for load in loads}
     bold = [*dropwhile(lambda load: shares[load] < _MANY, loads)]
-    right = ", ".join(f"{_crossed(found, arm, length)} with K = {length}" for length in SHOWN_LENGTHS)
-    needed = [alpha for cell in _known(found, arm) if (alpha := cell.needs()) is not None and alpha < BEYOND]
+    right = ", ".join(f"{_crossed(found, variant, length)} with K = {length}" for length in SHOWN_LENGTHS)
+    needed = [
+        alpha for cell in _known(found, variant) if (alpha := cell.needs()) is not None and alpha < BEYOND
+    ]
     return (
-        f"- **{arm}** needs an α of {min(needed):.2f} to {max(needed):.2f}. {THRESHOLD:g} is too cautious up "
+        f"- **{variant}** needs an α of {min(needed):.2f} to {max(needed):.2f}. {THRESHOLD:g} is too "
+        f"cautious up "
         f"to {max(sure, default=0):g} clients, where it is surely enough in every cell. It is about right at "
         f"these numbers of clients, in the rows whose line crosses it at all: {right}. "
         + (f"It is too bold from {bold[0]:g} clients on, where it is surely not enough in " if bold else "")
@@ -70,23 +73,23 @@ def _share(cells: Sequence[MapCell]) -> float:
     return sum(_end(cell, 0) > THRESHOLD for cell in cells) / max(len(cells), 1)
 
 
-def _crossed(found: StudyMap, arm: str, length: int) -> str:
+def _crossed(found: StudyMap, variant: str, length: int) -> str:
     """From where to where the lines of a draft length cross the rule of thumb, over all places."""
-    lines = [line for (of, k, _), line in found.lines().items() if (of, k) == (arm, length)]
+    lines = [line for (of, k, _), line in found.lines().items() if (of, k) == (variant, length)]
     limits = [limit.load for line in lines if (limit := limit_of(line, THRESHOLD)) is not None]
     inside = [load for load in limits if 0 < load < math.inf]
     ends = [f"{float(f'{load:.2g}'):g}" for load in (min(inside, default=0.0), max(inside, default=0.0))]
     return "no number of" if not inside else ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def _threshold(found: StudyMap, arms: Sequence[str]) -> str:
+def _threshold(found: StudyMap, variants: Sequence[str]) -> str:
     """By clients: the share of cells in which the rule of thumb is surely enough, open, surely not enough."""
-    heading = [f"{arm}, {word}" for arm in arms for word in ("enough", "open", "not enough")]
+    heading = [f"{variant}, {word}" for variant in variants for word in ("enough", "open", "not enough")]
     rows = []
     for load in sorted({cell.load for cell in found.cells}):
         row = [f"{load:g}"]
-        for arm in arms:
-            cells = [cell for cell in _known(found, arm) if cell.load == load]
+        for variant in variants:
+            cells = [cell for cell in _known(found, variant) if cell.load == load]
             enough = sum(_end(cell, 1) < THRESHOLD for cell in cells)
             lacking = sum(_end(cell, 0) > THRESHOLD for cell in cells)
             shares = (enough, len(cells) - enough - lacking, lacking)
@@ -95,12 +98,12 @@ def _threshold(found: StudyMap, arms: Sequence[str]) -> str:
     return _table(["clients", *heading], rows)
 
 
-def _limits(found: StudyMap, arm: str) -> str:
+def _limits(found: StudyMap, variant: str) -> str:
     """By GPUs and prompt: up to how many clients the rule of thumb is enough."""
     lines = found.lines()
 
     def cell(place: tuple[Any, ...], length: int) -> str:
-        return _limit(limit_of(lines.get((arm, length, place), ()), THRESHOLD), found)
+        return _limit(limit_of(lines.get((variant, length, place), ()), THRESHOLD), found)
 
     return _by_place(found, SHOWN_LENGTHS, lambda length: f"K = {length}", cell)
 
@@ -119,9 +122,13 @@ def _clients(load: float, found: StudyMap) -> str:
     return "all" if load > most else "none" if load < 1 else f"{float(f'{load:.2g}'):g}"
 
 
-def _needed(found: StudyMap, arm: str) -> str:
+def _needed(found: StudyMap, variant: str) -> str:
     """By GPUs and prompt: the acceptance needed with K = 3, by clients."""
-    at = {(cell.place, cell.load): cell for cell in found.cells if (cell.arm, cell.draft_length) == (arm, 3)}
+    at = {
+        (cell.place, cell.load): cell
+        for cell in found.cells
+        if (cell.variant, cell.draft_length) == (variant, 3)
+    }
 
     def cell(place: tuple[Any, ...], load: int) -> str:
         here = at.get((place, float(load)))
@@ -134,14 +141,16 @@ def _needed(found: StudyMap, arm: str) -> str:
     return _by_place(found, SHOWN_LOADS, lambda load: f"{load}", cell)
 
 
-def _choices(found: StudyMap, arms: Sequence[str]) -> str:
-    """By clients and acceptance: the draft lengths that are best somewhere, by arm; how often plain is."""
-    best = [choices(found, alpha, (arm,)) for arm in arms for alpha in found.alphas]
+def _choices(found: StudyMap, variants: Sequence[str]) -> str:
+    """By clients and acceptance: the draft lengths that are best somewhere, by variant; how often plain
+    is.
+    """
+    best = [choices(found, alpha, (variant,)) for variant in variants for alpha in found.alphas]
     rows = []
     for load in sorted({cell.load for cell in found.cells}):
         lengths = [sorted(one.best[1] or 0 for one in column if one.load == load) for column in best]
         rows.append([f"{load:g}", *map(_range, lengths)])
-    heading = [f"{arm}, α {alpha:g}" for arm in arms for alpha in found.alphas]
+    heading = [f"{variant}, α {alpha:g}" for variant in variants for alpha in found.alphas]
     return _table(["clients", *heading], rows)
 
 
@@ -152,14 +161,14 @@ def _range(lengths: Sequence[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}, mostly {max(set(lengths), key=lengths.count)}"
 
 
-def _regret(found: StudyMap, arms: Sequence[str]) -> str:
-    """By arm and acceptance: what a fixed draft length gives away, mean and worst of all cells."""
+def _regret(found: StudyMap, variants: Sequence[str]) -> str:
+    """By variant and acceptance: what a fixed draft length gives away, mean and worst of all cells."""
     rows = []
-    for arm in arms:
+    for variant in variants:
         for alpha in found.alphas:
-            here = choices(found, alpha, (arm,))
-            row = [f"{arm}, α {alpha:g}"]
-            for option in [PLAIN, *((arm, length) for length in SHOWN_LENGTHS)]:
+            here = choices(found, alpha, (variant,))
+            row = [f"{variant}, α {alpha:g}"]
+            for option in [PLAIN, *((variant, length) for length in SHOWN_LENGTHS)]:
                 regrets = [choice.regret(option).value for choice in here if option in choice.speedups]
                 row.append(f"{fmean(regrets):.0%} ({max(regrets):.0%})" if regrets else "–")
             rows.append(row)
@@ -170,14 +179,14 @@ def _ties(found: StudyMap) -> str:
     """By clients and prompt: the α at which the draft model ties with a head of α 0.7, best K each."""
     best: dict[tuple[float, float], dict[tuple[str, float], list[float]]] = {}
     for alpha in found.alphas:
-        for arm in (ARM, OTHER):
-            for choice in choices(found, alpha, (arm,)):
+        for variant in (VARIANT, OTHER):
+            for choice in choices(found, alpha, (variant,)):
                 gains = best.setdefault((choice.load, _number(choice.place[1])), {})
-                gains.setdefault((arm, alpha), []).append(choice.speedups[choice.best].value)
+                gains.setdefault((variant, alpha), []).append(choice.speedups[choice.best].value)
 
     def tie(load: float, prompt: float) -> str:
         gains = best.get((load, prompt), {})
-        wanted = fmean(map(math.log, gains.get((ARM, 0.7), [math.nan])))
+        wanted = fmean(map(math.log, gains.get((VARIANT, 0.7), [math.nan])))
         known = [
             (alpha, fmean(map(math.log, gains[OTHER, alpha])))
             for alpha in found.alphas
@@ -198,36 +207,36 @@ def _ties(found: StudyMap) -> str:
 
 def _memory(found: StudyMap) -> str:
     """By GPUs and prompt: how many requests decode together, by clients."""
-    at = {(cell.place, cell.load): cell for cell in found.cells if cell.arm == ARM}
+    at = {(cell.place, cell.load): cell for cell in found.cells if cell.variant == VARIANT}
 
     def cell(place: tuple[Any, ...], load: int) -> str:
         here = at.get((place, float(load)))
-        batch = here and here.row.get(f"{ARM}.plain_mean_batch")
+        batch = here and here.row.get(f"{VARIANT}.plain_mean_batch")
         return "–" if batch is None else f"{batch:.0f}"
 
     return _by_place(found, SHOWN_LOADS[2:], lambda load: f"{load}", cell)
 
 
-def _closed_form(found: StudyMap, arms: Sequence[str]) -> str:
-    """By prompt: simulated − geometric break-even, median over the cells, by arm and range of clients."""
+def _closed_form(found: StudyMap, variants: Sequence[str]) -> str:
+    """By prompt: simulated − geometric break-even, median over the cells, by variant and range of clients."""
     ranges = ((1, 8), (16, 64), (128, 512))
     prompts = sorted({_prompt(cell) for cell in found.cells})
     rows = []
     for prompt in prompts:
         row = [f"{prompt:,g}"]
-        for arm in arms:
+        for variant in variants:
             for low, high in ranges:
                 gaps = [
-                    (cell.needs() or 0) - cell.row[f"{arm}.geometric_alpha"]
-                    for cell in _known(found, arm)
+                    (cell.needs() or 0) - cell.row[f"{variant}.geometric_alpha"]
+                    for cell in _known(found, variant)
                     if _prompt(cell) == prompt
                     and low <= cell.load <= high
                     and cell.needs() != BEYOND
-                    and cell.row.get(f"{arm}.geometric_alpha") is not None
+                    and cell.row.get(f"{variant}.geometric_alpha") is not None
                 ]
                 row.append(f"{median(gaps):+.2f}" if gaps else "–")
         rows.append(row)
-    heading = [f"{arm}, {low} to {high}" for arm in arms for low, high in ranges]
+    heading = [f"{variant}, {low} to {high}" for variant in variants for low, high in ranges]
     return _table(["prompt", *heading], rows)
 
 
@@ -250,8 +259,8 @@ def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _known(found: StudyMap, arm: str) -> Iterator[MapCell]:
-    return (cell for cell in found.cells if cell.arm == arm and cell.needs() is not None)
+def _known(found: StudyMap, variant: str) -> Iterator[MapCell]:
+    return (cell for cell in found.cells if cell.variant == variant and cell.needs() is not None)
 
 
 def _end(cell: MapCell, end: int) -> float:

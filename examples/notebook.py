@@ -32,9 +32,9 @@ scenario = decodesim.load(
 # %%
 result = decodesim.simulate(scenario, precision="2%")
 print(result.comparison["eagle3"].verdict.sentence)
-arms = decodesim.columns(result)
+variants = decodesim.columns(result)
 for name, throughput, tpot in zip(
-    arms["arm"], arms["throughput_tokens_per_s"], arms["tpot_s.mean"], strict=True
+    variants["arm"], variants["throughput_tokens_per_s"], variants["tpot_s.mean"], strict=True
 ):
     print(f"{name:8}  {throughput:8,.0f} tokens/s  TPOT {tpot * 1e3:.1f} ms")
 
@@ -55,7 +55,7 @@ needed = decodesim.columns(decodesim.break_even(scenario, concurrency=[1, 16, 64
 for clients, alpha in zip(needed["concurrency"], needed["simulated_alpha"], strict=True):
     print(f"at {clients:.0f}: α {alpha:.2f}")
 memory = decodesim.memory(scenario)
-print(f"KV tokens: {memory.arms[0].kv_tokens:,} plain, {memory.arms[1].kv_tokens:,} with the drafter")
+print(f"KV tokens: {memory.variants[0].kv_tokens:,} plain, {memory.variants[1].kv_tokens:,} with the drafter")
 
 # %% [markdown]
 # ## What if
@@ -68,7 +68,7 @@ answer = decodesim.what_if(
     ["engine.host.step_s=0.0001", "engine.host.draft_pass_s=0.00005"],
 )
 for outcome in answer.outcomes:
-    change = outcome.arms["eagle3"].figures["throughput_tokens_per_s"].ratio
+    change = outcome.variants["eagle3"].figures["throughput_tokens_per_s"].ratio
     print(f"{outcome.alternative.name:45}  × {change.value:.3f} ± {change.half_width:.3f}")
 
 # %% [markdown]

@@ -23,12 +23,13 @@ class Alternative:
     name: str
     settings: tuple[str, ...]
 
-    def runs_the_same_kernels(self, arm: str) -> bool:
-        """Whether steps of the same shape take the GPU of this arm as long as before, so that the cost model
+    def runs_the_same_kernels(self, variant: str) -> bool:
+        """Whether steps of the same shape take the GPU of this variant as long as before, so that the
+        cost model
         errs alike. What concerns speculation does not reach plain decoding.
         """
         paths = [setting.partition("=")[0].strip() for setting in self.settings]
-        of_others = ("speculation",) if arm == PLAIN else ()
+        of_others = ("speculation",) if variant == PLAIN else ()
         return all(path.startswith((*_SAME_KERNELS, *of_others)) or ".acceptance" in path for path in paths)
 
 
@@ -60,16 +61,16 @@ def scenario_with(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     data: dict[str, Any] = scenario.model_dump(mode="json")
     paths = {setting.partition("=")[0].strip() for setting in settings}
     ranks = scenario.hardware.tensor_parallel
-    for arm in data["speculation"]:
-        if f"speculation.{arm['name']}.draft" in scenario.taken:
-            del arm["draft"]
-        if "hardware.tensor_parallel" in paths and arm["draft_tensor_parallel"] == ranks > 1:
-            arm["draft_tensor_parallel"] = None
+    for variant in data["speculation"]:
+        if f"speculation.{variant['name']}.draft" in scenario.taken:
+            del variant["draft"]
+        if "hardware.tensor_parallel" in paths and variant["draft_tensor_parallel"] == ranks > 1:
+            variant["draft_tensor_parallel"] = None
     return scenario_from_data(data, scenario.base_dir, settings)
 
 
 def _brief(setting: str) -> str:
-    """`gpu=h200-sxm` of `hardware.gpu=h200-sxm`; arms and what is of several kinds keep their name."""
+    """`gpu=h200-sxm` of `hardware.gpu=h200-sxm`; variants and what is of several kinds keep their name."""
     path, _, value = setting.partition("=")
     parts = path.strip().split(".")
     kept = parts[-1:] if parts[0] not in ("speculation", "workload") else parts[1:]

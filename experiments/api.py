@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from experiments.sweep import Standing
     from experiments.whatif import WhatIf
     from simulator.breakeven.answer import BreakEven
-    from simulator.memory import MemoryReport
-    from simulator.replications import Progress
+    from simulator.memory.report import MemoryReport
     from simulator.results.result import Result
+    from simulator.runs.replications import Progress
     from simulator.scenario import Scenario
 
     Columns = dict[str, npt.NDArray[np.float64] | npt.NDArray[np.object_]]
@@ -77,7 +77,7 @@ def load(source: str | Path | Mapping[str, Any] | Scenario, *settings: str) -> S
 def simulate(
     scenario: Scenario, precision: float | str | None = None, progress: Progress | None = None
 ) -> Result:
-    """Plain decoding and every speculative arm on the same traffic and luck.
+    """Plain decoding and every speculative variant on the same traffic and luck.
 
     `precision`: replications until the 95 % interval of the throughput is within ± so much, `0.01` or `"1%"`.
     """
@@ -93,20 +93,20 @@ def break_even(
     draft_length: Sequence[int] | None = None,
     target_speedup: Sequence[float] = (1.0,),
     metric: Sequence[str] | None = None,
-    arm: str | None = None,
+    variant: str | None = None,
     progress: Progress | None = None,
 ) -> BreakEven:
-    """The acceptance that an arm (default the first) needs, by load, draft length, target and metric."""
+    """The acceptance that a variant (default the first) needs, by load, draft length, target and metric."""
     from simulator.breakeven.breakeven import breakeven
 
     loads: list[Mapping[str, float]] = [{"concurrency": clients} for clients in concurrency or ()]
     loads += [{"rate_per_s": rate} for rate in rate_per_s or ()]
-    return breakeven(scenario, loads or None, draft_length, target_speedup, metric, progress, arm)
+    return breakeven(scenario, loads or None, draft_length, target_speedup, metric, progress, variant)
 
 
 def memory(scenario: Scenario) -> MemoryReport:
-    """What every arm takes of a GPU's memory and what it leaves for KV."""
-    from simulator.memory import memory as report
+    """What every variant takes of a GPU's memory and what it leaves for KV."""
+    from simulator.memory.report import memory as report
 
     return report(scenario)
 
@@ -127,7 +127,7 @@ def what_if(
 
 def tornado(
     scenario: Scenario,
-    arm: str | None = None,
+    variant: str | None = None,
     of: str = "speedup",
     ranges: Mapping[str, tuple[float, float]] | None = None,
     progress: Progress | None = None,
@@ -136,12 +136,12 @@ def tornado(
     from experiments.sensitivity.inputs import inputs_from
     from experiments.sensitivity.tornado import tornado as turn
 
-    return turn(scenario, arm, of, inputs_from(_texts(ranges), scenario), progress)
+    return turn(scenario, variant, of, inputs_from(_texts(ranges), scenario), progress)
 
 
 def sobol(
     scenario: Scenario,
-    arm: str | None = None,
+    variant: str | None = None,
     of: str = "speedup",
     ranges: Mapping[str, tuple[float, float]] | None = None,
     samples: int = 128,
@@ -151,22 +151,22 @@ def sobol(
     from experiments.sensitivity.inputs import inputs_from
     from experiments.sensitivity.sobol import sobol as vary
 
-    return vary(scenario, arm, of, inputs_from(_texts(ranges), scenario), samples, progress)
+    return vary(scenario, variant, of, inputs_from(_texts(ranges), scenario), samples, progress)
 
 
 def speedup_map(
     scenario: Scenario,
-    arm: str | None = None,
+    variant: str | None = None,
     concurrency: Sequence[int] | None = None,
     alpha: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> SpeedupMap:
-    """Throughput of an arm ÷ that of plain decoding, by clients at work and acceptance."""
+    """Throughput of a variant ÷ that of plain decoding, by clients at work and acceptance."""
     from experiments.maps.speedup import ALPHAS
     from experiments.maps.speedup import speedup_map as draw
-    from simulator.scenario import chosen_arm
+    from simulator.scenario import chosen_variant
 
-    chosen = chosen_arm(scenario, arm, "compare with plain decoding")
+    chosen = chosen_variant(scenario, variant, "compare with plain decoding")
     return draw(scenario, chosen, concurrency, ALPHAS if alpha is None else alpha, progress)
 
 
@@ -229,15 +229,15 @@ def validate(*files: str | Path, progress: Progress | None = None) -> Validation
     return compare(read_cases(files) if files else committed_cases(), 1, progress)
 
 
-def requests(result: Result, arm: str = "plain") -> Columns:
-    """Every request of an arm in all replications: times in s, tokens, drafts, whether it is measured."""
+def requests(result: Result, variant: str = "plain") -> Columns:
+    """Every request of a variant in all replications: times in s, tokens, drafts, whether it is measured."""
     from experiments.tables import request_columns
 
-    return request_columns(result.records.get(arm, ()))
+    return request_columns(result.records.get(variant, ()))
 
 
 def columns(answer: object) -> Columns:
-    """Any answer of this module as arrays: a row per arm, load, alternative, input, request class, …
+    """Any answer of this module as arrays: a row per variant, load, alternative, input, request class, …
 
     An estimate becomes five columns: `NAME`, `NAME_low` and `NAME_high` of its sampling interval,
     `NAME_band_low` and `NAME_band_high`.

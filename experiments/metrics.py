@@ -1,7 +1,8 @@
 """Which metrics a cell has, and which of them a study keeps.
 
-A metric belongs to an arm: `plain.throughput_tokens_per_s`, `eagle3.verdict`. Comparisons and break-evens are
-those of a speculative arm against plain decoding. What each means and its unit: `columns.py`.
+A metric belongs to a variant: `plain.throughput_tokens_per_s`, `eagle3.verdict`. Comparisons and
+break-evens are
+those of a speculative variant against plain decoding. What each means and its unit: `columns.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "p999")
 _PARTS = ("mean", "draft", "verify", "attention", "communication", "sampling", "host")
 _WASTED = ("rejected", "padding", "ghost", "trimmed")
 
-OF_AN_ARM = (
+OF_A_VARIANT = (
     "throughput_tokens_per_s",
     "request_rate_per_s",
     *(f"{name}.{statistic}" for name in _LATENCIES for statistic in _STATISTICS),
@@ -42,7 +43,7 @@ OF_AN_ARM = (
     "goodput_requests_per_s",
     SATURATED,
 )
-"""Figures of any arm; `acceptance_rate_at.1`, … and those of a class, `classes.NAME.…`, besides."""
+"""Figures of any variant; `acceptance_rate_at.1`, … and those of a class, `classes.NAME.…`, besides."""
 
 AGAINST_PLAIN = (
     "throughput_speedup",
@@ -56,7 +57,7 @@ AGAINST_PLAIN = (
     VERDICT,
     "reason",
 )
-"""What the measure `simulate` says of a speculative arm."""
+"""What the measure `simulate` says of a speculative variant."""
 
 BREAK_EVENS = (
     "break_even_alpha",
@@ -69,7 +70,7 @@ BREAK_EVENS = (
     "scenario_alpha",
     "plain_mean_batch",
 )
-"""What the measure `breakeven` says of a speculative arm, `speedup_at.ALPHA` besides."""
+"""What the measure `breakeven` says of a speculative variant, `speedup_at.ALPHA` besides."""
 
 USUAL = (
     "throughput_tokens_per_s",
@@ -88,30 +89,30 @@ USUAL = (
 )
 """What is kept where a study does not say."""
 
-_KNOWN = frozenset((*OF_AN_ARM, *AGAINST_PLAIN, *BREAK_EVENS))
+_KNOWN = frozenset((*OF_A_VARIANT, *AGAINST_PLAIN, *BREAK_EVENS))
 _BY_NUMBER = re.compile(
     rf"(?:acceptance_rate_at|conditional_acceptance)\.[1-9]\d*|{SPEEDUP_AT}\.(?:0?\.\d+|[01])"
 )
 
 
 def is_metric(name: str) -> bool:
-    """Whether a name without its arm is that of a metric."""
+    """Whether a name without its variant is that of a metric."""
     if name.startswith("classes."):
         return _metric_after_a_name(name.removeprefix("classes.")) is not None
     return name in _KNOWN or _BY_NUMBER.fullmatch(name) is not None
 
 
 def _metric_after_a_name(text: str) -> str | None:
-    """The metric behind the name of an arm or a class, which may hold dots itself."""
+    """The metric behind the name of a variant or a class, which may hold dots itself."""
     parts = text.split(".")
     tails = (".".join(parts[start:]) for start in range(1, len(parts)))
     return next((tail for tail in tails if is_metric(tail)), None)
 
 
 def keep_problem(
-    wanted: str, arms: Collection[str], measures: Collection[str] = (SIMULATE, BREAK_EVEN)
+    wanted: str, variants: Collection[str], measures: Collection[str] = (SIMULATE, BREAK_EVEN)
 ) -> Problem | None:
-    """What is wrong with an entry of `keep`; None for `ARM.METRIC` and for `METRIC`, that of all arms."""
+    """What is wrong with an entry of `keep`; None for `ARM.METRIC` and for `METRIC`, that of all variants."""
     metric = wanted if is_metric(wanted) else _metric_after_a_name(wanted)
     if metric is None:
         guess = did_you_mean(wanted, _KNOWN) or did_you_mean(wanted.rpartition(".")[2], _KNOWN)
@@ -122,12 +123,12 @@ def keep_problem(
     if needed not in measures:
         message = f"is not measured by {', '.join(measures)}"
         return Problem(value=wanted, message=message, allowed=f"measure: {needed}, or both in a list")
-    arm = wanted.removesuffix(metric).removesuffix(".")
-    if not arm or arm in arms:
+    variant = wanted.removesuffix(metric).removesuffix(".")
+    if not variant or variant in variants:
         return None
-    guess = did_you_mean(arm, arms)
-    message = f"names no arm {arm!r}" + (f", did you mean {guess!r}?" if guess else "")
-    return Problem(value=wanted, message=message, allowed=f"arms: {', '.join(arms)}")
+    guess = did_you_mean(variant, variants)
+    message = f"names no variant {variant!r}" + (f", did you mean {guess!r}?" if guess else "")
+    return Problem(value=wanted, message=message, allowed=f"arms: {', '.join(variants)}")
 
 
 class Keep:
@@ -136,13 +137,13 @@ class Keep:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = frozenset(tuple(names) or USUAL)
 
-    def holds(self, arm: str, metric: str) -> bool:
-        """Whether a metric of an arm is kept, for that arm or for all."""
-        return metric in self.names or f"{arm}.{metric}" in self.names
+    def holds(self, variant: str, metric: str) -> bool:
+        """Whether a metric of a variant is kept, for that variant or for all."""
+        return metric in self.names or f"{variant}.{metric}" in self.names
 
     @property
     def verdicts(self) -> bool:
-        """Whether some arm's verdict is kept."""
+        """Whether some variant's verdict is kept."""
         return any(name == VERDICT or name.endswith(f".{VERDICT}") for name in self.names)
 
     @property

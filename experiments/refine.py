@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from experiments.cell import Cell
     from experiments.store.reader import StoreReader
     from experiments.study.study import Study
-    from simulator.scenario.document import Document
+    from simulator.document import Document
 
 _WORDS = ("verdict", "break_even_verdict")
 """Metrics that have no level: the contour runs between different words."""
@@ -107,7 +107,7 @@ class _Grid:
         return frozenset(everywhere).difference(row[""] for row in chosen.holding(rows))
 
 
-def refine_problems(study: Study, arms: Collection[str], document: Document) -> Iterator[Problem]:
+def refine_problems(study: Study, variants: Collection[str], document: Document) -> Iterator[Problem]:
     """What is wrong with the key `refine` of a study that was read from `document`."""
     refine = study.refine
     if refine is None:
@@ -121,15 +121,15 @@ def refine_problems(study: Study, arms: Collection[str], document: Document) -> 
         yield document.problem(("refine",), None, "has no axis to leave cells out of", allowed)
     metric: str = refine["metric"]
     at = ("refine", "metric")
-    arm = next((arm for arm in arms if metric.startswith(f"{arm}.")), None)
-    problem = keep_problem(metric, arms)
-    if arm is None or problem is not None:
-        message = problem.message if problem is not None else "does not say of which arm"
-        allowed = f"ARM.METRIC, arms: {', '.join(arms)}"
+    variant = next((variant for variant in variants if metric.startswith(f"{variant}.")), None)
+    problem = keep_problem(metric, variants)
+    if variant is None or problem is not None:
+        message = problem.message if problem is not None else "does not say of which variant"
+        allowed = f"ARM.METRIC, variants: {', '.join(variants)}"
         yield document.problem(at, metric, message, allowed)
         return
-    name = metric.removeprefix(f"{arm}.")
-    if not Keep(study.keep).holds(arm, name):
+    name = metric.removeprefix(f"{variant}.")
+    if not Keep(study.keep).holds(variant, name):
         yield document.problem(at, metric, "is not kept", "a metric that `keep` names, or the usual ones")
     if name in _WORDS and refine["level"] is not None:
         yield document.problem(

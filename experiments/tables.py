@@ -43,24 +43,27 @@ def rows_of(answer: object) -> Iterator[Row]:
     from experiments.sensitivity.tornado import Tornado
     from experiments.whatif import WhatIf
     from simulator.breakeven.answer import BreakEven
-    from simulator.memory import MemoryReport
+    from simulator.memory.report import MemoryReport
     from simulator.results.result import Result
 
     match answer:
         case Result():
-            for name, arm in answer.arms.items():
+            for name, variant in answer.variants.items():
                 ratios = answer.comparison[name].ratios if name in answer.comparison else {}
                 verdict = answer.comparison[name].verdict.outcome if ratios else None
-                yield {"arm": name, **arm.estimates, **ratios, "verdict": verdict}
+                yield {"arm": name, **variant.estimates, **ratios, "verdict": verdict}
         case BreakEven():
             yield from ({**row.load, **_fields(row)} for row in answer.rows)
         case Validation():
             yield from map(_fields, answer.rows)
         case MemoryReport():
-            yield from ({"arm": arm.arm, "kv_tokens": arm.kv_tokens, **arm.to_json()} for arm in answer.arms)
+            yield from (
+                {"arm": variant.variant, "kv_tokens": variant.kv_tokens, **variant.to_json()}
+                for variant in answer.variants
+            )
         case WhatIf():
             for outcome in answer.outcomes:
-                for name, change in outcome.arms.items():
+                for name, change in outcome.variants.items():
                     for path, figure in change.figures.items():
                         place = {"alternative": outcome.alternative.name, "arm": name, "figure": path}
                         before, after = figure.baseline, figure.alternative
@@ -76,11 +79,11 @@ def rows_of(answer: object) -> Iterator[Row]:
         case SpeedupMap():
             for alpha, speedups in zip(answer.alpha, answer.speedup, strict=True):
                 for clients, speedup in zip(answer.concurrency, speedups, strict=True):
-                    yield {"arm": answer.arm, "alpha": alpha, "concurrency": clients, "speedup": speedup}
+                    yield {"arm": answer.variant, "alpha": alpha, "concurrency": clients, "speedup": speedup}
         case StudyMap():
             for cell in answer.cells:
                 at = dict(zip(answer.axes, cell.place, strict=True))
-                names = {"arm": cell.arm, "draft_length": cell.draft_length, answer.load: cell.load}
+                names = {"arm": cell.variant, "draft_length": cell.draft_length, answer.load: cell.load}
                 found = {"break_even_alpha": cell.needed, "verdict": cell.outcome}
                 yield {
                     **at,

@@ -1,4 +1,4 @@
-"""What if: a scenario against others that differ in a few fields, arm by arm, on the same luck.
+"""What if: a scenario against others that differ in a few fields, variant by variant, on the same luck.
 
 All scenarios meet the same seeds, replication by replication, so that what changes is known far better than
 either side: ratios are paired, and their intervals are those of the difference.
@@ -20,9 +20,9 @@ from simulator.results.verdict import DOES_NOT_FIT, LOSES, PAYS, judge_speedup
 from simulator.scenario import PLAIN
 
 if TYPE_CHECKING:
-    from simulator.replications import ArmRuns, Progress, Replications
     from simulator.results.precision import Precision
-    from simulator.results.summary import ArmMeasurement
+    from simulator.results.summary import VariantMeasurement
+    from simulator.runs.replications import Progress, Replications, VariantRuns
     from simulator.scenario import Scenario
 
 FIGURES: Mapping[str, int] = {
@@ -45,7 +45,7 @@ FIGURES: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Change:
-    """A figure before and after; `ratio` is after ÷ before. None: it has none, as saturated arms have no
+    """A figure before and after; `ratio` is after ÷ before. None: it has none, as saturated variants have no
     latency."""
 
     baseline: Estimate | None
@@ -59,9 +59,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class ArmChange:
-    """What becomes of one arm. `verdict` is pays, loses or undecided for the change itself: by throughput, or
-    by mean TPOT where requests come at a rate of their own. `speedup` is the arm's against plain decoding, on
+class VariantChange:
+    """What becomes of one variant. `verdict` is pays, loses or undecided for the change itself: by
+    throughput, or
+    by mean TPOT where requests come at a rate of their own. `speedup` is the variant's against plain
+    decoding, on
     the same figure, None for plain itself."""
 
     figures: Mapping[str, Change]
@@ -80,10 +82,10 @@ class ArmChange:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One alternative: arm → what becomes of it. None of them where it does not fit, and `why_not`."""
+    """One alternative: variant → what becomes of it. None of them where it does not fit, and `why_not`."""
 
     alternative: Alternative
-    arms: Mapping[str, ArmChange] = field(default_factory=dict)
+    variants: Mapping[str, VariantChange] = field(default_factory=dict)
     why_not: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class Outcome:
         return {
             "name": self.alternative.name,
             "settings": list(self.alternative.settings),
-            "arms": {name: arm.to_json() for name, arm in self.arms.items()},
+            "arms": {name: variant.to_json() for name, variant in self.variants.items()},
             "verdict": DOES_NOT_FIT if self.why_not else None,
             "why_not": self.why_not,
         }
@@ -123,12 +125,12 @@ class WhatIf:
 def what_if(
     scenario: Scenario, alternatives: Sequence[Alternative], progress: Progress | None = None
 ) -> WhatIf:
-    """Run the baseline and every alternative on the same luck, and compare them arm by arm.
+    """Run the baseline and every alternative on the same luck, and compare them variant by variant.
 
     `run.precision` is asked of every ratio of `run.precision_metric`. Raises InputError for settings that
     cannot be used, and where the baseline does not fit.
     """
-    from simulator.memory import require_fit
+    from simulator.memory.report import require_fit
 
     if scenario.run.mechanisms.kv_limit:
         require_fit(scenario)
@@ -138,43 +140,45 @@ def what_if(
     before = runs.of(scenario)
     after = {one.name: runs.of(changed) for one, changed in pairs if not shortages[one.name]}
     missed = _run(scenario, before, after.values())
-    old = _by_arm(before)
+    old = _by_variant(before)
     metric = "tpot_s.mean" if old[PLAIN].traffic.open_loop else "throughput_tokens_per_s"
     outcomes = tuple(
         Outcome(one, why_not=shortages[one.name])
         if shortages[one.name]
-        else Outcome(one, _changes(metric, old, _by_arm(after[one.name]), one))
+        else Outcome(one, _changes(metric, old, _by_variant(after[one.name]), one))
         for one, _ in pairs
     )
     notes = [*before.notes()]
     for one, changed in pairs:
-        names = {arm.name for arm in changed.speculation} ^ {arm.name for arm in scenario.speculation}
-        notes += [f"{one.name}: {name} is no arm of both scenarios" for name in sorted(names)]
+        names = {variant.name for variant in changed.speculation} ^ {
+            variant.name for variant in scenario.speculation
+        }
+        notes += [f"{one.name}: {name} is no variant of both scenarios" for name in sorted(names)]
         notes += [f"{one.name}: {note}" for note in (after[one.name].notes() if one.name in after else ())]
     return WhatIf(scenario.title, metric, outcomes, before.have, (*notes, *([missed] if missed else ())))
 
 
 class _Runs:
-    """The replications of several scenarios; arms that are the same in two of them are run once."""
+    """The replications of several scenarios; variants that are the same in two of them are run once."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.progress = progress
-        self._arms: dict[str, ArmRuns] = {}
+        self._variants: dict[str, VariantRuns] = {}
 
     def of(self, scenario: Scenario) -> Replications:
         """The replications of one of the scenarios, not yet run."""
-        from simulator.arms import CompiledArm
-        from simulator.replications import ArmRuns, Replications, traffic_of
         from simulator.results.summary import Traffic
+        from simulator.runs.replications import Replications, VariantRuns, traffic_of
+        from simulator.runs.variant import CompiledVariant
 
         data = scenario.model_dump(mode="json", exclude={"name", "speculation"})
         runs = []
-        for arm in (None, *scenario.speculation):
-            key = json.dumps([data, None if arm is None else arm.model_dump(mode="json")])
-            if key not in self._arms:
-                compiled = CompiledArm.compile(scenario, arm)
-                self._arms[key] = ArmRuns(compiled, Traffic.of(compiled))
-            runs.append(self._arms[key])
+        for variant in (None, *scenario.speculation):
+            key = json.dumps([data, None if variant is None else variant.model_dump(mode="json")])
+            if key not in self._variants:
+                compiled = CompiledVariant.compile(scenario, variant)
+                self._variants[key] = VariantRuns(compiled, Traffic.of(compiled))
+            runs.append(self._variants[key])
         return Replications(scenario, runs, self.progress, traffic=traffic_of)
 
 
@@ -209,25 +213,28 @@ def _run(scenario: Scenario, before: Replications, after: Iterable[Replications]
 
 def _widest(precision: Precision, before: Replications, after: Replications) -> float:
     """The widest relative half-width of the ratios of what the precision is asked of."""
-    old, new = _by_arm(before), _by_arm(after)
-    arms, name = precision.asked(old)
+    old, new = _by_variant(before), _by_variant(after)
+    variants, name = precision.asked(old)
     ratios = [
-        speedup_change(name, (old[PLAIN], old[arm]), (new[PLAIN], new[arm]), True)
+        speedup_change(name, (old[PLAIN], old[variant]), (new[PLAIN], new[variant]), True)
         if name in COMPARED
-        else change_of(name, old[arm], new[arm], True)
-        for arm in arms
-        if arm in new
+        else change_of(name, old[variant], new[variant], True)
+        for variant in variants
+        if variant in new
     ]
     return max((math.inf if ratio is None else ratio.relative_half_width for ratio in ratios), default=0.0)
 
 
-def _by_arm(study: Replications) -> dict[str, ArmMeasurement]:
-    return {one.arm.name: found for one, found in zip(study.arms, study.measurements(), strict=True)}
+def _by_variant(study: Replications) -> dict[str, VariantMeasurement]:
+    return {one.variant.name: found for one, found in zip(study.variants, study.measurements(), strict=True)}
 
 
 def _changes(
-    metric: str, old: Mapping[str, ArmMeasurement], new: Mapping[str, ArmMeasurement], one: Alternative
-) -> dict[str, ArmChange]:
+    metric: str,
+    old: Mapping[str, VariantMeasurement],
+    new: Mapping[str, VariantMeasurement],
+    one: Alternative,
+) -> dict[str, VariantChange]:
     return {
         name: _change(name, metric, old, new, one.runs_the_same_kernels(name)) for name in old if name in new
     }
@@ -236,10 +243,10 @@ def _changes(
 def _change(
     name: str,
     metric: str,
-    old: Mapping[str, ArmMeasurement],
-    new: Mapping[str, ArmMeasurement],
+    old: Mapping[str, VariantMeasurement],
+    new: Mapping[str, VariantMeasurement],
     together: bool,
-) -> ArmChange:
+) -> VariantChange:
     before, after = old[name], new[name]
     was, becomes = before.summary().estimates, after.summary().estimates
     figures = {
@@ -255,18 +262,18 @@ def _change(
             ratio_of(ratio, *pairs[0]), ratio_of(ratio, *pairs[1]), speedup_change(ratio, *pairs, together)
         )
     if before.saturation.saturated != after.saturation.saturated:
-        return ArmChange(figures, LOSES if after.saturation.saturated else PAYS, speedup)
+        return VariantChange(figures, LOSES if after.saturation.saturated else PAYS, speedup)
     if before.saturation.saturated:  # both serve less than is asked for
         metric = "throughput_tokens_per_s"
     ratio_of_metric = figures[metric].ratio if metric in figures else None
     if ratio_of_metric is not None and FIGURES[metric] < 0:
         ratio_of_metric = ratio_of_metric.inverse()
-    return ArmChange(figures, judge_speedup(ratio_of_metric), speedup)
+    return VariantChange(figures, judge_speedup(ratio_of_metric), speedup)
 
 
 def _shortage(scenario: Scenario) -> str | None:
-    """What the memory of a scenario lacks, and what would do; None where all arms fit."""
-    from simulator.memory import memory
+    """What the memory of a scenario lacks, and what would do; None where all variants fit."""
+    from simulator.memory.report import memory
 
     if not scenario.run.mechanisms.kv_limit:
         return None

@@ -1,4 +1,4 @@
-"""`simulate(scenario)`: every arm on the same traffic and luck, measured and compared."""
+"""`simulate(scenario)`: every variant on the same traffic and luck, measured and compared."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulator.arms import CompiledArm
-from simulator.memory import require_fit
+from simulator.memory.report import require_fit
 from simulator.models.catalogue import taken_as
-from simulator.replications import ArmRuns, Progress, Replications
 from simulator.results.result import Provenance, Result
 from simulator.results.summary import Traffic, compare
+from simulator.runs.replications import Progress, Replications, VariantRuns
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, defaults_used
 from simulator.traffic.workload import workload_notes
 from simulator.units import format_bytes
 
 if TYPE_CHECKING:
-    from simulator.pipeline import Stage
+    from simulator.drivers.pipeline import Stage
 
 _WITHOUT_MISSES = ("geometric", "decay", "hierarchical")
 """Acceptance models that a lookup cannot miss with."""
@@ -30,7 +30,7 @@ def simulate(
     trace_out: str | Path | None = None,
     keep_requests: bool = True,
 ) -> Result:
-    """Run plain decoding and every speculative arm of a scenario and return what each gives.
+    """Run plain decoding and every speculative variant of a scenario and return what each gives.
 
     `trace_out`: the stages of all steps of the first replication are written there as a Chrome trace.
     `keep_requests`: the result holds every request of every run; without, memory does not grow
@@ -39,9 +39,9 @@ def simulate(
     """
     if scenario.run.mechanisms.kv_limit:
         require_fit(scenario)
-    arms = [CompiledArm.compile(scenario, arm) for arm in (None, *scenario.speculation)]
-    timelines: dict[str, list[Stage]] = {arm.name: [] for arm in arms}
-    runs = [ArmRuns(arm, Traffic.of(arm), keep_requests) for arm in arms]
+    variants = [CompiledVariant.compile(scenario, variant) for variant in (None, *scenario.speculation)]
+    timelines: dict[str, list[Stage]] = {variant.name: [] for variant in variants}
+    runs = [VariantRuns(variant, Traffic.of(variant), keep_requests) for variant in variants]
     study = Replications(scenario, runs, progress, timelines=timelines if trace_out is not None else None)
     missed = study.run()
     measurements = study.measurements()
@@ -50,18 +50,22 @@ def simulate(
     return Result(
         scenario=scenario.model_dump(mode="json"),
         provenance=_provenance(scenario, study),
-        arms={arm.name: measured.summary() for arm, measured in zip(arms, measurements, strict=True)},
-        comparison={
-            arm.name: compare(arm.name, measurements[0], measured)
-            for arm, measured in zip(arms[1:], measurements[1:], strict=True)
+        variants={
+            variant.name: measured.summary() for variant, measured in zip(variants, measurements, strict=True)
         },
-        notes=(*_notes(scenario, study.arms), *study.notes(), *([missed] if missed else ())),
-        records={one.arm.name: one.records(study.warm_up) for one in study.arms} if keep_requests else {},
+        comparison={
+            variant.name: compare(variant.name, measurements[0], measured)
+            for variant, measured in zip(variants[1:], measurements[1:], strict=True)
+        },
+        notes=(*_notes(scenario, study.variants), *study.notes(), *([missed] if missed else ())),
+        records={one.variant.name: one.records(study.warm_up) for one in study.variants}
+        if keep_requests
+        else {},
     )
 
 
 def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list[Stage]]) -> None:
-    """Write the stages of all arms as one Chrome trace, arm after arm."""
+    """Write the stages of all variants as one Chrome trace, variant after variant."""
     from simulator.results.timeline import write_chrome_trace
 
     replicas = scenario.hardware.replicas
@@ -71,16 +75,16 @@ def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list
         for stage in stages
     ]
     names = {
-        index * replicas + replica: arm if replicas == 1 else f"{arm}, replica {replica}"
-        for index, arm in enumerate(timelines)
+        index * replicas + replica: variant if replicas == 1 else f"{variant}, replica {replica}"
+        for index, variant in enumerate(timelines)
         for replica in range(replicas)
     }
     write_chrome_trace(path, rows, scenario.title, names)
 
 
 def _provenance(scenario: Scenario, study: Replications) -> Provenance:
-    plain = study.arms[0]
-    setup = plain.arm.setup
+    plain = study.variants[0]
+    setup = plain.variant.setup
     driver, reason = plain.driver
     return Provenance(
         version=version("decodesim"),
@@ -98,11 +102,11 @@ def _provenance(scenario: Scenario, study: Replications) -> Provenance:
     )
 
 
-def _never_served(one: ArmRuns) -> str:
+def _never_served(one: VariantRuns) -> str:
     """How many requests are left out, and what they exceed."""
-    settings = one.arm.settings
+    settings = one.variant.settings
     limits = [f"the model's context ({settings.max_context_tokens:,} tokens)"]
-    if one.arm.scenario.run.mechanisms.kv_limit:
+    if one.variant.scenario.run.mechanisms.kv_limit:
         limits.append(f"the KV memory ({settings.total_blocks * settings.block_tokens:,})")
     if not settings.chunked_prefill:
         limits.append(f"a step that prompts may not be cut for ({settings.max_num_batched_tokens:,})")
@@ -110,9 +114,9 @@ def _never_served(one: ArmRuns) -> str:
     return f"{count:g} requests a run are left out, as they are longer than {' or '.join(limits)}"
 
 
-def _of_the_engine(scenario: Scenario, arms: Sequence[CompiledArm]) -> Iterator[str]:
-    """What the serving engine does with speculative arms that the simulated one does not."""
-    drafting = [one for one in arms if one.arm is not None and one.arm.max_draft_length > 0]
+def _of_the_engine(scenario: Scenario, variants: Sequence[CompiledVariant]) -> Iterator[str]:
+    """What the serving engine does with speculative variants that the simulated one does not."""
+    drafting = [one for one in variants if one.variant is not None and one.variant.max_draft_length > 0]
     if not drafting:
         return
     preset, seated = drafting[0].setup.preset, drafting[0].settings.max_num_seqs
@@ -129,36 +133,36 @@ def _of_the_engine(scenario: Scenario, arms: Sequence[CompiledArm]) -> Iterator[
         yield (
             f"{names}: {preset.engine} seats {preset.draft_seats} requests while it speculates, unless it is "
             f"told otherwise; here {seated:,} may decode. A run with fewer (engine.max_num_seqs) shows such "
-            "an arm as it would be; plain decoding keeps its own seats"
+            "an variant as it would be; plain decoding keeps its own seats"
         )
 
 
-def _notes(scenario: Scenario, arms: Sequence[ArmRuns]) -> tuple[str, ...]:
+def _notes(scenario: Scenario, variants: Sequence[VariantRuns]) -> tuple[str, ...]:
     """What a reader must know before trusting the figures."""
     notes = [*workload_notes(scenario.workload, scenario.base_dir)]
-    setup = arms[0].arm.setup
+    setup = variants[0].variant.setup
     if (taken := taken_as(scenario.target.model, scenario.base_dir)) is not None:
         notes.append(taken)
     if setup.preset_note:
         notes.append(setup.preset_note)
-    for one in arms:
+    for one in variants:
         if one.rejected:
-            notes.append(f"{one.arm.name}: {_never_served(one)}")
+            notes.append(f"{one.variant.name}: {_never_served(one)}")
         if one.beyond_drafter:
-            notes.append(f"{one.arm.name}: {one.beyond_drafter}")
-        kept = one.arm.memory
-        if one.arm.seated_by_states:
+            notes.append(f"{one.variant.name}: {one.beyond_drafter}")
+        kept = one.variant.memory
+        if one.variant.seated_by_states:
             notes.append(
-                f"{one.arm.name}: at most {kept.state_seats:,} are served at once: each request takes "
+                f"{one.variant.name}: at most {kept.state_seats:,} are served at once: each request takes "
                 f"{format_bytes(kept.state_bytes)} of what is set aside for the states of recurrent layers"
             )
-        entry = one.arm.arm
+        entry = one.variant.variant
         if entry is not None and entry.method == "ngram" and entry.acceptance.model in _WITHOUT_MISSES:
             notes.append(
-                f"{one.arm.name}: {entry.acceptance.model} acceptance supposes that every n-gram lookup "
+                f"{one.variant.name}: {entry.acceptance.model} acceptance supposes that every n-gram lookup "
                 "finds a match; {model: gated, …} says how often one does"
             )
-    notes += _of_the_engine(scenario, [one.arm for one in arms])
+    notes += _of_the_engine(scenario, [one.variant for one in variants])
     ranks = setup.cost.target_pricing.network.tensor_parallel
     measured = max(setup.profile.allreduce().tables, default=0)
     if scenario.hardware.attention_dp > 1:

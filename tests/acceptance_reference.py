@@ -1,7 +1,7 @@
 """The acceptance of one request, written from docs/acceptance.md in plain Python:
 what the compiled tables must mean.
 
-Reads `AcceptanceTables` and the luck of `simulator.draws`; imports nothing of the step.
+Reads `AcceptanceTables` and the luck of `simulator.numerics.random_numbers`; imports nothing of the step.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.acceptance import GATED, TRACE, AcceptanceModel, AcceptanceTables, compile_acceptance
-from simulator.draws import STREAM_DRIFT, STREAM_MATCH, STREAM_SURVIVAL, draw
+from simulator.numerics.random_numbers import STREAM_DRIFT, STREAM_MATCH, STREAM_SURVIVAL, draw
 
 
 class Traffic(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulator.arms import CompiledArm
 from simulator.results.record import RunRecord
+from simulator.runs.variant import CompiledVariant
 from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT, State
 from simulator.traffic.workload import Requests
 
@@ -15,15 +15,15 @@ ENDED = (DONE, TIMED_OUT, CANCELLED, REJECTED)
 
 
 def check_balance(
-    arm: CompiledArm, requests: Requests, record: RunRecord, states: Sequence[State], where: str
+    variant: CompiledVariant, requests: Requests, record: RunRecord, states: Sequence[State], where: str
 ) -> None:
     """Requests, tokens and KV blocks add up, and times are in order."""
     arrived = record.arrival_ns >= 0
     assert arrived.all(), where
     assert np.isin(record.status, ENDED).all(), where
     done, cancelled = record.status == DONE, record.status == CANCELLED
-    wanted = np.minimum(requests.output_tokens, arm.setup.max_context_tokens - requests.prompt_tokens)
-    if arm.settings.stop_trim:
+    wanted = np.minimum(requests.output_tokens, variant.setup.max_context_tokens - requests.prompt_tokens)
+    if variant.settings.stop_trim:
         assert (record.emitted_tokens[done] == wanted[done]).all(), where
         stops = requests.cancel_after_tokens[cancelled]
         assert (record.emitted_tokens[cancelled] == stops).all(), where
@@ -35,7 +35,7 @@ def check_balance(
     assert (trimmed >= -record.preemptions).all(), where
     if record.preemptions.sum() == 0:
         # The last token of a prompt that was cut may run, and count, as a decode.
-        cut = int(first.sum()) if arm.settings.chunked_prefill else 0
+        cut = int(first.sum()) if variant.settings.chunked_prefill else 0
         assert 0 <= trimmed.sum() - record.totals["trimmed_tokens"] <= cut, where
     assert record.drafted_tokens.sum() - record.accepted_tokens.sum() == record.totals["rejected_rows"], where
     assert (record.accepted_tokens <= record.drafted_tokens).all(), where
@@ -52,7 +52,7 @@ def check_balance(
     assert (record.ended_ns[rejected] == record.arrival_ns[rejected]).all(), where
     assert (record.emitted_tokens[rejected] == 0).all(), where
     given_up = record.status == TIMED_OUT
-    patience = record.arrival_ns[given_up] + arm.settings.timeout_ns
+    patience = record.arrival_ns[given_up] + variant.settings.timeout_ns
     assert (record.ended_ns[given_up] == patience).all(), where
     for state in states:
         engine = state.engine[0]

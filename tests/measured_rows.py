@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.theory import tokens_per_verify
+from simulator.breakeven.theory import tokens_per_verify
 
 
 def measured_row(

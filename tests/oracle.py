@@ -36,11 +36,13 @@ def line(knots: list[int], values: list[float], x: float) -> float:
 class Oracle:
     """`flight` holds what is on the GPU while a plan is composed: entries by request number, as in a plan."""
 
-    def __init__(self, engine: Record, prices: Record, given: list[Record], luck: Record, uniform: Uniform):
-        self.engine, self.prices, self.luck, self.uniform = engine, prices, luck, uniform
+    def __init__(
+        self, engine: Record, prices: Record, given: list[Record], random_key: Record, uniform: Uniform
+    ):
+        self.engine, self.prices, self.random_key, self.uniform = engine, prices, random_key, uniform
         self.on, self.free, self.timeout = engine["mechanisms"], engine["total_blocks"], engine["timeout_ns"]
         self.overlaps = engine["asynchronous"] and self.on["host_overlap"]
-        self.junk_on_miss = luck["kind"] == "gated" and not engine["ragged"]
+        self.junk_on_miss = random_key["kind"] == "gated" and not engine["ragged"]
         self.waiting, self.running, self.launched = list[Record](), list[Record](), 0
         self.coming, self.looped, self.texts = (
             list[Record](),
@@ -60,7 +62,7 @@ class Oracle:
     def may_draft(self, r: Record) -> bool:
         most = self.engine["drafter_max_context_tokens"]
         short = most is None or r["prompt_tokens"] + r["emitted_tokens"] <= most
-        return bool(short and self.luck["drafts"][r["traffic_class"]])
+        return bool(short and self.random_key["drafts"][r["traffic_class"]])
 
     def never_runs(self, r: Record) -> bool:
         whole, spare = r["prompt_tokens"] + r["stop"], self.engine["slots_per_request"]
@@ -125,8 +127,8 @@ class Oracle:
         self.waiting.insert(0, r)
 
     # §3: compose
-    def compose(self, now: int, flight: Record) -> Record:
-        self.flight, self.flight_k = flight["entries"], flight["K"]
+    def schedule(self, now: int, in_flight: Record) -> Record:
+        self.in_flight, self.flight_k = in_flight["entries"], in_flight["K"]
         self.clients(now)
         budget, apart = self.engine["max_num_batched_tokens"], not self.engine["mixes_prefill"]
         plan: Record = {"entries": {}, "tokens": budget, "slots": budget, "preempted": False}
@@ -135,7 +137,7 @@ class Oracle:
         if apart and not plan["entries"]:
             self.schedule_running(plan, decodes=(True,))
         if plan["preempted"] and not plan["entries"]:
-            return self.compose(now, flight)  # preemption kept the queue closed
+            return self.schedule(now, in_flight)  # preemption kept the queue closed
         plan["K"] = self.engine["draft_length_by_batch"][len(plan["entries"])]
         sampling = [e["request"] for e in plan["entries"].values() if e["samples"]]
         plan["drafts"] = plan["K"] > 0 and any(self.may_draft(r) for r in sampling)
@@ -152,7 +154,7 @@ class Oracle:
     def schedule_running(self, plan: Record, decodes: tuple[bool, ...]) -> None:
         """§3.3. The last running request is always this one or one that is not scheduled yet."""
         for r in list(self.running):
-            drafts, pending, entry = r["drafts"], 0, self.flight.get(r["number"])
+            drafts, pending, entry = r["drafts"], 0, self.in_flight.get(r["number"])
             if entry and entry["samples"]:
                 pending, drafts = 1 + entry["k"], self.flight_k if self.may_draft(r) else 0
                 foreseen = self.engine["stop_is_foreseen"] and r["emitted_tokens"] + 1 >= r["output_tokens"]
@@ -181,22 +183,22 @@ class Oracle:
             known = r["prompt_tokens"] + r["emitted_tokens"]
             n = self.fit(plan, known)
             whole = n > 0 and (self.engine["chunked_prefill"] or n == known)
-            if r["number"] in self.flight or not whole or self.blocks_missing(r, known) > self.free:
+            if r["number"] in self.in_flight or not whole or self.blocks_missing(r, known) > self.free:
                 return
-            if self.promised(r, self.engine["reserved_output"]) > self.engine["total_blocks"]:
+            if self.reserved(r, self.engine["reserved_output"]) > self.engine["total_blocks"]:
                 self.counters["promises"] += 1
                 return
             self.running.append(self.waiting.pop(0))
             r["admitted_ns"] = now if r["admitted_ns"] < 0 else r["admitted_ns"]
             self.enter(plan, r, n, 0, known, decodes=False)
 
-    def promised(self, new: Record, share: float) -> int:
+    def reserved(self, new: Record, share: float) -> int:
         """Blocks set aside for the running requests and a new one; 0 when nothing is set aside."""
         block = self.engine["block_tokens"]
         for r in [new] if share > 0 else []:
             end = r["prompt_tokens"] + max(r["emitted_tokens"], floor(share * r["stop"]))
-            r["promise"] = -(-(end + self.engine["lookahead_tokens"]) // block)
-        return sum(r["promise"] for r in [*self.running, new]) if share > 0 else 0
+            r["reservation"] = -(-(end + self.engine["lookahead_tokens"]) // block)
+        return sum(r["reservation"] for r in [*self.running, new]) if share > 0 else 0
 
     def enter(self, plan: Record, r: Record, n: int, k: int, known: int, decodes: bool) -> None:
         missing, start = self.blocks_missing(r, n), r["computed"]
@@ -279,18 +281,18 @@ class Oracle:
     # §7: apply
     def match(self, r: Record) -> bool:
         """Does the lookup for the round that starts at the next output position match?"""
-        chances = self.luck["match_after_match" if r["matched"] else "match_after_miss"]
+        chances = self.random_key["match_after_match" if r["matched"] else "match_after_miss"]
         return bool(self.uniform(r["number"], 1, r["emitted_tokens"] + 1) < chances[r["traffic_class"]])
 
     def accepted(self, r: Record, k: int) -> int:
         if k > 0 and self.junk_on_miss and not self.match(r):
             return 0
-        chances, position, j = self.luck["conditional"][r["traffic_class"]], r["emitted_tokens"] + 1, 0
+        chances, position, j = self.random_key["conditional"][r["traffic_class"]], r["emitted_tokens"] + 1, 0
         while j < k and self.uniform(r["number"], 0, position + j) < chances[j]:
             j += 1
         return j
 
-    def apply(self, plan: Record, m: int) -> None:
+    def update(self, plan: Record, m: int) -> None:
         self.clients(m - 1)  # results come before whatever else falls on their instant
         for e in plan["entries"].values():
             r = e["request"]
@@ -320,26 +322,28 @@ class Oracle:
     def run(self) -> Record:
         now, nothing = -1, {"entries": dict[int, Record](), "K": 0}
         while True:
-            plan, composed = self.compose(now, nothing), now
+            plan, scheduled_step = self.schedule(now, nothing), now
             if not plan["entries"]:
                 if not self.next_events():
                     return {"requests": self.requests, "counters": self.counters, "steps": self.steps}
                 now = self.next_events()[0][0]
             while plan["entries"]:  # `now`: the GPU is free; `composed`: the instant at which `plan` was made
-                start = max(now, composed + self.host(plan)[1])
+                start = max(now, scheduled_step + self.host(plan)[1])
                 ns, mode, padded = self.price(plan)
                 if mode == "eager":  # §4: the host launches it kernel by kernel
                     begun = (
-                        max(composed, self.launched) + ns["hidden_ns"] if self.on["host_overlap"] else start
+                        max(scheduled_step, self.launched) + ns["hidden_ns"]
+                        if self.on["host_overlap"]
+                        else start
                     )
                     self.launched = begun + floor(self.prices["launching_eager_ns"] + 0.5)
                     ns["verify_ns"] = max(ns["verify_ns"], self.launched - start)
-                following = self.compose(start, plan) if self.engine["asynchronous"] else nothing
+                following = self.schedule(start, plan) if self.engine["asynchronous"] else nothing
                 accepted = start + ns["host_ns"] + ns["verify_ns"] + ns["accept_ns"]
-                now, composed = accepted + ns["draft_ns"], start
+                now, scheduled_step = accepted + ns["draft_ns"], start
                 entries = [(i, *list(e.values())[1:]) for i, e in plan["entries"].items()]
                 self.steps.append((start, *ns.values(), mode, padded, entries))
                 mixed = len({e["decodes"] for e in plan["entries"].values()}) - 1
                 self.counters.update({**ns, "steps": 1, f"{mode}_steps": 1, "mixed_steps": mixed})
-                self.apply(plan, accepted if self.engine["emits_before_drafting"] else now)
+                self.update(plan, accepted if self.engine["emits_before_drafting"] else now)
                 plan = following

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from simulator.arms import CompiledArm
-from simulator.replications import ArmRuns, Replications
 from simulator.results.record import RunRecord
-from simulator.results.summary import ArmMeasurement, Traffic
+from simulator.results.summary import Traffic, VariantMeasurement
 from simulator.results.warm_up import measured_requests
+from simulator.runs.replications import Replications, VariantRuns
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from simulator.step.state import DONE
 from simulator.traffic.streams import stream
@@ -26,13 +26,13 @@ SERVICE_S = 1.0
 
 @dataclass(frozen=True)
 class Queue:
-    """An arm whose requests come as the scenario says and are served one after the other, for exponential
+    """An variant whose requests come as the scenario says and are served one after the other, for exponential
     times (M/M/1). With `cold` > 0 the first so many services take three times as long."""
 
     scenario: Scenario
     cold: int = 0
     name: str = "plain"
-    arm: None = None
+    variant: None = None
 
     def run(self, requests: Requests, seed: int, *, timeline: Any = None, warm_up: int = 0) -> RunRecord:
         count = len(requests.arrival_ns)
@@ -86,11 +86,11 @@ def replications(scenario: Scenario, seed: int, cold: int = 0) -> Replications:
     """The replications of a queue under a scenario with another seed, not yet run."""
     run = scenario.run.model_copy(update={"seed": seed})
     seeded = scenario.model_copy(update={"run": run})
-    traffic = Traffic.of(CompiledArm.compile(seeded, None))
-    return Replications(seeded, [ArmRuns(Queue(seeded, cold), traffic)], bands=False)  # type: ignore[arg-type]
+    traffic = Traffic.of(CompiledVariant.compile(seeded, None))
+    return Replications(seeded, [VariantRuns(Queue(seeded, cold), traffic)], bands=False)  # type: ignore[arg-type]
 
 
-def measured(study: Replications) -> ArmMeasurement:
-    """What a study of one arm found."""
+def measured(study: Replications) -> VariantMeasurement:
+    """What a study of one variant found."""
     (found,) = study.measurements()
     return found

@@ -1,7 +1,8 @@
 """Seeded random scenarios of real models on real prices, small and full of rare events.
 
 `tests/scenarios.py` draws engines and prices freely, for the step and the oracle; here everything goes the
-way a user's file does: scenario → arm → run. So both drivers meet what the oracle leaves out: prefix hashes,
+way a user's file does: scenario → variant → run. So both drivers meet what the oracle leaves out:
+prefix hashes,
 sessions, hierarchical acceptance with drift, replayed traces, policies of K, recorded traffic.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from simulator.arms import CompiledArm
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import scenario_from_data
 from simulator.traffic.workload import generate
 
@@ -30,15 +31,15 @@ DRAFT_MODELS = {"qwen3-30b-a3b": "qwen3-0.6b"}
 METHODS = ("eagle", "eagle", "ngram", "draft_model", "plain")
 
 
-def random_arm(seed: int, folder: Path, **changes: Any) -> CompiledArm:
-    """Return one random arm, compiled, on an engine whose memory is often tight.
+def random_variant(seed: int, folder: Path, **changes: Any) -> CompiledVariant:
+    """Return one random variant, compiled, on an engine whose memory is often tight.
     `changes` are those of `run` in the scenario."""
     rng = random.Random(f"arm {seed}")
     data = random_data(rng, seed, folder)
     data["run"] |= changes
     scenario = scenario_from_data(data, folder)
-    arm = CompiledArm.compile(scenario, scenario.speculation[0] if scenario.speculation else None)
-    return _with_tight_memory(rng, arm)
+    variant = CompiledVariant.compile(scenario, scenario.speculation[0] if scenario.speculation else None)
+    return _with_tight_memory(rng, variant)
 
 
 def chance(rng: random.Random, probability: float) -> bool:
@@ -55,7 +56,7 @@ def random_data(rng: random.Random, seed: int, folder: Path) -> dict[str, Any]:
         "target": {"model": target, "kv_cache": rng.choice(("bf16", "fp8"))},
         "hardware": {"gpu": rng.choice(("h100-sxm", "h200-sxm")), "router": "round-robin"},
         "engine": _engine(rng),
-        "speculation": [] if method == "plain" else [_arm(rng, target, method, longest, seed, folder)],
+        "speculation": [] if method == "plain" else [_variant(rng, target, method, longest, seed, folder)],
         "workload": _workload(rng, seed, folder),
         "run": {"seed": seed, "mechanisms": dict.fromkeys(off, False)},
     }
@@ -79,27 +80,27 @@ def _engine(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def _arm(
+def _variant(
     rng: random.Random, target: str, method: str, longest: int, seed: int, folder: Path
 ) -> dict[str, Any]:
     low = rng.randint(1, longest)
     by_batch = [[1, 3, longest], [4, 7, low], [8, None, rng.choice((0, low))]]
     length: Any = rng.choice((longest, longest, by_batch, {"policy": "goodput", "max": longest}))
-    arm: dict[str, Any] = {"name": "a", "draft_length": length, "acceptance": _acceptance(rng, longest)}
+    variant: dict[str, Any] = {"name": "a", "draft_length": length, "acceptance": _acceptance(rng, longest)}
     if method == "ngram":
         rates = {"match": rng.uniform(0.1, 0.9), "stickiness": rng.random(), "first": 0.6, "run": 0.9}
-        return {**arm, "method": "ngram", "acceptance": {"model": "gated", **rates}}
+        return {**variant, "method": "ngram", "acceptance": {"model": "gated", **rates}}
     if chance(rng, 0.15):
         path = folder / f"accepted-{seed}.json"
         rows = [[rng.randint(1, longest + 1) for _ in range(rng.randint(5, 40))] for _ in range(4)]
         path.write_text(json.dumps(rows), encoding="utf-8")
-        arm["acceptance"] = {"model": "trace", "file": path.name}
+        variant["acceptance"] = {"model": "trace", "file": path.name}
     if chance(rng, 0.2):
-        arm["max_context_tokens"] = rng.randint(60, 200)
+        variant["max_context_tokens"] = rng.randint(60, 200)
     if method == "draft_model":
-        return {**arm, "method": method, "draft": DRAFT_MODELS.get(target, "llama-3.2-1b-instruct")}
+        return {**variant, "method": method, "draft": DRAFT_MODELS.get(target, "llama-3.2-1b-instruct")}
     kind, draft = TARGETS[target]
-    return {**arm, "method": kind, "draft": draft}
+    return {**variant, "method": kind, "draft": draft}
 
 
 def _acceptance(rng: random.Random, longest: int) -> dict[str, Any]:
@@ -157,12 +158,12 @@ def _write_trace(rng: random.Random, path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
 
 
-def _with_tight_memory(rng: random.Random, arm: CompiledArm) -> CompiledArm:
+def _with_tight_memory(rng: random.Random, variant: CompiledVariant) -> CompiledVariant:
     """Room for one to a few of the largest requests, every second time; now and then not even for that."""
     factor = rng.choice((0.9, 1.0, 1.2, 2.0, 4.0))
     if chance(rng, 0.5):
-        return arm
-    requests = generate(arm.scenario.workload, arm.scenario.run.seed, arm.scenario.base_dir)
-    tokens = int((requests.prompt_tokens + requests.output_tokens).max()) + arm.settings.lookahead_tokens
-    blocks = max(1, round(factor * -(-tokens // arm.settings.block_tokens)))
-    return replace(arm, settings=replace(arm.settings, total_blocks=blocks))
+        return variant
+    requests = generate(variant.scenario.workload, variant.scenario.run.seed, variant.scenario.base_dir)
+    tokens = int((requests.prompt_tokens + requests.output_tokens).max()) + variant.settings.lookahead_tokens
+    blocks = max(1, round(factor * -(-tokens // variant.settings.block_tokens)))
+    return replace(variant, settings=replace(variant.settings, total_blocks=blocks))

@@ -1,4 +1,4 @@
-"""Small real scenarios, arms whose every price is known, and standard errors of what a run shows."""
+"""Small real scenarios, variants whose every price is known, and standard errors of what a run shows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator import cluster
 from simulator.acceptance import AcceptanceModel, compile_acceptance
-from simulator.arms import CompiledArm
 from simulator.costs.prices import Prices
-from simulator.pipeline import Stage
+from simulator.drivers import cluster
+from simulator.drivers.pipeline import Stage
 from simulator.results.record import RunRecord
 from simulator.results.warm_up import measured_requests
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, scenario_from_data
 from simulator.step.build import EngineSettings, new_state
 from simulator.step.state import State
@@ -67,14 +67,14 @@ def small_scenario(changes: dict[str, Any] | None = None, base: dict[str, Any] |
     return scenario_from_data(deepcopy(base or BASE), overrides=overrides)
 
 
-def plain_arm(scenario: Scenario) -> CompiledArm:
+def plain_variant(scenario: Scenario) -> CompiledVariant:
     """Plain decoding."""
-    return CompiledArm.compile(scenario, None)
+    return CompiledVariant.compile(scenario, None)
 
 
-def drafting_arm(scenario: Scenario, index: int = 0) -> CompiledArm:
-    """A speculative arm of the scenario, the first by default."""
-    return CompiledArm.compile(scenario, scenario.speculation[index])
+def drafting_variant(scenario: Scenario, index: int = 0) -> CompiledVariant:
+    """A speculative variant of the scenario, the first by default."""
+    return CompiledVariant.compile(scenario, scenario.speculation[index])
 
 
 def traffic(scenario: Scenario, seed: int = 0) -> Requests:
@@ -82,15 +82,15 @@ def traffic(scenario: Scenario, seed: int = 0) -> Requests:
     return generate(scenario.workload, seed, scenario.base_dir)
 
 
-def run(arm: CompiledArm, seed: int = 0, **options: Any) -> RunRecord:
-    """One run of an arm on its scenario's traffic."""
-    return arm.run(traffic(arm.scenario, seed), seed, **options)
+def run(variant: CompiledVariant, seed: int = 0, **options: Any) -> RunRecord:
+    """One run of a variant on its scenario's traffic."""
+    return variant.run(traffic(variant.scenario, seed), seed, **options)
 
 
-def watched(arm: CompiledArm, seed: int = 0) -> tuple[RunRecord, list[Stage]]:
+def watched(variant: CompiledVariant, seed: int = 0) -> tuple[RunRecord, list[Stage]]:
     """One run under the pipeline, with the stages of all its steps."""
     stages: list[Stage] = []
-    return run(arm, seed, timeline=stages), stages
+    return run(variant, seed, timeline=stages), stages
 
 
 def without_host(settings: EngineSettings, **changes: Any) -> EngineSettings:
@@ -106,35 +106,39 @@ HOST = frozenset(
 )
 
 
-def constant_steps(arm: CompiledArm, target_ns: int, draft_pass_ns: int = 0, **settings: Any) -> CompiledArm:
-    """The arm on an engine where every step takes one target pass and the passes of its drafter, each a
+def constant_steps(
+    variant: CompiledVariant, target_ns: int, draft_pass_ns: int = 0, **settings: Any
+) -> CompiledVariant:
+    """The variant on an engine where every step takes one target pass and the passes of its drafter, each a
     constant, and nothing else."""
-    prices = {name: np.zeros_like(table) for name, table in arm.prices._asdict().items()}
+    prices = {name: np.zeros_like(table) for name, table in variant.prices._asdict().items()}
     prices["target_tokens"][1:] = target_ns
     prices["draft_tokens"][1:] = draft_pass_ns
-    knots = {name: getattr(arm.prices, name) for name in ("batch_knots", "context_knots")}
+    knots = {name: getattr(variant.prices, name) for name in ("batch_knots", "context_knots")}
     return with_prices(
-        replace(arm, settings=without_host(arm.settings, **settings)), Prices(**{**prices, **knots})
+        replace(variant, settings=without_host(variant.settings, **settings)), Prices(**{**prices, **knots})
     )
 
 
-def with_prices(arm: CompiledArm, prices: Prices) -> CompiledArm:
-    """The arm with other price tables."""
-    return replace(arm, setup=replace(arm.setup, prices=prices))
+def with_prices(variant: CompiledVariant, prices: Prices) -> CompiledVariant:
+    """The variant with other price tables."""
+    return replace(variant, setup=replace(variant.setup, prices=prices))
 
 
 def final_state(
-    arm: CompiledArm,
+    variant: CompiledVariant,
     requests: Requests,
     seed: int,
     acceptance: Sequence[AcceptanceModel | None] | None = None,
 ) -> State:
     """What the engine itself knows at the end of a run in the compiled loop."""
-    drafts = [entry.drafts and arm.arm is not None for entry in arm.scenario.workload.traffic_classes]
-    models = arm.acceptance if acceptance is None else tuple(acceptance)
-    tables = compile_acceptance(models, requests, seed, arm.settings.max_draft_length, True, drafts)
-    measured = measured_requests(arm.scenario, len(requests.arrival_ns))
-    state = new_state(arm.settings, arm.prices, tables, requests, seed, measured)
+    drafts = [
+        entry.drafts and variant.variant is not None for entry in variant.scenario.workload.traffic_classes
+    ]
+    models = variant.acceptance if acceptance is None else tuple(acceptance)
+    tables = compile_acceptance(models, requests, seed, variant.settings.max_draft_length, True, drafts)
+    measured = measured_requests(variant.scenario, len(requests.arrival_ns))
+    state = new_state(variant.settings, variant.prices, tables, requests, seed, measured)
     cluster.fast_forward(state.engine, cluster.NEVER)
     return state
 
@@ -183,8 +187,10 @@ def tokens_per_verify(record: RunRecord) -> Measured:
 
 
 def fingerprint(changes: dict[str, Any], seed: int) -> str:
-    """A hash of all that the drafting arm of a changed `BASE` leaves behind; other processes call it too."""
-    record = run(drafting_arm(small_scenario(changes)), seed)
+    """A hash of all that the drafting variant of a changed `BASE` leaves behind; other processes call
+    it too.
+    """
+    record = run(drafting_variant(small_scenario(changes)), seed)
     digest = hashlib.sha256()
     for name, value in sorted(array_fields(record).items()):
         digest.update(name.encode())

@@ -9,7 +9,7 @@ workload:
   arrivals: {kind: closed, concurrency: 64}
 """
 
-WITH_ARM = """\
+WITH_VARIANT = """\
 target:
   model: llama-3.3-70b-instruct
 hardware:

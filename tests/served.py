@@ -1,13 +1,13 @@
-"""One arm beside plain decoding, from a few words: what a test of a published report simulates."""
+"""One variant beside plain decoding, from a few words: what a test of a published report simulates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from simulator.arms import CompiledArm
-from simulator.replications import make_traffic, replication_seed
 from simulator.results.measure import measure
+from simulator.runs.replications import make_traffic, replication_seed
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, scenario_from_data
 
 TOKENS_PER_S = "throughput_tokens_per_s"
@@ -26,8 +26,8 @@ def served(
     output_tokens: int = 300,
     **settings: Any,
 ) -> Scenario:
-    """A scenario with one arm; `settings` are dotted paths with `__` for the dot."""
-    arm = {
+    """A scenario with one variant; `settings` are dotted paths with `__` for the dot."""
+    variant = {
         "name": "spec",
         "method": method,
         "draft_length": draft_length,
@@ -38,7 +38,7 @@ def served(
         "target": {"model": model},
         "hardware": {"gpu": "h100-sxm"},
         "engine": {"preset": "vllm-0.33"},
-        "speculation": [arm],
+        "speculation": [variant],
         "workload": {
             "arrivals": {"kind": "closed", "concurrency": clients},
             "requests": max(12, 6 * clients),
@@ -51,15 +51,15 @@ def served(
         *parents, last = path.split("__")
         place: Any = document
         for name in parents:
-            place = arm if name == "arm" else place.setdefault(name, {})
+            place = variant if name == "arm" else place.setdefault(name, {})
         place[last] = value
     return scenario_from_data(document)
 
 
 def figures(scenario: Scenario, plain: bool = False) -> dict[str, float]:
-    """What one run of the arm, or of plain decoding, gave."""
-    arm = CompiledArm.compile(scenario, None if plain else scenario.speculation[0])
-    record = arm.run(make_traffic(scenario, 0), replication_seed(scenario.run.seed, 0))
+    """What one run of the variant, or of plain decoding, gave."""
+    variant = CompiledVariant.compile(scenario, None if plain else scenario.speculation[0])
+    record = variant.run(make_traffic(scenario, 0), replication_seed(scenario.run.seed, 0))
     return measure(record, (), {}, scenario.hardware.replicas, False)
 
 
@@ -71,9 +71,9 @@ def speedup(scenario: Scenario, metric: str = TOKENS_PER_S) -> float:
 
 def step_ratio(scenario: Scenario, sequences: int, context_tokens: float) -> float:
     """A speculative step ÷ a plain one, all requests alike."""
-    spec = CompiledArm.compile(scenario, scenario.speculation[0])
-    plain = CompiledArm.compile(scenario, None)
-    times = [arm.step_times(sequences, context_tokens)["total"] for arm in (spec, plain)]
+    spec = CompiledVariant.compile(scenario, scenario.speculation[0])
+    plain = CompiledVariant.compile(scenario, None)
+    times = [variant.step_times(sequences, context_tokens)["total"] for variant in (spec, plain)]
     return times[0] / times[1]
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from simulator.acceptance import GATED, TABLE, AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
-from simulator.draws import draw
-from simulator.fast_forward import fast_forward
-from simulator.pipeline import Pipeline, Stage, Traffic
+from simulator.drivers.fast_forward import fast_forward
+from simulator.drivers.pipeline import Pipeline, Stage, Traffic
+from simulator.numerics.random_numbers import draw
 from simulator.results.record import record_of
 from simulator.step.build import EngineSettings, new_state
 from simulator.step.state import (
@@ -155,7 +155,7 @@ def requests_of(requests: list[Record]) -> Requests:
     )
 
 
-def luck(seed: int) -> Callable[[int, int, int], float]:
+def random_key(seed: int) -> Callable[[int, int, int], float]:
     """The step's own uniforms, for the oracle."""
     return lambda request, stream, position: draw(seed, request, stream, position)
 

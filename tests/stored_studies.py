@@ -9,9 +9,9 @@ from typing import Any
 
 from dashboards.stored import StoredStudy
 from experiments.store.columns import METRIC, REAL, SETTING, TEXT, Column, described
-from simulator.theory import alpha_from_tokens_per_verify, tokens_per_verify
+from simulator.breakeven.theory import alpha_from_tokens_per_verify, tokens_per_verify
 
-ARMS = ("head", "draft")
+VARIANTS = ("head", "draft")
 GPUS, PROMPTS, LOADS, LENGTHS = (2, 4), (1024, 4096, 16384), (1, 4, 16, 64, 256), (1, 3, 5)
 ALPHAS = (0.55, 0.7, 0.85)
 CLIENTS, PROMPT = "workload.arrivals.concurrency", "workload.prompt_tokens.tokens"
@@ -20,15 +20,15 @@ Metrics = Mapping[str, float | str | tuple[float, float, float]]
 """Metric → a figure, a word, or (value, low, high) of a band; its sampling interval is a tenth of that."""
 
 
-def overhead(arm: str, gpus: int, prompt: int, load: int, draft_length: int) -> float:
+def overhead(variant: str, gpus: int, prompt: int, load: int, draft_length: int) -> float:
     """Speculative step ÷ plain step − 1: grows with load and drafts, falls with the prompt."""
     row = (0.05 + 0.55 * load / 256) / math.cbrt(prompt / 1024)
-    return draft_length * (row + (0.06 if arm == "draft" else 0.02) * gpus / 2)
+    return draft_length * (row + (0.06 if variant == "draft" else 0.02) * gpus / 2)
 
 
-def break_even_metrics(arm: str, gpus: int, prompt: int, load: int, draft_length: int) -> Metrics:
-    """What `measure: breakeven` says of an arm."""
-    needed = 1 + overhead(arm, gpus, prompt, load, draft_length)
+def break_even_metrics(variant: str, gpus: int, prompt: int, load: int, draft_length: int) -> Metrics:
+    """What `measure: breakeven` says of a variant."""
+    needed = 1 + overhead(variant, gpus, prompt, load, draft_length)
     alpha, low, high = (
         alpha_from_tokens_per_verify(max(1.0, needed * scale), draft_length) for scale in (1.0, 0.9, 1.1)
     )
@@ -49,24 +49,27 @@ def break_even_metrics(arm: str, gpus: int, prompt: int, load: int, draft_length
 
 
 def break_even_study(unfit: Sequence[tuple[int, int]] = ((2, 16384),)) -> StoredStudy:
-    """A study of both arms over GPUs, prompts, clients and K; `unfit` (GPUs, prompt) do not fit."""
+    """A study of both variants over GPUs, prompts, clients and K; `unfit` (GPUs, prompt) do not fit."""
     rows = []
     for gpus, prompt, load, k in product(GPUS, PROMPTS, LOADS, LENGTHS):
         settings = {
             "hardware.tensor_parallel": gpus,
             PROMPT: prompt,
             CLIENTS: load,
-            **{f"speculation.{arm}.draft_length": k for arm in ARMS},
+            **{f"speculation.{variant}.draft_length": k for variant in VARIANTS},
         }
         fits = (gpus, prompt) not in unfit
-        metrics = {arm: break_even_metrics(arm, gpus, prompt, load, k) if fits else {} for arm in ARMS}
+        metrics = {
+            variant: break_even_metrics(variant, gpus, prompt, load, k) if fits else {}
+            for variant in VARIANTS
+        }
         rows.append((settings, metrics, "done" if fits else "does-not-fit"))
-    zips = [[f"speculation.{arm}.draft_length" for arm in ARMS]]
+    zips = [[f"speculation.{variant}.draft_length" for variant in VARIANTS]]
     return stored(rows, "Break-even of two drafters", zips)
 
 
 def speedup_study() -> StoredStudy:
-    """A study that simulates one arm over clients and α, as `measure: simulate` stores it."""
+    """A study that simulates one variant over clients and α, as `measure: simulate` stores it."""
     rows = []
     for load, alpha in product(LOADS, ALPHAS):
         speedup = tokens_per_verify(alpha, 3) / (1 + overhead("head", 2, 1024, load, 3))
@@ -84,7 +87,7 @@ def stored(
     name: str,
     zips: Sequence[Sequence[str]] = (),
 ) -> StoredStudy:
-    """The study with these cells: (settings, arm → metrics, status)."""
+    """The study with these cells: (settings, variant → metrics, status)."""
     flat = [dict(_flat(settings, metrics, status)) for settings, metrics, status in cells]
     names = dict.fromkeys(name for row in flat for name in row)
     settings = [*cells[0][0], "seed"]
@@ -94,8 +97,8 @@ def stored(
         for status in dict.fromkeys(r["status"] for r in flat)
     }
     axes = {name: sorted({row[name] for row in flat}) for name in cells[0][0]}
-    arms = [{"name": arm, "acceptance": {"model": "geometric", "alpha": 0.7}} for arm in ARMS]
-    document = {"name": name, "scenario": {"speculation": arms}, "axes": axes, "zip": zips, "seeds": 1}
+    variants = [{"name": variant, "acceptance": {"model": "geometric", "alpha": 0.7}} for variant in VARIANTS]
+    document = {"name": name, "scenario": {"speculation": variants}, "axes": axes, "zip": zips, "seeds": 1}
     rows = tuple({name: row.get(name) for name in names} for row in flat)
     reasons = tuple((status, "too large", count) for status, count in counts.items() if status != "done")
     return StoredStudy(
@@ -109,16 +112,16 @@ def _flat(
     yield from (("key", str(hash(tuple(settings.items())))), ("status", status), ("seconds_s", 0.1))
     yield from settings.items()
     yield "seed", 0
-    for arm, of_arm in metrics.items():
-        for name, value in of_arm.items():
+    for variant, of_variant in metrics.items():
+        for name, value in of_variant.items():
             if not isinstance(value, tuple):
-                yield f"{arm}.{name}", value
+                yield f"{variant}.{name}", value
                 continue
             middle, low, high = value
             half = 0.1 * min(middle - low, high - middle) if math.isfinite(low + high) else 0.0
             ends = {"ci95_low": middle - half, "ci95_high": middle + half, "band_low": low, "band_high": high}
-            yield f"{arm}.{name}", middle
-            yield from ((f"{arm}.{name}.{end}", number) for end, number in ends.items())
+            yield f"{variant}.{name}", middle
+            yield from ((f"{variant}.{name}.{end}", number) for end, number in ends.items())
 
 
 def _column(name: str, settings: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Column:

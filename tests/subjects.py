@@ -12,7 +12,7 @@ from dashboards.subject import Subject, subject_of
 from experiments.maps.speedup import SpeedupMap
 from simulator.results.estimate import Estimate
 from simulator.results.result import Provenance, Result
-from simulator.results.summary import ArmSummary, Comparison
+from simulator.results.summary import Comparison, VariantSummary
 from simulator.results.verdict import Verdict
 from simulator.scenario import load_scenario
 from simulator.simulation import simulate
@@ -27,7 +27,7 @@ SMALL = (
 )
 """Changes that make the example quick, its study of the load included."""
 
-ARM = "eagle3-k3"
+VARIANT = "eagle3-k3"
 
 
 @cache
@@ -58,25 +58,26 @@ def by_hand(
     """A subject whose every figure is given; `scenario` replaces sections of a minimal one."""
     document: dict[str, Any] = {
         "name": "by hand",
-        "speculation": [{"name": ARM, "draft_length": 3}],
+        "speculation": [{"name": VARIANT, "draft_length": 3}],
         "workload": {"arrivals": {"kind": "closed", "concurrency": 64}},
         **scenario,
     }
     provenance = Provenance("0.1.0", 0, "ab" * 32, "h100-sxm", "cd" * 32, "vllm-0.33", "fast_forward")
-    arms = {
-        name: ArmSummary({path: estimate(value) for path, value in figures.items()}, saturated=False)
-        for name, figures in (("plain", plain), (ARM, speculative))
+    variants = {
+        name: VariantSummary({path: estimate(value) for path, value in figures.items()}, saturated=False)
+        for name, figures in (("plain", plain), (VARIANT, speculative))
     }
-    verdict = verdict or Verdict("pays", f"{ARM}: pays: throughput × 1.50 (1.35 to 1.65): so it is")
-    return Subject(Result(document, provenance, arms, {ARM: Comparison(dict(ratios or {}), verdict)}))
+    verdict = verdict or Verdict("pays", f"{VARIANT}: pays: throughput × 1.50 (1.35 to 1.65): so it is")
+    return Subject(Result(document, provenance, variants, {VARIANT: Comparison(dict(ratios or {}), verdict)}))
 
 
-def with_arms_saturated(subject: Subject, *names: str) -> Subject:
-    """The subject with some arms above their capacity."""
-    arms = {
-        name: ArmSummary(arm.estimates, saturated=name in names) for name, arm in subject.result.arms.items()
+def with_variants_saturated(subject: Subject, *names: str) -> Subject:
+    """The subject with some variants above their capacity."""
+    variants = {
+        name: VariantSummary(variant.estimates, saturated=name in names)
+        for name, variant in subject.result.variants.items()
     }
-    return replace(subject, result=replace(subject.result, arms=arms))
+    return replace(subject, result=replace(subject.result, variants=variants))
 
 
 def break_even_row(
@@ -97,14 +98,14 @@ def break_even_row(
 
 
 def with_break_even(subject: Subject, rows: Sequence[Mapping[str, Any]]) -> Subject:
-    """The subject with these rows as the break-even of its arm."""
+    """The subject with these rows as the break-even of its variant."""
     document = {"rows": rows, "best_draft_length": {}, "cost_ratio": {}}
-    return replace(subject, study=replace(subject.study, break_even={ARM: document}))
+    return replace(subject, study=replace(subject.study, break_even={VARIANT: document}))
 
 
 def with_map(subject: Subject, found: SpeedupMap) -> Subject:
-    """The subject with this speedup map of its arm."""
-    return replace(subject, study=replace(subject.study, speedup={ARM: found}))
+    """The subject with this speedup map of its variant."""
+    return replace(subject, study=replace(subject.study, speedup={VARIANT: found}))
 
 
 def without_scripts(page: str) -> str:

@@ -54,7 +54,11 @@ def is_spelled_out(path: str, data: Any) -> bool:
     """Whether a dotted path of a scenario is a key of its file, or belongs to a field of several forms."""
     *parents, key = path.split(".")
     for name in parents:
-        data = next(arm for arm in data if arm["name"] == name) if isinstance(data, list) else data[name]
+        data = (
+            next(variant for variant in data if variant["name"] == name)
+            if isinstance(data, list)
+            else data[name]
+        )
     return key in data or parents[-1] in FORMS
 
 

@@ -69,7 +69,7 @@ def trial(
     batch: float | None = 8,
     **fields: Any,
 ) -> Trial:
-    """One point of a case; both arms are those of one scenario."""
+    """One point of a case; both variants are those of one scenario."""
     both = of if of is not None else scenario(int(batch or 1))
     said: dict[str, Any] = {
         "gpu": "H100",

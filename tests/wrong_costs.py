@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.arms import CompiledArm
 from simulator.costs.prices import (
     PRICE_DRAFT_LAUNCH_NS,
     PRICE_DRAFT_PREFILL_PAIR_NS,
@@ -14,6 +13,7 @@ from simulator.costs.prices import (
     PRICE_DRAFT_PREFILL_TOKEN_NS,
     Prices,
 )
+from simulator.runs.variant import CompiledVariant
 
 _OF_DRAFTS = [
     PRICE_DRAFT_LAUNCH_NS,
@@ -23,24 +23,24 @@ _OF_DRAFTS = [
 ]
 
 
-def with_prices(arm: CompiledArm, prices: Prices) -> CompiledArm:
-    """The arm at other prices."""
-    return replace(arm, setup=replace(arm.setup, prices=prices))
+def with_prices(variant: CompiledVariant, prices: Prices) -> CompiledVariant:
+    """The variant at other prices."""
+    return replace(variant, setup=replace(variant.setup, prices=prices))
 
 
-def verify_free(arm: CompiledArm) -> CompiledArm:
+def verify_free(variant: CompiledVariant) -> CompiledVariant:
     """Verifying K drafts costs what decoding one token does: as if every step had a (K + 1)th of its rows."""
-    rows = arm.settings.max_draft_length + 1
+    rows = variant.settings.max_draft_length + 1
     if rows == 1:
-        return arm
+        return variant
 
     def thinned(table: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(table[-(-np.arange(len(table)) // rows)])
 
-    prices = arm.prices
+    prices = variant.prices
     attention = np.ascontiguousarray(np.broadcast_to(prices.attention[:1], prices.attention.shape))
     return with_prices(
-        arm,
+        variant,
         prices._replace(
             target_tokens=thinned(prices.target_tokens),
             target_experts=thinned(prices.target_experts),
@@ -52,13 +52,13 @@ def verify_free(arm: CompiledArm) -> CompiledArm:
     )
 
 
-def drafts_free(arm: CompiledArm) -> CompiledArm:
+def drafts_free(variant: CompiledVariant) -> CompiledVariant:
     """Drafting takes no time, neither on the GPU nor on the host."""
-    prices = arm.prices
+    prices = variant.prices
     scalars = prices.scalars.copy()
     scalars[_OF_DRAFTS] = 0.0
     free = with_prices(
-        arm,
+        variant,
         prices._replace(
             draft_tokens=np.zeros_like(prices.draft_tokens),
             draft_experts=np.zeros_like(prices.draft_experts),
@@ -70,11 +70,13 @@ def drafts_free(arm: CompiledArm) -> CompiledArm:
     return replace(free, settings=replace(free.settings, draft_pass_ns=0.0))
 
 
-def kv_charged_per_query(arm: CompiledArm) -> CompiledArm:
+def kv_charged_per_query(variant: CompiledVariant) -> CompiledVariant:
     """The KV cache is read once for every query token in place of once for a request: K + 1 times."""
-    prices = arm.prices
+    prices = variant.prices
     queries = np.arange(1, len(prices.attention) + 1, dtype=np.float64)[:, None, None]
-    return with_prices(arm, prices._replace(attention=np.ascontiguousarray(prices.attention[:1] * queries)))
+    return with_prices(
+        variant, prices._replace(attention=np.ascontiguousarray(prices.attention[:1] * queries))
+    )
 
 
 WRONG = {
@@ -82,4 +84,4 @@ WRONG = {
     "drafts free": drafts_free,
     "KV charged K + 1 times": kv_charged_per_query,
 }
-"""Name → what it does to an arm."""
+"""Name → what it does to a variant."""

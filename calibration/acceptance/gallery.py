@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simulator.theory import best_draft_length_of, tokens_per_verify
+from simulator.breakeven.theory import best_draft_length_of, tokens_per_verify
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 ACCEPTANCE, TREES, TYPICAL = (DATA / f"{name}-smollm2.json" for name in ("acceptance", "trees", "typical"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from calibration.acceptance.committed import load
 from calibration.acceptance.gallery import Shown, interval
-from simulator.theory import overhead, speedup
+from simulator.breakeven.theory import overhead, speedup
 
 PAGE = Path(__file__).parents[2] / "docs" / "measured-acceptance.md"
 _MARK = "<!-- {} -->"

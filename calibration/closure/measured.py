@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 from calibration.closure.points import Point
 from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE
-from simulator.theory import alpha_from_tokens_per_verify
+from simulator.breakeven.theory import alpha_from_tokens_per_verify
 
 NOT_BRACKETED = "not bracketed"
 """No dialled acceptance gained, or none lost, though the next ones might."""

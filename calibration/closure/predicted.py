@@ -10,10 +10,10 @@ from typing import Any
 
 from calibration.closure.measured import Measured
 from calibration.decoder.shape import DecoderShape
-from simulator.arms import CompiledArm
 from simulator.breakeven.breakeven import breakeven
 from simulator.breakeven.root_search import ALWAYS, FOUND
-from simulator.preset import SCHEMA
+from simulator.engines.preset import SCHEMA
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from simulator.scenario.load import scenario_from_data
 
@@ -66,9 +66,9 @@ def predict(measured: Measured, profile: Path, shape: DecoderShape, preset: str 
     point = measured.point
     plain_context, context = measured.contexts
     scenario = scenario_of(measured, profile, shape, preset)
-    plain = CompiledArm.compile(scenario, None).step_times(point.batch, plain_context, 0)
-    arm = CompiledArm.compile(scenario, scenario.speculation[0])
-    cycle = arm.step_times(point.batch, context, point.draft_length)
+    plain = CompiledVariant.compile(scenario, None).step_times(point.batch, plain_context, 0)
+    variant = CompiledVariant.compile(scenario, scenario.speculation[0])
+    cycle = variant.step_times(point.batch, context, point.draft_length)
     alphas = [dial.alpha for dial in measured.dials]
     (row,) = breakeven(scenario, metrics=("throughput",), alphas=alphas).rows
     alpha = row.simulated_alpha
@@ -94,7 +94,7 @@ def scenario_of(measured: Measured, profile: Path, shape: DecoderShape, preset: 
     """The point as a scenario: a closed loop of its batch, contexts that stay what they are."""
     point = measured.point
     prompt = round(sum(measured.contexts) / 2) - _OUTPUT_TOKENS // 2 + 1
-    arm = {
+    variant = {
         "name": "speculative",
         "method": "draft_model",
         "draft": str(_drafter_config(profile.parent, shape, point.draft_layers)),
@@ -106,7 +106,7 @@ def scenario_of(measured: Measured, profile: Path, shape: DecoderShape, preset: 
         "target": {"model": shape.name},
         "hardware": {"gpu": str(profile)},
         "engine": {"preset": preset},
-        "speculation": [arm],
+        "speculation": [variant],
         "workload": {
             "arrivals": {"kind": "closed", "concurrency": point.batch},
             "requests": _REQUESTS_PER_CLIENT * point.batch,

@@ -11,8 +11,8 @@ import numpy as np
 from simulator.costs.network import network
 from simulator.costs.pricing import NetworkPricing
 from simulator.costs.profiles import Profile
+from simulator.engines.presets import load_preset
 from simulator.models.catalogue import load_model
-from simulator.presets import load_preset
 
 TOKENS = (1, 8, 32, 64, 96, 128, 192, 256, 320, 512, 1024, 4096)
 BATCHES, CONTEXTS, QUERIES = (1, 4, 16, 64, 256), (128, 512, 2048, 8192), (1, 2, 4, 6, 8, 16)

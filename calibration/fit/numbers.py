@@ -14,9 +14,9 @@ from calibration.profile_json import dumps
 from simulator.costs.cost import CostModel, Explained
 from simulator.costs.pricing import NetworkPricing
 from simulator.costs.profiles import Profile, parse_profile
+from simulator.engines.presets import load_preset
 from simulator.models.drafter import Drafter, drafter_from_model
 from simulator.models.model import Model
-from simulator.presets import load_preset
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DRAFT_LENGTHS = (1, 2, 3, 4, 5, 6, 7)

@@ -14,7 +14,8 @@ SIMULATED, CLOSED_FORM, CONSTANT = "simulated", "closed form", "constant"
 def predictors(rows: Sequence[Row]) -> Mapping[str, Predictor]:
     """The simulation, E / (1 + o) over uniform steps of the same presets, and the median published value.
 
-    The closed form knows the simulated plain arm's mean batch; the constant knows the very figures that it is
+    The closed form knows the simulated plain variant's mean batch; the constant knows the very figures
+    that it is
     judged by. Both are as strong as they can be.
     """
     published = [row.published for row in rows if row.predicted is not None]

@@ -35,7 +35,7 @@ class Curve:
 
 
 def curves_of(trials: Iterable[Trial]) -> tuple[Curve, ...]:
-    """The curves of two batches or more, both arms of which can be simulated in a closed loop."""
+    """The curves of two batches or more, both variants of which can be simulated in a closed loop."""
     groups: dict[tuple[str, ...], dict[float, tuple[Trial, float]]] = {}
     for trial in trials:
         published = [one.value for one in trial.published if one.quantity == SPEEDUP and one.value > 0]

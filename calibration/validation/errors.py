@@ -84,7 +84,7 @@ def _distinct(told: Sequence[tuple[Row, float]]) -> Iterator[tuple[Row, float]]:
     seen: set[tuple[object, ...]] = set()
     for row, value in told:
         key = (row.source, row.quantity, row.load, row.part, row.published, row.predicted)
-        if row.arm != PLAIN or key not in seen:
+        if row.variant != PLAIN or key not in seen:
             yield row, value
         seen.add(key)
 

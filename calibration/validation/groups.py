@@ -49,7 +49,7 @@ def engine_of(row: Row) -> str:
 
 def method_of(row: Row) -> str:
     """The speculation method; plain decoding has none."""
-    return "plain" if row.arm == "plain" else row.method or "not said"
+    return "plain" if row.variant == "plain" else row.method or "not said"
 
 
 def band_of(row: Row) -> str:

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 
-from simulator.workers import end_with_driver, one_thread_each, usable_cores
+from calibration.workers import end_with_driver, one_thread_each, usable_cores
 
 MOST_WORKERS = 8
 

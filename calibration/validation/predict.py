@@ -1,7 +1,7 @@
 """A question about two scenarios, simulated: what the comparison needs, and nothing that was measured.
 
 A `Question` holds no published figure, so whoever answers it cannot have seen one. `Prediction` holds the
-figures of both arms by path, the stages of a uniform step, and the closed form of the same prices.
+figures of both variants by path, the stages of a uniform step, and the closed form of the same prices.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 
 from calibration.validation.client import client_figures
 from simulator.acceptance import AcceptanceModel
-from simulator.arms import CompiledArm
+from simulator.breakeven.theory import harmonic_mean, speedup
 from simulator.errors import InputError
-from simulator.replications import make_traffic, replication_seed
 from simulator.results.measure import measure
 from simulator.results.steady import steady_figures
 from simulator.results.summary import Traffic
+from simulator.runs.replications import make_traffic, replication_seed
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, with_workload
-from simulator.theory import harmonic_mean, speedup
 from simulator.traffic.workload import Requests
 
 PLAIN, SPEC = "plain", "spec"
 
 Figures = Mapping[str, float]
 
-Alteration = Callable[[CompiledArm], CompiledArm]
-"""Changes a compiled arm before it runs: another cost model, to see what the comparison says of it."""
+Alteration = Callable[[CompiledVariant], CompiledVariant]
+"""Changes a compiled variant before it runs: another cost model, to see what the comparison says of it."""
 
 DOES_NOT_FIT = "does not fit the memory of the GPUs"
 FAILED = "failed"
@@ -43,14 +43,15 @@ _FEWEST_ROUNDS = 4
 _SAMPLE = 500
 _OF_ALL_REPLICAS = "throughput_tokens_per_s"
 _MOST_TOKENS = 1_500_000
-"""A run is cut to about so many output tokens: both arms meet the same requests and luck, so that their ratio
+"""A run is cut to about so many output tokens: both variants meet the same requests and luck, so that
+their ratio
 is known to a fraction of a per cent long before that.
 """
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is simulated. `spec` holds one speculative arm.
+    """What is simulated. `spec` holds one speculative variant.
 
     `sent`: requests that the client sent, when published: then the run is theirs, from the first to the last.
     `mean_tokens`: field of the workload → mean of its lengths, where published: a run of few requests draws
@@ -68,7 +69,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer. `missing`: arm → why it has no figures. `closed_form`: E / (1 + o), the speedup of two
+    """The answer. `missing`: variant → why it has no figures. `closed_form`: E / (1 + o), the speedup of two
     uniform steps.
     """
 
@@ -81,65 +82,71 @@ class Prediction:
 
 
 def predict(question: Question, alter: Alteration | None = None) -> Prediction:
-    """Simulate both arms. What cannot be simulated is said in `missing`, never raised."""
-    arms: dict[str, CompiledArm] = {}
+    """Simulate both variants. What cannot be simulated is said in `missing`, never raised."""
+    variants: dict[str, CompiledVariant] = {}
     missing: dict[str, str] = {}
     for name, scenario in ((PLAIN, question.plain), (SPEC, question.spec)):
         if scenario is None:
             continue
         try:
-            arms[name] = compiled_arm(scenario, name == SPEC, alter)
+            variants[name] = compiled_variant(scenario, name == SPEC, alter)
         except InputError as error:
             missing[name] = str(error.problems[0].message)
     figures: dict[str, Figures] = {}
-    for name, arm in arms.items() if question.runs else ():
-        found = run_figures(arm, question)
+    for name, variant in variants.items() if question.runs else ():
+        found = run_figures(variant, question)
         if found:
             figures[name] = found
         else:
             missing[name] = DOES_NOT_FIT
-    steps = {name: uniform_step(arm, figures.get(PLAIN, figures.get(name))) for name, arm in arms.items()}
-    return Prediction(figures, steps, _closed_form(arms, steps, figures.get(PLAIN)), missing)
+    steps = {
+        name: uniform_step(variant, figures.get(PLAIN, figures.get(name)))
+        for name, variant in variants.items()
+    }
+    return Prediction(figures, steps, _closed_form(variants, steps, figures.get(PLAIN)), missing)
 
 
-def compiled_arm(scenario: Scenario, speculative: bool, alter: Alteration | None = None) -> CompiledArm:
-    """The plain or the only speculative arm of a scenario. Raises InputError."""
-    arm = CompiledArm.compile(scenario, scenario.speculation[0] if speculative else None)
-    return arm if alter is None else alter(arm)
+def compiled_variant(
+    scenario: Scenario, speculative: bool, alter: Alteration | None = None
+) -> CompiledVariant:
+    """The plain or the only speculative variant of a scenario. Raises InputError."""
+    variant = CompiledVariant.compile(scenario, scenario.speculation[0] if speculative else None)
+    return variant if alter is None else alter(variant)
 
 
 def run_figures(
-    arm: CompiledArm,
+    variant: CompiledVariant,
     question: Question,
     acceptance: AcceptanceModel | None = None,
     step_scale: float = 1.0,
 ) -> Figures | None:
-    """Figures of a run, the mean over replications; None where the arm does not fit the memory.
+    """Figures of a run, the mean over replications; None where the variant does not fit the memory.
 
     `acceptance` takes the place of the scenario's own; `step_scale` multiplies the GPU time of decodes.
     """
-    if arm.scenario.run.mechanisms.kv_limit and arm.memory.shortage:
+    if variant.scenario.run.mechanisms.kv_limit and variant.memory.shortage:
         return None
-    arm, at_work = one_replica(arm)
+    variant, at_work = one_replica(variant)
     sent = None if question.sent is None else max(1, round(question.sent / at_work))
-    requests, replications, whole = _extent(arm.scenario, replace(question, sent=sent))
-    arm = replace(arm, scenario=with_requests(arm.scenario, requests))
+    requests, replications, whole = _extent(variant.scenario, replace(question, sent=sent))
+    variant = replace(variant, scenario=with_requests(variant.scenario, requests))
     if acceptance is not None:
-        arm = replace(arm, acceptance=tuple(model and acceptance for model in arm.acceptance))
+        variant = replace(variant, acceptance=tuple(model and acceptance for model in variant.acceptance))
     found = [
-        _figures_of(arm, question.mean_tokens, replication, whole, step_scale)
+        _figures_of(variant, question.mean_tokens, replication, whole, step_scale)
         for replication in range(replications)
     ]
     figures = {path: _mean([one[path] for one in found if path in one]) for path in found[0]}
     return figures | {_OF_ALL_REPLICAS: at_work * figures[_OF_ALL_REPLICAS]}
 
 
-def one_replica(arm: CompiledArm) -> tuple[CompiledArm, float]:
-    """The arm on one of its replicas with that one's share of the load, and how many such shares there are.
+def one_replica(variant: CompiledVariant) -> tuple[CompiledVariant, float]:
+    """The variant on one of its replicas with that one's share of the load, and how many such shares
+    there are.
 
     A router that shares evenly makes all alike; several at once would need the slow driver.
     """
-    scenario = arm.scenario
+    scenario = variant.scenario
     arrivals, replicas = scenario.workload.arrivals, scenario.hardware.replicas
     at_work = float(replicas)
     if arrivals.kind == "closed":
@@ -153,7 +160,7 @@ def one_replica(arm: CompiledArm) -> tuple[CompiledArm, float]:
     )
     hardware = scenario.hardware.model_copy(update={"replicas": 1})
     return replace(
-        arm, scenario=scenario.model_copy(update={"workload": workload, "hardware": hardware})
+        variant, scenario=scenario.model_copy(update={"workload": workload, "hardware": hardware})
     ), at_work
 
 
@@ -176,14 +183,18 @@ def with_means(requests: Requests, mean_tokens: Mapping[str, float]) -> Requests
 
 
 def _figures_of(
-    arm: CompiledArm, mean_tokens: Mapping[str, float], replication: int, whole: bool, step_scale: float
+    variant: CompiledVariant,
+    mean_tokens: Mapping[str, float],
+    replication: int,
+    whole: bool,
+    step_scale: float,
 ) -> dict[str, float]:
-    seed = replication_seed(arm.scenario.run.seed, replication)
-    requests = with_means(make_traffic(arm.scenario, replication), mean_tokens)
-    record = arm.run(requests, seed, step_scale=step_scale, scales_decodes_only=True)
+    seed = replication_seed(variant.scenario.run.seed, replication)
+    requests = with_means(make_traffic(variant.scenario, replication), mean_tokens)
+    record = variant.run(requests, seed, step_scale=step_scale, scales_decodes_only=True)
     if whole:
         return measure(record) | client_figures(record)
-    return steady_figures(record, Traffic.of(arm))
+    return steady_figures(record, Traffic.of(variant))
 
 
 def _extent(scenario: Scenario, question: Question) -> tuple[int, int, bool]:
@@ -221,32 +232,34 @@ def _mean(values: list[float]) -> float:
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def uniform_step(arm: CompiledArm, figures: Figures | None) -> Figures:
-    """The stages of a step at the plain arm's mean batch where a run tells it, else at the clients'."""
-    return arm.step_times(seated(arm, figures), _sample(arm.scenario).mean_context_tokens)
+def uniform_step(variant: CompiledVariant, figures: Figures | None) -> Figures:
+    """The stages of a step at the plain variant's mean batch where a run tells it, else at the clients'."""
+    return variant.step_times(seated(variant, figures), _sample(variant.scenario).mean_context_tokens)
 
 
-def seated(arm: CompiledArm, figures: Figures | None) -> int:
-    """Requests of that step, as far as the arm has seats."""
-    arrivals = arm.scenario.workload.arrivals
+def seated(variant: CompiledVariant, figures: Figures | None) -> int:
+    """Requests of that step, as far as the variant has seats."""
+    arrivals = variant.scenario.workload.arrivals
     batch = (figures or {}).get("mean_batch", math.nan)
     if not math.isfinite(batch):
         clients = arrivals.concurrency if arrivals.kind == "closed" else 1
-        batch = clients / arm.scenario.hardware.replicas
-    return int(np.clip(round(batch), 1, arm.settings.max_num_seqs))
+        batch = clients / variant.scenario.hardware.replicas
+    return int(np.clip(round(batch), 1, variant.settings.max_num_seqs))
 
 
 def _closed_form(
-    arms: Mapping[str, CompiledArm], steps: Mapping[str, Figures], plain: Figures | None
+    variants: Mapping[str, CompiledVariant], steps: Mapping[str, Figures], plain: Figures | None
 ) -> float | None:
     """E / (1 + o): tokens per verify of the acceptance alone, and the ratio of two uniform steps, each for
     the requests that have a seat in it.
     """
-    if PLAIN not in arms or SPEC not in arms:
+    if PLAIN not in variants or SPEC not in variants:
         return None
-    model = next((model for model in arms[SPEC].acceptance if model is not None), None)
+    model = next((model for model in variants[SPEC].acceptance if model is not None), None)
     if model is None:
         return None
-    tokens = harmonic_mean(*model.mean_acceptance_lengths_by_request(arms[SPEC].settings.max_draft_length))
-    per_request = {name: steps[name]["total"] / seated(arms[name], plain) for name in (PLAIN, SPEC)}
+    tokens = harmonic_mean(
+        *model.mean_acceptance_lengths_by_request(variants[SPEC].settings.max_draft_length)
+    )
+    per_request = {name: steps[name]["total"] / seated(variants[name], plain) for name in (PLAIN, SPEC)}
     return speedup(tokens, per_request[SPEC] / per_request[PLAIN] - 1)

@@ -23,7 +23,7 @@ PATHS: Mapping[str, str] = {
     "e2e_p99": "e2e_s.p99",
     ACCEPTANCE_LENGTH: "mean_acceptance_length",
 }
-"""Quantity of one arm → path of its figure, SI."""
+"""Quantity of one variant → path of its figure, SI."""
 
 SMALLEST_SHARE = 1e-4
 """What a part of a step that takes no time counts as: a predicted figure is positive."""
@@ -35,7 +35,11 @@ _STAGES: Mapping[str, str] = {"draft": "draft", "verify": "verify", "sampling": 
 
 
 def predicted(
-    prediction: Prediction, quantity: str, arm: str, part: str | None = None, speedup_of: str | None = None
+    prediction: Prediction,
+    quantity: str,
+    variant: str,
+    part: str | None = None,
+    speedup_of: str | None = None,
 ) -> float:
     """The figure to compare with a published one, SI; NaN where the prediction does not have it."""
     if quantity == SPEEDUP:
@@ -43,13 +47,13 @@ def predicted(
             prediction.figures.get(PLAIN, {}), prediction.figures.get(SPEC, {}), speedup_of
         )
     if quantity == COST_SHARE:
-        step = prediction.steps.get(arm, {})
+        step = prediction.steps.get(variant, {})
         stage = _STAGES.get(part or "")
         return max(step[stage] / step["total"], SMALLEST_SHARE) if step and stage else math.nan
     if quantity == STEP_RATIO:
         plain, spec = prediction.steps.get(PLAIN), prediction.steps.get(SPEC)
         return spec["verify"] / plain["verify"] if plain and spec else math.nan
-    figures = prediction.figures.get(arm, {})
+    figures = prediction.figures.get(variant, {})
     found = figures.get(PATHS.get(quantity, ""), math.nan)
     if quantity == ACCEPTANCE_LENGTH:  # of all rounds, those of a lookup that found nothing too
         return 1 + (found - 1) * figures.get("draft_coverage", math.nan)

@@ -45,7 +45,7 @@ class Row:
 
     case_id: str
     point: int
-    arm: str
+    variant: str
     source: str
     gpu: str
     engine: str
@@ -77,7 +77,7 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of `cases` in the document of `decodesim validate`."""
-        return asdict(self)
+        return {"arm" if name == "variant" else name: value for name, value in asdict(self).items()}
 
 
 def question_of(trial: Trial) -> Question:
@@ -95,18 +95,18 @@ def question_of(trial: Trial) -> Question:
 def rows_of(trial: Trial, prediction: Prediction) -> Iterator[Row]:
     """Every published figure of a trial, compared or skipped with its reason."""
     for figure in trial.published:
-        value = predicted(prediction, figure.quantity, figure.arm, figure.part, trial.case.speedup_of)
+        value = predicted(prediction, figure.quantity, figure.variant, figure.part, trial.case.speedup_of)
         reason = None
         if not (math.isfinite(value) and value > 0):
-            reason = _why_missing(trial, prediction, figure.arm)
+            reason = _why_missing(trial, prediction, figure.variant)
         closed = prediction.closed_form if figure.quantity == SPEEDUP else None
-        yield row_of(trial, figure.quantity, figure.arm, figure.value, value, reason, figure.part, closed)
+        yield row_of(trial, figure.quantity, figure.variant, figure.value, value, reason, figure.part, closed)
 
 
 def row_of(
     trial: Trial,
     quantity: str,
-    arm: str,
+    variant: str,
     published: float,
     value: float,
     reason: str | None,
@@ -119,7 +119,7 @@ def row_of(
     return Row(
         case_id=case.case_id,
         point=trial.point,
-        arm=arm,
+        variant=variant,
         source=case.source_id,
         gpu=trial.gpu,
         engine=trial.engine,
@@ -129,7 +129,7 @@ def row_of(
         published=published,
         predicted=value if reason is None else None,
         ratio=value / published if reason is None else None,
-        acceptance_from=trial.acceptance_from if arm != PLAIN else "none",
+        acceptance_from=trial.acceptance_from if variant != PLAIN else "none",
         skipped=reason,
         part=part,
         load=trial.load,
@@ -139,7 +139,7 @@ def row_of(
         research=trial.research,
         closed_form=closed_form,
         interval=interval,
-        acceptance_note=trial.acceptance_note if arm != PLAIN else "",
+        acceptance_note=trial.acceptance_note if variant != PLAIN else "",
         choices=trial.choices,
     )
 
@@ -156,9 +156,9 @@ def good_source(trial: Trial) -> bool:
     return case.usable_as_gate and case.confidence != "recalled" and not flagged
 
 
-def _why_missing(trial: Trial, prediction: Prediction, arm: str) -> str:
+def _why_missing(trial: Trial, prediction: Prediction, variant: str) -> str:
     reasons = {**prediction.missing, **trial.skipped}
-    for name in (SPEC, PLAIN) if arm == BOTH else (arm,):
+    for name in (SPEC, PLAIN) if variant == BOTH else (variant,):
         if name in reasons:
             return reasons[name]
     return NO_FIGURE

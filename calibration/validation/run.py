@@ -12,7 +12,7 @@ from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from calibration.validation.trials.trial import Trial
-    from simulator.replications import Progress
+    from simulator.runs.replications import Progress
     from simulator.scenario import Scenario
 
 Task = TypeVar("Task")
@@ -30,7 +30,7 @@ def run_trials(
     """Simulate the trials and compare every published figure, in their order.
 
     `pool` is one of `worker_pool`; without one this process does the work. `alter` changes every compiled
-    arm, as the workers of a pool can import it.
+    variant, as the workers of a pool can import it.
     """
     questions = [question_of(trial) for trial in trials]
     predictions = answers(Predict(alter), questions, setup_key, pool, progress)
@@ -114,6 +114,6 @@ def setup_key(question: Question) -> str:
 
 def scenario_key(scenario: Scenario) -> str:
     """The parts of a scenario that its price tables follow from."""
-    arms = [f"{arm.method} {arm.draft}" for arm in scenario.speculation]
+    variants = [f"{variant.method} {variant.draft}" for variant in scenario.speculation]
     parts = (scenario.target.model_dump_json(), scenario.hardware.model_dump_json())
-    return " ".join((*parts, scenario.engine.model_dump_json(), *arms))
+    return " ".join((*parts, scenario.engine.model_dump_json(), *variants))

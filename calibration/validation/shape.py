@@ -4,7 +4,8 @@
 which the simulated speedup at the smallest batch is the published one; the rest of the curve is predicted. It
 needs no published acceptance, and tells how the costs change with the load. The closed form does the same: E
 from the smallest batch, then E / (1 + o). *Crossing*: with the trials' own acceptance, the batch at which the
-predicted speedup crosses 1, and those at which it does with the speculative arm's decodes at either end of
+predicted speedup crosses 1, and those at which it does with the speculative variant's decodes at either
+end of
 the cost model's band.
 """
 
@@ -21,7 +22,7 @@ from calibration.validation.predict import (
     Alteration,
     Figures,
     Question,
-    compiled_arm,
+    compiled_variant,
     run_figures,
     seated,
     uniform_step,
@@ -32,8 +33,8 @@ from calibration.validation.run import setup_key
 from simulator.acceptance import AcceptanceModel, Gated, Hierarchical
 from simulator.breakeven.simulated_bench import scenario_at
 from simulator.errors import InputError
+from simulator.numerics.roots import bracketed_root
 from simulator.results.summary import STEP_BAND
-from simulator.roots import bracketed_root
 from simulator.scenario import Scenario
 
 OUT_OF_REACH = "no acceptance gives the published speedup at the smallest batch"
@@ -105,13 +106,16 @@ class CurveAnswer:
 
 
 class CurvePoint:
-    """Both arms at one load; the plain one runs once. Raises InputError for what cannot be simulated."""
+    """Both variants at one load; the plain one runs once. Raises InputError for what cannot be simulated."""
 
     def __init__(self, question: Question, speedup_of: str | None, alter: Alteration | None = None) -> None:
         assert question.plain is not None
         assert question.spec is not None
         self.question, self.speedup_of = question, speedup_of
-        self.arms = compiled_arm(question.plain, False, alter), compiled_arm(question.spec, True, alter)
+        self.variants = (
+            compiled_variant(question.plain, False, alter),
+            compiled_variant(question.spec, True, alter),
+        )
 
     @cached_property
     def plain(self) -> Figures:
@@ -127,7 +131,7 @@ class CurvePoint:
         middle. A lookup finds drafts in as many rounds as the trial's own model has, or in more where all of
         those accepted would still be too few.
         """
-        model = next((one for one in self.arms[1].acceptance if one is not None), None)
+        model = next((one for one in self.variants[1].acceptance if one is not None), None)
         if not isinstance(model, Gated):
             return Hierarchical.from_alpha(alpha, request_sd=model.effects.request_sd if model else 0.0)
         match = max(model.match_probability, alpha)
@@ -137,11 +141,14 @@ class CurvePoint:
     @cached_property
     def overhead(self) -> float:
         """Speculative ÷ plain uniform step, less 1, each for the requests that have a seat in it."""
-        plain, spec = (uniform_step(arm, self.plain)["total"] / seated(arm, self.plain) for arm in self.arms)
+        plain, spec = (
+            uniform_step(variant, self.plain)["total"] / seated(variant, self.plain)
+            for variant in self.variants
+        )
         return spec / plain - 1
 
     def _run(self, at: int, acceptance: AcceptanceModel | None = None, step_scale: float = 1.0) -> Figures:
-        found = run_figures(self.arms[at], self.question, acceptance, step_scale)
+        found = run_figures(self.variants[at], self.question, acceptance, step_scale)
         if found is None:
             raise InputError(DOES_NOT_FIT)
         return found

@@ -150,7 +150,7 @@ def rows_table(rows: Iterable[Row]) -> TextTable:
         (
             row.case_id,
             row.quantity + (f" ({row.part})" if row.part else ""),
-            row.arm,
+            row.variant,
             load_of(row),
             value_of(row.quantity, row.published),
             row.skipped or value_of(row.quantity, row.predicted or 0.0),
@@ -206,7 +206,7 @@ def value_of(quantity: str, value: float) -> str:
 def load_of(row: Row) -> str:
     """The load of a row in a word, with the draft length where it drafts."""
     load = f"{row.batch:g}" if row.batch is not None else row.load or NOTHING
-    return f"{load}, K {row.draft_length}" if row.draft_length and row.arm != "plain" else load
+    return f"{load}, K {row.draft_length}" if row.draft_length and row.variant != "plain" else load
 
 
 _ERRORS = ("n", "sources", "bias", "median", "P90", "of sources")

@@ -69,7 +69,7 @@ def targets_of(rows: Sequence[Row], shape: Sequence[Row]) -> tuple[Target, ...]:
     curves = [row for row in of_curves if row.quantity == SPEEDUP]
     speedups = [row for row in good if row.quantity == SPEEDUP and serving(row)]
     plain = {
-        name: [row for row in good if row.quantity == name and row.arm == "plain" and serving(row)]
+        name: [row for row in good if row.quantity == name and row.variant == "plain" and serving(row)]
         for name in ("tpot_mean", "throughput", "tpot_p99", "ttft_mean", "ttft_p99")
     }
     tails = {f"{name} of plain serving": rows for name, rows in plain.items() if name not in _NOT_TAILS}
@@ -113,7 +113,7 @@ def _difference(rows: Sequence[Row]) -> Target:
     steps: dict[tuple[str, str, int, str], float] = {}
     for row in rows:
         if row.predicted is not None:
-            key = (row.source, row.case_id, row.point, row.arm)
+            key = (row.source, row.case_id, row.point, row.variant)
             steps[key] = max(steps.get(key, 0.0), abs(row.predicted - row.published))
     value = median(steps.values()) if steps else None
     sources = len({source for source, *_ in steps})

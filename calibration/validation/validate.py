@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from calibration.validation.predict import Alteration
     from calibration.validation.trials.cases import Case
     from calibration.validation.trials.trial import Trial
-    from simulator.replications import Progress
+    from simulator.runs.replications import Progress
 
 SCHEMA = "decodesim/validate-1"
 SPEEDUPS_KNOWN, SPEEDUPS_SPEC_BUNDLE, SPEEDUPS_OTHERS = "acceptance known", "SpecBundle", "others"
@@ -133,7 +133,7 @@ def validate_trials(
 ) -> Validation:
     """The same for trials that were made of the cases before; without a pool, in this process.
 
-    `alter` changes every compiled arm, as the workers of the pool can import it.
+    `alter` changes every compiled variant, as the workers of the pool can import it.
     """
     curves = curves_of(trials)
     questions = [CurveQuestion.of(curve) for curve in curves]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @scenario_options
-@click.option("--arm", metavar="NAME", help="The speculative arm; default the first.")
+@click.option("--arm", metavar="NAME", help="The speculative variant; default the first.")
 @click.option(
     "--of", default="speedup", show_default=True, metavar="ANSWER",
     help="speedup, break_even_alpha, or a ratio of the comparison as itl_p99_ratio.",
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def command(
     scenario: Path | None,
     overrides: tuple[str, ...],
-    arm: str | None,
+    variant: str | None,
     of: str,
     ranges: tuple[str, ...],
     samples: int | None,
@@ -75,11 +75,11 @@ def command(
     inputs = inputs_from(ranges, read)
     say_when_compiling()
     with lines_of(read), progress_bar("one at a time") as progress:
-        bars = tornado(read, arm, of, inputs, progress)
+        bars = tornado(read, variant, of, inputs, progress)
     found: Sobol | None = None
     if samples is not None:
         with lines_of(read), progress_bar("all together") as progress:
-            found = sobol(read, arm, of, inputs, samples, progress)
+            found = sobol(read, variant, of, inputs, samples, progress)
     if html is not None:
         from dashboards.sensitivity_page import write_sensitivity_page
 
@@ -97,7 +97,7 @@ def _print(title: str, tornado: Tornado, found: Sobol | None) -> None:
     from experiments.sensitivity.words import answer_words, bound
 
     words = answer_words(tornado.of)
-    print_text(f"{title}: what {words} of {tornado.arm} hangs on")
+    print_text(f"{title}: what {words} of {tornado.variant} hangs on")
     widest = tornado.bars[0]
     print_text(
         f"→ {words} {tornado.base.value:.2f}; of one input alone, {widest.input.name} moves it most: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import arm_colours, new_figure
+from dashboards.figures.look import new_figure, variant_colours
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
 
@@ -21,10 +21,10 @@ COLUMNS = (
 
 
 def prepare(subject: Subject) -> Table:
-    """One row per arm and position. `facts`: three means by arm."""
+    """One row per variant and position. `facts`: three means by variant."""
     rows = []
     for name in subject.speculative:
-        values = subject.result.arms[name].values()
+        values = subject.result.variants[name].values()
         position = 1
         while f"acceptance_rate_at.{position}" in values:
             conditional = values.get(f"conditional_acceptance.{position}")
@@ -33,7 +33,7 @@ def prepare(subject: Subject) -> Table:
     if not rows:
         return empty(COLUMNS, "No drafts were verified, so there is no acceptance.")
     facts = {
-        path: {name: subject.result.arms[name].values().get(path) for name in subject.speculative}
+        path: {name: subject.result.variants[name].values().get(path) for name in subject.speculative}
         for path in ("mean_acceptance_length", "draft_coverage", "tokens_per_round")
     }
     return Table(COLUMNS, tuple(rows), facts)
@@ -42,18 +42,23 @@ def prepare(subject: Subject) -> Table:
 def finding(table: Table) -> list[str]:
     """Tokens per verify, and what stops leave of them."""
     said = []
-    for arm in table.distinct("arm"):
-        length, tokens = table.facts["mean_acceptance_length"][arm], table.facts["tokens_per_round"][arm]
+    for variant in table.distinct("arm"):
+        length, tokens = (
+            table.facts["mean_acceptance_length"][variant],
+            table.facts["tokens_per_round"][variant],
+        )
         if length is not None and tokens is not None:
-            said.append(f"{arm} yields {length:.2f} tokens per verify, and {tokens:.2f} reach the client.")
+            said.append(
+                f"{variant} yields {length:.2f} tokens per verify, and {tokens:.2f} reach the client."
+            )
     return said
 
 
 def caption(table: Table) -> str:
     """How to read it."""
     coverage = [
-        f"{arm} drafted in {share:.1%} of its rounds"
-        for arm, share in table.facts["draft_coverage"].items()
+        f"{variant} drafted in {share:.1%} of its rounds"
+        for variant, share in table.facts["draft_coverage"].items()
         if share is not None
     ]
     return (
@@ -64,22 +69,22 @@ def caption(table: Table) -> str:
 
 
 def draw(table: Table) -> Any:
-    """Two lines per arm over the position."""
+    """Two lines per variant over the position."""
     import plotly.graph_objects as go
 
     figure = new_figure(300, "position in the draft", "share of drafts accepted")
-    arms = table.distinct("arm")
-    colours = arm_colours([PLAIN, *arms])
-    for arm in arms:
-        rows = table.where(arm=arm)
+    variants = table.distinct("arm")
+    colours = variant_colours([PLAIN, *variants])
+    for variant in variants:
+        rows = table.where(variant=variant)
         for column, title, dash in (("conditional", "if reached (α)", "solid"), ("reached", "so far", "dot")):
             figure.add_trace(
                 go.Scatter(
                     x=rows["position"],
                     y=rows[column],
-                    name=title if len(arms) == 1 else f"{arm}, {title}",
+                    name=title if len(variants) == 1 else f"{variant}, {title}",
                     mode="lines+markers",
-                    line={"color": colours[arm], "width": 2.2, "dash": dash},
+                    line={"color": colours[variant], "width": 2.2, "dash": dash},
                     marker={"size": 7},
                     hovertemplate="position %{x}: %{y:.3f}",
                 )

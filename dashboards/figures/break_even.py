@@ -7,8 +7,17 @@ from itertools import groupby
 from typing import Any
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import INK, PAPER, arm_colours, clients, draft_lengths, faded, mark, new_figure
-from dashboards.subject import Subject, varying_arms
+from dashboards.figures.look import (
+    INK,
+    PAPER,
+    clients,
+    draft_lengths,
+    faded,
+    mark,
+    new_figure,
+    variant_colours,
+)
+from dashboards.subject import Subject, varying_variants
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
@@ -35,26 +44,31 @@ _VERBS = {
 
 
 def prepare(subject: Subject) -> Table:
-    """One row per arm and load. `facts`: own_concurrency, the scenario's load where it is a closed loop; the
-    arms; those whose K varies.
+    """One row per variant and load. `facts`: own_concurrency, the scenario's load where it is a closed
+    loop; the
+    variants; those whose K varies.
     """
-    rows = [_row(arm, row) for arm, document in subject.study.break_even.items() for row in document["rows"]]
+    rows = [
+        _row(variant, row)
+        for variant, document in subject.study.break_even.items()
+        for row in document["rows"]
+    ]
     if not rows:
         return empty(COLUMNS, _why_empty(subject))
     scenario = subject.result.scenario
     facts = {
         "own_concurrency": scenario["workload"]["arrivals"].get("concurrency"),
-        "arms": tuple(subject.result.arms),
-        "varying": varying_arms(subject),
+        "arms": tuple(subject.result.variants),
+        "varying": varying_variants(subject),
     }
     return Table(COLUMNS, tuple(rows), facts)
 
 
-def _row(arm: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _row(variant: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
     simulated = row["simulated_alpha"]
     band = (simulated or {}).get("band") or (None, None)
     return (
-        arm,
+        variant,
         row["concurrency"],
         row["draft_length"],
         simulated and simulated["value"],
@@ -68,29 +82,30 @@ def _row(arm: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _why_empty(subject: Subject) -> str:
     if not subject.speculative:
-        return "The scenario has no speculative arm, so nothing has to break even."
+        return "The scenario has no speculative variant, so nothing has to break even."
     return " ".join(subject.study.notes) or subject.why or "The break-even was not simulated."
 
 
 def finding(table: Table) -> list[str]:
     """Where the scenario's acceptance pays, and where it does not."""
-    return [_finding_of(table.where(arm=arm)) for arm in table.distinct("arm")]
+    return [_finding_of(table.where(variant=variant)) for variant in table.distinct("arm")]
 
 
 def _finding_of(table: Table) -> str:
-    arm, alpha = table["arm"][0], table["scenario"][0]
+    variant, alpha = table["arm"][0], table["scenario"][0]
     if alpha is None:
         known = [row for row in table.records() if row["simulated"] is not None]
         if not known:
-            return f"No acceptance makes {arm} pay."
+            return f"No acceptance makes {variant} pay."
         first, last = known[0], known[-1]
         return (
-            f"{arm} needs an acceptance of {first['simulated']:.2f} at {clients(first['concurrency'])} and "
+            f"{variant} needs an acceptance of {first['simulated']:.2f} at "
+            f"{clients(first['concurrency'])} and "
             f"{last['simulated']:.2f} at {clients(last['concurrency'])}."
         )
     said = [f"{_VERBS[verdict]} {loads}" for verdict, loads in _stretches(table)]
     before = f"{', '.join(said[:-1])} and " if said[1:] else ""
-    return f"At an acceptance α of {alpha:.2f}, {arm} {before}{said[-1]}."
+    return f"At an acceptance α of {alpha:.2f}, {variant} {before}{said[-1]}."
 
 
 def _stretches(table: Table) -> Iterator[tuple[str, str]]:
@@ -115,9 +130,9 @@ def caption(table: Table) -> str:
 
 
 def draw(table: Table) -> Any:
-    """Lines of one arm over concurrency (log scale): simulated with its band, and the closed forms."""
+    """Lines of one variant over concurrency (log scale): simulated with its band, and the closed forms."""
     figure = new_figure(360, "clients at work at once", "acceptance α", hovermode="x unified")
-    colour = arm_colours(table.facts["arms"])[table["arm"][0]]
+    colour = variant_colours(table.facts["arms"])[table["arm"][0]]
     _add_simulated(figure, table, colour)
     for name, title, dash in (
         ("geometric", "geometric", "dash"),

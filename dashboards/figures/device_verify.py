@@ -6,7 +6,7 @@ from typing import Any
 
 from dashboards.figures.device_response import Numbers, add_band
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import ARM_COLOURS, new_figure
+from dashboards.figures.look import VARIANT_COLOURS, new_figure
 from dashboards.table import Column, Table, empty
 
 MOST_LINES = 5
@@ -63,7 +63,7 @@ def draw(table: Table) -> Any:
     step = max(1, -(-(len(batches) - 1) // (MOST_LINES - 1)))
     shown = sorted({*batches[::step], batches[-1]})
     for number, batch in enumerate(shown):
-        colour = ARM_COLOURS[number % len(ARM_COLOURS)]
+        colour = VARIANT_COLOURS[number % len(VARIANT_COLOURS)]
         add_band(figure, table.where(batch=batch), "draft_length", f"batch {batch}", colour, 1.0)
     figure.update_xaxes(dtick=1)
     figure.update_yaxes(rangemode="tozero")

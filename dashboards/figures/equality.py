@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dashboards.figures.look import ARM_COLOURS, PLAIN_COLOUR, QUIET
+from dashboards.figures.look import PLAIN_COLOUR, QUIET, VARIANT_COLOURS
 from dashboards.table import Table
 
-_COLOURS = (PLAIN_COLOUR, *ARM_COLOURS)
+_COLOURS = (PLAIN_COLOUR, *VARIANT_COLOURS)
 
 
 def draw_lines(figure: Any, ends: Sequence[tuple[float, float, float, float]]) -> None:

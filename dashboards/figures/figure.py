@@ -16,7 +16,7 @@ Of = TypeVar("Of")
 class Figure(Generic[Of]):
     """A picture. `prepare` computes its table, `draw` turns a table with rows into a plotly figure.
 
-    `finding` is what the table says, a sentence per arm; `caption`, how to read the picture. `by` names a
+    `finding` is what the table says, a sentence per variant; `caption`, how to read the picture. `by` names a
     column whose values get a picture each, side by side where there is room. A `half` takes half of a page.
     """
 

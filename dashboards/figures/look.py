@@ -1,6 +1,7 @@
 """How every picture looks: one palette, one typeface, units on every axis, nothing that carries no meaning.
 
-Plain decoding is grey everywhere, speculative arms take the palette in their order; the parts of a step and
+Plain decoding is grey everywhere, speculative variants take the palette in their order; the parts of a
+step and
 of the memory have colours of their own, and what speculation adds (drafting, the drafter) is orange in both.
 """
 
@@ -17,7 +18,7 @@ INK, QUIET, RULE, PAPER = "#1b1d20", "#5c6268", "#e4e5e7", "#ffffff"
 FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 
 PLAIN_COLOUR = "#8b9097"
-ARM_COLOURS = ("#14598f", "#8a4fa3", "#11776b", "#a8602a", "#5b6b1f", "#a33a5a")
+VARIANT_COLOURS = ("#14598f", "#8a4fa3", "#11776b", "#a8602a", "#5b6b1f", "#a33a5a")
 LOSES_COLOUR = "#b0472a"
 ORANGE = "#d9812e"
 PALE_BLUE, DEEP_BLUE = "#7399c2", "#14598f"
@@ -60,12 +61,12 @@ BARE_TICKS: Mapping[str, Any] = {"showline": False, "ticks": "outside", "ticklen
 """An axis of names: no line, and room between the names and the bars."""
 
 
-def arm_colours(names: Iterable[str]) -> dict[str, str]:
+def variant_colours(names: Iterable[str]) -> dict[str, str]:
     """Arm → colour: plain decoding grey, the others in the palette's order."""
     colours: dict[str, str] = {}
     for name in names:
         others = sum(known != PLAIN for known in colours)
-        colours[name] = PLAIN_COLOUR if name == PLAIN else ARM_COLOURS[others % len(ARM_COLOURS)]
+        colours[name] = PLAIN_COLOUR if name == PLAIN else VARIANT_COLOURS[others % len(VARIANT_COLOURS)]
     return colours
 
 
@@ -163,9 +164,9 @@ def tick_text(duration_s: float) -> str:
 
 
 def draft_lengths(table: Table, varying: Collection[str]) -> str:
-    """`K = 3`, or of which arm it is; arms whose K varies with the batch say so."""
-    arms = dict(zip(table["arm"], table["draft_length"], strict=True))
-    said = [f"K = {length}{' at most' if arm in varying else ''}" for arm, length in arms.items()]
+    """`K = 3`, or of which variant it is; variants whose K varies with the batch say so."""
+    variants = dict(zip(table["arm"], table["draft_length"], strict=True))
+    said = [f"K = {length}{' at most' if variant in varying else ''}" for variant, length in variants.items()]
     if len(set(said)) == 1:
         return said[0]
-    return ", ".join(f"{one} for {arm}" for one, arm in zip(said, arms, strict=True))
+    return ", ".join(f"{one} for {variant}" for one, variant in zip(said, variants, strict=True))

@@ -1,4 +1,4 @@
-"""The memory of one GPU under every arm, and what a drafter leaves for KV."""
+"""The memory of one GPU under every variant, and what a drafter leaves for KV."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ COLUMNS = (
 
 
 def prepare(subject: Subject) -> Table:
-    """One row per arm and part. `facts`: kv_tokens and max_concurrency by arm, device_bytes, and notes."""
-    from simulator.memory import memory
+    """One row per variant and part. `facts`: kv_tokens and max_concurrency by variant, device_bytes,
+    and notes.
+    """
+    from simulator.memory.report import memory
 
     if subject.scenario is None:
         return empty(COLUMNS, subject.why or "Without the scenario the memory is not known.")
     report = memory(subject.scenario)
     rows = []
-    for arm in report.arms:
+    for variant in report.variants:
         parts = {
-            "weights": arm.weights_bytes,
-            "drafter": arm.drafter_bytes,
-            "reserve": arm.reserve_bytes,
-            "states": arm.state_pool_bytes or 0,
-            "KV cache": arm.kv_bytes,
+            "weights": variant.weights_bytes,
+            "drafter": variant.drafter_bytes,
+            "reserve": variant.reserve_bytes,
+            "states": variant.state_pool_bytes or 0,
+            "KV cache": variant.kv_bytes,
         }
-        parts["not used"] = max(0, arm.device_bytes - sum(parts.values()))
-        rows += [(arm.arm, part, size) for part, size in parts.items() if size > 0]
+        parts["not used"] = max(0, variant.device_bytes - sum(parts.values()))
+        rows += [(variant.variant, part, size) for part, size in parts.items() if size > 0]
     facts = {
-        "kv_tokens": {arm.arm: arm.kv_tokens for arm in report.arms},
-        "max_concurrency": {arm.arm: arm.max_concurrency for arm in report.arms},
-        "device_bytes": report.arms[0].device_bytes,
+        "kv_tokens": {variant.variant: variant.kv_tokens for variant in report.variants},
+        "max_concurrency": {variant.variant: variant.max_concurrency for variant in report.variants},
+        "device_bytes": report.variants[0].device_bytes,
         "notes": report.notes,
     }
     return Table(COLUMNS, tuple(rows), facts)
@@ -48,12 +50,12 @@ def finding(table: Table) -> list[str]:
     """What speculation takes from the KV cache."""
     kept, fit = table.facts["kv_tokens"], table.facts["max_concurrency"]
     said = [
-        f"With {arm} the KV cache holds {tokens:,} tokens, {1 - tokens / kept[PLAIN]:.1%} fewer: "
-        f"{fit[arm]:,} requests of mean length at once in place of {fit[PLAIN]:,}."
+        f"With {variant} the KV cache holds {tokens:,} tokens, {1 - tokens / kept[PLAIN]:.1%} fewer: "
+        f"{fit[variant]:,} requests of mean length at once in place of {fit[PLAIN]:,}."
         if tokens < kept[PLAIN]
-        else f"{arm} takes nothing from the KV cache."
-        for arm, tokens in kept.items()
-        if arm != PLAIN
+        else f"{variant} takes nothing from the KV cache."
+        for variant, tokens in kept.items()
+        if variant != PLAIN
     ]
     return said or [f"The KV cache holds {kept[PLAIN]:,} tokens."]
 
@@ -64,11 +66,11 @@ def caption(table: Table) -> str:
 
 
 def draw(table: Table) -> Any:
-    """One stacked bar per arm, to the memory that the driver reports."""
+    """One stacked bar per variant, to the memory that the driver reports."""
     import plotly.graph_objects as go
 
-    arms = table.distinct("arm")
-    figure = new_figure(120 + 44 * len(arms), "memory of one GPU, GiB", "", barmode="stack", bargap=0.35)
+    variants = table.distinct("arm")
+    figure = new_figure(120 + 44 * len(variants), "memory of one GPU, GiB", "", barmode="stack", bargap=0.35)
     for part, colour in MEMORY.items():
         rows = table.where(part=part)
         if not rows.rows:
@@ -84,7 +86,7 @@ def draw(table: Table) -> Any:
                 hovertemplate=f"%{{y}}: {part} %{{customdata}}<extra></extra>",
             )
         )
-    figure.update_yaxes(categoryorder="array", categoryarray=arms[::-1], showgrid=False, **BARE_TICKS)
+    figure.update_yaxes(categoryorder="array", categoryarray=variants[::-1], showgrid=False, **BARE_TICKS)
     figure.update_xaxes(range=[0, table.facts["device_bytes"] / GIB], showgrid=True)
     return figure
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dashboards.figures.equality import draw_lines
-from dashboards.figures.look import arm_colours, log_ticks, new_figure
+from dashboards.figures.look import log_ticks, new_figure, variant_colours
 from dashboards.subject import PLAIN
 from dashboards.table import Column, Table, empty
 
@@ -70,7 +70,7 @@ def draw(table: Table, title: str, unit: str) -> Any:
     low, high = min(values) / _ROOM, max(values) * _ROOM
     offsets = (0.0, -WITHIN, WITHIN)
     draw_lines(figure, [(low, high, low * math.exp(by), high * math.exp(by)) for by in offsets])
-    colours = arm_colours([PLAIN, *table.facts["methods"]])
+    colours = variant_colours([PLAIN, *table.facts["methods"]])
     for method in table.distinct("method"):
         rows = table.where(method=method)
         colour = colours[method]

@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboards.figures.figure import Figure
 from dashboards.figures.look import DIVERGING, INK, clients, draft_lengths, new_figure
-from dashboards.subject import Subject, varying_arms
+from dashboards.subject import Subject, varying_variants
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
@@ -27,45 +27,51 @@ Speedups = Sequence[float | None]
 
 
 def prepare(subject: Subject) -> Table:
-    """One row per arm, load and acceptance. `facts`: own, arm → the scenario's (concurrency, α); varying."""
+    """One row per variant, load and acceptance. `facts`: own, variant → the scenario's (concurrency,
+    α); varying.
+    """
     rows = [
-        (arm, found.draft_length, load, alpha, found.speedup[i][j])
-        for arm, found in subject.study.speedup.items()
+        (variant, found.draft_length, load, alpha, found.speedup[i][j])
+        for variant, found in subject.study.speedup.items()
         for i, alpha in enumerate(found.alpha)
         for j, load in enumerate(found.concurrency)
     ]
     if not rows:
         why = " ".join(subject.study.notes) or subject.why
-        return empty(COLUMNS, why or "The scenario has no speculative arm, so there is nothing to compare.")
+        return empty(
+            COLUMNS, why or "The scenario has no speculative variant, so there is nothing to compare."
+        )
     load = subject.result.scenario["workload"]["arrivals"].get("concurrency")
     own = {
-        arm: (load, document["rows"][0]["scenario_alpha"])
-        for arm, document in subject.study.break_even.items()
+        variant: (load, document["rows"][0]["scenario_alpha"])
+        for variant, document in subject.study.break_even.items()
     }
-    return Table(COLUMNS, tuple(rows), {"own": own, "varying": varying_arms(subject)})
+    return Table(COLUMNS, tuple(rows), {"own": own, "varying": varying_variants(subject)})
 
 
 def finding(table: Table) -> list[str]:
     """What a better drafter is worth at the scenario's own load."""
-    return [_finding_of(table.where(arm=arm)) for arm in table.distinct("arm")]
+    return [_finding_of(table.where(variant=variant)) for variant in table.distinct("arm")]
 
 
 def _finding_of(table: Table) -> str:
-    arm = table["arm"][0]
+    variant = table["arm"][0]
     known = [row for row in table.records() if row["speedup"]]
     if not known:
-        return f"{arm} does not fit the memory at these loads."
-    own_load, own_alpha = table.facts["own"].get(arm, (None, None))
+        return f"{variant} does not fit the memory at these loads."
+    own_load, own_alpha = table.facts["own"].get(variant, (None, None))
     column = [row for row in known if row["concurrency"] == own_load]
     if own_alpha is not None and len(column) > 1:
         at = min(max(bisect_left([row["alpha"] for row in column], own_alpha), 0), len(column) - 2)
         below, above = column[at], column[at + 1]
         tenths = (above["alpha"] - below["alpha"]) / 0.1
         worth = (above["speedup"] / below["speedup"]) ** (1 / tenths) - 1
-        return f"At {clients(own_load)}, 0.1 more of acceptance is worth {worth:.1%} of throughput to {arm}."
+        return (
+            f"At {clients(own_load)}, 0.1 more of acceptance is worth {worth:.1%} of throughput to {variant}."
+        )
     best = max(known, key=lambda row: float(row["speedup"]))
     where = f"{clients(best['concurrency'])} and α {best['alpha']:.2f}"
-    return f"{arm} gains most at {where}: × {best['speedup']:.2f}."
+    return f"{variant} gains most at {where}: × {best['speedup']:.2f}."
 
 
 def caption(table: Table) -> str:
@@ -75,7 +81,8 @@ def caption(table: Table) -> str:
     frame = " The frame is the scenario's own point." if framed else ""
     return (
         f"Throughput ÷ that of plain decoding, {lengths}. Every cell is simulated: one closed-loop run "
-        "of each arm on the same luck, good to about 1 %. Above the heavy line speculation pays, before the "
+        "of each variant on the same luck, good to about 1 %. Above the heavy line speculation pays, "
+        "before the "
         f"error of the cost model.{frame}"
     )
 

@@ -1,4 +1,4 @@
-"""What a step is made of, and what a token costs: stacked bars of every arm."""
+"""What a step is made of, and what a token costs: stacked bars of every variant."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _LEAST_SHARE = 0.001
 
 
 def prepare(subject: Subject) -> Table:
-    """One row per basis, arm and part. `facts`: `tokens`, arm → tokens of a request per round."""
+    """One row per basis, variant and part. `facts`: `tokens`, variant → tokens of a request per round."""
     rows: list[tuple[Any, ...]] = []
     tokens: dict[str, float] = {}
-    for name, arm in subject.result.arms.items():
-        values = arm.values()
+    for name, variant in subject.result.variants.items():
+        values = variant.values()
         if "step_s.mean" not in values or not values.get("tokens_per_round", 0) > 0:
             continue
         tokens[name] = values["tokens_per_round"]
@@ -72,16 +72,19 @@ def parts_of(values: dict[str, float]) -> dict[str, float]:
 def finding(table: Table) -> list[str]:
     """The trade of speculation: a longer step for more tokens."""
     tokens = table.facts["tokens"]
-    total_s = {arm: sum(table.where(basis=STEP, arm=arm)["time"]) for arm in table.distinct("arm")}
+    total_s = {
+        variant: sum(table.where(basis=STEP, variant=variant)["time"]) for variant in table.distinct("arm")
+    }
     if PLAIN not in total_s:
         return []
     plain = total_s[PLAIN]
     said = [
-        f"A step of {arm} takes {total_s[arm] / plain:.2f} × as long ({format_seconds(total_s[arm])} in "
-        f"place of {format_seconds(plain)}) and brings each request {tokens[arm]:.2f} tokens: "
-        f"{format_seconds(total_s[arm] / tokens[arm])} a token."
-        for arm in total_s
-        if arm != PLAIN
+        f"A step of {variant} takes {total_s[variant] / plain:.2f} × as long "
+        f"({format_seconds(total_s[variant])} in "
+        f"place of {format_seconds(plain)}) and brings each request {tokens[variant]:.2f} tokens: "
+        f"{format_seconds(total_s[variant] / tokens[variant])} a token."
+        for variant in total_s
+        if variant != PLAIN
     ]
     return said or [f"A step takes {format_seconds(total_s[PLAIN])}."]
 
@@ -91,12 +94,13 @@ def caption(table: Table) -> str:
     return (
         "Mean over all steps, those that also process prompts included: where fewer steps serve the same "
         "requests, each carries more of the prompts. Above: one step. Below: the same ÷ the tokens that a "
-        "decoding request gets from it, stops included; at an equal batch the shorter bar is the better arm."
+        "decoding request gets from it, stops included; at an equal batch the shorter bar is the better "
+        "variant."
     )
 
 
 def draw(table: Table) -> Any:
-    """Stacked bars from left to right: a step of every arm, then a token of every arm."""
+    """Stacked bars from left to right: a step of every variant, then a token of every variant."""
     import plotly.graph_objects as go
 
     bars = list(dict.fromkeys(zip(table["basis"], table["arm"], strict=True)))

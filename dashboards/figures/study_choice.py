@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards.figures.figure import Figure
 from dashboards.figures.heat import add_cells, axes_of, laid_out, too_many
-from dashboards.figures.look import PAPER, PLAIN_COLOUR, arm_colours
+from dashboards.figures.look import PAPER, PLAIN_COLOUR, variant_colours
 from dashboards.figures.settings import place_text, where_text
 from dashboards.stored import StoredStudy
 from dashboards.table import Column, Table, empty
@@ -35,32 +35,32 @@ AS_GOOD = 0.02
 
 
 def prepare(study: StoredStudy) -> Table:
-    """One row per acceptance, place and load. `facts`: `axes_of`; the arms."""
+    """One row per acceptance, place and load. `facts`: `axes_of`; the variants."""
     found = study.map
     if why := too_many(found):
         return empty(COLUMNS, why)
     rows = [_row(found, alpha, choice) for alpha in found.alphas for choice in choices(found, alpha)]
     if not rows:
         return empty(COLUMNS, "No speedups at given acceptances were kept: `keep: [speedup_at.0.7, …]`.")
-    arms = tuple(dict.fromkeys(cell.arm for cell in found.cells))
-    return Table(COLUMNS, tuple(rows), {**axes_of(found), "arms": arms})
+    variants = tuple(dict.fromkeys(cell.variant for cell in found.cells))
+    return Table(COLUMNS, tuple(rows), {**axes_of(found), "arms": variants})
 
 
 def _row(found: StudyMap, alpha: float, choice: Choice) -> tuple[Any, ...]:
-    arm, draft_length = choice.best
+    variant, draft_length = choice.best
     speedup = choice.speedups[choice.best]
     low, high = speedup.band or (speedup.value, speedup.value)
     sure = choice.best == PLAIN or judge_speedup(speedup) == PAYS
     good = ", ".join(map(option_text, choice.as_good(AS_GOOD)))
     where = where_text(found.axes, choice.place, found.load, choice.load)
     place = (f"α {alpha:g}", alpha, place_text(choice.place), choice.load, where)
-    return (*place, arm, draft_length, speedup.value, low, high, sure, good)
+    return (*place, variant, draft_length, speedup.value, low, high, sure, good)
 
 
 def option_text(option: tuple[str, int | None]) -> str:
     """`eagle3 K = 3`, `plain`."""
-    arm, draft_length = option
-    return arm if not draft_length else f"{arm} K = {draft_length}"
+    variant, draft_length = option
+    return variant if not draft_length else f"{variant} K = {draft_length}"
 
 
 def finding(table: Table) -> list[str]:
@@ -70,9 +70,12 @@ def finding(table: Table) -> list[str]:
 
 def _finding_of(table: Table) -> str:
     rows = table.records()
-    arms = [row["arm"] for row in rows]
-    shares = sorted(((arms.count(arm) / len(arms), arm) for arm in dict.fromkeys(arms)), reverse=True)
-    said = ", ".join(f"{arm} in {share:.0%}" for share, arm in shares)
+    variants = [row["arm"] for row in rows]
+    shares = sorted(
+        ((variants.count(variant) / len(variants), variant) for variant in dict.fromkeys(variants)),
+        reverse=True,
+    )
+    said = ", ".join(f"{variant} in {share:.0%}" for share, variant in shares)
     top = max(rows, key=lambda row: float(row["speedup"]))
     unsure = sum(not row["sure"] for row in rows) / len(rows)
     return (
@@ -94,9 +97,11 @@ def caption(table: Table) -> str:
 def draw(table: Table) -> Any:
     """The map at one acceptance: a layer of cells for each method."""
     figure, cells = laid_out(table)
-    colours = {**arm_colours(table.facts["arms"]), PLAIN[0]: PLAIN_COLOUR}
-    for arm, colour in colours.items():
-        mine = [[cell if cell is not None and cell["arm"] == arm else None for cell in row] for row in cells]
+    colours = {**variant_colours(table.facts["arms"]), PLAIN[0]: PLAIN_COLOUR}
+    for variant, colour in colours.items():
+        mine = [
+            [cell if cell is not None and cell["arm"] == variant else None for cell in row] for row in cells
+        ]
         if any(cell is not None for row in mine for cell in row):
             add_cells(
                 figure,
@@ -105,15 +110,15 @@ def draw(table: Table) -> Any:
                 [[_hover(cell) for cell in row] for row in mine],
                 ((0.0, PAPER), (1.0, colour)),
             )
-            _name(figure, arm, colour)
+            _name(figure, variant, colour)
     return figure
 
 
-def _name(figure: Any, arm: str, colour: str) -> None:
+def _name(figure: Any, variant: str, colour: str) -> None:
     """An entry of the legend for a layer of cells."""
     import plotly.graph_objects as go
 
-    figure.add_trace(go.Bar(x=[None], y=[None], marker={"color": colour}, name=arm, hoverinfo="skip"))
+    figure.add_trace(go.Bar(x=[None], y=[None], marker={"color": colour}, name=variant, hoverinfo="skip"))
 
 
 def _depth(cell: Mapping[str, Any] | None) -> float | None:

@@ -16,7 +16,7 @@ from experiments.maps.study_map import BEYOND, MapCell, StudyMap
 from simulator.results.verdict import DOES_NOT_FIT
 
 COLUMNS = (
-    Column("picture", "arm and draft length"),
+    Column("picture", "variant and draft length"),
     Column("arm", "speculative arm"),
     Column("draft_length", "drafts a round (K)", "tokens"),
     Column("place", "values of the other axes"),
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def prepare(study: StoredStudy) -> Table:
-    """One row per arm, draft length, place and load. `facts`: `axes_of`; own, arm → its α."""
+    """One row per variant, draft length, place and load. `facts`: `axes_of`; own, variant → its α."""
     found = study.map
     if why := too_many(found):
         return empty(COLUMNS, why)
@@ -39,15 +39,15 @@ def prepare(study: StoredStudy) -> Table:
     if not any(row[6] is not None for row in rows):
         return empty(COLUMNS, "No break-evens were measured: the study does not say `measure: breakeven`.")
     facts = {**axes_of(found), "own": dict(study.own_alpha)}
-    order = list(dict.fromkeys(cell.arm for cell in found.cells))
+    order = list(dict.fromkeys(cell.variant for cell in found.cells))
     return Table(COLUMNS, tuple(sorted(rows, key=lambda row: (order.index(row[1]), row[2] or 0))), facts)
 
 
 def _row(found: StudyMap, cell: MapCell) -> tuple[Any, ...]:
     tokens = cell.tokens
     return (
-        picture_of(cell.arm, cell.draft_length),
-        cell.arm,
+        picture_of(cell.variant, cell.draft_length),
+        cell.variant,
         cell.draft_length,
         place_text(cell.place),
         cell.load,
@@ -60,25 +60,25 @@ def _row(found: StudyMap, cell: MapCell) -> tuple[Any, ...]:
     )
 
 
-def picture_of(arm: str, draft_length: int | None) -> str:
+def picture_of(variant: str, draft_length: int | None) -> str:
     """`eagle3, K = 3`."""
-    return arm if draft_length is None else f"{arm}, K = {draft_length}"
+    return variant if draft_length is None else f"{variant}, K = {draft_length}"
 
 
 def finding(table: Table) -> list[str]:
-    """How the rule of thumb fares, by arm."""
-    return [_finding_of(arm, table.where(arm=arm)) for arm in table.distinct("arm")]
+    """How the rule of thumb fares, by variant."""
+    return [_finding_of(variant, table.where(variant=variant)) for variant in table.distinct("arm")]
 
 
-def _finding_of(arm: str, table: Table) -> str:
+def _finding_of(variant: str, table: Table) -> str:
     known = [row for row in table.records() if row["needed"] is not None]
     if not known:
-        return f"{arm} has no break-even here."
+        return f"{variant} has no break-even here."
     finite = [row["needed"] for row in known if row["needed"] < BEYOND] or [math.nan]
     surely = sum(row["high"] < THRESHOLD for row in known) / len(known)
     not_enough = sum(row["low"] > THRESHOLD for row in known) / len(known)
     return (
-        f"{arm} needs an α of {min(finite):.2f} to {max(finite):.2f}. {THRESHOLD:g} is surely enough in "
+        f"{variant} needs an α of {min(finite):.2f} to {max(finite):.2f}. {THRESHOLD:g} is surely enough in "
         f"{surely:.0%} of the cells, and surely not in {not_enough:.0%}; in the rest the band holds it."
     )
 
@@ -95,7 +95,7 @@ def caption(table: Table) -> str:
 
 
 def draw(table: Table) -> Any:
-    """The map of one arm and draft length."""
+    """The map of one variant and draft length."""
     figure, cells = laid_out(table)
     add_cells(
         figure,

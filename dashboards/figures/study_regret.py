@@ -16,7 +16,7 @@ from experiments.maps.choice import choices
 from experiments.maps.study_map import StudyMap
 
 COLUMNS = (
-    Column("picture", "arm and acceptance"),
+    Column("picture", "variant and acceptance"),
     Column("arm", "speculative arm"),
     Column("alpha", "acceptance α"),
     Column("draft_length", "drafts a round (K); 0 is plain decoding", "tokens"),
@@ -33,23 +33,23 @@ _DEEPEST = 0.5
 
 
 def prepare(study: StoredStudy) -> Table:
-    """One row per arm, acceptance, draft length and load. `facts`: titles of the load and the places."""
+    """One row per variant, acceptance, draft length and load. `facts`: titles of the load and the places."""
     found = study.map
-    arms = tuple(
-        arm
-        for arm in dict.fromkeys(cell.arm for cell in found.cells)
-        if len({cell.draft_length for cell in found.cells if cell.arm == arm}) > 1
+    variants = tuple(
+        variant
+        for variant in dict.fromkeys(cell.variant for cell in found.cells)
+        if len({cell.draft_length for cell in found.cells if cell.variant == variant}) > 1
     )
-    rows = [row for arm in arms for alpha in found.alphas for row in _rows(found, arm, alpha)]
+    rows = [row for variant in variants for alpha in found.alphas for row in _rows(found, variant, alpha)]
     if not rows:
         why = "No draft lengths to compare: the study varies none, or kept no `speedup_at.…`."
         return empty(COLUMNS, why)
     return Table(COLUMNS, tuple(rows), {"load": setting_title(found.load)})
 
 
-def _rows(of: StudyMap, arm: str, alpha: float) -> list[tuple[Any, ...]]:
-    """The regrets of an arm at an acceptance. It chooses between its draft lengths and plain decoding."""
-    found = choices(of, alpha, (arm,))
+def _rows(of: StudyMap, variant: str, alpha: float) -> list[tuple[Any, ...]]:
+    """The regrets of a variant at an acceptance. It chooses between its draft lengths and plain decoding."""
+    found = choices(of, alpha, (variant,))
     rows: list[tuple[Any, ...]] = []
     for load in sorted({choice.load for choice in found}):
         here = [choice for choice in found if choice.load == load]
@@ -59,13 +59,13 @@ def _rows(of: StudyMap, arm: str, alpha: float) -> list[tuple[Any, ...]]:
             mean = fmean(regret.value for regret, _ in regrets)
             band = worst.band or (worst.value, worst.value)
             where = where_text(of.axes, place, of.load, load)
-            row = (f"{arm}, α {alpha:g}", arm, alpha, option[1] or 0, load)
+            row = (f"{variant}, α {alpha:g}", variant, alpha, option[1] or 0, load)
             rows.append((*row, mean, worst.value, *band, where))
     return rows
 
 
 def finding(table: Table) -> list[str]:
-    """The draft length that is never far off, by arm and acceptance."""
+    """The draft length that is never far off, by variant and acceptance."""
     return [_finding_of(table.where(picture=picture)) for picture in table.distinct("picture")]
 
 
@@ -96,7 +96,7 @@ def caption(table: Table) -> str:
 
 
 def draw(table: Table) -> Any:
-    """The map of one arm at one acceptance."""
+    """The map of one variant at one acceptance."""
     loads, lengths = sorted(table.distinct("load")), sorted(table.distinct("draft_length"))
     at = {(row["draft_length"], row["load"]): row for row in table.records()}
     cells = [[at.get((length, load)) for load in loads] for length in lengths]

@@ -16,7 +16,7 @@ from dashboards.table import Column, Table, empty
 from experiments.maps.study_map import SPEEDUP
 
 COLUMNS = (
-    Column("picture", "arm and draft length"),
+    Column("picture", "variant and draft length"),
     Column("arm", "speculative arm"),
     Column("place", "values of the other axes"),
     Column("load", "load"),
@@ -31,7 +31,7 @@ _WIDEST = 3.0
 
 
 def prepare(study: StoredStudy) -> Table:
-    """One row per arm, draft length, place and load. `facts`: `axes_of`."""
+    """One row per variant, draft length, place and load. `facts`: `axes_of`."""
     found, rows = study.map, []
     if why := too_many(found):
         return empty(COLUMNS, why)
@@ -39,25 +39,25 @@ def prepare(study: StoredStudy) -> Table:
         speedup = cell.estimate(SPEEDUP)
         if speedup is not None:
             ends = speedup.band or (None, None)
-            name, place = picture_of(cell.arm, cell.draft_length), place_text(cell.place)
+            name, place = picture_of(cell.variant, cell.draft_length), place_text(cell.place)
             where = where_text(found.axes, cell.place, found.load, cell.load)
-            rows.append((name, cell.arm, place, cell.load, where, speedup.value, *ends))
+            rows.append((name, cell.variant, place, cell.load, where, speedup.value, *ends))
     if not rows:
         return empty(COLUMNS, "No speedups were measured: the study does not say `measure: simulate`.")
     return Table(COLUMNS, tuple(rows), axes_of(found))
 
 
 def finding(table: Table) -> list[str]:
-    """How often each arm pays."""
-    return [_finding_of(arm, table.where(arm=arm)) for arm in table.distinct("arm")]
+    """How often each variant pays."""
+    return [_finding_of(variant, table.where(variant=variant)) for variant in table.distinct("arm")]
 
 
-def _finding_of(arm: str, table: Table) -> str:
+def _finding_of(variant: str, table: Table) -> str:
     rows = table.records()
     pays = sum(row["speedup"] > 1 for row in rows) / len(rows)
     best = max(rows, key=lambda row: float(row["speedup"]))
     most = f"at most × {best['speedup']:.2f} ({best['where']})"
-    return f"{arm} is faster than plain decoding in {pays:.0%} of the cells, {most}."
+    return f"{variant} is faster than plain decoding in {pays:.0%} of the cells, {most}."
 
 
 def caption(table: Table) -> str:
@@ -69,7 +69,7 @@ def caption(table: Table) -> str:
 
 
 def draw(table: Table) -> Any:
-    """The map of one arm and draft length."""
+    """The map of one variant and draft length."""
     figure, cells = laid_out(table)
     add_cells(
         figure,

@@ -1,4 +1,4 @@
-"""How late tokens come: the distributions of TTFT, TPOT and both ITLs, of all arms, to their tails."""
+"""How late tokens come: the distributions of TTFT, TPOT and both ITLs, of all variants, to their tails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dashboards.figures.figure import Figure
-from dashboards.figures.look import LOSES_COLOUR, arm_colours, log_ticks, mark, new_figure, tick_text
+from dashboards.figures.look import LOSES_COLOUR, log_ticks, mark, new_figure, tick_text, variant_colours
 from dashboards.stragglers import stragglers
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
@@ -56,28 +56,29 @@ _SHARES = np.unique([0.999, 0.5, 0.1, 0.05, 0.01, 0.001, *np.geomspace(0.98, 1e-
 def prepare(subject: Subject) -> Table:
     """Points of every curve: the replications pooled, no further than ten samples reach.
 
-    An arm above its capacity has no curve: its times grow with the length of the run. `facts`: limits of the
-    SLO by title; saturated arms; arms whose stragglers go without drafts; means by path and arm.
+    A variant above its capacity has no curve: its times grow with the length of the run. `facts`:
+    limits of the
+    SLO by title; saturated variants; variants whose stragglers go without drafts; means by path and variant.
     """
     result = subject.result
     slo = result.scenario.get("slo") or {}
-    saturated = tuple(name for name, arm in result.arms.items() if arm.saturated)
+    saturated = tuple(name for name, variant in result.variants.items() if variant.saturated)
     facts = {
         "limits": {m.title: slo[m.limit] for m in METRICS if m.limit and slo.get(m.limit) is not None},
         "saturated": saturated,
-        "stragglers": [arm for arm in subject.speculative if _explained(subject, arm)],
+        "stragglers": [variant for variant in subject.speculative if _explained(subject, variant)],
         "means": {
             (metric.path, name): estimate.value
             for metric in METRICS
-            for name, arm in result.arms.items()
-            if (estimate := arm.estimates.get(f"{metric.path}.mean")) is not None
+            for name, variant in result.variants.items()
+            if (estimate := variant.estimates.get(f"{metric.path}.mean")) is not None
         },
     }
     rows = [
         (metric.title, name, slower, time_s)
         for metric in METRICS
         for name, records in result.records.items()
-        if name in result.arms and name not in saturated
+        if name in result.variants and name not in saturated
         for slower, time_s in _curve(metric, records)
     ]
     if rows:
@@ -92,8 +93,8 @@ def prepare(subject: Subject) -> Table:
     )
 
 
-def _explained(subject: Subject, arm: str) -> bool:
-    found = stragglers(subject, arm)
+def _explained(subject: Subject, variant: str) -> bool:
+    found = stragglers(subject, variant)
     return found is not None and found.explain_the_tail
 
 
@@ -149,17 +150,19 @@ def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, fl
 
 
 def finding(table: Table) -> list[str]:
-    """What speculation does to the mean and to the tail, per arm; both ITLs said apart."""
-    arms = [arm for arm in table.distinct("arm") if arm != PLAIN]
+    """What speculation does to the mean and to the tail, per variant; both ITLs said apart."""
+    variants = [variant for variant in table.distinct("arm") if variant != PLAIN]
     means = table.facts["means"]
     said = []
-    for arm in arms:
-        before, after = ([means.get((path, name)) for path in ("tpot_s", "itl_s")] for name in (PLAIN, arm))
+    for variant in variants:
+        before, after = (
+            [means.get((path, name)) for path in ("tpot_s", "itl_s")] for name in (PLAIN, variant)
+        )
         if None in (*before, *after):
             continue
         moves = [_move(was, becomes) for was, becomes in zip(before, after, strict=True)]
         said.append(
-            f"{arm}: the mean time per output token {moves[0]}, and the mean gap between emissions "
+            f"{variant}: the mean time per output token {moves[0]}, and the mean gap between emissions "
             f"{moves[1]}, since an emission brings several tokens."
         )
     return said
@@ -186,24 +189,26 @@ def caption(table: Table) -> str:
 
 
 def draw(table: Table) -> Any:
-    """One line per arm: time over the share of slower samples, both on log scales, the slow to the right."""
+    """One line per variant: time over the share of slower samples, both on log scales, the slow to the
+    right.
+    """
     import plotly.graph_objects as go
 
     title = table["metric"][0]
     metric = next(metric for metric in METRICS if metric.title == title)
     figure = new_figure(300, f"percentile of {metric.of}", "time (log scale)")
     figure.update_layout(margin={"r": 26})
-    colours = arm_colours([PLAIN, *(arm for arm in table.distinct("arm") if arm != PLAIN)])
-    for arm in table.distinct("arm"):
-        rows = table.where(arm=arm)
+    colours = variant_colours([PLAIN, *(variant for variant in table.distinct("arm") if variant != PLAIN)])
+    for variant in table.distinct("arm"):
+        rows = table.where(variant=variant)
         times = rows["time"]
         figure.add_trace(
             go.Scatter(
                 x=rows["slower"],
                 y=times,
-                name=arm,
+                name=variant,
                 mode="lines",
-                line={"color": colours[arm], "width": 2.2},
+                line={"color": colours[variant], "width": 2.2},
                 customdata=[
                     [f"{1 - slower:.2%}", format_seconds(time)]
                     for slower, time in zip(rows["slower"], times, strict=True)

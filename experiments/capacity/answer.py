@@ -35,7 +35,7 @@ class BetterDrafter:
 
 @dataclass(frozen=True)
 class BreakEvenAlpha:
-    """The acceptance at which the best arm and plain decoding tie, at one replica's part of the peak."""
+    """The acceptance at which the best variant and plain decoding tie, at one replica's part of the peak."""
 
     alpha: Estimate | None
     scenario_alpha: float | None
@@ -92,7 +92,7 @@ class Plan:
             "slo_of_requests": dict(self.slo.each_s),
             "best": {
                 "arm": self.best.setting.name,
-                "method": self.best.setting.arm.method if self.best.setting.arm else None,
+                "method": self.best.setting.variant.method if self.best.setting.variant else None,
                 "draft_length": self.best.setting.draft_length,
                 "tensor_parallel": self.best.setting.tensor_parallel,
                 "keeps_slo": self.best.replicas is not None,

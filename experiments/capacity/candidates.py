@@ -1,4 +1,6 @@
-"""Ways to serve the demand: an arm with its draft length on so many GPUs, and the replicas that it takes."""
+"""Ways to serve the demand: a variant with its draft length on so many GPUs, and the replicas that it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from experiments.capacity.replica import Replica, Setting
 if TYPE_CHECKING:
     from experiments.capacity.replica import Seen
     from experiments.capacity.slo import Slo
-    from simulator.scenario import Arm, Scenario
+    from simulator.scenario import Scenario, Variant
 
 RANKS = (1, 2, 4, 8)
 """Tensor parallelism that is looked at, beside the scenario's own."""
@@ -79,15 +81,15 @@ class Candidates:
         """The runs of a setting."""
         return self._replicas.setdefault(repr(setting), Replica(self.scenario, setting, self.slo))
 
-    def setting(self, arm: Arm | None, ranks: int, gpu: str | None = None) -> Setting:
-        """An arm on so many GPUs; a drafter that was spread over all of them still is."""
-        if arm is not None and arm.draft_tensor_parallel not in (None, 1):
-            arm = arm.model_copy(update={"draft_tensor_parallel": ranks})
-        return Setting(arm, ranks, gpu or self.scenario.hardware.gpu)
+    def setting(self, variant: Variant | None, ranks: int, gpu: str | None = None) -> Setting:
+        """An variant on so many GPUs; a drafter that was spread over all of them still is."""
+        if variant is not None and variant.draft_tensor_parallel not in (None, 1):
+            variant = variant.model_copy(update={"draft_tensor_parallel": ranks})
+        return Setting(variant, ranks, gpu or self.scenario.hardware.gpu)
 
     def ranks(self, gpu: str | None = None) -> tuple[int, ...]:
         """The tensor parallelism that the model can be cut over and on which plain decoding fits."""
-        from simulator.memory import models_of
+        from simulator.memory.report import models_of
 
         target, _ = models_of(self.scenario, None)
         own = self.scenario.hardware.tensor_parallel
@@ -150,12 +152,12 @@ class Candidates:
             return self.demand.mean * self.tokens_per_request
         return self.demand.mean / load * sum(of_one) / len(of_one)
 
-    def draft_lengths(self, arm: Arm, ranks: int) -> Iterator[Candidate]:
-        """The arm with K = 1, 2, … until longer drafts gain nothing, and with its own table or policy."""
-        setting = self.setting(arm, ranks)
-        if not isinstance(arm.draft_length, int):
+    def draft_lengths(self, variant: Variant, ranks: int) -> Iterator[Candidate]:
+        """The variant with K = 1, 2, … until longer drafts gain nothing, and with its own table or policy."""
+        setting = self.setting(variant, ranks)
+        if not isinstance(variant.draft_length, int):
             yield self.tried(setting)
-        if arm.acceptance.model == "fixed":  # a rate at one draft length says nothing of another
+        if variant.acceptance.model == "fixed":  # a rate at one draft length says nothing of another
             yield self.tried(setting)
             return
         best: Candidate | None = None
@@ -182,7 +184,7 @@ def gpu_hours(gpus: float, tokens_per_s: float) -> float:
 def label(setting: Setting, ranks: bool = True) -> str:
     """`eagle3-k3, K 4, TP 2`."""
     gpus = f", TP {setting.tensor_parallel}" if ranks else ""
-    if setting.arm is None:
+    if setting.variant is None:
         return f"plain{gpus}"
     length = setting.draft_length
     shown = f"K {length}" if isinstance(length, int) else "its own draft lengths"
@@ -191,7 +193,7 @@ def label(setting: Setting, ranks: bool = True) -> str:
 
 def _tokens_per_request(scenario: Scenario, replications: int) -> float:
     """Mean output tokens of a request, of the lengths that the runs have."""
-    from simulator.replications import make_traffic
+    from simulator.runs.replications import make_traffic
 
     means = [float(make_traffic(scenario, i).output_tokens.mean()) for i in range(replications)]
     return sum(means) / len(means)

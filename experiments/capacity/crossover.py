@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 ALL_LOADS, NO_LOAD, BELOW, UNCLEAR = "pays-at-all-loads", "pays-at-no-load", "pays-below", "unclear"
 _ONE_SERVES = 5.0
-"""Score of a rate that only one of the two arms serves."""
+"""Score of a rate that only one of the two variants serves."""
 
 
 @dataclass(frozen=True)
 class Crossover:
-    """`load` of one replica at which both arms are equal, None unless `outcome` is `pays-below`. `idle_pays`:
+    """`load` of one replica at which both variants are equal, None unless `outcome` is `pays-below`.
+    `idle_pays`:
     speculation is ahead with one request at a time.
     """
 
     outcome: str
     load: Estimate | None
     highest: float
-    """The highest load looked at: where one of the arms saturates."""
+    """The highest load looked at: where one of the variants saturates."""
     idle_pays: bool
 
     @property
@@ -42,7 +43,7 @@ class Crossover:
 
 
 def crossover(plain: Replica, drafting: Replica, kind: str, replications: int, band: float) -> Crossover:
-    """Where the arms tie. The band holds plain decoding still and scales the decodes of the other."""
+    """Where the variants tie. The band holds plain decoding still and scales the decodes of the other."""
     requests = max(plain.fewest_requests, plain.enough_requests(plain.seats / 4))
 
     def score(load: float, replication: int, scale: float) -> float:

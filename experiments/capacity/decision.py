@@ -86,7 +86,8 @@ def decide(
     """The decision where both keep the SLO.
 
     `work`: tokens within the SLO per GPU, speculative ÷ plain. `at_peak`: the one verdict on both deployments
-    at their part of the peak. `crossing` and `ceiling` are of one of `replicas`: where the arms tie, and the
+    at their part of the peak. `crossing` and `ceiling` are of one of `replicas`: where the variants
+    tie, and the
     most that speculation carries within the SLO.
     """
     on_cost = _on_cost(plain, drafting, work)

@@ -14,8 +14,8 @@ from simulator.results.estimate import Estimate
 if TYPE_CHECKING:
     from experiments.capacity.replica import Setting
     from experiments.capacity.slo import Reached
-    from simulator.results.arm_summary import ArmSummary
-    from simulator.results.summary import ArmMeasurement
+    from simulator.results.summary import VariantMeasurement
+    from simulator.results.variant_summary import VariantSummary
 
 LONGER = 3
 """The runs that confirm an answer are so many times as long as those that found it."""
@@ -37,8 +37,8 @@ class Deployment:
     capacity: Capacity
     replicas: int
     load: float
-    measurement: ArmMeasurement
-    summary: ArmSummary
+    measurement: VariantMeasurement
+    summary: VariantSummary
     worst: Reached
     gpu_hours_per_million_tokens: float
     when_scaled: float | None
@@ -125,7 +125,7 @@ def _tpot_at_mean_s(candidates: Candidates, setting: Setting, replicas: int, req
 def work_ratio(candidates: Candidates, plain: Deployment, drafting: Deployment) -> Estimate | None:
     """Tokens per second within the SLO of a GPU with speculation ÷ without.
 
-    The band scales the decodes of the speculative arm, as all comparisons do. None without intervals.
+    The band scales the decodes of the speculative variant, as all comparisons do. None without intervals.
     """
     replica = candidates.replica(drafting.setting)
     search = LoadSearch(replica, candidates.demand.kind, candidates.replications, candidates.band, True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from experiments.capacity.demand import RATE, USERS
 from experiments.capacity.replica import FULL, Replica, Seen
 from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE, Evaluate, Root, RootSearch, Run
+from simulator.numerics.roots import bracketed_root
 from simulator.results.estimate import Estimate, mean_estimate
-from simulator.roots import bracketed_root
 
 if TYPE_CHECKING:
     from experiments.capacity.slo import Reached

@@ -23,16 +23,16 @@ from simulator.errors import InputError, Problem
 from simulator.scenario import with_workload
 
 if TYPE_CHECKING:
-    from simulator.replications import Progress
     from simulator.results.estimate import Estimate
     from simulator.results.verdict import Verdict
+    from simulator.runs.replications import Progress
     from simulator.scenario import Scenario
 
 _FEWEST_FOR_PLAN = 5
 """Fewer make intervals so wide that replicas are planned for nothing but them."""
 _LENGTHS_DRAWN = 4000
 """Requests from which the mean output length is taken."""
-_PARTS_PER_ARM = 6
+_PARTS_PER_VARIANT = 6
 _PARTS_AFTER = 12
 """About how many parts a search and what follows it have, for the progress bar."""
 
@@ -64,11 +64,11 @@ def plan(
 
 def _planned(candidates: Candidates, tell: _Teller, scenario: Scenario, gpu_hour_cost: float | None) -> Plan:
     ranks = candidates.ranks()
-    tell.expect(len(ranks) * (1 + _PARTS_PER_ARM * len(scenario.speculation)) + _PARTS_AFTER)
+    tell.expect(len(ranks) * (1 + _PARTS_PER_VARIANT * len(scenario.speculation)) + _PARTS_AFTER)
     plains = [candidates.tried(candidates.setting(None, n)) for n in ranks]
     _require_figures(candidates, plains[0])
     drafting = [
-        one for n in ranks for arm in scenario.speculation for one in candidates.draft_lengths(arm, n)
+        one for n in ranks for variant in scenario.speculation for one in candidates.draft_lengths(variant, n)
     ]
     plain, best = (min(group, key=lambda one: one.rank) for group in (plains, drafting))
     before, after = (deploy(candidates, one) if one.replicas is not None else None for one in (plain, best))
@@ -115,7 +115,7 @@ def _decided(
     after: Deployment | None,
     drafting: Sequence[Candidate],
 ) -> _Decided:
-    """Both arms at the peak, then the load at which they tie: on the GPUs of the one that is cheaper."""
+    """Both variants at the peak, then the load at which they tie: on the GPUs of the one that is cheaper."""
     near = [when_not_confirmed(one) for one in (before, after) if one is not None]
     failed = next((found for found in near if found is not None), None) or when_one_fails(plain, best)
     if failed is not None or before is None or after is None:
@@ -160,21 +160,21 @@ def _at_peak(demand: Demand, before: Deployment, after: Deployment) -> Verdict:
 
 
 def _check(scenario: Scenario, gpu_hour_cost: float | None) -> None:
-    from simulator.arms import CompiledArm
+    from simulator.runs.variant import CompiledVariant
 
     problems = []
     if not scenario.speculation:
         message = "is empty, so there is nothing to plan with"
-        problems.append(Problem(field="speculation", message=message, allowed="one arm or more"))
+        problems.append(Problem(field="speculation", message=message, allowed="one variant or more"))
     problems += [
         Problem(
-            field=f"speculation.{arm.name}.draft_length",
+            field=f"speculation.{variant.name}.draft_length",
             value=0,
             message="drafts nothing",
             allowed="1 or more",
         )
-        for arm in scenario.speculation
-        if arm.max_draft_length == 0
+        for variant in scenario.speculation
+        if variant.max_draft_length == 0
     ]
     if gpu_hour_cost is not None and not 0 < gpu_hour_cost < math.inf:
         message = "is no price of a GPU hour"
@@ -184,8 +184,8 @@ def _check(scenario: Scenario, gpu_hour_cost: float | None) -> None:
         problems.append(problem)
     if problems:
         raise InputError(problems)
-    for arm in scenario.speculation:  # what an arm cannot do is said before a long search, not in it
-        CompiledArm.compile(scenario, arm)
+    for variant in scenario.speculation:  # what a variant cannot do is said before a long search, not in it
+        CompiledVariant.compile(scenario, variant)
 
 
 def _require_figures(candidates: Candidates, plain: Candidate) -> None:

@@ -29,18 +29,18 @@ _SCHEDULED_LONGER_BY = 3
 
 
 def grid(candidates: Candidates, best: Candidate) -> Mapping[int, tuple[Point, ...]]:
-    """Closed loops by draft length for the best arm; empty where it has one draft length only."""
-    arm = best.setting.arm
-    if arm is None or arm.acceptance.model == "fixed":
+    """Closed loops by draft length for the best variant; empty where it has one draft length only."""
+    variant = best.setting.variant
+    if variant is None or variant.acceptance.model == "fixed":
         return {}
-    longest = min(LONGEST_DRAFT, max(7, arm.max_draft_length + _SCHEDULED_LONGER_BY))
+    longest = min(LONGEST_DRAFT, max(7, variant.max_draft_length + _SCHEDULED_LONGER_BY))
     return by_draft_length(candidates, best.setting, longest)
 
 
 def schedule(
     candidates: Candidates, points: Mapping[int, Sequence[Point]], chosen: Deployment | None
 ) -> Schedule | None:
-    """The K schedule for the best arm: one row unless several, run as they are, gain somewhere.
+    """The K schedule for the best variant: one row unless several, run as they are, gain somewhere.
 
     An engine that may draft more pads its steps otherwise, which can cost more than another K gains.
     """
@@ -76,14 +76,16 @@ def schedule_speedup(
 
 
 def alpha_of(candidates: Candidates, setting: Setting) -> float | None:
-    """The arm's α; None for a replayed trace, which has none."""
+    """The variant's α; None for a replayed trace, which has none."""
     from simulator.acceptance import acceptance_model
 
-    arm = setting.arm
-    if arm is None:
+    variant = setting.variant
+    if variant is None:
         return None
     try:
-        return acceptance_model(arm.acceptance, arm.max_draft_length, candidates.scenario.base_dir).alpha
+        return acceptance_model(
+            variant.acceptance, variant.max_draft_length, candidates.scenario.base_dir
+        ).alpha
     except InputError:
         return None
 
@@ -102,22 +104,22 @@ def better_drafter(candidates: Candidates, best: Candidate) -> BetterDrafter | N
 
 
 def _is_fixed(setting: Setting) -> bool:
-    return setting.arm is not None and setting.arm.acceptance.model == "fixed"
+    return setting.variant is not None and setting.variant.acceptance.model == "fixed"
 
 
 def break_even_alpha(candidates: Candidates, chosen: Deployment | None) -> BreakEvenAlpha | None:
-    """The acceptance at which plain decoding and the best arm tie, at one replica's part of the peak."""
+    """The acceptance at which plain decoding and the best variant tie, at one replica's part of the peak."""
     from simulator.breakeven.breakeven import break_even_of
     from simulator.breakeven.simulated_bench import SimulatedBench
 
-    if chosen is None or chosen.setting.arm is None:
+    if chosen is None or chosen.setting.variant is None:
         return None
-    demand, arm = candidates.demand, chosen.setting.arm
+    demand, variant = candidates.demand, chosen.setting.variant
     one = with_workload(candidates.replica(chosen.setting).scenario, requests=2 * chosen.capacity.requests)
-    bench = SimulatedBench(one, arm, {demand.kind: chosen.load}, own_draft_length=True)
+    bench = SimulatedBench(one, variant, {demand.kind: chosen.load}, own_draft_length=True)
     metric = "tpot_mean" if demand.kind == RATE else "throughput"
     answer = break_even_of(
-        [bench], [arm.max_draft_length], [1.0], [metric], candidates.replications, candidates.band
+        [bench], [variant.max_draft_length], [1.0], [metric], candidates.replications, candidates.band
     )
     candidates.tell("break-even acceptance")
     row = answer.rows[0]
@@ -131,7 +133,7 @@ def front(
     drafting: Sequence[Candidate],
 ) -> tuple[Point, ...]:
     """The Pareto front of tokens/s per GPU against tokens/s per user: on every number of GPUs plain decoding
-    and the best of each arm, over the load.
+    and the best of each variant, over the load.
     """
     found = [one for row in points.values() for one in row]
     best = [group[0] for group in by_place(drafting).values()]
@@ -145,7 +147,7 @@ def front(
 
 
 def by_place(tried: Sequence[Candidate]) -> dict[tuple[Any, ...], list[Candidate]]:
-    """Candidates by arm, GPUs and their kind, the best first."""
+    """Candidates by variant, GPUs and their kind, the best first."""
     groups: dict[tuple[Any, ...], list[Candidate]] = {}
     for one in sorted(tried, key=lambda candidate: candidate.rank):
         place = (one.setting.name, one.setting.tensor_parallel, one.setting.gpu)
@@ -160,7 +162,8 @@ def alternatives(
     chosen: Sequence[Candidate],
     schedule: Schedule | None,
 ) -> tuple[Candidate, ...]:
-    """The schedule where K changes in it, the best of every other arm and number of GPUs, the chosen ones on
+    """The schedule where K changes in it, the best of every other variant and number of GPUs, the
+    chosen ones on
     other kinds of GPU.
     """
     changes = schedule is not None and len(schedule.rows) > 1
@@ -171,7 +174,7 @@ def alternatives(
         ranks = candidates.ranks(gpu)
         for one in chosen:
             fitting = [n for n in ranks if n <= one.setting.tensor_parallel][-2:] or ranks[:1]
-            tried += [candidates.tried(candidates.setting(one.setting.arm, n, gpu)) for n in fitting]
+            tried += [candidates.tried(candidates.setting(one.setting.variant, n, gpu)) for n in fitting]
     taken = [one.setting for one in chosen]
     best = (group[0] for group in by_place(tried).values())
     return (*scheduled, *(one for one in best if one.setting not in taken))
@@ -220,7 +223,7 @@ def notes(
             limit, value, _ = one.worst
             found.append(f"{label(one.setting)}: the long run misses {limit.label}: {limit.shown(value)}")
     last = deployed[-1]
-    if schedule is not None and last is not None and last.setting.arm is not None:
+    if schedule is not None and last is not None and last.setting.variant is not None:
         batch = last.summary.values().get("mean_batch", 0.0)
         near = schedule.boundaries_within(batch * 0.8, batch * 1.25)
         if near:

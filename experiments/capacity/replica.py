@@ -1,6 +1,7 @@
 """One replica under any load: runs on common luck, measured against the SLO.
 
-Whatever is compared here meets the same requests with the same luck: arms, draft lengths, numbers of GPUs and
+Whatever is compared here meets the same requests with the same luck: variants, draft lengths, numbers
+of GPUs and
 loads, for each replication by itself. A rate only stretches the times between the same arrivals.
 """
 
@@ -16,10 +17,10 @@ from simulator.results.metrics import samples_needed
 
 if TYPE_CHECKING:
     from experiments.capacity.slo import Slo
-    from simulator.arm_memory import ArmMemory
+    from simulator.memory.gpu_memory import GpuMemory
     from simulator.results.record import RunRecord
-    from simulator.results.summary import ArmMeasurement, Measured, Traffic
-    from simulator.scenario import Arm, Scenario
+    from simulator.results.summary import Measured, Traffic, VariantMeasurement
+    from simulator.scenario import Scenario, Variant
 
 _REQUESTS_PER_SAMPLE = 1.6
 """Requests of a run for each that is measured, and some room."""
@@ -51,30 +52,30 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a replica is: the arm (None: plain decoding) with its draft length, the GPUs and their kind.
+    """What a replica is: the variant (None: plain decoding) with its draft length, the GPUs and their kind.
 
-    `alpha` replaces the arm's own acceptance within its family: what another drafter would do.
+    `alpha` replaces the variant's own acceptance within its family: what another drafter would do.
     """
 
-    arm: Arm | None
+    variant: Variant | None
     tensor_parallel: int
     gpu: str
     alpha: float | None = None
 
     @property
     def name(self) -> str:
-        """`plain`, or the arm's name."""
-        return "plain" if self.arm is None else self.arm.name
+        """`plain`, or the variant's name."""
+        return "plain" if self.variant is None else self.variant.name
 
     @property
     def draft_length(self) -> object:
-        """K, or the arm's table or policy as plain data; 0 for plain decoding."""
-        return 0 if self.arm is None else self.arm.model_dump(mode="json")["draft_length"]
+        """K, or the variant's table or policy as plain data; 0 for plain decoding."""
+        return 0 if self.variant is None else self.variant.model_dump(mode="json")["draft_length"]
 
     def with_draft_length(self, draft_length: object) -> Setting:
         """The same with another K or table."""
-        assert self.arm is not None
-        return replace(self, arm=self.arm.model_copy(update={"draft_length": draft_length}))
+        assert self.variant is not None
+        return replace(self, variant=self.variant.model_copy(update={"draft_length": draft_length}))
 
 
 class Replica:
@@ -86,11 +87,11 @@ class Replica:
         self._seen: dict[tuple[object, ...], Seen] = {}
 
     @cached_property
-    def memory(self) -> ArmMemory:
-        """What the arm takes of the memory, and what is left for KV."""
-        from simulator.memory import arm_memory
+    def memory(self) -> GpuMemory:
+        """What the variant takes of the memory, and what is left for KV."""
+        from simulator.memory.report import gpu_memory
 
-        return arm_memory(self.scenario, self.setting.arm)
+        return gpu_memory(self.scenario, self.setting.variant)
 
     @property
     def shortage(self) -> str | None:
@@ -147,9 +148,9 @@ class Replica:
 
     def measurement(
         self, kind: str, amount: float, requests: int, replications: int, band: float
-    ) -> ArmMeasurement:
+    ) -> VariantMeasurement:
         """Several replications with the ends of the cost model's band, ready for `summary` and `compare`."""
-        from simulator.results.summary import ArmMeasurement, Measured
+        from simulator.results.summary import Measured, VariantMeasurement
 
         traffic = self._traffic(kind, amount)
 
@@ -158,21 +159,21 @@ class Replica:
             return tuple(Measured.of(record, traffic) for record in records)
 
         ends = [runs(1, 1 + end, decodes_only) for decodes_only in (False, True) for end in (-band, band)]
-        return ArmMeasurement(traffic, runs(replications), *ends)
+        return VariantMeasurement(traffic, runs(replications), *ends)
 
     def _run(
         self, kind: str, amount: float, replication: int, requests: int, scale: float, decodes_only: bool
     ) -> RunRecord:
-        from simulator.arms import CompiledArm
         from simulator.breakeven.simulated_bench import acceptance_at
-        from simulator.replications import replication_seed, traffic_of
+        from simulator.runs.replications import replication_seed, traffic_of
+        from simulator.runs.variant import CompiledVariant
 
         at_load = self._at(kind, amount, requests)
-        arm = CompiledArm.compile(at_load, self.setting.arm)
-        return arm.run(
+        variant = CompiledVariant.compile(at_load, self.setting.variant)
+        return variant.run(
             traffic_of(at_load, replication),
             replication_seed(at_load.run.seed, replication),
-            acceptance=None if self.setting.alpha is None else acceptance_at(arm, self.setting.alpha),
+            acceptance=None if self.setting.alpha is None else acceptance_at(variant, self.setting.alpha),
             step_scale=scale,
             scales_decodes_only=decodes_only,
         )
@@ -191,11 +192,11 @@ class Replica:
         return with_workload(scenario_at(self.scenario, {USERS: int(amount)}), requests=requests)
 
     def _traffic(self, kind: str, amount: float) -> Traffic:
-        from simulator.arms import CompiledArm
         from simulator.results.summary import Traffic
+        from simulator.runs.variant import CompiledVariant
 
-        arm = CompiledArm.compile(self._at(kind, amount, 1), self.setting.arm)
-        return replace(Traffic.of(arm), limits=self.slo.limits_of_requests)
+        variant = CompiledVariant.compile(self._at(kind, amount, 1), self.setting.variant)
+        return replace(Traffic.of(variant), limits=self.slo.limits_of_requests)
 
 
 def one_replica(scenario: Scenario, setting: Setting) -> Scenario:
@@ -217,6 +218,6 @@ def one_replica(scenario: Scenario, setting: Setting) -> Scenario:
         update={
             "hardware": hardware.model_copy(update=placed),
             "run": scenario.run.model_copy(update={"backend": "auto"}),
-            "speculation": () if setting.arm is None else (setting.arm,),
+            "speculation": () if setting.variant is None else (setting.variant,),
         }
     )

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.commands.output import NOTHING, in_unit
-from experiments.store.columns import CELL, CI95, METRIC, SETTING, Column, arm_and_path
+from experiments.store.columns import CELL, CI95, METRIC, SETTING, Column, variant_and_path
 from experiments.study.conditions import short_names
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def telling(columns: Sequence[Column], without: Container[str], all_done: bool) 
 
     def shows(column: Column) -> bool:
         if column.role == METRIC:
-            return not column.is_interval and arm_and_path(column.name)[1] not in _SENTENCES
+            return not column.is_interval and variant_and_path(column.name)[1] not in _SENTENCES
         if column.role == CELL:
             return column.name == "status" and not all_done
         return column.name not in without

@@ -12,7 +12,7 @@ from experiments.commands.output import note, print_json, print_table, progress_
 
 if TYPE_CHECKING:
     from calibration.drafters.training.recipes import Recipe
-    from simulator.replications import Progress
+    from simulator.runs.replications import Progress
 
 DEFAULT_TOKENS = 200_000
 

@@ -1,4 +1,4 @@
-"""`decodesim memory`: what every arm takes of a GPU's memory and what it leaves for KV."""
+"""`decodesim memory`: what every variant takes of a GPU's memory and what it leaves for KV."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.commands.output import NOTHING, print_json, print_list, print_t
 from simulator.units import format_bytes
 
 if TYPE_CHECKING:
-    from simulator.memory import MemoryReport
+    from simulator.memory.report import MemoryReport
 
 
 @click.command()
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @json_option
 def command(scenario: Path | None, overrides: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """What fits on the GPUs of SCENARIO: weights, drafter, KV, and what the drafter costs."""
-    from simulator.memory import memory
+    from simulator.memory.report import memory
 
     read = read_scenario(scenario, overrides, flags_of(given))
     with lines_of(read):
@@ -30,33 +30,42 @@ def command(scenario: Path | None, overrides: tuple[str, ...], as_json: bool, **
         return
     gpus = f"{read.hardware.tensor_parallel} × {read.hardware.gpu}"
     print_text(f"{read.target.model} ({read.target.weights or 'weights as published'}) on {gpus}, per GPU:")
-    _print_arms(report)
+    _print_variants(report)
     print_text(_summary(report))
     print_list("Notes", report.notes)
 
 
-def _print_arms(report: MemoryReport) -> None:
-    arms = report.arms
-    plain = arms[0]
+def _print_variants(report: MemoryReport) -> None:
+    variants = report.variants
+    plain = variants[0]
     rows = [
-        ["weights", *(format_bytes(arm.weights_bytes) for arm in arms)],
-        ["drafter", *(format_bytes(arm.drafter_bytes) for arm in arms)],
-        ["kept by the engine", *(format_bytes(arm.reserve_bytes) for arm in arms)],
-        ["KV cache", *(format_bytes(arm.kv_bytes) for arm in arms)],
-        ["usable", *(format_bytes(arm.usable_bytes) for arm in arms)],
-        ["device", *(format_bytes(arm.device_bytes) for arm in arms)],
-        ["KV per token", *(format_bytes(arm.kv_bytes_per_token) for arm in arms)],
-        ["KV tokens held", *(f"{arm.kv_tokens:,}" for arm in arms)],
-        ["requests at once", *(f"{arm.max_concurrency:,}" for arm in arms)],
+        ["weights", *(format_bytes(variant.weights_bytes) for variant in variants)],
+        ["drafter", *(format_bytes(variant.drafter_bytes) for variant in variants)],
+        ["kept by the engine", *(format_bytes(variant.reserve_bytes) for variant in variants)],
+        ["KV cache", *(format_bytes(variant.kv_bytes) for variant in variants)],
+        ["usable", *(format_bytes(variant.usable_bytes) for variant in variants)],
+        ["device", *(format_bytes(variant.device_bytes) for variant in variants)],
+        ["KV per token", *(format_bytes(variant.kv_bytes_per_token) for variant in variants)],
+        ["KV tokens held", *(f"{variant.kv_tokens:,}" for variant in variants)],
+        ["requests at once", *(f"{variant.max_concurrency:,}" for variant in variants)],
     ]
-    if any(arm.state_pool_bytes is not None for arm in arms):
-        rows.insert(3, ["set aside for states", *(format_bytes(arm.state_pool_bytes or 0) for arm in arms)])
-    if any(arm.state_bytes for arm in arms):
-        rows.insert(-2, ["  states of a request", *(format_bytes(arm.state_bytes) for arm in arms)])
-    if len(arms) > 1:
-        against = ["  against plain", "", *(_against(arm.kv_tokens, plain.kv_tokens) for arm in arms[1:])]
+    if any(variant.state_pool_bytes is not None for variant in variants):
+        rows.insert(
+            3,
+            ["set aside for states", *(format_bytes(variant.state_pool_bytes or 0) for variant in variants)],
+        )
+    if any(variant.state_bytes for variant in variants):
+        rows.insert(
+            -2, ["  states of a request", *(format_bytes(variant.state_bytes) for variant in variants)]
+        )
+    if len(variants) > 1:
+        against = [
+            "  against plain",
+            "",
+            *(_against(variant.kv_tokens, plain.kv_tokens) for variant in variants[1:]),
+        ]
         rows.insert(-1, against)
-    print_table(["", *(arm.arm for arm in arms)], rows)
+    print_table(["", *(variant.variant for variant in variants)], rows)
 
 
 def _against(tokens: int, plain: int) -> str:
@@ -64,7 +73,7 @@ def _against(tokens: int, plain: int) -> str:
 
 
 def _summary(report: MemoryReport) -> str:
-    mean = f"requests at once: of {report.arms[0].request_tokens:,.0f} tokens, the workload's mean"
+    mean = f"requests at once: of {report.variants[0].request_tokens:,.0f} tokens, the workload's mean"
     smallest = report.smallest_tensor_parallel
     fewest = (
         "no tensor parallelism up to 8 fits"

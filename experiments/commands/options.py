@@ -54,7 +54,7 @@ def scenario_options(function: Function) -> Function:
     made: Function = scenario_flags(
         click.option(
             "--set", "overrides", multiple=True, metavar="PATH=VALUE",
-            help="Change one field, e.g. --set workload.arrivals.concurrency=128. Arms and classes by name.",
+            help="Change one field, e.g. --set workload.arrivals.concurrency=128. Name variants and classes.",
         )(function)
     )  # fmt: skip
     return click.argument("scenario", required=False, type=click.Path(path_type=Path))(made)

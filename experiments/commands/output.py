@@ -14,7 +14,7 @@ import click
 from simulator.units import format_number
 
 if TYPE_CHECKING:
-    from simulator.replications import Progress
+    from simulator.runs.replications import Progress
 
 SHOWN_AFTER_S = 1.0
 """A bar appears when the work has lasted so long."""
@@ -136,7 +136,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 def say_when_compiling() -> None:
     """Says why the first run after an install takes longer, when this is that run."""
-    from simulator.compiled import is_compiled, kept_in
+    from simulator.numerics.compiled import is_compiled, kept_in
 
     if not is_compiled():
         when = "once after an install" if kept_in() else "each time, as no cache folder can be written"

@@ -150,7 +150,7 @@ def _print_ways(document: Mapping[str, Any]) -> None:
 
 
 def _best(document: Mapping[str, Any]) -> list[str]:
-    """What to set: arm, draft length, schedule."""
+    """What to set: variant, draft length, schedule."""
     schedule = document["schedule"]
     if schedule is None:
         return []
@@ -217,7 +217,9 @@ def _crossing(document: Mapping[str, Any], crossing: Mapping[str, Any]) -> str:
     if outcome == ALL_LOADS:
         return f"none: speculation pays at every load up to {highest}"
     return (
-        "none: speculation pays at no load" if outcome == NO_LOAD else "not clear: the arms tie over the load"
+        "none: speculation pays at no load"
+        if outcome == NO_LOAD
+        else "not clear: the variants tie over the load"
     )
 
 

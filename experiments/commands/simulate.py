@@ -1,4 +1,4 @@
-"""`decodesim simulate`: plain decoding and every speculative arm on the same traffic and luck."""
+"""`decodesim simulate`: plain decoding and every speculative variant on the same traffic and luck."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Plain decoding and every speculative arm of SCENARIO on the same traffic and luck."""
+    """Plain decoding and every speculative variant of SCENARIO on the same traffic and luck."""
     from simulator.simulation import simulate
 
     read = read_scenario(scenario, (*overrides, *precision_override(precision)), flags_of(given))
@@ -113,32 +113,34 @@ def command(
 
 
 def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
-    """The answer for people: verdict, table of the arms, ratios, what it rests on."""
-    arms = document["arms"]
+    """The answer for people: verdict, table of the variants, ratios, what it rests on."""
+    variants = document["arms"]
     print_text(f"{scenario.title}: {_traffic(scenario)}")
     for name, compared in document["comparison"].items():
         print_text(f"→ {compared.get('reason') or name + ': ' + compared['verdict']}")
     rows = [
-        [label, *(in_unit(_metric(arm, path), scale) for arm in arms.values())]
+        [label, *(in_unit(_metric(variant, path), scale) for variant in variants.values())]
         for label, path, scale in _METRICS
-        if any(_metric(arm, path) is not None for arm in arms.values())
+        if any(_metric(variant, path) is not None for variant in variants.values())
     ]
-    print_table(["± 95 % of sampling", *(_heading(name, arm) for name, arm in arms.items())], rows)
+    print_table(
+        ["± 95 % of sampling", *(_heading(name, variant) for name, variant in variants.items())], rows
+    )
     _print_comparison(document["comparison"])
     print_list("Notes", notes_for_people(document))
     print_list("Rests on", _basis(document["provenance"], scenario))
 
 
-def _metric(arm: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+def _metric(variant: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
     """The estimate at a dotted path, None where the run has none."""
-    here: Any = arm
+    here: Any = variant
     for key in path.split("."):
         here = here.get(key) if isinstance(here, Mapping) else None
     return here if isinstance(here, Mapping) else None
 
 
-def _heading(name: str, arm: Mapping[str, Any]) -> str:
-    return f"{name} (saturated)" if arm["saturated"] else name
+def _heading(name: str, variant: Mapping[str, Any]) -> str:
+    return f"{name} (saturated)" if variant["saturated"] else name
 
 
 def _print_comparison(comparison: Mapping[str, Any]) -> None:
@@ -194,14 +196,14 @@ def _basis(provenance: Mapping[str, Any], scenario: Scenario) -> list[str]:
 
 
 def notes_for_people(document: Mapping[str, Any]) -> list[str]:
-    """The notes, those that several arms share once, without those the table makes needless."""
-    arms = list(document["arms"])
+    """The notes, those that several variants share once, without those the table makes needless."""
+    variants = list(document["arms"])
     shared: dict[str, list[str]] = {}
     for text in document["notes"]:
-        arm = next((name for name in arms if text.startswith(f"{name}: ")), "")
-        said = text.removeprefix(f"{arm}: ")
+        variant = next((name for name in variants if text.startswith(f"{name}: ")), "")
+        said = text.removeprefix(f"{variant}: ")
         if not said.startswith(_LEFT_OUT):
-            shared.setdefault(said, []).append(arm)
+            shared.setdefault(said, []).append(variant)
     return [text if "" in names else f"{', '.join(names)}: {text}" for text, names in shared.items()]
 
 

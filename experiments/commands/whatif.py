@@ -76,7 +76,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """What changes if SCENARIO differs in some fields: plain decoding and each arm, on the same luck.
+    """What changes if SCENARIO differs in some fields: plain decoding and each variant, on the same luck.
 
     decodesim whatif my.yaml --set hardware.gpu=h200-sxm --versus 'hardware.tensor_parallel=8' --versus
     'speculation.eagle3-k3.acceptance.alpha=0.8; speculation.eagle3-k3.draft_length=5'
@@ -100,7 +100,7 @@ def command(
 
 
 def print_what_if(document: Mapping[str, Any]) -> None:
-    """The answer for people: a sentence for each alternative and arm, and one table of all."""
+    """The answer for people: a sentence for each alternative and variant, and one table of all."""
     alternatives = document["alternatives"]
     print_text(f"{document['baseline']}: what if …")
     for alternative in alternatives:
@@ -119,8 +119,8 @@ def _sentences(alternative: Mapping[str, Any], metric: str) -> Iterator[str]:
         yield f"does not fit: {alternative['why_not']}"
         return
     word = "throughput" if metric.startswith("throughput") else "mean TPOT"
-    for name, arm in alternative["arms"].items():
-        ratio = arm["figures"].get(metric, {}).get("ratio")
+    for name, variant in alternative["arms"].items():
+        ratio = variant["figures"].get(metric, {}).get("ratio")
         if _is_same(ratio):
             yield f"{name}: as before"
             continue
@@ -129,8 +129,8 @@ def _sentences(alternative: Mapping[str, Any], metric: str) -> Iterator[str]:
             if ratio is None
             else f"× {ratio['value']:.2f} ({as_range(ratio['band'])})"
         )
-        text = f"{name}: {_WORDS.get(arm['verdict'], arm['verdict'])}: {word} {moved}"
-        speedup = arm["speedup"]
+        text = f"{name}: {_WORDS.get(variant['verdict'], variant['verdict'])}: {word} {moved}"
+        speedup = variant["speedup"]
         if speedup is not None and speedup["baseline"] and speedup["alternative"]:
             was, becomes = speedup["baseline"]["value"], speedup["alternative"]["value"]
             text += f"; its gain over plain goes from × {was:.2f} to × {becomes:.2f}"
@@ -144,15 +144,15 @@ def _is_same(ratio: Mapping[str, Any] | None) -> bool:
 
 
 def _rows(alternatives: list[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    for name in dict.fromkeys(arm for alternative in alternatives for arm in alternative["arms"]):
-        arms = [alternative["arms"].get(name) for alternative in alternatives]
+    for name in dict.fromkeys(variant for alternative in alternatives for variant in alternative["arms"]):
+        variants = [alternative["arms"].get(name) for alternative in alternatives]
         for label, path, scale in _ROWS:
-            changes = [arm and arm["figures"].get(path) for arm in arms]
+            changes = [variant and variant["figures"].get(path) for variant in variants]
             known = [change for change in changes if change]
             if known:
                 before = in_unit(known[0]["baseline"], scale)
                 yield f"{name}: {label}", before, *(_cell(change, scale) for change in changes)
-        speedups = [arm and arm["speedup"] for arm in arms]
+        speedups = [variant and variant["speedup"] for variant in variants]
         if any(speedups):
             before = next(in_unit(speedup["baseline"]) for speedup in speedups if speedup)
             yield f"{name}: gain over plain", before, *(_cell(speedup, 1.0) for speedup in speedups)

@@ -10,7 +10,7 @@ from experiments.maps.study_map import Setting, StudyMap
 from simulator.results.estimate import Estimate
 
 Option = tuple[str, int | None]
-"""An arm and its draft length; `PLAIN` decodes without drafts."""
+"""An variant and its draft length; `PLAIN` decodes without drafts."""
 
 PLAIN: Option = ("plain", 0)
 
@@ -51,14 +51,14 @@ class Choice:
         return tuple(sorted(found, key=lambda option: -self.speedups[option].value))
 
 
-def choices(of: StudyMap, alpha: float, arms: Collection[str] | None = None) -> tuple[Choice, ...]:
-    """The choice at every load and place where all options (of these arms) have a speedup at `alpha`."""
-    known = {cell.arm for cell in of.cells if alpha in cell.speedups}
+def choices(of: StudyMap, alpha: float, variants: Collection[str] | None = None) -> tuple[Choice, ...]:
+    """The choice at every load and place where all options (of these variants) have a speedup at `alpha`."""
+    known = {cell.variant for cell in of.cells if alpha in cell.speedups}
     found: dict[tuple[tuple[Setting, ...], float], dict[Option, Estimate | None]] = {}
     for cell in of.cells:
-        if cell.arm in known and (arms is None or cell.arm in arms):
+        if cell.variant in known and (variants is None or cell.variant in variants):
             options = found.setdefault((cell.place, cell.load), {})
-            options[cell.arm, cell.draft_length] = cell.speedups.get(alpha)
+            options[cell.variant, cell.draft_length] = cell.speedups.get(alpha)
     plain = Estimate(1.0, (1.0, 1.0), (1.0, 1.0))
     return tuple(
         Choice(

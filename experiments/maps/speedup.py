@@ -10,8 +10,8 @@ from simulator.breakeven.bench import DoesNotFitError
 from simulator.scenario import with_workload
 
 if TYPE_CHECKING:
-    from simulator.replications import Progress
-    from simulator.scenario import Arm, Scenario
+    from simulator.runs.replications import Progress
+    from simulator.scenario import Scenario, Variant
 
 CONCURRENCIES = (1, 4, 16, 32, 64, 128, 256, 512)
 """Clients at work at once in a map, as far as they fit."""
@@ -23,7 +23,8 @@ _LEAST_APART = 0.04
 
 _FEWEST_REQUESTS = 400
 _ROUNDS_OF_CLIENTS = 8
-"""A run has so many requests, or so many per client, whatever the scenario's number: both arms meet the same
+"""A run has so many requests, or so many per client, whatever the scenario's number: both variants meet
+the same
 luck, so that their ratio is known far better than either throughput.
 """
 
@@ -35,13 +36,14 @@ _METRIC = "throughput_tokens_per_s"
 
 @dataclass(frozen=True)
 class SpeedupMap:
-    """Throughput of one arm ÷ that of plain decoding in closed loops, one run of each on the same luck.
+    """Throughput of one variant ÷ that of plain decoding in closed loops, one run of each on the same luck.
 
-    `draft_length` is the arm's longest: an arm whose K varies with the batch keeps its table or policy.
-    `speedup[i][j]` belongs to `alpha[i]` and `concurrency[j]`; None where the arms do not fit the memory.
+    `draft_length` is the variant's longest: a variant whose K varies with the batch keeps its table or
+    policy.
+    `speedup[i][j]` belongs to `alpha[i]` and `concurrency[j]`; None where the variants do not fit the memory.
     """
 
-    arm: str
+    variant: str
     draft_length: int
     alpha: tuple[float, ...]
     concurrency: tuple[int, ...]
@@ -50,7 +52,7 @@ class SpeedupMap:
     def to_json(self) -> dict[str, Any]:
         """The map as plain data."""
         return {
-            "arm": self.arm,
+            "arm": self.variant,
             "draft_length": self.draft_length,
             "metric": "throughput",
             "alpha": list(self.alpha),
@@ -70,13 +72,15 @@ def speedup_map_from_json(document: Mapping[str, Any]) -> SpeedupMap:
     )
 
 
-def concurrencies(scenario: Scenario, arm: Arm) -> tuple[int, ...]:
+def concurrencies(scenario: Scenario, variant: Variant) -> tuple[int, ...]:
     """The loads of a map: `CONCURRENCIES` that have a seat and memory at once, and the scenario's own."""
-    from simulator.memory import arm_memory
+    from simulator.memory.report import gpu_memory
     from simulator.scenario import engine_preset
 
     preset, _ = engine_preset(scenario)
-    room = min(preset.max_num_seqs, arm_memory(scenario, arm).max_concurrency) * scenario.hardware.replicas
+    room = (
+        min(preset.max_num_seqs, gpu_memory(scenario, variant).max_concurrency) * scenario.hardware.replicas
+    )
     arrivals = scenario.workload.arrivals
     own = {arrivals.concurrency} if arrivals.kind == "closed" else set()
     return tuple(sorted({n for n in CONCURRENCIES if n <= room} | own | {1}))
@@ -102,35 +106,36 @@ def enough_for_a_ratio(clients: int) -> int:
 
 def speedup_map(
     scenario: Scenario,
-    arm: Arm,
+    variant: Variant,
     loads: Sequence[int] | None = None,
     alphas: Sequence[float] = ALPHAS,
     progress: Progress | None = None,
 ) -> SpeedupMap:
-    """Simulate plain decoding and the arm, with its own draft length, at every load and acceptance.
+    """Simulate plain decoding and the variant, with its own draft length, at every load and acceptance.
 
-    `loads` defaults to `concurrencies`. Raises InputError where the arm's acceptance has no α to vary, or the
+    `loads` defaults to `concurrencies`. Raises InputError where the variant's acceptance has no α to
+    vary, or the
     traffic cannot be had as a closed loop.
     """
-    chosen = concurrencies(scenario, arm) if loads is None else tuple(loads)
+    chosen = concurrencies(scenario, variant) if loads is None else tuple(loads)
     columns: list[list[float | None]] = []
     for load in chosen:
-        columns.append(_column(scenario, arm, load, alphas))
+        columns.append(_column(scenario, variant, load, alphas))
         if progress is not None:
             progress(len(columns), len(chosen), f"speedup map, {load:,} clients")
     rows = tuple(zip(*columns, strict=True)) if columns else tuple(() for _ in alphas)
-    return SpeedupMap(arm.name, arm.max_draft_length, tuple(alphas), chosen, rows)
+    return SpeedupMap(variant.name, variant.max_draft_length, tuple(alphas), chosen, rows)
 
 
-def _column(scenario: Scenario, arm: Arm, load: int, alphas: Sequence[float]) -> list[float | None]:
+def _column(scenario: Scenario, variant: Variant, load: int, alphas: Sequence[float]) -> list[float | None]:
     """The speedups at one load, one per acceptance."""
     from simulator.breakeven.simulated_bench import SimulatedBench
 
     long = with_workload(scenario, requests=enough_for_a_ratio(load))
-    bench = SimulatedBench(long, arm, {"concurrency": load}, own_draft_length=True)
+    bench = SimulatedBench(long, variant, {"concurrency": load}, own_draft_length=True)
     try:
         plain = bench.plain(0)[_METRIC]
-        runs = [bench.speculative(arm.max_draft_length, alpha, 0, 1.0)[_METRIC] for alpha in alphas]
+        runs = [bench.speculative(variant.max_draft_length, alpha, 0, 1.0)[_METRIC] for alpha in alphas]
     except DoesNotFitError:
         return [None for _ in alphas]
     return [run / plain if plain > 0 else None for run in runs]

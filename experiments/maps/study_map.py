@@ -1,4 +1,4 @@
-"""The cells of a study as a map: one arm with one draft length at each load and place of the other axes.
+"""The cells of a study as a map: one variant with one draft length at each load and place of the other axes.
 
 A map is read from the rows of a store, or from rows that were taken out of one. With break-evens in them it
 tells which acceptance speculation needs: `MapCell.needs`.
@@ -19,32 +19,32 @@ LOADS = ("workload.arrivals.concurrency", "workload.arrivals.rate_per_s", "workl
 """Settings that say how much is asked: the first of them that varies runs along the map."""
 
 BEYOND = math.inf
-"""What an arm needs that no acceptance lets pay."""
+"""What a variant needs that no acceptance lets pay."""
 
 SPEEDUP = "throughput_speedup"
 _NEEDED, _TOKENS, _VERDICT = "break_even_alpha", "break_even_acceptance_length", "break_even_verdict"
 _SPEEDUP_AT = "speedup_at."
 _OF_SPECULATION = (_NEEDED, _VERDICT, SPEEDUP, "verdict")
-"""Metrics that only an arm with speculation has."""
+"""Metrics that only a variant with speculation has."""
 
 Setting = float | str | None
 
 
 @dataclass(frozen=True)
 class MapCell:
-    """One arm at one load and place. `place`: values of the map's axes. `draft_length` is None where the
+    """One variant at one load and place. `place`: values of the map's axes. `draft_length` is None where the
     study does not vary it. `row`: all that the store has of the cell.
     """
 
     load: float
     place: tuple[Setting, ...]
-    arm: str
+    variant: str
     draft_length: int | None
     row: Mapping[str, Any] = field(repr=False)
 
     def estimate(self, metric: str) -> Estimate | None:
-        """A metric of the arm with the intervals that are stored beside it; None where it has none."""
-        return estimate_in(self.row, f"{self.arm}.{metric}")
+        """A metric of the variant with the intervals that are stored beside it; None where it has none."""
+        return estimate_in(self.row, f"{self.variant}.{metric}")
 
     @cached_property
     def needed(self) -> Estimate | None:
@@ -59,12 +59,12 @@ class MapCell:
     @property
     def outcome(self) -> str:
         """What is said of the scenario's α against the break-even; of a cell without figures, its status."""
-        return str(self.row.get(f"{self.arm}.{_VERDICT}") or self.row.get("status") or "")
+        return str(self.row.get(f"{self.variant}.{_VERDICT}") or self.row.get("status") or "")
 
     @cached_property
     def speedups(self) -> Mapping[float, Estimate]:
         """α → throughput ÷ that of plain decoding, for the acceptances at which the study kept it."""
-        start = f"{self.arm}.{_SPEEDUP_AT}"
+        start = f"{self.variant}.{_SPEEDUP_AT}"
         names = [name.removeprefix(start) for name in self.row if name.startswith(start)]
         alphas = [name for name in names if not name.endswith(("_low", "_high"))]
         found = {float(alpha): self.estimate(_SPEEDUP_AT + alpha) for alpha in alphas}
@@ -80,12 +80,13 @@ class MapCell:
 
 
 Line = tuple[str, int | None, tuple[Setting, ...]]
-"""What the cells of one line over the load have in common: arm, draft length, place."""
+"""What the cells of one line over the load have in common: variant, draft length, place."""
 
 
 @dataclass(frozen=True)
 class StudyMap:
-    """The cells of a study's speculative arms. `load` is the setting that runs along the map, `axes` are the
+    """The cells of a study's speculative variants. `load` is the setting that runs along the map,
+    `axes` are the
     settings of the places, in the order of the study.
     """
 
@@ -102,38 +103,38 @@ class StudyMap:
         """Line → its cells by rising load."""
         found: dict[Line, list[MapCell]] = {}
         for cell in sorted(self.cells, key=lambda cell: cell.load):
-            found.setdefault((cell.arm, cell.draft_length, cell.place), []).append(cell)
+            found.setdefault((cell.variant, cell.draft_length, cell.place), []).append(cell)
         return {key: tuple(cells) for key, cells in found.items()}
 
 
 def study_map(
-    rows: Iterable[Mapping[str, Any]], settings: Sequence[str], arms: Sequence[str] | None = None
+    rows: Iterable[Mapping[str, Any]], settings: Sequence[str], variants: Sequence[str] | None = None
 ) -> StudyMap:
     """The map in rows as `StoreReader.rows` gives them; `settings` are their columns of settings, `arms` the
-    arms with speculation, which else the columns tell.
+    variants with speculation, which else the columns tell.
 
     Settings that do not vary, and those that go with another one value by value, make no axis of their own.
     """
     rows = list(rows)
     varied = [name for name in settings if len({row.get(name) for row in rows}) > 1]
     load = next((name for name in LOADS if name in varied), None) or _longest(rows, varied)
-    arms = _arms(rows[0] if rows else {}) if arms is None else arms
-    lengths = {arm: f"speculation.{arm}.draft_length" for arm in arms}
+    variants = _variants(rows[0] if rows else {}) if variants is None else variants
+    lengths = {variant: f"speculation.{variant}.draft_length" for variant in variants}
     special = [name for name in (load, *lengths.values()) if name in varied]
     axes: list[str] = []
     for name in varied:
         if name not in special and not any(_goes_with(rows, name, other) for other in (*special, *axes)):
             axes.append(name)
-    cells = tuple(_cell(row, arm, load, axes, lengths[arm]) for row in rows for arm in arms)
+    cells = tuple(_cell(row, variant, load, axes, lengths[variant]) for row in rows for variant in variants)
     return StudyMap(load, tuple(axes), cells)
 
 
-def _arms(names: Iterable[str]) -> list[str]:
-    """The arms with speculation among the columns, in their order."""
-    arms = [
+def _variants(names: Iterable[str]) -> list[str]:
+    """The variants with speculation among the columns, in their order."""
+    variants = [
         name.removesuffix(f".{end}") for name in names for end in _OF_SPECULATION if name.endswith(f".{end}")
     ]
-    return list(dict.fromkeys(arms))
+    return list(dict.fromkeys(variants))
 
 
 def _longest(rows: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> str:
@@ -148,12 +149,12 @@ def _goes_with(rows: Sequence[Mapping[str, Any]], name: str, other: str) -> bool
     return len(pairs) == len({value for value, _ in pairs})
 
 
-def _cell(row: Mapping[str, Any], arm: str, load: str, axes: Sequence[str], draft_length: str) -> MapCell:
+def _cell(row: Mapping[str, Any], variant: str, load: str, axes: Sequence[str], draft_length: str) -> MapCell:
     length = row.get(draft_length)
     return MapCell(
         load=float(row.get(load, 0)),
         place=tuple(row[name] for name in axes),
-        arm=arm,
+        variant=variant,
         draft_length=length if isinstance(length, int) else None,
         row=row,
     )

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from importlib.util import find_spec
 from typing import Any
 
+from calibration.workers import one_thread_each
 from experiments.runner.pools import (
     WHY_WORKERS_DIE,
     Pool,
@@ -19,7 +20,6 @@ from experiments.runner.pools import (
 )
 from experiments.runner.worker import Outcome, differences, fingerprint, one_line, run_group
 from simulator.errors import InputError, Problem
-from simulator.workers import one_thread_each
 
 LOCAL = "local"
 _LOGGERS = ("distributed", "tornado", "asyncio")

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import resource_tracker
 from typing import Any
 
+from calibration.workers import one_thread_each, usable_cores
 from experiments.runner.worker import Marks, Outcome, one_line, run_group, start_worker
 from simulator.errors import InputError, Problem
-from simulator.workers import one_thread_each, usable_cores
 
 WINDOW = 3
 """Groups of tasks in flight per worker: one runs, the others wait at hand."""

@@ -15,8 +15,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
+from calibration.workers import end_with_driver
 from simulator.errors import InputError
-from simulator.workers import end_with_driver
 
 Marks = MutableSequence[int]
 """Shared memory, one number per group in flight: 1 + index of the task that is being run, 0 when none is."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from simulator.arms import CompiledArm
+    from simulator.runs.variant import CompiledVariant
     from simulator.scenario import Scenario
 
 ALPHA, STEP, DRAFT_GPU, KV = "alpha", "step", "draft_gpu", "kv"
@@ -70,12 +70,12 @@ class UncertainInput:
             raise ValueError(f"{self.name}: {self.low} to {self.high} is no range")
 
 
-def inputs_of(scenario: Scenario, arm: CompiledArm) -> tuple[UncertainInput, ...]:
-    """What is uncertain about an arm of a scenario against plain decoding."""
+def inputs_of(scenario: Scenario, variant: CompiledVariant) -> tuple[UncertainInput, ...]:
+    """What is uncertain about a variant of a scenario against plain decoding."""
     return (
-        *_acceptance(arm),
-        *_kernels(scenario, arm),
-        *_host(arm),
+        *_acceptance(variant),
+        *_kernels(scenario, variant),
+        *_host(variant),
         *_traffic(scenario),
     )
 
@@ -127,12 +127,14 @@ def _value_at(path: str, scenario: Scenario) -> int | float:
     return here
 
 
-def _acceptance(arm: CompiledArm) -> Iterator[UncertainInput]:
+def _acceptance(variant: CompiledVariant) -> Iterator[UncertainInput]:
     """α, where the model has one that can move."""
     from simulator.acceptance import acceptance_model
 
-    assert arm.arm is not None
-    model = acceptance_model(arm.arm.acceptance, arm.settings.max_draft_length, arm.scenario.base_dir)
+    assert variant.variant is not None
+    model = acceptance_model(
+        variant.variant.acceptance, variant.settings.max_draft_length, variant.scenario.base_dir
+    )
     try:
         alpha = model.alpha
     except InputError:  # a replayed trace
@@ -142,13 +144,13 @@ def _acceptance(arm: CompiledArm) -> Iterator[UncertainInput]:
     yield UncertainInput("acceptance α", ALPHA, low, alpha, high, source, of_plain=False)
 
 
-def _kernels(scenario: Scenario, arm: CompiledArm) -> Iterator[UncertainInput]:
+def _kernels(scenario: Scenario, variant: CompiledVariant) -> Iterator[UncertainInput]:
     from simulator.results.summary import STEP_BAND
 
     source = f"P95 of the error of the ratio of two step times, ± {STEP_BAND:.0%} (docs/results.md)"
     yield _factor("speculative step as a whole", STEP, STEP_BAND, source, of_plain=False)
-    profile = arm.setup.profile
-    network = arm.setup.cost.target_pricing.network
+    profile = variant.setup.profile
+    network = variant.setup.cost.target_pricing.network
     weights = {matrix.weights for matrix in network.matrices}
     experts = {one.weights for one in network.experts}
     latent = any(layers.attention.kv_lora_rank for layers in network.attentions)
@@ -171,7 +173,7 @@ def _kernels(scenario: Scenario, arm: CompiledArm) -> Iterator[UncertainInput]:
             yield _factor(name, knob, _ASSUMED_KERNEL, f"assumed: {profile.name} states no error")
     yield _factor("norms and other small kernels", "small", _ASSUMED_KERNEL, "assumed in the profile")
     yield _factor("sampling and rejection", "sampler", _ASSUMED_KERNEL, "assumed in the profile")
-    if arm.settings.has_drafter:
+    if variant.settings.has_drafter:
         source = "assumed: priced as the target's operators, on small shapes"
         yield _factor("GPU time of a draft pass", DRAFT_GPU, _ASSUMED_DRAFT, source, of_plain=False)
 
@@ -182,8 +184,8 @@ def _mean_error(part: Any) -> float | None:
     return None if error is None else float(error) / 100
 
 
-def _host(arm: CompiledArm) -> Iterator[UncertainInput]:
-    preset, settings = arm.setup.preset, arm.settings
+def _host(variant: CompiledVariant) -> Iterator[UncertainInput]:
+    preset, settings = variant.setup.preset, variant.settings
     drafts_by = {
         "draft": settings.has_drafter,
         "lookup": settings.lookup_step_ns + settings.lookup_per_sequence_ns > 0,

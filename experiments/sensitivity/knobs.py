@@ -1,4 +1,4 @@
-"""Uncertain inputs turned: an arm with other prices, host times, memory and acceptance, without compiling
+"""Uncertain inputs turned: a variant with other prices, host times, memory and acceptance, without compiling
 anything anew."""
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from experiments.sensitivity.inputs import DRAFT_GPU, KERNELS, KV, OUTPUTS, PROMPTS
-from simulator.arms import CompiledArm
 from simulator.costs.prices import (
     PRICE_DRAFT_PREFILL_PAIR_NS,
     PRICE_DRAFT_PREFILL_START_NS,
@@ -22,6 +21,7 @@ from simulator.costs.prices import (
 )
 from simulator.costs.pricing import NetworkPricing
 from simulator.results.metrics import Floats
+from simulator.runs.variant import CompiledVariant
 from simulator.traffic.workload import Requests
 from simulator.units import NS_PER_S
 
@@ -44,34 +44,34 @@ _DRAFT_PREFILL = [PRICE_DRAFT_PREFILL_PAIR_NS, PRICE_DRAFT_PREFILL_START_NS, PRI
 
 
 class Turnable:
-    """An arm whose knobs can be turned any number of times."""
+    """An variant whose knobs can be turned any number of times."""
 
-    def __init__(self, arm: CompiledArm) -> None:
-        self.arm = arm
-        tokens = len(arm.prices.target_tokens)
-        cost = arm.setup.cost
+    def __init__(self, variant: CompiledVariant) -> None:
+        self.variant = variant
+        tokens = len(variant.prices.target_tokens)
+        cost = variant.setup.cost
         self.target, self.drafter = (_parts(one, tokens) for one in (cost.target_pricing, cost.draft_pricing))
 
-    def turned(self, knobs: Mapping[str, float]) -> CompiledArm:
-        """The arm with factors on kernels and memory, and host times in s. Other knobs are left alone."""
-        arm = self.arm
+    def turned(self, knobs: Mapping[str, float]) -> CompiledVariant:
+        """The variant with factors on kernels and memory, and host times in s. Other knobs are left alone."""
+        variant = self.variant
         factors = {name: knobs[name] for name in (*KERNELS, DRAFT_GPU) if knobs.get(name, 1.0) != 1.0}
         if factors:
-            arm = replace(arm, setup=replace(arm.setup, prices=self.prices(factors)))
+            variant = replace(variant, setup=replace(variant.setup, prices=self.prices(factors)))
         # Each group of data-parallel attention has a host of its own for its share of the requests.
-        groups = arm.scenario.hardware.attention_dp
+        groups = variant.scenario.hardware.attention_dp
         changes: dict[str, float] = {
             setting: knobs[name] * NS_PER_S / (groups if "per_sequence" in name else 1)
             for name, setting in _SETTINGS.items()
             if name in knobs
         }
         if knobs.get(KV, 1.0) != 1.0:
-            changes["total_blocks"] = int(arm.settings.total_blocks * knobs[KV])
-        return replace(arm, settings=replace(arm.settings, **changes)) if changes else arm  # type: ignore[arg-type]
+            changes["total_blocks"] = int(variant.settings.total_blocks * knobs[KV])
+        return replace(variant, settings=replace(variant.settings, **changes)) if changes else variant  # type: ignore[arg-type]
 
     def prices(self, factors: Mapping[str, float]) -> Prices:
         """The tables with operators scaled, target and drafter alike; `draft_gpu` scales the drafter's."""
-        prices = self.arm.prices
+        prices = self.variant.prices
         changes = [factors.get(name, 1.0) - 1 for name in ("linear", "small", "allreduce")]
         attention, experts = (factors.get(name, 1.0) for name in ("attention", "experts"))
         draft = factors.get(DRAFT_GPU, 1.0)

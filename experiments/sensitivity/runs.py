@@ -12,11 +12,11 @@ from experiments.sensitivity.inputs import ALPHA, STEP, UncertainInput
 from experiments.sensitivity.knobs import Turnable, lengthened
 from simulator.breakeven.simulated_bench import acceptance_at
 from simulator.errors import InputError, unknown_name
-from simulator.replications import replication_seed, traffic_of
+from simulator.numerics.roots import bracketed_root
 from simulator.results.measure import measure
 from simulator.results.steady import above_capacity
 from simulator.results.summary import COMPARED, Traffic
-from simulator.roots import bracketed_root
+from simulator.runs.replications import replication_seed, traffic_of
 from simulator.scenario import Scenario, with_workload
 
 if TYPE_CHECKING:
@@ -32,47 +32,50 @@ Figures = Mapping[str, float]
 
 
 class SensitivityRuns:
-    """One arm of a scenario against plain decoding, at any values of the uncertain inputs.
+    """One variant of a scenario against plain decoding, at any values of the uncertain inputs.
 
     `of`: a ratio of the comparison, `speedup` (throughput; mean TPOT where requests come at a rate), or
     `break_even_alpha`: the acceptance at which that speedup is 1. Raises InputError for anything else.
     """
 
-    def __init__(self, scenario: Scenario, arm: str, of: str = SPEEDUP) -> None:
-        from simulator.arms import CompiledArm
+    def __init__(self, scenario: Scenario, variant: str, of: str = SPEEDUP) -> None:
+        from simulator.runs.variant import CompiledVariant
 
-        self.traffic = Traffic.of(CompiledArm.compile(scenario, None))
+        self.traffic = Traffic.of(CompiledVariant.compile(scenario, None))
         usual = "tpot_mean_speedup" if self.traffic.open_loop else "throughput_speedup"
         if of not in (SPEEDUP, BREAK_EVEN, *COMPARED):
             raise InputError(unknown_name("answer", of, [SPEEDUP, BREAK_EVEN, *COMPARED], field="--of"))
-        self.of, self.arm = of, arm
+        self.of, self.variant = of, variant
         self.path, how = COMPARED[of if of in COMPARED else usual]
         self.sign = -1 if how == "speedup" else 1
         self.scenario = scenario if "p99" in self.path else shortened(scenario)
-        self._arms: dict[tuple[str, ...], tuple[Turnable, Turnable]] = {}
+        self._variants: dict[tuple[str, ...], tuple[Turnable, Turnable]] = {}
         self._plain_runs: dict[tuple[object, ...], Figures] = {}
 
-    def arms(self, settings: tuple[str, ...] = ()) -> tuple[Turnable, Turnable]:
-        """Plain decoding and the arm, with fields of the scenario set. Raises InputError where they do not
+    def variants(self, settings: tuple[str, ...] = ()) -> tuple[Turnable, Turnable]:
+        """Plain decoding and the variant, with fields of the scenario set. Raises InputError where they
+        do not
         fit the memory."""
-        if settings not in self._arms:
-            self._arms[settings] = self._compiled(settings)
-        return self._arms[settings]
+        if settings not in self._variants:
+            self._variants[settings] = self._compiled(settings)
+        return self._variants[settings]
 
     def _compiled(self, settings: tuple[str, ...]) -> tuple[Turnable, Turnable]:
-        from simulator.arms import CompiledArm
-        from simulator.memory import require_fit
+        from simulator.memory.report import require_fit
+        from simulator.runs.variant import CompiledVariant
 
         scenario = scenario_with(self.scenario, settings) if settings else self.scenario
         if scenario.run.mechanisms.kv_limit:
             require_fit(scenario)
-        arm = scenario.arm(self.arm)
-        return Turnable(CompiledArm.compile(scenario, None)), Turnable(CompiledArm.compile(scenario, arm))
+        variant = scenario.variant(self.variant)
+        return Turnable(CompiledVariant.compile(scenario, None)), Turnable(
+            CompiledVariant.compile(scenario, variant)
+        )
 
     def outcome(
         self, values: Mapping[UncertainInput, float], replications: int = REPLICATIONS
     ) -> tuple[float, ...]:
-        """The answer in every replication; NaN where an arm cannot serve the rate."""
+        """The answer in every replication; NaN where a variant cannot serve the rate."""
         return tuple(self._outcome(values, replication) for replication in range(replications))
 
     def _outcome(self, values: Mapping[UncertainInput, float], replication: int) -> float:
@@ -113,15 +116,15 @@ class SensitivityRuns:
         settings = tuple(
             f"{one.knob}={_shown(one, value)}" for one, value in values.items() if "." in one.knob
         )
-        arm = self.arms(settings)[which].turned(knobs)
-        requests = lengthened(traffic_of(arm.scenario, replication), knobs)
-        seed = replication_seed(arm.scenario.run.seed, replication)
+        variant = self.variants(settings)[which].turned(knobs)
+        requests = lengthened(traffic_of(variant.scenario, replication), knobs)
+        seed = replication_seed(variant.scenario.run.seed, replication)
         if which == 0:
-            return self._figures(arm.run(requests, seed))
+            return self._figures(variant.run(requests, seed))
         if alpha is None:
             alpha = knobs.get(ALPHA)
-        acceptance = None if alpha is None else acceptance_at(arm, alpha)
-        record = arm.run(
+        acceptance = None if alpha is None else acceptance_at(variant, alpha)
+        record = variant.run(
             requests,
             seed,
             acceptance=acceptance,

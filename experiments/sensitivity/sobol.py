@@ -22,7 +22,7 @@ from simulator.results.estimate import Estimate
 from simulator.results.metrics import Floats
 
 if TYPE_CHECKING:
-    from simulator.replications import Progress
+    from simulator.runs.replications import Progress
     from simulator.scenario import Scenario
 
 SAMPLES = 128
@@ -49,7 +49,7 @@ class Sobol:
     break-even below the scenario's own acceptance; None where that is not what was asked.
     """
 
-    arm: str
+    variant: str
     of: str
     indices: tuple[Index, ...]
     samples: int
@@ -62,7 +62,7 @@ class Sobol:
 
 def sobol(
     scenario: Scenario,
-    arm: str | None = None,
+    variant: str | None = None,
     of: str = SPEEDUP,
     inputs: Sequence[UncertainInput] = (),
     samples: int = SAMPLES,
@@ -72,19 +72,19 @@ def sobol(
 
     Raises InputError, also where a combination of inputs has no answer.
     """
-    question = Question.of(scenario, arm, of, inputs)
+    question = Question.of(scenario, variant, of, inputs)
     runs = question.runs
 
     def answer(values: Mapping[UncertainInput, float]) -> float:
         (outcome,) = runs.outcome(values, replications=1)
         if math.isnan(outcome):
             at = ", ".join(f"{one.name} {value:.3g}" for one, value in values.items())
-            message = f"no answer at {at}: an arm cannot serve the rate"
+            message = f"no answer at {at}: a variant cannot serve the rate"
             raise InputError(Problem(field="workload.arrivals", message=message, allowed="a lower rate"))
         return outcome
 
     indices, outcomes = indices_of(answer, question.inputs, samples, progress)
-    own = runs.arms()[1].arm.acceptance[0] if of == BREAK_EVEN else None
+    own = runs.variants()[1].variant.acceptance[0] if of == BREAK_EVEN else None
     pays = (
         outcomes < own.alpha
         if own is not None
@@ -93,7 +93,7 @@ def sobol(
         else None
     )
     return Sobol(
-        runs.arm,
+        runs.variant,
         of,
         tuple(sorted(indices, key=lambda index: -index.total_order.value)),
         samples,

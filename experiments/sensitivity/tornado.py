@@ -10,17 +10,17 @@ from experiments.sensitivity.inputs import ALPHA, UncertainInput, inputs_of, req
 from experiments.sensitivity.runs import BREAK_EVEN, REPLICATIONS, SPEEDUP, SensitivityRuns
 from simulator.errors import InputError, Problem
 from simulator.results.estimate import Estimate, mean_estimate
-from simulator.scenario import chosen_arm, engine_preset
+from simulator.scenario import chosen_variant, engine_preset
 
 if TYPE_CHECKING:
-    from simulator.replications import Progress
+    from simulator.runs.replications import Progress
     from simulator.scenario import Scenario
 
 
 @dataclass(frozen=True)
 class Bar:
     """One input: the answer at its low and its high end. Intervals are those of the difference from the base,
-    paired by replication; None: an arm cannot serve the rate there."""
+    paired by replication; None: a variant cannot serve the rate there."""
 
     input: UncertainInput
     at_low: Estimate | None
@@ -38,7 +38,7 @@ class Bar:
 class Tornado:
     """The bars, widest first, around `base`: the answer of the scenario as it is."""
 
-    arm: str
+    variant: str
     of: str
     base: Estimate
     bars: tuple[Bar, ...]
@@ -55,19 +55,27 @@ class Question:
 
     @staticmethod
     def of(
-        scenario: Scenario, arm: str | None = None, of: str = SPEEDUP, inputs: Sequence[UncertainInput] = ()
+        scenario: Scenario,
+        variant: str | None = None,
+        of: str = SPEEDUP,
+        inputs: Sequence[UncertainInput] = (),
     ) -> Question:
-        """A question about an arm (the first one by default). `inputs` come beside those of every scenario;
+        """A question about a variant (the first one by default). `inputs` come beside those of every
+        scenario;
         acceptance that is set by path takes the place of ours. Raises InputError."""
-        chosen = chosen_arm(scenario, arm, "compare with plain decoding")
+        chosen = chosen_variant(scenario, variant, "compare with plain decoding")
         runs = SensitivityRuns(scenario, chosen.name, of)
         require_distinct(inputs)
         asked = {one.knob for one in inputs}
         replaced = (
-            {ALPHA} if any(knob.startswith(f"speculation.{runs.arm}.acceptance") for knob in asked) else set()
+            {ALPHA}
+            if any(knob.startswith(f"speculation.{runs.variant}.acceptance") for knob in asked)
+            else set()
         )
         replaced |= {ALPHA} if of == BREAK_EVEN else set()
-        own = [one for one in inputs_of(runs.scenario, runs.arms()[1].arm) if one.knob not in replaced]
+        own = [
+            one for one in inputs_of(runs.scenario, runs.variants()[1].variant) if one.knob not in replaced
+        ]
         requests = runs.scenario.workload.requests
         taken = engine_preset(scenario)[1]
         luck = f"runs of {requests:,} requests, {REPLICATIONS} replications, all on the same luck"
@@ -76,7 +84,7 @@ class Question:
 
 def tornado(
     scenario: Scenario,
-    arm: str | None = None,
+    variant: str | None = None,
     of: str = SPEEDUP,
     inputs: Sequence[UncertainInput] = (),
     progress: Progress | None = None,
@@ -85,12 +93,12 @@ def tornado(
 
     Raises InputError, also where the scenario as it is has no answer.
     """
-    question = Question.of(scenario, arm, of, inputs)
+    question = Question.of(scenario, variant, of, inputs)
     runs = question.runs
     samples = runs.outcome({})
     base = mean_estimate(samples)
     if base is None:
-        message = "has no answer: an arm cannot serve the rate"
+        message = "has no answer: a variant cannot serve the rate"
         raise InputError(Problem(field="workload.arrivals", message=message, allowed="a lower rate"))
     bars = []
     for number, one in enumerate(question.inputs, start=1):
@@ -99,7 +107,7 @@ def tornado(
         if progress is not None:
             progress(number, len(question.inputs), one.name)
     ordered = tuple(sorted(bars, key=lambda bar: -bar.swing(base.value)))
-    return Tornado(runs.arm, of, base, ordered, question.notes)
+    return Tornado(runs.variant, of, base, ordered, question.notes)
 
 
 def _end(base: Estimate, before: Sequence[float], after: Sequence[float]) -> Estimate | None:

@@ -62,7 +62,7 @@ def study_json(tornado: Tornado, found: Sobol | None) -> dict[str, Any]:
     }
     return {
         "schema": "decodesim/sensitivity-1",
-        "arm": tornado.arm,
+        "arm": tornado.variant,
         "of": tornado.of,
         "base": tornado.base.to_json(),
         "inputs": inputs,

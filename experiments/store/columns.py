@@ -35,20 +35,21 @@ CELL_COLUMNS: Mapping[str, tuple[str, str, str]] = {
 _MEANINGS: Mapping[str, str] = {
     "verdict": "whether speculation pays, loses, or neither is certain (band)",
     "throughput_speedup": "throughput ÷ that of plain decoding; above 1 is better",
-    "tpot_mean_speedup": "mean time per output token of plain decoding ÷ this arm's; above 1 is better",
-    "tpot_p99_speedup": "P99 of the time per output token of plain decoding ÷ this arm's; above 1 is better",
-    "e2e_mean_speedup": "mean time to the last token of plain decoding ÷ this arm's; above 1 is better",
+    "tpot_mean_speedup": "mean time per output token of plain decoding ÷ this variant's; above 1 is better",
+    "tpot_p99_speedup": "P99 of the time per output token of plain decoding ÷ this variant's; above 1 is "
+    "better",
+    "e2e_mean_speedup": "mean time to the last token of plain decoding ÷ this variant's; above 1 is better",
     "goodput_speedup": "requests that meet the SLO per second ÷ those of plain decoding; above 1 is better",
     "itl_mean_ratio": "mean gap between emissions ÷ that of plain decoding",
     "itl_p99_ratio": "P99 of the gaps between emissions ÷ that of plain decoding",
     "ttft_p99_ratio": "P99 of the time to the first token ÷ that of plain decoding",
-    "break_even_alpha": "acceptance α at which the arm is as fast as plain decoding",
+    "break_even_alpha": "acceptance α at which the variant is as fast as plain decoding",
     "break_even_acceptance_length": "mean acceptance length at that α",
     "break_even_verdict": "the scenario's α against the band of the break-even",
     "scenario_alpha": "the α of the scenario itself",
     "plain_mean_batch": "requests that decode together without speculation",
     "speedup_at": "throughput ÷ that of plain decoding, if α were",
-    "overhead": "longer step of the speculative arm ÷ plain step − 1, uniform steps",
+    "overhead": "longer step of the speculative variant ÷ plain step − 1, uniform steps",
     "geometric_alpha": "break-even α of independent drafts, from step times alone",
     "linear_acceptance_rate": "break-even share of drafts accepted, from step times alone",
     "throughput_tokens_per_s": "output tokens per second",
@@ -142,13 +143,14 @@ def described(name: str, role: str, kind: str) -> Column:
     if end in INTERVALS:
         of = described(base, METRIC, kind)
         return Column(name, role, kind, of.unit, f"{of.meaning}: {INTERVALS[end]}")
-    arm, path = arm_and_path(name)
-    return Column(name, role, kind, _unit(path, kind), f"{arm}: {_meaning(path)}")
+    variant, path = variant_and_path(name)
+    return Column(name, role, kind, _unit(path, kind), f"{variant}: {_meaning(path)}")
 
 
 def ordered(columns: Iterable[Column]) -> tuple[Column, ...]:
     """Columns in the order that does not depend on which cell came first: of the cell, settings as the study
-    has them, metrics from the most telling on, plain decoding before other arms, intervals after their value.
+    has them, metrics from the most telling on, plain decoding before other variants, intervals after
+    their value.
     """
 
     def place(column: Column) -> tuple[object, ...]:
@@ -156,8 +158,8 @@ def ordered(columns: Iterable[Column]) -> tuple[Column, ...]:
             return ((CELL, SETTING).index(column.role), 0, False, "", "", 0)
         base, _, end = column.name.rpartition(".")
         part = list(INTERVALS).index(end) + 1 if end in INTERVALS else 0
-        arm, path = arm_and_path(base if part else column.name)
-        return (2, _RANK.get(_first(path), len(_RANK)), path, arm != "plain", arm, part)
+        variant, path = variant_and_path(base if part else column.name)
+        return (2, _RANK.get(_first(path), len(_RANK)), path, variant != "plain", variant, part)
 
     return tuple(sorted(columns, key=place))
 
@@ -171,8 +173,8 @@ def kind_of(value: object) -> str | None:
     return None if value is None else TEXT
 
 
-def arm_and_path(name: str) -> tuple[str, str]:
-    """The arm of a metric, whose name may hold dots itself, and the rest."""
+def variant_and_path(name: str) -> tuple[str, str]:
+    """The variant of a metric, whose name may hold dots itself, and the rest."""
     parts = name.split(".")
     starts = (
         place for place in range(1, len(parts)) if parts[place] in _MEANINGS or parts[place] == "classes"

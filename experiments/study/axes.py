@@ -10,9 +10,9 @@ from typing import Any
 from experiments.cell import SEED
 from experiments.study.axis import Axis, axis_values, collisions
 from experiments.study.file import StudyFile
+from simulator.document import Document
 from simulator.errors import Problem, did_you_mean
 from simulator.scenario.base import Where
-from simulator.scenario.document import Document
 from simulator.scenario.fields import value_at
 from simulator.scenario.overrides import set_field
 from simulator.scenario.write import with_files
@@ -110,9 +110,9 @@ def followers_of(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[Where,
     if TENSOR_PARALLEL not in varied or ranks in (None, 1):
         return ()
     speculation = data.get("speculation")
-    arms = range(len(speculation) if isinstance(speculation, list) else 0)
+    variants = range(len(speculation) if isinstance(speculation, list) else 0)
     fields: list[Where] = [("hardware", "expert_parallel"), ("hardware", "attention_dp")]
-    fields += [("speculation", arm, "draft_tensor_parallel") for arm in arms]
+    fields += [("speculation", variant, "draft_tensor_parallel") for variant in variants]
     return tuple(
         field
         for field in fields

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from simulator.document import Document, Place
 from simulator.errors import Problem, did_you_mean
 from simulator.scenario.base import Where, as_number
-from simulator.scenario.document import Document, Place
 from simulator.scenario.fields import annotation_at, options
 
 MOST_VALUES = 10_000

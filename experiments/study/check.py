@@ -14,9 +14,9 @@ from itertools import islice, product
 from experiments.metrics import keep_problem
 from experiments.refine import refine_problems
 from experiments.study.study import Study, follow
+from simulator.document import Document
 from simulator.errors import InputError, Problem
 from simulator.scenario import PLAIN, Scenario
-from simulator.scenario.document import Document
 from simulator.scenario.load import in_order, scenario_from_document
 from simulator.scenario.overrides import set_field
 
@@ -28,22 +28,22 @@ _MOST_OF_RANGE = 50
 
 def study_problems(study: Study, base: Document, document: Document) -> Iterator[Problem]:
     """All that is wrong with the values and the kept metrics of a study that was read from `document`."""
-    arms = {PLAIN}
+    variants = {PLAIN}
     problems: list[Problem] = []
     for axis, index in _tries(study):
         found = _first_right(study, base, axis, index)
         if isinstance(found, Scenario):
-            arms |= {arm.name for arm in found.speculation}
+            variants |= {variant.name for variant in found.speculation}
         else:
             problems += found
     yield from in_order(problems)
     if not problems:
         for index, wanted in enumerate(study.keep):
-            problem = keep_problem(wanted, sorted(arms), study.measures)
+            problem = keep_problem(wanted, sorted(variants), study.measures)
             if problem is not None:
                 place = document.place(("keep", index))
                 yield problem.at(place.file, place.line, place.column, "keep")
-        yield from refine_problems(study, sorted(arms), document)
+        yield from refine_problems(study, sorted(variants), document)
 
 
 def _tries(study: Study) -> Iterator[tuple[int, int]]:

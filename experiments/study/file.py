@@ -61,7 +61,7 @@ class StudyFile(Section):
         Annotated[Measure, Tag("one")] | Annotated[tuple[Measure, ...], Field(min_length=1), Tag("several")],
         Discriminator(_one_or_several),
     ] = Field(
-        default="simulate", description="simulate: all arms as they are; breakeven: the acceptance needed"
+        default="simulate", description="simulate: all variants as they are; breakeven: the acceptance needed"
     )
     keep: tuple[str, ...] = Field(default=(), description="metrics that are stored; left out: the usual ones")
     refine: Refine | None = Field(default=None, description="only the cells along a contour, not all")

@@ -16,10 +16,10 @@ from experiments.study.check import study_problems
 from experiments.study.conditions import condition_sql
 from experiments.study.file import StudyFile
 from experiments.study.study import Study
+from simulator.document import Document, parse_yaml
 from simulator.errors import InputError, Problem
 from simulator.scenario import Scenario
 from simulator.scenario.base import Where
-from simulator.scenario.document import Document, parse_yaml
 from simulator.scenario.fields import value_at
 from simulator.scenario.load import checked, in_order, read_text, require_mapping
 from simulator.scenario.overrides import apply_override
@@ -42,10 +42,10 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
         raise InputError(in_order(problems))
     base, base_dir = _base(document, file, path)
     require_mapping(base, Scenario)
-    _name_arms(base)
+    _name_variants(base)
     for override in overrides:
         apply_override(base, override)
-    _name_arms(base)  # an override may bring arms
+    _name_variants(base)  # an override may bring variants
     base.data = with_files(base.data, base_dir, absolute)
     ranks = value_at(TENSOR_PARALLEL, base.data)
     axes = read_axes(document, file, base, path.parent)
@@ -94,14 +94,22 @@ def _title(base: Document) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _name_arms(base: Document) -> None:
-    """An arm without a name is called by its method, since its draft length, else part of it, may vary."""
-    arms = base.data.get("speculation")
-    entries = [arm for arm in (arms if isinstance(arms, list) else ()) if isinstance(arm, dict)]
-    methods = [arm.get("method") for arm in entries]
-    for arm in entries:
-        if "name" not in arm and isinstance(arm.get("method"), str) and methods.count(arm["method"]) == 1:
-            arm["name"] = arm["method"]
+def _name_variants(base: Document) -> None:
+    """An variant without a name is called by its method, since its draft length, else part of it, may
+    vary.
+    """
+    variants = base.data.get("speculation")
+    entries = [
+        variant for variant in (variants if isinstance(variants, list) else ()) if isinstance(variant, dict)
+    ]
+    methods = [variant.get("method") for variant in entries]
+    for variant in entries:
+        if (
+            "name" not in variant
+            and isinstance(variant.get("method"), str)
+            and methods.count(variant["method"]) == 1
+        ):
+            variant["name"] = variant["method"]
 
 
 def _conditions(document: Document, file: StudyFile) -> tuple[str, ...]:

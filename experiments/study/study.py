@@ -16,8 +16,8 @@ from typing import Any
 
 from experiments.study.axes import TENSOR_PARALLEL, put
 from experiments.study.axis import Axis
+from simulator.document import Place
 from simulator.scenario.base import Where
-from simulator.scenario.document import Place
 from simulator.scenario.fields import value_at
 
 _NOWHERE = Place(None)

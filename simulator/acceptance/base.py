@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.errors import InputError, Problem
-from simulator.roots import bracketed_root
+from simulator.numerics.roots import bracketed_root
 
 Floats = NDArray[np.float64]
 
@@ -138,7 +138,7 @@ class AcceptanceModel(ABC):
 
 @dataclass(frozen=True)
 class Entry:
-    """One `acceptance` entry of a scenario: its fields, the arm's draft length,
+    """One `acceptance` entry of a scenario: its fields, the variant's draft length,
     and the folder of relative file names.
     """
 

@@ -25,7 +25,7 @@ SELECTORS = ("draft", "temperature", "domain", "draft_sampling")
 def model_from_file(
     path: Path, draft_length: int, select: Mapping[str, object] | None = None
 ) -> AcceptanceModel:
-    """Return the acceptance that a file of `read` or `accept` reports, for an arm of this draft length.
+    """Return the acceptance that a file of `read` or `accept` reports, for a variant of this draft length.
 
     `select` chooses among the rows of `accept` (keys `SELECTORS`). Raises InputError: unreadable, no
     acceptance in it, or several rows that answer the question differently.

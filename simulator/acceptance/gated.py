@@ -25,7 +25,7 @@ from simulator.acceptance.base import (
     normal_nodes,
     shifted_probability,
 )
-from simulator.roots import bracketed_root
+from simulator.numerics.roots import bracketed_root
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ MODELS: dict[str, type[AcceptanceModel]] = {
 
 
 def acceptance_model(entry: object, draft_length: int, base_dir: Path | str = ".") -> AcceptanceModel:
-    """Return the acceptance model of a scenario entry, for an arm that drafts `draft_length` tokens.
+    """Return the acceptance model of a scenario entry, for a variant that drafts `draft_length` tokens.
 
     `entry` is an `acceptance` section (a mapping or the scenario's own type): `{model: …}` or `{file:
     acceptance.json}`; an `AcceptanceModel` is returned as it is. Relative file names start from

@@ -85,10 +85,12 @@ def compile_acceptance(
     heterogeneity: bool = True,
     class_drafts: Sequence[bool] | None = None,
 ) -> AcceptanceTables:
-    """Return the tables of one arm: one model per traffic class (None only where the class does not draft).
+    """Return the tables of one variant: one model per traffic class (None only where the class does not
+    draft).
 
     `heterogeneity` off: no effects, no correlation of matches, every class at the survival of all drafting
-    classes blended by their share of output tokens. Raises InputError for classes that one arm cannot hold
+    classes blended by their share of output tokens. Raises InputError for classes that one variant
+    cannot hold
     together (a trace beside anything else, different drifts).
     """
     drafts = np.array([True] * len(models) if class_drafts is None else list(class_drafts), dtype=np.bool_)
@@ -178,13 +180,13 @@ def _blended(
 
 
 def _common_kind(models: list[AcceptanceModel]) -> int:
-    """The sampler that serves all classes of an arm; a table serves behind a gate that is always open."""
+    """The sampler that serves all classes of a variant; a table serves behind a gate that is always open."""
     kinds = {model.kind for model in models}
     if TRACE in kinds and (len(kinds) > 1 or len({model.sequences for model in models}) > 1):
         raise fault(
             "acceptance",
             None,
-            "mixes a trace with another model or trace in one arm",
+            "mixes a trace with another model or trace in one variant",
             "the same trace for every class that drafts, or no trace",
         )
     return max(kinds, default=TABLE)
@@ -198,7 +200,7 @@ def _common_effects(models: list[AcceptanceModel]) -> Effects:
         raise fault(
             "acceptance",
             sorted(drifts),
-            "gives classes of one arm different drifts",
+            "gives classes of one variant different drifts",
             "the same drift_sd and drift_correlation in every class with random effects",
         )
     drift_sd, drift_correlation = drifts.pop() if drifts else (0.0, 0.0)
@@ -233,7 +235,7 @@ def request_normals(seed: int, count: int) -> Floats:
     """Return a standard normal per request, shape (count,)."""
     from scipy.special import ndtri
 
-    from simulator.draws import STREAM_REQUEST, request_draws
+    from simulator.numerics.random_numbers import STREAM_REQUEST, request_draws
 
     uniforms = request_draws(seed, count, STREAM_REQUEST)
     normals: Floats = ndtri(np.clip(uniforms, 2.0**-54, None))
@@ -243,6 +245,6 @@ def request_normals(seed: int, count: int) -> Floats:
 def _matched_before(kind: int, seed: int, match: Floats) -> NDArray[np.bool_]:
     if kind != GATED:
         return np.zeros(len(match), dtype=np.bool_)
-    from simulator.draws import STREAM_MATCH, request_draws
+    from simulator.numerics.random_numbers import STREAM_MATCH, request_draws
 
     return request_draws(seed, len(match), STREAM_MATCH) < match

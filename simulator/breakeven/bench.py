@@ -16,7 +16,8 @@ class DoesNotFitError(Exception):
 class Bench(Protocol):
     """One load of one scenario, as the search sees it: runs on common luck, and the price of a uniform step.
 
-    Figures are those of `measure.py`. Raises `DoesNotFitError` where an arm's memory does not hold a request.
+    Figures are those of `measure.py`. Raises `DoesNotFitError` where a variant's memory does not hold a
+    request.
     """
 
     @property
@@ -29,7 +30,7 @@ class Bench(Protocol):
 
     @property
     def draft_length_varies(self) -> bool:
-        """Whether the runs take the draft length from the arm's own table
+        """Whether the runs take the draft length from the variant's own table
         or policy; then no closed form applies.
         """
 
@@ -46,7 +47,7 @@ class Bench(Protocol):
     def speculative(
         self, draft_length: int, alpha: float, replication: int, step_scale: float
     ) -> Mapping[str, float]:
-        """Figures of the speculative arm with acceptance `alpha`
+        """Figures of the speculative variant with acceptance `alpha`
         and its decodes' GPU times × `step_scale`; NaN if saturated.
         """
 

@@ -1,7 +1,8 @@
 """Which acceptance does speculation need to pay? Linear, geometric and simulated,
 by load, draft length, target and metric.
 
-The closed forms take the overhead o = T_speculative / T_plain − 1 of uniform steps at the plain arm's mean
+The closed forms take the overhead o = T_speculative / T_plain − 1 of uniform steps at the plain
+variant's mean
 batch and context: *linear* is the acceptance rate at this draft length, an identity; *geometric* the i.i.d.
 acceptance α with E(α) = target · (1 + o) (`theory.py`). *Simulated* is the α at which the simulated
 ratio reaches the target on common luck, with everything the closed forms leave out. Compare α with α only:
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING
 from simulator.breakeven.answer import BreakEven, BreakEvenRow
 from simulator.breakeven.bench import Bench, DoesNotFitError, Load
 from simulator.breakeven.case import Case
+from simulator.breakeven.theory import best_draft_length_of, tokens_per_verify
 from simulator.errors import InputError, Problem, unknown_name
 from simulator.results.metrics import METRICS
-from simulator.theory import best_draft_length_of, tokens_per_verify
 
 if TYPE_CHECKING:
-    from simulator.replications import Progress
+    from simulator.runs.replications import Progress
     from simulator.scenario import Scenario
 
 SHOWN_ALPHAS = (0.5, 0.7, 0.9)
@@ -43,22 +44,22 @@ def breakeven(
     target_speedups: Sequence[float] = (1.0,),
     metrics: Sequence[str] | None = None,
     progress: Progress | None = None,
-    arm: str | None = None,
+    variant: str | None = None,
     alphas: Sequence[float] = (),
 ) -> BreakEven:
-    """The break-even of a scenario's speculative arm (the first one, or `arm` by name).
+    """The break-even of a scenario's speculative variant (the first one, or `variant` by name).
 
     `loads` (`{"concurrency": 64}` or `{"rate_per_s": 2.5}`) and `draft_lengths` default to the scenario's
-    own; `metrics` to throughput, at offered rates mean TPOT too, since there both arms may serve all.
-    An arm whose draft length varies with the batch keeps that, and its rows have no closed forms.
+    own; `metrics` to throughput, at offered rates mean TPOT too, since there both variants may serve all.
+    A variant whose draft length varies with the batch keeps that, and its rows have no closed forms.
     Rows also give the speedup at each of `alphas`.
     Raises InputError for what cannot be asked or does not exist.
     """
     from simulator.breakeven.simulated_bench import SimulatedBench
     from simulator.results.summary import STEP_BAND
-    from simulator.scenario import chosen_arm, engine_preset
+    from simulator.scenario import chosen_variant, engine_preset
 
-    chosen = chosen_arm(scenario, arm, "break even")
+    chosen = chosen_variant(scenario, variant, "break even")
     lengths = (chosen.max_draft_length,) if draft_lengths is None else tuple(draft_lengths)
     check_questions(lengths, target_speedups, metrics or (), alphas)
     own = draft_lengths is None
@@ -172,7 +173,7 @@ def check_questions(
 
 
 def _best_draft_lengths(bench: Bench) -> tuple[dict[str, int], float] | None:
-    """Best K by α from the price of uniform steps at the plain arm's mean batch,
+    """Best K by α from the price of uniform steps at the plain variant's mean batch,
     and the marginal cost of a draft token.
     """
     try:

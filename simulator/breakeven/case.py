@@ -14,10 +14,10 @@ from simulator.breakeven.answer import BreakEvenRow
 from simulator.breakeven.bench import Bench, DoesNotFitError
 from simulator.breakeven.root_search import ALWAYS, Root, RootSearch, Run
 from simulator.breakeven.root_search import UNREACHABLE as NO_ROOT
+from simulator.breakeven.theory import required_acceptance_linear, required_alpha_geometric
 from simulator.results.estimate import Estimate, paired_ratio
 from simulator.results.metrics import METRICS
 from simulator.results.verdict import DOES_NOT_FIT, SATURATED, UNDECIDED, UNREACHABLE, judge_acceptance
-from simulator.theory import required_acceptance_linear, required_alpha_geometric
 
 TOLERANCE = 0.01
 """Half-width in α that the search aims at."""
@@ -64,7 +64,7 @@ class Case:
         )
 
     def _refused(self, metric: str) -> tuple[str, str] | None:
-        """Verdict and note where the plain arm already makes the question void."""
+        """Verdict and note where the plain variant already makes the question void."""
         if not all(self.plain(i)["throughput_tokens_per_s"] > 0 for i in range(self.replications)):
             return UNDECIDED, "plain decoding answers nobody: every request is too long, or gives up first"
         saturated = self.bench.plain_is_saturated(self.replications)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from simulator.numerics.roots import bracketed_root
 from simulator.results.estimate import Estimate, mean_estimate
-from simulator.roots import bracketed_root
 
 FOUND, UNREACHABLE, ALWAYS, UNDETERMINED = "found", "unreachable", "always", "undetermined"
 """A root; the upper end is not enough; the lower end is already enough; the score does not rise with x."""

@@ -1,5 +1,5 @@
 """One load of a scenario for the break-even search:
-real runs of the plain and of one speculative arm on common luck.
+real runs of the plain and of one speculative variant on common luck.
 """
 
 from __future__ import annotations
@@ -10,15 +10,22 @@ from functools import cached_property
 
 from simulator.acceptance import AcceptanceModel, acceptance_model
 from simulator.acceptance.base import logit
-from simulator.arms import CompiledArm
 from simulator.breakeven.bench import DoesNotFitError, Load
 from simulator.errors import InputError, Problem
-from simulator.memory import shortage_of
-from simulator.replications import replication_seed, traffic_of
+from simulator.memory.report import shortage_of
 from simulator.results.record import RunRecord
 from simulator.results.steady import above_capacity, steady_figures
 from simulator.results.summary import Traffic
-from simulator.scenario import Arm, ArrivalsClosed, ArrivalsGamma, ArrivalsPoisson, Scenario, with_workload
+from simulator.runs.replications import replication_seed, traffic_of
+from simulator.runs.variant import CompiledVariant
+from simulator.scenario import (
+    ArrivalsClosed,
+    ArrivalsGamma,
+    ArrivalsPoisson,
+    Scenario,
+    Variant,
+    with_workload,
+)
 
 _FEWEST_REQUESTS = 2000
 _ROUNDS_OF_CLIENTS = 12
@@ -69,21 +76,24 @@ def load_of(scenario: Scenario) -> Load:
     return {"rate_scale": arrivals.rate_scale if arrivals.kind == "trace" else 1.0}
 
 
-def acceptance_at(arm: CompiledArm, alpha: float) -> tuple[AcceptanceModel | None, ...]:
-    """The arm's acceptance, one model per traffic class, moved within its family to `alpha`.
+def acceptance_at(variant: CompiledVariant, alpha: float) -> tuple[AcceptanceModel | None, ...]:
+    """The variant's acceptance, one model per traffic class, moved within its family to `alpha`.
 
-    Classes with acceptance of their own move by the same logit shift. Raises InputError where the arm's model
+    Classes with acceptance of their own move by the same logit shift. Raises InputError where the
+    variant's model
     has no α to move.
     """
-    assert arm.arm is not None
-    base = acceptance_model(arm.arm.acceptance, arm.settings.max_draft_length, arm.scenario.base_dir)
+    assert variant.variant is not None
+    base = acceptance_model(
+        variant.variant.acceptance, variant.settings.max_draft_length, variant.scenario.base_dir
+    )
 
     def moved(model: AcceptanceModel) -> AcceptanceModel:
         if model == base or base.alpha in (0.0, 1.0):
             return model.with_alpha(alpha)
         return model.shifted(logit(alpha) - logit(base.alpha))
 
-    return tuple(model and moved(model) for model in arm.acceptance)
+    return tuple(model and moved(model) for model in variant.acceptance)
 
 
 class SimulatedBench:
@@ -92,42 +102,45 @@ class SimulatedBench:
     def __init__(
         self,
         scenario: Scenario,
-        arm: Arm,
+        variant: Variant,
         load: Load | None = None,
         own_draft_length: bool = False,
         plain_runs: dict[int, RunRecord] | None = None,
     ) -> None:
-        """`own_draft_length`: runs keep the arm's table or policy of draft lengths, where it has one.
+        """`own_draft_length`: runs keep the variant's table or policy of draft lengths, where it has one.
 
-        `plain_runs`: plain decoding of this scenario by replication, as far as it was run for another arm;
+        `plain_runs`: plain decoding of this scenario by replication, as far as it was run for another
+        variant;
         what is run here joins them.
         """
         self.load = load_of(scenario) if load is None else load
         self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
-        self.arm = arm
-        self.draft_length_varies = own_draft_length and not isinstance(arm.draft_length, int)
+        self.variant = variant
+        self.draft_length_varies = own_draft_length and not isinstance(variant.draft_length, int)
         self._plain = {} if plain_runs is None else plain_runs
-        self._speculative: dict[int, CompiledArm] = {}
+        self._speculative: dict[int, CompiledVariant] = {}
 
     @cached_property
     def _base(self) -> AcceptanceModel:
-        return acceptance_model(self.arm.acceptance, self.arm.max_draft_length, self.scenario.base_dir)
+        return acceptance_model(
+            self.variant.acceptance, self.variant.max_draft_length, self.scenario.base_dir
+        )
 
     @property
     def scenario_alpha(self) -> float | None:
-        """Conditional acceptance at position 1 of the arm's own model; None for a replayed trace."""
+        """Conditional acceptance at position 1 of the variant's own model; None for a replayed trace."""
         try:
             return self._base.alpha
         except InputError:
             return None
 
     @cached_property
-    def _plain_arm(self) -> CompiledArm:
-        return self._fitting(CompiledArm.compile(self.scenario, None))
+    def _plain_variant(self) -> CompiledVariant:
+        return self._fitting(CompiledVariant.compile(self.scenario, None))
 
     @cached_property
     def _traffic(self) -> Traffic:
-        return Traffic.of(self._plain_arm)
+        return Traffic.of(self._plain_variant)
 
     @property
     def open_loop(self) -> bool:
@@ -145,30 +158,32 @@ class SimulatedBench:
     def speculative(
         self, draft_length: int, alpha: float, replication: int, step_scale: float
     ) -> Mapping[str, float]:
-        """Figures of the speculative arm; latencies are NaN where it cannot serve the load."""
-        arm = self._own_arm if self.draft_length_varies else self._arm_with(draft_length)
+        """Figures of the speculative variant; latencies are NaN where it cannot serve the load."""
+        variant = self._own_variant if self.draft_length_varies else self._variant_with(draft_length)
         seed = replication_seed(self.scenario.run.seed, replication)
-        record = arm.run(
+        record = variant.run(
             traffic_of(self.scenario, replication),
             seed,
-            acceptance=acceptance_at(arm, alpha),
+            acceptance=acceptance_at(variant, alpha),
             step_scale=step_scale,
             scales_decodes_only=True,
         )
-        return steady_figures(record, Traffic.of(arm))
+        return steady_figures(record, Traffic.of(variant))
 
     @property
     def beyond_drafter(self) -> str | None:
         """Which share of the requests grows longer than the drafter goes, in words."""
-        return CompiledArm.compile(self.scenario, self.arm).beyond_drafter(traffic_of(self.scenario, 0))
+        return CompiledVariant.compile(self.scenario, self.variant).beyond_drafter(
+            traffic_of(self.scenario, 0)
+        )
 
     def step_s(self, draft_length: int, batch: float) -> float:
         """Time of a uniform decode step at the workload's mean context, s."""
-        arm = self._arm_with(draft_length) if draft_length else self._plain_arm
-        batch = min(max(batch, 1.0), float(self._plain_arm.settings.max_num_seqs))
+        variant = self._variant_with(draft_length) if draft_length else self._plain_variant
+        batch = min(max(batch, 1.0), float(self._plain_variant.settings.max_num_seqs))
         low = math.floor(batch)
         here, above = (
-            arm.step_times(sequences, self._context_tokens, draft_length)["total"]
+            variant.step_times(sequences, self._context_tokens, draft_length)["total"]
             for sequences in (low, math.ceil(batch))
         )
         return here + (above - here) * (batch - low)
@@ -180,24 +195,24 @@ class SimulatedBench:
     def _plain_record(self, replication: int) -> RunRecord:
         if replication not in self._plain:
             seed = replication_seed(self.scenario.run.seed, replication)
-            self._plain[replication] = self._plain_arm.run(traffic_of(self.scenario, replication), seed)
+            self._plain[replication] = self._plain_variant.run(traffic_of(self.scenario, replication), seed)
         return self._plain[replication]
 
     @cached_property
-    def _own_arm(self) -> CompiledArm:
-        return self._fitting(CompiledArm.compile(self.scenario, self.arm))
+    def _own_variant(self) -> CompiledVariant:
+        return self._fitting(CompiledVariant.compile(self.scenario, self.variant))
 
-    def _arm_with(self, draft_length: int) -> CompiledArm:
+    def _variant_with(self, draft_length: int) -> CompiledVariant:
         if draft_length not in self._speculative:
-            arm = CompiledArm.compile(self.scenario, self.arm, draft_length)
-            self._speculative[draft_length] = self._fitting(arm)
+            variant = CompiledVariant.compile(self.scenario, self.variant, draft_length)
+            self._speculative[draft_length] = self._fitting(variant)
         return self._speculative[draft_length]
 
-    def _fitting(self, arm: CompiledArm) -> CompiledArm:
-        shortage = shortage_of(self.scenario, arm.memory)
+    def _fitting(self, variant: CompiledVariant) -> CompiledVariant:
+        shortage = shortage_of(self.scenario, variant.memory)
         if shortage is not None:
             raise DoesNotFitError(shortage)
-        return arm
+        return variant
 
 
 def _shortened(scenario: Scenario) -> Scenario:

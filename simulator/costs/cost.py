@@ -16,10 +16,10 @@ from simulator.costs.ops.experts import experts_read
 from simulator.costs.pass_cost import PassCost
 from simulator.costs.pricing import NetworkPricing, pair_flops, window_of
 from simulator.costs.profiles import Profile
+from simulator.engines.preset import Preset
 from simulator.models.drafter import Drafter
 from simulator.models.matrices import weight_bytes_each
 from simulator.models.model import Model
-from simulator.preset import Preset
 
 Explained = list[tuple[str, PassCost]]
 _US = 1e-6

@@ -26,8 +26,8 @@ from simulator.costs.ops.gemm import Gemm
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable
 from simulator.costs.profiles import Profile
+from simulator.engines.preset import Preset
 from simulator.models.model import KV_CACHE_BYTES
-from simulator.preset import Preset
 
 PLAIN_TORCH = "torch"
 """`Preset.kernels` of a loop that calls torch's operators one by one."""

@@ -88,7 +88,7 @@ def taken_as(name_or_path: str, base_dir: str | Path | None = None) -> str | Non
 def load_drafter(
     name_or_path: str | None, target: Model, method: str, base_dir: str | Path | None = None
 ) -> Drafter:
-    """The drafter of one speculative arm; None is the target's own modules
+    """The drafter of one speculative variant; None is the target's own modules
     (method `mtp`). Raises InputError."""
     if method not in METHODS:
         raise InputError(unknown_name("drafting method", method, METHODS))

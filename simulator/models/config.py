@@ -25,7 +25,7 @@ from simulator.models.families.unread import refuse_unread
 from simulator.models.model import WEIGHT_FORMATS, Linear, Model
 
 if TYPE_CHECKING:
-    from simulator.scenario.document import Document
+    from simulator.document import Document
 
 _MOST_BYTES = 16_000_000
 _WRAPPED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -199,7 +199,7 @@ def locator(text: str, file: str | None) -> Callable[[FieldPath], tuple[int | No
 
     @lru_cache(maxsize=1)
     def document() -> Document | None:
-        from simulator.scenario.document import parse_yaml
+        from simulator.document import parse_yaml
 
         try:
             return parse_yaml(text, file) if text else None

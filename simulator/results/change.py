@@ -1,8 +1,8 @@
-"""One arm before and after a change of its scenario: ratios after ÷ before, paired by replication.
+"""One variant before and after a change of its scenario: ratios after ÷ before, paired by replication.
 
 The band holds what the cost model does not know. Where both scenarios run the same kernels it errs alike on
 both (`together`), and the same luck is looked at with the GPU times of both longer, and of both shorter; else
-the arm before is held still while the one after errs, as in a comparison with plain decoding.
+the variant before is held still while the one after errs, as in a comparison with plain decoding.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.results.estimate import Estimate, paired_ratio
-from simulator.results.summary import COMPARED, ArmMeasurement, model_factor
+from simulator.results.summary import COMPARED, VariantMeasurement, model_factor
 
 
-def change_of(path: str, before: ArmMeasurement, after: ArmMeasurement, together: bool) -> Estimate | None:
-    """A figure of an arm after ÷ before; None where one of them does not have it."""
-    if any(arm.summary().estimates.get(path) is None for arm in (before, after)):
+def change_of(path: str, before: VariantMeasurement, after: VariantMeasurement, together: bool) -> Estimate | None:
+    """A figure of a variant after ÷ before; None where one of them does not have it."""
+    if any(variant.summary().estimates.get(path) is None for variant in (before, after)):
         return None
     old, new = before.samples[path], after.samples[path]
     old_factors = [model_factor(end[path], old) for end in before.model_ends]
@@ -27,23 +27,23 @@ def change_of(path: str, before: ArmMeasurement, after: ArmMeasurement, together
 
 def speedup_change(
     name: str,
-    before: tuple[ArmMeasurement, ArmMeasurement],
-    after: tuple[ArmMeasurement, ArmMeasurement],
+    before: tuple[VariantMeasurement, VariantMeasurement],
+    after: tuple[VariantMeasurement, VariantMeasurement],
     together: bool,
 ) -> Estimate | None:
     """A speedup of `COMPARED` after ÷ before, each of (plain, speculative); None where one does not exist."""
     path, how = COMPARED[name]
-    if any(arm.summary().estimates.get(path) is None for arm in (*before, *after)):
+    if any(variant.summary().estimates.get(path) is None for variant in (*before, *after)):
         return None
-    (old_plain, old), (new_plain, new) = ([arm.samples[path] for arm in pair] for pair in (before, after))
+    (old_plain, old), (new_plain, new) = ([variant.samples[path] for variant in pair] for pair in (before, after))
     tops = [a * b for a, b in zip(new, old_plain, strict=True)]
     bottoms = [a * b for a, b in zip(new_plain, old, strict=True)]
     if how == "speedup":
         tops, bottoms = bottoms, tops
     sign = -1 if how == "speedup" else 1
     old_factors, new_factors = (
-        [model_factor(end[path], arm.samples[path]) ** sign for end in arm.decode_ends]
-        for arm in (before[1], after[1])
+        [model_factor(end[path], variant.samples[path]) ** sign for end in variant.decode_ends]
+        for variant in (before[1], after[1])
     )
     return _with_band(paired_ratio(tops, bottoms), old_factors, new_factors, together)
 

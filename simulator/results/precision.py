@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from simulator.errors import InputError, Problem, did_you_mean
 from simulator.results.estimate import Estimate
 from simulator.results.metrics import METRICS, QUANTILE
-from simulator.results.summary import COMPARED, ArmMeasurement, ratio_of
+from simulator.results.summary import COMPARED, VariantMeasurement, ratio_of
 from simulator.scenario import PLAIN, Run
 
 FEWEST_REPLICATIONS = 10
@@ -34,8 +34,8 @@ class Precision:
     """Half-width of the 95 % interval, as a fraction of the value, and the figure it is asked of.
 
     `metric`: a word of `breakeven --metric`, a path of the results (`tpot_s.p99`), a ratio of the comparison
-    (`itl_p99_ratio`), or `speedup`. A figure must be known of every arm that has it, a ratio of the first
-    arm; with `ARM.` before it, of that arm.
+    (`itl_p99_ratio`), or `speedup`. A figure must be known of every variant that has it, a ratio of the first
+    variant; with `ARM.` before it, of that variant.
     """
 
     fraction: float
@@ -46,16 +46,16 @@ class Precision:
         """What a scenario asks for, None when nothing."""
         return None if run.precision is None else Precision(run.precision, run.precision_metric)
 
-    def estimates(self, arms: Mapping[str, ArmMeasurement]) -> dict[str, Estimate | None]:
+    def estimates(self, variants: Mapping[str, VariantMeasurement]) -> dict[str, Estimate | None]:
         """Arm → the figure asked for; None where the runs have none. Raises InputError for no such figure."""
-        chosen, name = self.asked(arms)
+        chosen, name = self.asked(variants)
         if name in COMPARED:
-            return {arm: ratio_of(name, arms[PLAIN], arms[arm]) for arm in chosen}
-        return {arm: arms[arm].summary()[name] for arm in chosen}
+            return {variant: ratio_of(name, variants[PLAIN], variants[variant]) for variant in chosen}
+        return {variant: variants[variant].summary()[name] for variant in chosen}
 
-    def widest(self, arms: Mapping[str, ArmMeasurement]) -> float:
+    def widest(self, variants: Mapping[str, VariantMeasurement]) -> float:
         """The largest half-width, as a fraction of its value; infinite where a figure has no interval."""
-        estimates = self.estimates(arms).values()
+        estimates = self.estimates(variants).values()
         return max((math.inf if e is None else e.relative_half_width for e in estimates), default=math.inf)
 
     def replications(self, widest: float, have: int) -> int:
@@ -64,27 +64,27 @@ class Precision:
             return have
         return math.ceil(have * min(widest / self.fraction, _MOST_TIMES) ** 2)
 
-    def waits_for_samples(self, arms: Mapping[str, ArmMeasurement]) -> bool:
+    def waits_for_samples(self, variants: Mapping[str, VariantMeasurement]) -> bool:
         """Whether the figure is a percentile that longer runs would have, or have an interval of."""
-        chosen, name = self.asked(arms)
+        chosen, name = self.asked(variants)
         block, _, statistic = (COMPARED[name][0] if name in COMPARED else name).rpartition(".")
-        return statistic in QUANTILE and all(arms[arm].summary()[f"{block}.mean"] for arm in chosen)
+        return statistic in QUANTILE and all(variants[variant].summary()[f"{block}.mean"] for variant in chosen)
 
-    def asked(self, arms: Mapping[str, ArmMeasurement]) -> tuple[list[str], str]:
-        """The arms that the figure is asked of, and its name in `COMPARED` or its path."""
-        arm = next((name for name in arms if self.metric.startswith(f"{name}.")), None)
-        name = self.metric if arm is None else self.metric.removeprefix(f"{arm}.")
+    def asked(self, variants: Mapping[str, VariantMeasurement]) -> tuple[list[str], str]:
+        """The variants that the figure is asked of, and its name in `COMPARED` or its path."""
+        variant = next((name for name in variants if self.metric.startswith(f"{name}.")), None)
+        name = self.metric if variant is None else self.metric.removeprefix(f"{variant}.")
         name = "throughput_speedup" if name == SPEEDUP else METRICS[name][0] if name in METRICS else name
         if name in COMPARED:
-            drafting = [arm] if arm else [other for other in arms if other != PLAIN][:1]
+            drafting = [variant] if variant else [other for other in variants if other != PLAIN][:1]
             if drafting in ([], [PLAIN]):
-                message = "needs a speculative arm to compare with plain decoding"
+                message = "needs a speculative variant to compare with plain decoding"
                 raise InputError(Problem(field=_FIELD, value=self.metric, message=message))
             return drafting, name
-        found = [one for one in ([arm] if arm else arms) if arms[one].has(name)]
+        found = [one for one in ([variant] if variant else variants) if variants[one].has(name)]
         if not found:
             words = [*METRICS, SPEEDUP, *COMPARED]
-            paths = dict.fromkeys(path for measured in arms.values() for path in measured.samples)
+            paths = dict.fromkeys(path for measured in variants.values() for path in measured.samples)
             guess = did_you_mean(name, [*words, *paths])
             message = "unknown metric" if guess is None else f"unknown metric, did you mean {guess!r}?"
             allowed = f"known: {', '.join(words)}; or a path of the results, such as tpot_s.p99"

@@ -1,4 +1,4 @@
-"""What one run of one arm left behind: arrays over requests and the books
+"""What one run of one variant left behind: arrays over requests and the books
 of the engine, before anything is averaged.
 """
 

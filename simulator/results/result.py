@@ -2,7 +2,7 @@
 the one writer of result files and the one reader.
 
 A result folder holds `result.json`, which is what `simulate --json` prints, and one `requests-ARM.npz` per
-arm with every request of every replication. The same seed gives the same bytes of both.
+variant with every request of every replication. The same seed gives the same bytes of both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from simulator.errors import InputError, Problem, reason
 from simulator.files import whole_file
-from simulator.results.arm_summary import ArmSummary, summary_from_json
+from simulator.results.variant_summary import VariantSummary, summary_from_json
 from simulator.results.summary import Comparison, comparison_from_json
 from simulator.results.verdict import LOSES, PAYS, UNDECIDED
 
@@ -54,15 +54,15 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Result:
-    """The arms of one scenario, plain first, each speculative one compared with it.
+    """The variants of one scenario, plain first, each speculative one compared with it.
 
     `scenario` is the scenario with every default written out, as a mapping. `records` holds the runs of
-    every arm; they are not in the JSON, and empty in a result read from a single file.
+    every variant; they are not in the JSON, and empty in a result read from a single file.
     """
 
     scenario: Mapping[str, Any]
     provenance: Provenance
-    arms: Mapping[str, ArmSummary]
+    variants: Mapping[str, VariantSummary]
     comparison: Mapping[str, Comparison]
     notes: tuple[str, ...] = ()
     records: Mapping[str, tuple[RunRecord, ...]] = field(default_factory=dict)
@@ -71,12 +71,12 @@ class Result:
         """The document of `decodesim simulate --json`."""
         return {
             "schema": SCHEMA,
-            "arms": {name: arm.to_json() for name, arm in self.arms.items()},
+            "arms": {name: variant.to_json() for name, variant in self.variants.items()},
             "comparison": {name: comparison.to_json() for name, comparison in self.comparison.items()},
             "provenance": asdict(self.provenance),
             "notes": [
                 *self.notes,
-                *(f"{name}: {note}" for name, arm in self.arms.items() for note in arm.notes),
+                *(f"{name}: {note}" for name, variant in self.variants.items() for note in variant.notes),
             ],
             "scenario": dict(self.scenario),
         }
@@ -148,14 +148,14 @@ def _read(file: Path) -> Result:
             )
         )
     try:
-        arms = {name: summary_from_json(arm) for name, arm in document["arms"].items()}
+        variants = {name: summary_from_json(variant) for name, variant in document["arms"].items()}
         comparison = {name: comparison_from_json(entry) for name, entry in document["comparison"].items()}
         known = {entry.name for entry in fields(Provenance)}
         provenance = Provenance(
             **{key: value for key, value in document["provenance"].items() if key in known}
         )
         notes, scenario = tuple(document["notes"]), document["scenario"]
-        damage = _damage(arms, comparison, provenance, notes, scenario)
+        damage = _damage(variants, comparison, provenance, notes, scenario)
         if damage:
             raise TypeError(damage)
     except KeyError as error:
@@ -165,13 +165,13 @@ def _read(file: Path) -> Result:
         if isinstance(error, InputError):
             raise error.at(file=str(file)) from error
         raise InputError(Problem(file=str(file), message=f"is damaged: {error}")) from error
-    beside = {name: file.parent / _requests_file(name) for name in arms}
+    beside = {name: file.parent / _requests_file(name) for name in variants}
     records = {name: _from_arrays(place) for name, place in beside.items() if place.exists()}
-    return Result(scenario, provenance, arms, comparison, notes, records)
+    return Result(scenario, provenance, variants, comparison, notes, records)
 
 
 def _damage(
-    arms: Mapping[str, ArmSummary],
+    variants: Mapping[str, VariantSummary],
     comparison: Mapping[str, Comparison],
     provenance: Provenance,
     notes: tuple[object, ...],
@@ -180,11 +180,11 @@ def _damage(
     """What no result has, so that pages need not expect it."""
     from simulator.scenario import PLAIN
 
-    if PLAIN not in arms:
-        return f"the arm {PLAIN} is missing"
-    strangers = [name for name in comparison if name not in arms]
+    if PLAIN not in variants:
+        return f"the variant {PLAIN} is missing"
+    strangers = [name for name in comparison if name not in variants]
     if strangers:
-        return f"{strangers[0]} is compared, but is no arm"
+        return f"{strangers[0]} is compared, but is no variant"
     for name, entry in comparison.items():
         if entry.verdict.outcome not in (PAYS, LOSES, UNDECIDED):
             return f"{name}: unknown verdict {entry.verdict.outcome!r}"
@@ -196,8 +196,8 @@ def _damage(
     return None
 
 
-def _requests_file(arm: str) -> str:
-    return f"requests-{arm.replace('/', '_')}.npz"
+def _requests_file(variant: str) -> str:
+    return f"requests-{variant.replace('/', '_')}.npz"
 
 
 def _to_arrays(records: tuple[RunRecord, ...]) -> dict[str, Any]:

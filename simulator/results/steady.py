@@ -10,7 +10,7 @@ from simulator.results.measure import LATENCIES, measure
 from simulator.results.saturation import saturation
 
 if TYPE_CHECKING:
-    from simulator.results.arm_summary import Traffic
+    from simulator.results.variant_summary import Traffic
     from simulator.results.record import RunRecord
 
 

@@ -1,10 +1,10 @@
-"""Replications of one arm as estimates, and two arms against each other.
+"""Replications of one variant as estimates, and two variants against each other.
 
 Figures of single runs come from `measure.py`; here they get their Student t interval over replications and
 the band of the cost model: the same luck is run again with every GPU stage longer and shorter by
-`STEP_BAND`, and what a figure becomes there is the model's part of its band. Ratios of two arms are paired
+`STEP_BAND`, and what a figure becomes there is the model's part of its band. Ratios of two variants are paired
 by replication. What matters for them is the error of the ratio of both step times, which is as large: their
-band holds the plain arm still and scales the decodes of the other; prompts cost both arms the same.
+band holds the plain variant still and scales the decodes of the other; prompts cost both variants the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from simulator.results.arm_summary import POSITIONAL, ArmSummary, Traffic
+from simulator.results.variant_summary import POSITIONAL, VariantSummary, Traffic
 from simulator.results.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
 from simulator.results.measure import LATENCIES, measure, window_of
 from simulator.results.metrics import samples_needed
@@ -22,7 +22,7 @@ from simulator.results.saturation import Evidence, Saturation, evidence, judge
 from simulator.results.tails import BUNCHES_BEYOND, Beyond, beyond, bunches
 from simulator.results.verdict import LOSES, PAYS, Verdict, explain
 
-__all__ = ["STEP_BAND", "ArmMeasurement", "ArmSummary", "Comparison", "Measured", "Traffic", "compare"]
+__all__ = ["STEP_BAND", "VariantMeasurement", "VariantSummary", "Comparison", "Measured", "Traffic", "compare"]
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -94,13 +94,13 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class ArmMeasurement:
-    """One arm's figures of every replication, before they become estimates: what pairing needs.
+class VariantMeasurement:
+    """One variant's figures of every replication, before they become estimates: what pairing needs.
 
     `runs` are the replications in order of seed. `faster` and `slower` hold the same seeds with every GPU
     stage × (1 − band) and × (1 + band); they may be fewer than the replications, or none: then the bands hold
     sampling only. `decodes_faster` and `decodes_slower` hold them with only the decodes scaled: what a
-    comparison with plain decoding does not share with it, since both arms compute the same prompts.
+    comparison with plain decoding does not share with it, since both variants compute the same prompts.
     """
 
     traffic: Traffic
@@ -133,7 +133,7 @@ class ArmMeasurement:
         return tuple(self._figures(runs) for runs in (self.decodes_faster, self.decodes_slower) if runs)
 
     def has(self, path: str) -> bool:
-        """Whether this arm can have such a figure: acceptance belongs to arms that draft."""
+        """Whether this variant can have such a figure: acceptance belongs to variants that draft."""
         drafts = any(run.drafted for run in self.runs)
         return path in self.samples and (drafts or not _in(path, _ACCEPTANCE))
 
@@ -143,8 +143,8 @@ class ArmMeasurement:
         seen = [run.evidence for run in self.runs if run.evidence is not None]
         return judge(seen, self.traffic.seats) if seen else Saturation(False, 1.0)
 
-    def summary(self) -> ArmSummary:
-        """The estimates. A saturated arm reports the rate served, and no latency,
+    def summary(self) -> VariantSummary:
+        """The estimates. A saturated variant reports the rate served, and no latency,
         which grows with the length of the run.
         """
         speculative = any(run.drafted for run in self.runs)
@@ -167,7 +167,7 @@ class ArmMeasurement:
             )
         if len(self.runs) == 1:
             notes.append("one replication: no intervals")
-        return ArmSummary(estimates, self.saturation.saturated, tuple(notes))
+        return VariantSummary(estimates, self.saturation.saturated, tuple(notes))
 
     def _figures(self, runs: Sequence[Measured]) -> dict[str, tuple[float, ...]]:
         full = self.saturation.saturated
@@ -204,7 +204,7 @@ class ArmMeasurement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A speculative arm against the plain one: name of the ratio → estimate, and the verdict."""
+    """A speculative variant against the plain one: name of the ratio → estimate, and the verdict."""
 
     ratios: Mapping[str, Estimate | None]
     verdict: Verdict
@@ -225,7 +225,7 @@ def comparison_from_json(document: Mapping[str, Any]) -> Comparison:
     return Comparison(ratios, Verdict(document["verdict"], document["reason"]))
 
 
-def compare(name: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Comparison:
+def compare(name: str, plain: VariantMeasurement, speculative: VariantMeasurement) -> Comparison:
     """Ratios paired by replication, and the verdict:
     on throughput in a closed loop, on mean TPOT at an offered rate.
     """
@@ -233,15 +233,15 @@ def compare(name: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Co
     return Comparison(ratios, _verdict(name, ratios, plain, speculative))
 
 
-def ratio_of(name: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Estimate | None:
-    """One of `COMPARED`, paired by replication; None where an arm lacks the figure."""
+def ratio_of(name: str, plain: VariantMeasurement, speculative: VariantMeasurement) -> Estimate | None:
+    """One of `COMPARED`, paired by replication; None where a variant lacks the figure."""
     path, how = COMPARED[name]
     if (plain.saturation.saturated or speculative.saturation.saturated) and _in(path, (*LATENCIES, *_SLO)):
         return None
     return _paired(path, how, plain, speculative)
 
 
-def _paired(path: str, how: str, plain: ArmMeasurement, speculative: ArmMeasurement) -> Estimate | None:
+def _paired(path: str, how: str, plain: VariantMeasurement, speculative: VariantMeasurement) -> Estimate | None:
     sign = -1 if how == "speedup" else 1
     pair = (speculative.samples[path], plain.samples[path])[::sign]
     estimate = paired_ratio(*pair)
@@ -254,7 +254,7 @@ def _paired(path: str, how: str, plain: ArmMeasurement, speculative: ArmMeasurem
 
 
 def _verdict(
-    name: str, ratios: Mapping[str, Estimate | None], plain: ArmMeasurement, speculative: ArmMeasurement
+    name: str, ratios: Mapping[str, Estimate | None], plain: VariantMeasurement, speculative: VariantMeasurement
 ) -> Verdict:
     before, after = plain.saturation, speculative.saturation
     if before.saturated and not after.saturated:
@@ -268,8 +268,8 @@ def _verdict(
     offered = plain.traffic.open_loop and not before.saturated
     metric, ratio = ("TPOT speedup", "tpot_mean_speedup") if offered else ("throughput", "throughput_speedup")
     before_after = [
-        {path: sum(values) / len(values) for path, values in arm.samples.items()}
-        for arm in (plain, speculative)
+        {path: sum(values) / len(values) for path, values in variant.samples.items()}
+        for variant in (plain, speculative)
     ]
     return explain(name, metric, ratios[ratio], *before_after)
 

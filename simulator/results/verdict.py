@@ -44,24 +44,24 @@ def judge_acceptance(acceptance: float, break_even: Estimate | None) -> str:
 
 
 def explain(
-    arm: str,
+    variant: str,
     metric: str,
     speedup: Estimate | None,
     plain: Mapping[str, float],
     speculative: Mapping[str, float],
 ) -> Verdict:
-    """The verdict on one arm and its sentence.
+    """The verdict on one variant and its sentence.
 
     `metric` is the word for what was sped up; `plain` and `speculative` map the paths
-    of `measure.py` to values of both arms: `tokens_per_round`, `mean_batch` and `step_s.…`
+    of `measure.py` to values of both variants: `tokens_per_round`, `mean_batch` and `step_s.…`
     are used, and what is missing is left out.
     """
     outcome = judge_speedup(speedup)
     if speedup is None:
-        return Verdict(outcome, f"{arm}: {outcome}: {metric} is not available for both arms")
+        return Verdict(outcome, f"{variant}: {outcome}: {metric} is not available for both variants")
     words = f"{metric} × {speedup.value:.2f}"
     if speedup.band is None:
-        return Verdict(outcome, f"{arm}: {outcome}: {words}, from one replication, which has no interval")
+        return Verdict(outcome, f"{variant}: {outcome}: {words}, from one replication, which has no interval")
     words += f" ({speedup.band[0]:.2f} to {speedup.band[1]:.2f})"
     effects = effects_of(plain, speculative)
     if outcome == UNDECIDED:
@@ -74,8 +74,8 @@ def explain(
     elif effects:
         why = _reason(outcome, effects, plain, speculative)
     else:
-        why = "the arms differ by more than the band"
-    return Verdict(outcome, f"{arm}: {outcome}: {words}: {why}")
+        why = "the variants differ by more than the band"
+    return Verdict(outcome, f"{variant}: {outcome}: {words}: {why}")
 
 
 def _without_sampling(speedup: Estimate) -> Estimate:

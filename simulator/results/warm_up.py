@@ -5,7 +5,7 @@ looked for in the runs. MSER-5 (White 1997) proposes as many leading requests as
 the mean of what remains smallest; its series is the stay of each request, less what the request's own length
 explains, in the mean over replications and in batches of five. As it also proposes to leave out busy spells
 that only chance put first, which would bias what remains, a proposal beyond the rule counts when the
-replications agree on it (Student t at 95 %). All arms of a scenario share one range, the latest that any
+replications agree on it (Student t at 95 %). All variants of a scenario share one range, the latest that any
 of them asks for, so that they stay comparable request by request. Left out: rates that change by themselves
 (profiles, traces) have no steady stretch to look for, and a burst is measured whole.
 """
@@ -58,7 +58,7 @@ def measured_requests(scenario: Scenario, count: int, warm_up: int = 0) -> tuple
 
 
 class Steadiness(NamedTuple):
-    """What the replications of an arm say about their start and their length."""
+    """What the replications of a variant say about their start and their length."""
 
     warm_up: int
     """Requests to leave out; 0: the usual ones are enough."""
@@ -67,7 +67,7 @@ class Steadiness(NamedTuple):
 
 
 def steadiness(stays: Sequence[Floats], measured: tuple[int, int]) -> Steadiness:
-    """Look at the replications of one arm: `stays` are those of `stays_s`, each (n,), and `measured` is the
+    """Look at the replications of one variant: `stays` are those of `stays_s`, each (n,), and `measured` is the
     usual range of requests.
     """
     first, end = (-(-bound // BATCH_REQUESTS) for bound in measured)

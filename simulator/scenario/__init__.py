@@ -33,9 +33,9 @@ from simulator.scenario.lengths import (
     LengthsUniform,
 )
 from simulator.scenario.load import load_scenario, parse_scenario, scenario_from_data
-from simulator.scenario.parts import assumed_acceptance, chosen_arm, with_workload
+from simulator.scenario.parts import assumed_acceptance, chosen_variant, with_workload
 from simulator.scenario.schema import Engine, Hardware, HostOverrides, Mechanisms, Run, Scenario, Slo, Target
-from simulator.scenario.speculation import PLAIN, Arm, GoodputPolicy, Tree
+from simulator.scenario.speculation import PLAIN, GoodputPolicy, Tree, Variant
 from simulator.scenario.workload import OTHER_CLASS, Sessions, TrafficClass, Workload
 from simulator.scenario.write import relocated, scenario_yaml
 
@@ -50,7 +50,6 @@ __all__ = [
     "AcceptanceHierarchical",
     "AcceptancePositional",
     "AcceptanceTrace",
-    "Arm",
     "Arrivals",
     "ArrivalsBurst",
     "ArrivalsClosed",
@@ -75,9 +74,10 @@ __all__ = [
     "Target",
     "TrafficClass",
     "Tree",
+    "Variant",
     "Workload",
     "assumed_acceptance",
-    "chosen_arm",
+    "chosen_variant",
     "defaults_used",
     "engine_preset",
     "load_scenario",

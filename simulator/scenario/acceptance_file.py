@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from simulator.document import Document
 from simulator.errors import InputError
 from simulator.scenario.base import Where
-from simulator.scenario.document import Document
 
 _STAND_IN = {"model": "geometric", "alpha": 0.5}
 """Takes the place of a file that cannot be used, so that the rest of the scenario is still checked."""
@@ -25,14 +25,14 @@ def inline_acceptance_files(document: Document, base_dir: Path) -> None:
     Beside `file` may stand what chooses among the rows of `decodesim accept`: draft, temperature, domain,
     draft_sampling. What is wrong joins the document's problems.
     """
-    for holder, key, path, arm in _acceptances(document.data):
+    for holder, key, path, variant in _acceptances(document.data):
         value = holder.get(key)
         if isinstance(value, dict) and "file" in value and "model" not in value:
-            holder[key] = _measured(document, value, path, arm, base_dir)
+            holder[key] = _measured(document, value, path, variant, base_dir)
 
 
 def _measured(
-    document: Document, value: dict[str, Any], path: Where, arm: Mapping[str, Any], base_dir: Path
+    document: Document, value: dict[str, Any], path: Where, variant: Mapping[str, Any], base_dir: Path
 ) -> Mapping[str, Any]:
     from simulator.acceptance.chains import Geometric, Positional
     from simulator.acceptance.files import SELECTORS, model_from_file
@@ -51,7 +51,7 @@ def _measured(
         problems.append(document.problem((*path, "file"), name, "no such file", allowed))
     if not problems:
         try:
-            model = model_from_file(base_dir / name, _longest_draft(arm), value)
+            model = model_from_file(base_dir / name, _longest_draft(variant), value)
         except InputError as error:
             problems += error.problems
         else:
@@ -70,9 +70,9 @@ def _measured(
     return _STAND_IN
 
 
-def _longest_draft(arm: Mapping[str, Any]) -> int:
-    """The longest draft of an arm as the file gives it; what is wrong with it is said elsewhere."""
-    length = arm.get("draft_length", 3)
+def _longest_draft(variant: Mapping[str, Any]) -> int:
+    """The longest draft of a variant as the file gives it; what is wrong with it is said elsewhere."""
+    length = variant.get("draft_length", 3)
     if isinstance(length, dict):
         length = length.get("max")
     if isinstance(length, list):
@@ -88,11 +88,13 @@ def _whole(value: object) -> bool:
 
 
 def _acceptances(data: Any) -> Iterator[tuple[dict[str, Any], str, Where, dict[str, Any]]]:
-    """Every place an acceptance may stand: what holds it, its key there, its path, and the arm it is for."""
-    arms = _entries(data, "speculation")
-    for index, arm in arms:
-        yield arm, "acceptance", ("speculation", index, "acceptance"), arm
-    by_name = {arm["name"]: arm for _, arm in arms if isinstance(arm.get("name"), str)}
+    """Every place an acceptance may stand: what holds it, its key there, its path, and the variant it
+    is for.
+    """
+    variants = _entries(data, "speculation")
+    for index, variant in variants:
+        yield variant, "acceptance", ("speculation", index, "acceptance"), variant
+    by_name = {variant["name"]: variant for _, variant in variants if isinstance(variant.get("name"), str)}
     for index, entry in _entries(data.get("workload"), "classes"):
         acceptance = entry.get("acceptance")
         if not isinstance(acceptance, dict):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from simulator.preset import Preset
-from simulator.presets import load_preset
+from simulator.engines.preset import Preset
+from simulator.engines.presets import load_preset
 from simulator.scenario.base import Section
 from simulator.scenario.schema import HostOverrides, Scenario
 
@@ -61,7 +61,7 @@ def _gpu(scenario: Scenario) -> Gpu:
 
 
 def defaults_used(scenario: Scenario) -> dict[str, Any]:
-    """Dotted path → value of all the file did not say; arms and classes by name, as `--set` takes them.
+    """Dotted path → value of all the file did not say; variants and classes by name, as `--set` takes them.
 
     Where null stands for somebody else's value (the preset's, the target's), that value is given.
     """
@@ -73,9 +73,9 @@ def defaults_used(scenario: Scenario) -> dict[str, Any]:
     for name in _HOST:
         if getattr(scenario.engine.host, name) is None:
             used[f"engine.host.{name}"] = getattr(preset.host, name)
-    for arm in scenario.speculation:
-        if arm.draft_tensor_parallel is None:
-            used[f"speculation.{arm.name}.draft_tensor_parallel"] = scenario.hardware.tensor_parallel
+    for variant in scenario.speculation:
+        if variant.draft_tensor_parallel is None:
+            used[f"speculation.{variant.name}.draft_tensor_parallel"] = scenario.hardware.tensor_parallel
     return dict(sorted(used.items()))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from simulator.document import parse_yaml
 from simulator.errors import InputError, Problem
 from simulator.scenario.base import Where
-from simulator.scenario.document import parse_yaml
 from simulator.scenario.load import scenario_from_data
 from simulator.scenario.schema import Scenario
 
@@ -26,7 +26,7 @@ EXAMPLE: Mapping[str, Any] = {
 }
 """The flags that `init` takes when it is given none."""
 
-_ARM_FLAGS = ("draft", "draft_length", "alpha")
+_VARIANT_FLAGS = ("draft", "draft_length", "alpha")
 
 _ORIGINS: Mapping[Where, str] = {
     ("target", "model"): "--model",
@@ -68,7 +68,7 @@ def scenario_from_flags(
                 message="says nothing without a method",
                 allowed="--method, see the methods known in --help",
             )
-            for name in _ARM_FLAGS
+            for name in _VARIANT_FLAGS
             if name in given
         ]
     if problems:
@@ -82,18 +82,20 @@ def scenario_from_flags(
     if "preset" in given:
         data["engine"] = {"preset": given["preset"]}
     if given.get("method", "none") != "none":
-        data["speculation"] = [_arm(given)]
+        data["speculation"] = [_variant(given)]
     return scenario_from_data(data, base_dir, overrides, "command line", _ORIGINS)
 
 
-def _arm(given: Mapping[str, Any]) -> dict[str, Any]:
-    arm = _some(method=given["method"], draft=given.get("draft"))
+def _variant(given: Mapping[str, Any]) -> dict[str, Any]:
+    variant = _some(method=given["method"], draft=given.get("draft"))
     if "draft_length" in given:
         length = given["draft_length"]
-        arm["draft_length"] = parse_yaml(length, "--draft-length").data if isinstance(length, str) else length
+        variant["draft_length"] = (
+            parse_yaml(length, "--draft-length").data if isinstance(length, str) else length
+        )
     if "alpha" in given:
-        arm["acceptance"] = {"model": "geometric", "alpha": given["alpha"]}
-    return arm
+        variant["acceptance"] = {"model": "geometric", "alpha": given["alpha"]}
+    return variant
 
 
 def _some(**values: Any) -> dict[str, Any]:

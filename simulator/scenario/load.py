@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from simulator.document import Document, Place, parse_yaml, to_json
 from simulator.errors import InputError, Problem, did_you_mean, reason
 from simulator.scenario import fields
 from simulator.scenario.acceptance_file import inline_acceptance_files
 from simulator.scenario.base import FAULTS, Fault, Section, Where
-from simulator.scenario.document import Document, Place, parse_yaml, to_json
 from simulator.scenario.names import fill_drafts, name_problems
 from simulator.scenario.overrides import apply_override
 from simulator.scenario.schema import Scenario
@@ -79,7 +79,7 @@ def scenario_from_document(
     require_mapping(document, Scenario)
     for override in overrides:
         apply_override(document, override)
-    _name_arms(document)
+    _name_variants(document)
     fill_drafts(document)
     inline_acceptance_files(document, base_dir)
     scenario, problems = checked(document, Scenario)
@@ -112,14 +112,16 @@ def checked(document: Document, root: type[AnySection]) -> tuple[AnySection | No
         return None, problems
 
 
-def _name_arms(document: Document) -> None:
-    """Gives arms without a name the name that says what they are: `eagle3-k3`."""
-    arms = document.data.get("speculation")
-    for index, arm in enumerate(arms if isinstance(arms, list) else ()):
-        if isinstance(arm, dict) and "name" not in arm and isinstance(arm.get("method"), str):
-            length = arm.get("draft_length", 3)
-            arm["name"] = f"{arm['method']}-k{length}" if isinstance(length, int) else arm["method"]
-            document.taken[("speculation", index, "name")] = arm["name"]
+def _name_variants(document: Document) -> None:
+    """Gives variants without a name the name that says what they are: `eagle3-k3`."""
+    variants = document.data.get("speculation")
+    for index, variant in enumerate(variants if isinstance(variants, list) else ()):
+        if isinstance(variant, dict) and "name" not in variant and isinstance(variant.get("method"), str):
+            length = variant.get("draft_length", 3)
+            variant["name"] = (
+                f"{variant['method']}-k{length}" if isinstance(length, int) else variant["method"]
+            )
+            document.taken[("speculation", index, "name")] = variant["name"]
 
 
 def _shape_problems(document: Document, root: type[Section]) -> Iterator[Problem]:

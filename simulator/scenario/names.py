@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simulator.document import Document
 from simulator.errors import InputError, Problem, unknown_name
 from simulator.scenario.base import Where
-from simulator.scenario.document import Document
 from simulator.scenario.fields import value_at
 from simulator.scenario.schema import MOST_GPUS
 
@@ -33,7 +33,7 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
             case ("hardware", "gpu"):
                 yield from _gpu(document, path, value, base_dir)
             case ("engine", "preset"):
-                from simulator.presets import load_preset
+                from simulator.engines.presets import load_preset
 
                 yield from _tried(document, path, load_preset, value, base_dir)[1]
             case ("engine", "scheduler"):
@@ -41,7 +41,7 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
 
                 yield from _listed(document, path, "scheduler rule", value, rules())
             case ("workload", "arrivals", "format"):
-                from simulator.traffic.traces import readers
+                from simulator.traces import readers
 
                 yield from _listed(document, path, "trace format", value, ["auto", *readers()])
             case (*_, "file") if value and not _is_file(base_dir, value):
@@ -51,28 +51,35 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
                 pass
     if target is not None:
         yield from _cut(document, target)
-    arms = document.data.get("speculation")
-    for index, arm in enumerate(arms if isinstance(arms, list) else ()):
-        if isinstance(arm, dict) and isinstance(arm.get("method"), str):
-            yield from _arm(document, ("speculation", index), arm, target, base_dir)
+    variants = document.data.get("speculation")
+    for index, variant in enumerate(variants if isinstance(variants, list) else ()):
+        if isinstance(variant, dict) and isinstance(variant.get("method"), str):
+            yield from _variant(document, ("speculation", index), variant, target, base_dir)
 
 
 def fill_drafts(document: Document) -> None:
-    """Gives arms without `draft` the drafter that the catalogue has for their target and method.
+    """Gives variants without `draft` the drafter that the catalogue has for their target and method.
 
     The first by name where there are several. What was filled in is noted in `document.taken`.
     """
     from simulator.models.catalogue import drafters, entry, find_model
     from simulator.speculation import methods
 
-    target, arms = document.data.get("target"), document.data.get("speculation")
+    target, variants = document.data.get("target"), document.data.get("speculation")
     name = target.get("model") if isinstance(target, dict) else None
     known = methods()
-    for index, arm in enumerate(arms if isinstance(arms, list) else ()):
+    for index, variant in enumerate(variants if isinstance(variants, list) else ()):
         method = (
-            known.get(arm["method"]) if isinstance(arm, dict) and isinstance(arm.get("method"), str) else None
+            known.get(variant["method"])
+            if isinstance(variant, dict) and isinstance(variant.get("method"), str)
+            else None
         )
-        if method is None or not method.drafter or method.draft_from_target or arm.get("draft") is not None:
+        if (
+            method is None
+            or not method.drafter
+            or method.draft_from_target
+            or variant.get("draft") is not None
+        ):
             continue
         try:
             model = find_model(name) if isinstance(name, str) else ""
@@ -80,18 +87,18 @@ def fill_drafts(document: Document) -> None:
             continue
         fitting = [d for d in drafters() if entry(d).method == method.drafter and model in entry(d).targets]
         if fitting:
-            arm["draft"] = fitting[0]
+            variant["draft"] = fitting[0]
             document.taken[("speculation", index, "draft")] = fitting[0]
 
 
-def _arm(
-    document: Document, path: Where, arm: Mapping[str, Any], target: Model | None, base_dir: Path
+def _variant(
+    document: Document, path: Where, variant: Mapping[str, Any], target: Model | None, base_dir: Path
 ) -> Iterator[Problem]:
-    """An arm's method and drafter; the drafter only once the target is known."""
+    """An variant's method and drafter; the drafter only once the target is known."""
     from simulator.models.catalogue import load_drafter
     from simulator.speculation import methods
 
-    name, draft = arm["method"], arm.get("draft")
+    name, draft = variant["method"], variant.get("draft")
     yield from _listed(document, (*path, "method"), "method", name, methods())
     method = methods().get(name)
     if method is None or not (draft is None or isinstance(draft, str)) or draft == "":

@@ -1,12 +1,12 @@
-"""`--set path=value`: one field of a scenario by its dotted path, arms and classes by their names."""
+"""`--set path=value`: one field of a scenario by its dotted path, variants and classes by their names."""
 
 from __future__ import annotations
 
 from typing import Any, get_origin
 
+from simulator.document import Document, Place, parse_yaml
 from simulator.errors import InputError, Problem, did_you_mean
 from simulator.scenario.base import Section, Where, names_of
-from simulator.scenario.document import Document, Place, parse_yaml
 from simulator.scenario.fields import child, meant_section, options, value_at
 from simulator.scenario.schema import Scenario
 

@@ -1,28 +1,35 @@
-"""What answers ask of a scenario that was read: one of its arms, acceptance nobody gave, other traffic."""
+"""What answers ask of a scenario that was read: one of its variants, acceptance nobody gave, other
+traffic.
+"""
 
 from __future__ import annotations
 
 from simulator.errors import InputError, Problem, unknown_name
 from simulator.scenario.schema import Scenario
-from simulator.scenario.speculation import Arm
+from simulator.scenario.speculation import Variant
 
 
-def chosen_arm(scenario: Scenario, name: str | None, purpose: str) -> Arm:
-    """The speculative arm of that name, None: the first. Raises InputError where there is none, so that there
+def chosen_variant(scenario: Scenario, name: str | None, purpose: str) -> Variant:
+    """The speculative variant of that name, None: the first. Raises InputError where there is none, so
+    that there
     is nothing to `purpose`.
     """
     names = [entry.name for entry in scenario.speculation]
     if not names:
         message = f"is empty, so there is nothing to {purpose}"
-        raise InputError(Problem(field="speculation", message=message, allowed="one arm or more"))
+        raise InputError(Problem(field="speculation", message=message, allowed="one variant or more"))
     if name is not None and name not in names:
         raise InputError(unknown_name("arm", name, names, field="arm"))
-    return scenario.arm(names[0] if name is None else name)
+    return scenario.variant(names[0] if name is None else name)
 
 
 def assumed_acceptance(scenario: Scenario) -> str | None:
-    """Says which arms have the acceptance that is assumed where none is given; None: no arm has it."""
-    assumed = [arm.name for arm in scenario.speculation if "acceptance" not in arm.model_fields_set]
+    """Says which variants have the acceptance that is assumed where none is given; None: no variant has
+    it.
+    """
+    assumed = [
+        variant.name for variant in scenario.speculation if "acceptance" not in variant.model_fields_set
+    ]
     return f"acceptance assumed (α 0.7), not measured: {', '.join(assumed)}" if assumed else None
 
 

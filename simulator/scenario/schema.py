@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from simulator.document import Place
 from simulator.errors import InputError
 from simulator.scenario.base import Fault, Raw, Section, as_number, from_percent, names_of, repeated
-from simulator.scenario.document import Place
-from simulator.scenario.speculation import Arm
+from simulator.scenario.speculation import Variant
 from simulator.scenario.workload import Workload
 
 MOST_GPUS = 1024
@@ -189,10 +189,10 @@ class Scenario(Section):
     target: Target = Field(description="the model that is served")
     hardware: Hardware = Field(description="what it runs on")
     engine: Engine = Field(default=Engine(), description="the serving engine; null: the preset's")
-    speculation: Annotated[tuple[Arm, ...], Field(max_length=100)] = Field(
-        default=(), description="the arms; plain decoding is always the first"
+    speculation: Annotated[tuple[Variant, ...], Field(max_length=100)] = Field(
+        default=(), description="the variants; plain decoding is always the first"
     )
-    workload: Workload = Field(description="the traffic that every arm meets")
+    workload: Workload = Field(description="the traffic that every variant meets")
     slo: Slo | None = Field(default=None, description="limits a good request meets; null: none")
     run: Run = Field(default=Run(), description="how the simulation is run")
 
@@ -202,16 +202,18 @@ class Scenario(Section):
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
-        arms = raw.get("speculation")
+        variants = raw.get("speculation")
         entries = (
-            [arm if isinstance(arm, dict) else {} for arm in arms] if isinstance(arms, list | tuple) else []
+            [variant if isinstance(variant, dict) else {} for variant in variants]
+            if isinstance(variants, list | tuple)
+            else []
         )
-        for fault in repeated([arm.get("name") for arm in entries], "arm"):
+        for fault in repeated([variant.get("name") for variant in entries], "arm"):
             yield fault._replace(path=("speculation", *fault.path))
         hardware = raw.get("hardware")
         ranks = as_number(hardware.get("tensor_parallel", 1)) if isinstance(hardware, dict) else None
-        for index, arm in enumerate(entries):
-            own = as_number(arm.get("draft_tensor_parallel"))
+        for index, variant in enumerate(entries):
+            own = as_number(variant.get("draft_tensor_parallel"))
             if own is not None and ranks is not None and own not in (1, ranks):
                 yield Fault(
                     ("speculation", index, "draft_tensor_parallel"),
@@ -219,7 +221,7 @@ class Scenario(Section):
                     "is neither 1 nor the target's",
                     f"1 or {ranks:g}" if ranks != 1 else "1",
                 )
-        yield from _faults_of_class_arms(raw, set(names_of(entries)))
+        yield from _faults_of_class_variants(raw, set(names_of(entries)))
 
     @property
     def base_dir(self) -> Path:
@@ -265,13 +267,13 @@ class Scenario(Section):
         replicas = f"{hardware.replicas} replicas of " if hardware.replicas > 1 else ""
         return self.name or f"{self.target.model} on {replicas}{hardware.tensor_parallel} × {hardware.gpu}"
 
-    def arm(self, name: str) -> Arm:
-        """The speculative arm of that name; KeyError when there is none."""
-        return {arm.name: arm for arm in self.speculation}[name]
+    def variant(self, name: str) -> Variant:
+        """The speculative variant of that name; KeyError when there is none."""
+        return {variant.name: variant for variant in self.speculation}[name]
 
-    def draft_tensor_parallel(self, arm: Arm) -> int:
+    def draft_tensor_parallel(self, variant: Variant) -> int:
         """GPUs that share the drafter's matrices."""
-        return arm.draft_tensor_parallel or self.hardware.tensor_parallel
+        return variant.draft_tensor_parallel or self.hardware.tensor_parallel
 
     def canonical_json(self) -> str:
         """The scenario as JSON with every default written out, keys sorted: equal scenarios, equal text."""
@@ -296,18 +298,18 @@ class Scenario(Section):
         return hash(self._identity())
 
 
-def _faults_of_class_arms(raw: Raw, arms: set[str]) -> Iterator[Fault]:
-    """Acceptance given for arms that do not exist."""
+def _faults_of_class_variants(raw: Raw, variants: set[str]) -> Iterator[Fault]:
+    """Acceptance given for variants that do not exist."""
     workload = raw.get("workload")
     classes = workload.get("classes") if isinstance(workload, dict) else None
     for index, entry in enumerate(classes if isinstance(classes, list | tuple) else ()):
         acceptance = entry.get("acceptance") if isinstance(entry, dict) else None
         for name in acceptance if isinstance(acceptance, dict) else ():
-            if name not in arms:
-                known = ", ".join(sorted(arms)) or "none: speculation is empty"
+            if name not in variants:
+                known = ", ".join(sorted(variants)) or "none: speculation is empty"
                 yield Fault(
                     ("workload", "classes", index, "acceptance", name),
                     None,
-                    "names no arm",
+                    "names no variant",
                     f"known: {known}",
                 )

@@ -1,4 +1,4 @@
-"""One entry of `speculation`: an arm, that is a method with its drafter, draft length and acceptance."""
+"""One entry of `speculation`: a variant, that is a method with its drafter, draft length and acceptance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.scenario.acceptance import Acceptance, AcceptanceGeometric
 from simulator.scenario.base import DraftLength, Fault, PositiveInt, Raw, Section, as_number
 
 PLAIN = "plain"
-"""The arm without speculation; it always runs first."""
+"""The variant without speculation; it always runs first."""
 
 
 class GoodputPolicy(Section):
@@ -84,8 +84,10 @@ class Tree(Section):
                     )
 
 
-class Arm(Section):
-    """A speculative arm. It runs on the same traffic and luck as plain decoding and all other arms."""
+class Variant(Section):
+    """A speculative variant. It runs on the same traffic and luck as plain decoding and all other
+    variants.
+    """
 
     name: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         description="name in tables and in --set"
@@ -133,7 +135,7 @@ class Arm(Section):
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
         if raw.get("name") == PLAIN:
-            yield Fault(("name",), PLAIN, "is reserved for the arm without speculation", "any other name")
+            yield Fault(("name",), PLAIN, "is reserved for the variant without speculation", "any other name")
         if isinstance(raw.get("name"), str) and "=" in raw["name"]:
             yield Fault(("name",), raw["name"], "cannot be addressed by --set", "a name without =")
         if isinstance(raw.get("draft_length"), list | tuple):

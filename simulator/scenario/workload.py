@@ -48,7 +48,7 @@ class TrafficClass(Section):
     output_tokens: Lengths | None = Field(default=None, description="null: as the workload")
     drafts: bool = Field(default=True, description="false: never drafts")
     acceptance: dict[str, Acceptance] = Field(
-        default_factory=dict, description="by arm; left out: as the arm"
+        default_factory=dict, description="by variant; left out: as the variant"
     )
 
     @classmethod
@@ -60,7 +60,7 @@ class TrafficClass(Section):
 
 
 class Workload(Section):
-    """The traffic that every arm meets."""
+    """The traffic that every variant meets."""
 
     arrivals: Arrivals = Field(description="when requests come")
     requests: Annotated[int, Field(ge=1, le=10_000_000)] = Field(

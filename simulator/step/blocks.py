@@ -8,7 +8,7 @@ one hash at the same time end with one copy.
 
 from __future__ import annotations
 
-from simulator.compiled import compiled
+from simulator.numerics.compiled import compiled
 from simulator.step.views import (
     Engine,
     hash_holders_of,
@@ -83,8 +83,8 @@ def release_blocks(e: Engine, r: int) -> None:
         q.shared_hashes = 0
     e.free_blocks += held
     q.capacity = 0
-    e.promised_blocks -= q.promised
-    q.promised = 0
+    e.reserved_blocks -= q.reserved
+    q.reserved = 0
 
 
 @compiled()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.costs.prices import Prices
-from simulator.draws import STREAM_SURVIVAL, luck_keys
+from simulator.numerics.random_numbers import STREAM_SURVIVAL, stream_keys
 from simulator.step.state import (
     ARRAYS,
     ENGINE,
@@ -17,11 +17,11 @@ from simulator.step.state import (
     GAP_BINS,
     NEVER,
     NO_STEP,
+    NOT_ARRIVED,
     PLAN,
     REQUEST,
     ROWS_TOKENS,
     TOTALS,
-    UNBORN,
     State,
 )
 
@@ -159,7 +159,7 @@ def _engine_record(
             engine[setting.name] = getattr(settings, setting.name)
     engine["max_draft_length"] = settings.max_draft_length
     engine["prefix_block_tokens"] = requests.prefix_block_tokens
-    engine["flight_step"] = NO_STEP
+    engine["in_flight_step"] = NO_STEP
     engine["free_blocks"] = settings.total_blocks
     engine["seed"] = seed
     engine["bins"], engine["positions"] = acceptance.conditional.shape[1:]
@@ -188,8 +188,8 @@ def _request_records(
     records["traffic_class"] = requests.traffic_class
     records["measured"][slice(*measured)] = 1
     records["matched"] = acceptance.matched_before
-    records["luck"] = luck_keys(seed, n, STREAM_SURVIVAL)
-    records["status"] = UNBORN
+    records["random_key"] = stream_keys(seed, n, STREAM_SURVIVAL)
+    records["status"] = NOT_ARRIVED
     records["last_step"] = records["preempted_step"] = NO_STEP - 1
     for name in ("admitted_ns", "first_ns", "last_ns", "ended_ns"):
         records[name] = -1
@@ -205,10 +205,10 @@ def _queues(settings: EngineSettings, requests: Requests) -> tuple[NDArray[np.in
     if settings.external_clients:
         return np.zeros(0, np.int32), np.zeros(0, np.int32)
     known = np.flatnonzero(requests.arrival_ns >= 0)
-    scheduled = known[np.argsort(requests.arrival_ns[known], kind="stable")]
+    known_arrivals = known[np.argsort(requests.arrival_ns[known], kind="stable")]
     waits_for_client = requests.arrival_ns < 0
     waits_for_client[requests.successor[requests.successor >= 0]] = False
-    return scheduled.astype(np.int32), np.flatnonzero(waits_for_client).astype(np.int32)
+    return known_arrivals.astype(np.int32), np.flatnonzero(waits_for_client).astype(np.int32)
 
 
 def _draft_length_by_batch(settings: EngineSettings) -> NDArray[np.int64]:
@@ -224,7 +224,7 @@ def new_state(
     requests: Requests,
     seed: int,
     measured: tuple[int, int] | None = None,
-    beside: State | None = None,
+    shared_with: State | None = None,
 ) -> State:
     """Return an engine at time 0 with all its requests still to come.
 
@@ -240,7 +240,7 @@ def new_state(
     engine = _engine_record(settings, acceptance, requests, seed)
     engine["graph_cap"] = len(full_graph) - 1
     engine["first_measured"] = measured[0] if measured else 0
-    scheduled, issue_order = _queues(settings, requests)
+    known_arrivals, issue_order = _queues(settings, requests)
     hashes = int(requests.prefix_ids.max()) + 1 if len(requests.prefix_ids) else 0
     anchor = np.zeros(hashes + 1, np.int32)
     anchor[hashes] = hashes
@@ -258,7 +258,7 @@ def new_state(
         entries=np.zeros((2, seats), ENTRY),
         running=np.zeros(seats, np.int32),
         waiting=np.zeros(n + 1, np.int32),
-        scheduled=scheduled,
+        known_arrivals=known_arrivals,
         followups=np.zeros(n, np.int32),
         issue_order=issue_order,
         arrived=np.zeros(n, np.int32),
@@ -290,8 +290,8 @@ def new_state(
         hash_older=anchor,
         hash_newer=anchor.copy(),
     )
-    if beside is not None:
-        state = state._replace(**{name: getattr(beside, name) for name in SHARED})
+    if shared_with is not None:
+        state = state._replace(**{name: getattr(shared_with, name) for name in SHARED})
     for name in ARRAYS:
         array = getattr(state, name)
         engine[f"{name}_at"], engine[f"{name}_len"] = array.ctypes.data, array.size

@@ -10,18 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.compiled import compiled
-from simulator.step.apply import apply
+from simulator.numerics.compiled import compiled
 from simulator.step.blocks import matched_hashes
-from simulator.step.compose import compose
 from simulator.step.price import price
 from simulator.step.queues import bring_up_to, next_event_ns, schedule_arrival
+from simulator.step.schedule import schedule
+from simulator.step.update import update
 from simulator.step.views import plan_at
 
 Engine = NDArray[np.void]
 
 
-class Composed(NamedTuple):
+class ScheduledStep(NamedTuple):
     """What a driver needs to know of a composed step."""
 
     entries: int
@@ -36,14 +36,14 @@ class Composed(NamedTuple):
 
 
 @compiled(entry=True)
-def compose_step(
-    engine: Engine, slot: int, now_ns: int, flight_step: int, flight_draft_length: int
-) -> Composed:
+def schedule_step(
+    engine: Engine, slot: int, now_ns: int, in_flight_step: int, in_flight_draft_length: int
+) -> ScheduledStep:
     """Compose into `slot` at `now_ns` while step `flight_step` runs (NO_STEP: none)."""
     e = engine[0]
-    entries = compose(e, slot, now_ns, flight_step, flight_draft_length)
+    entries = schedule(e, slot, now_ns, in_flight_step, in_flight_draft_length)
     p = plan_at(e, slot)
-    return Composed(entries, p.tokens, p.number, p.draft_length, p.hidden_ns, p.preempted)
+    return ScheduledStep(entries, p.tokens, p.number, p.draft_length, p.hidden_ns, p.preempted)
 
 
 @compiled(entry=True)
@@ -56,12 +56,12 @@ def price_step(engine: Engine, slot: int, start_ns: int) -> tuple[int, int, int,
 
 
 @compiled(entry=True)
-def apply_step(engine: Engine, slot: int, now_ns: int) -> int:
+def update_step(engine: Engine, slot: int, now_ns: int) -> int:
     """Apply the results of the step in `slot`, which leave at `now_ns`; return how many requests
     `State.ended` holds since the last call.
     """
     e = engine[0]
-    apply(e, slot, now_ns)
+    update(e, slot, now_ns)
     ended = e.ended_count
     e.ended_count = 0
     return ended

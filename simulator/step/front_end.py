@@ -9,7 +9,7 @@ whole way is a queue: of `arrived`, the first `joined_count` have joined the eng
 
 from __future__ import annotations
 
-from simulator.compiled import compiled
+from simulator.numerics.compiled import compiled
 from simulator.step.state import NEVER
 from simulator.step.views import Engine, arrived_of, request_at
 

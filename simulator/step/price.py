@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.compiled import compiled
 from simulator.costs.prices import (
     PRICE_DRAFT_LAUNCH_NS,
     PRICE_DRAFT_PREFILL_PAIR_NS,
@@ -24,6 +23,7 @@ from simulator.costs.prices import (
     PRICE_SAMPLE_SEQUENCE_NS,
     PRICE_WINDOW_TOKENS,
 )
+from simulator.numerics.compiled import compiled
 from simulator.step.state import EAGER, FULL, PIECEWISE, ROWS_REQUESTS, ROWS_TOKENS_AND_REQUESTS
 from simulator.step.views import (
     Engine,
@@ -159,7 +159,7 @@ def _wait_for_launches(e: Engine, slot: int, start_ns: int) -> None:
     p = plan_at(e, slot)
     begun_ns = start_ns
     if e.host_overlap:
-        begun_ns = max(p.composed_ns, plan_at(e, 1 - slot).launched_ns) + p.hidden_ns
+        begun_ns = max(p.scheduled_ns, plan_at(e, 1 - slot).launched_ns) + p.hidden_ns
     p.launched_ns = begun_ns + int(item(scalars_of(e), PRICE_LAUNCHING_EAGER_NS) + 0.5)
     p.verify_ns = max(p.verify_ns, p.launched_ns - start_ns)
 

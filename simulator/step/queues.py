@@ -4,19 +4,19 @@ give-ups, and what follows when a request ends.
 
 from __future__ import annotations
 
-from simulator.compiled import compiled
+from simulator.numerics.compiled import compiled
 from simulator.step.blocks import release_blocks
 from simulator.step.front_end import enter, hand_to_tokenizer, next_entry_ns, next_join_ns, next_parsed_ns
-from simulator.step.state import DONE, NEVER, REJECTED, RUNNING, TIMED_OUT, UNBORN, WAITING
+from simulator.step.state import DONE, NEVER, NOT_ARRIVED, REJECTED, RUNNING, TIMED_OUT, WAITING
 from simulator.step.views import (
     Engine,
     arrived_of,
     ended_of,
     followups_of,
     issue_order_of,
+    known_arrivals_of,
     request_at,
     running_of,
-    scheduled_of,
     successor_delay_ns_of,
     successor_of,
     totals_of,
@@ -53,8 +53,8 @@ def next_event_ns(e: Engine) -> int:
 @compiled()
 def _next_arrival_ns(e: Engine) -> int:
     when = NEVER
-    if e.scheduled_index < len(scheduled_of(e)):
-        when = request_at(e, scheduled_of(e)[e.scheduled_index]).arrival_ns
+    if e.known_arrival_index < len(known_arrivals_of(e)):
+        when = request_at(e, known_arrivals_of(e)[e.known_arrival_index]).arrival_ns
     if e.followup_head < e.followup_tail:
         when = min(when, request_at(e, followups_of(e)[e.followup_head]).arrival_ns)
     return when
@@ -76,15 +76,15 @@ def _next_give_up_ns(e: Engine) -> int:
 @compiled()
 def _pop_arrival(e: Engine) -> int:
     """Take the next arrival, in order of (arrival, number)."""
-    if e.scheduled_index < len(scheduled_of(e)):
-        r = scheduled_of(e)[e.scheduled_index]
+    if e.known_arrival_index < len(known_arrivals_of(e)):
+        r = known_arrivals_of(e)[e.known_arrival_index]
         if e.followup_head < e.followup_tail:
             other = followups_of(e)[e.followup_head]
             a, b = request_at(e, r).arrival_ns, request_at(e, other).arrival_ns
             if b < a or (b == a and other < r):
                 e.followup_head += 1
                 return other
-        e.scheduled_index += 1
+        e.known_arrival_index += 1
         return r
     e.followup_head += 1
     return followups_of(e)[e.followup_head - 1]
@@ -178,7 +178,7 @@ def _arrive(e: Engine) -> None:
         arrived_of(e)[e.arrived_count] = r
         e.arrived_count += 1
     else:
-        q.status = UNBORN
+        q.status = NOT_ARRIVED
         end_request(e, r, REJECTED, q.arrival_ns)
 
 

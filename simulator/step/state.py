@@ -16,7 +16,7 @@ NEVER = 2**62
 NO_STEP = -1
 """No step runs: nothing is in flight."""
 
-WAITING, RUNNING, DONE, TIMED_OUT, CANCELLED, REJECTED, UNBORN = range(7)
+WAITING, RUNNING, DONE, TIMED_OUT, CANCELLED, REJECTED, NOT_ARRIVED = range(7)
 """Status of a request. UNBORN: its arrival has not come; from DONE to REJECTED it has ended."""
 
 FULL, PIECEWISE, EAGER = range(3)
@@ -47,11 +47,11 @@ REQUEST = np.dtype(
         ("emitted", "i4"),
         ("drafts", "i4"),  # draft tokens that wait to be verified
         ("capacity", "i4"),  # tokens that the held blocks can hold
-        ("promised", "i4"),  # blocks that its admission set aside
+        ("reserved", "i4"),  # blocks that its admission set aside
         ("shared_hashes", "i4"),  # leading hash blocks held together with others
         ("last_step", "i4"),  # number of the newest step it has an entry in
-        ("flight_drafts", "i4"),  # drafts in that entry
-        ("flight_samples", "i2"),  # whether that entry samples
+        ("in_flight_drafts", "i4"),  # drafts in that entry
+        ("in_flight_samples", "i2"),  # whether that entry samples
         ("matched", "i2"),  # whether its last lookup found a match
         ("preempted_step", "i4"),  # the step that ran when it was last preempted
         # what happened to it
@@ -61,7 +61,7 @@ REQUEST = np.dtype(
         ("decode_rounds", "i4"),
         ("preemptions", "i4"),
         ("in_system_at_arrival", "i4"),
-        ("luck", "u8"),
+        ("random_key", "u8"),
         ("drift", "f8"),  # acceptance drift at output position `emitted`, logit scale
         ("arrival_ns", "i8"),  # when its client sent it
         ("front_end_ns", "i8"),  # share of the loop at which it is parsed; then when it is tokenized
@@ -101,7 +101,7 @@ PLAN = np.dtype(
         ("drafts", "i8"),  # whether passes 2…K run
         ("uniform", "i8"),  # all decodes have the largest query length
         ("preempted", "i8"),  # composing it preempted somebody
-        ("composed_ns", "i8"),  # when
+        ("scheduled_ns", "i8"),  # when
         ("launched_ns", "i8"),  # until when the host launches its kernels one by one; 0: a graph
         ("hidden_ns", "i8"),
         ("host_ns", "i8"),
@@ -149,7 +149,7 @@ class State(NamedTuple):
     """(S,) requests by admission."""
     waiting: NDArray[np.int32]
     """(n + 1,) ring of waiting requests."""
-    scheduled: NDArray[np.int32]
+    known_arrivals: NDArray[np.int32]
     """Requests with known arrivals, by (arrival, number)."""
     followups: NDArray[np.int32]
     """(n,) requests whose arrival became known, by (arrival, number)."""
@@ -292,14 +292,14 @@ ENGINE = np.dtype(
         ("now_ns", "i8"),
         ("ready", "i8"),  # a composed step waits to start at `now_ns`
         ("slot", "i8"),  # which of the two plans it is
-        ("flight_step", "i8"),  # number of the running step while the next is composed
-        ("flight_draft_length", "i8"),
+        ("in_flight_step", "i8"),  # number of the running step while the next is composed
+        ("in_flight_draft_length", "i8"),
         ("next_number", "i8"),
         # queues and memory
         ("running_count", "i8"),
         ("waiting_head", "i8"),
         ("waiting_count", "i8"),
-        ("scheduled_index", "i8"),
+        ("known_arrival_index", "i8"),
         ("followup_head", "i8"),
         ("followup_tail", "i8"),
         ("issue_index", "i8"),
@@ -316,7 +316,7 @@ ENGINE = np.dtype(
         ("ended_count", "i8"),  # requests that ended since the pipeline last looked
         ("free_blocks", "i8"),
         ("cached_blocks", "i8"),  # held by nobody, kept for their contents
-        ("promised_blocks", "i8"),  # what admission set aside for the running requests
+        ("reserved_blocks", "i8"),  # what admission set aside for the running requests
         ("in_system", "i8"),
         # acceptance, the scalar part
         ("seed", "i8"),

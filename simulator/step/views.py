@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.compiled import compiled, pointer
+from simulator.numerics.compiled import compiled, pointer
 from simulator.step.state import ARRAYS
 
 Engine = Any
@@ -38,7 +38,7 @@ entries_of = _view("entries")
 
 running_of = _view("running")
 waiting_of = _view("waiting")
-scheduled_of = _view("scheduled")
+known_arrivals_of = _view("known_arrivals")
 followups_of = _view("followups")
 issue_order_of = _view("issue_order")
 arrived_of = _view("arrived")

@@ -1,1 +1,1 @@
-"""The requests that all arms meet: arrivals, lengths, sessions, recorded traces."""
+"""The requests that all variants meet: arrivals, lengths, sessions, recorded traces."""

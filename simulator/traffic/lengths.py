@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.errors import InputError, Problem
+from simulator.traces.fields import MOST_TOKENS, RowError, whole_tokens
+from simulator.traces.files import opened
 from simulator.traffic.streams import stream
-from simulator.traffic.traces.fields import MOST_TOKENS, RowError, whole_tokens
-from simulator.traffic.traces.files import opened
 
 if TYPE_CHECKING:
     from simulator.scenario.lengths import Lengths

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simulator.errors import InputError
-from simulator.traffic.traces import Trace, read_trace, select
+from simulator.traces import Trace, read_trace, select
 
 if TYPE_CHECKING:
     from simulator.scenario.arrivals import ArrivalsTrace
@@ -18,7 +18,7 @@ _FILTERS = ("start_s", "end_s", "max_prompt_tokens", "max_output_tokens")
 def load_trace(arrivals: ArrivalsTrace, base_dir: Path) -> Trace:
     """The part of the trace that the scenario asks for, with the times as recorded. Raises InputError.
 
-    A file is read again only when it has changed: replications, arms and searches share one reading.
+    A file is read again only when it has changed: replications, variants and searches share one reading.
     """
     path = base_dir / arrivals.file
     try:

@@ -13,7 +13,7 @@ def stream(seed: int, name: str) -> np.random.Generator:
     """A generator that belongs to (seed, name) alone: NumPy's Philox with those two as its 128-bit key.
 
     Streams with different names are independent, so drawing more arrivals never shifts the lengths,
-    and every arm of a scenario meets the same requests. Arrays drawn from it have the prefix property:
+    and every variant of a scenario meets the same requests. Arrays drawn from it have the prefix property:
     the first 10 of 20 are those of 10.
     """
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()

@@ -1,5 +1,5 @@
 """The traffic: a scenario's `workload` section turned into requests,
-the same for every arm that shares the seed.
+the same for every variant that shares the seed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.errors import InputError
+from simulator.traces import NOT_GIVEN
 from simulator.traffic.arrivals import check_clock, draw_arrivals
 from simulator.traffic.lengths import LengthLuck, draw_lengths
 from simulator.traffic.recorded import load_trace
 from simulator.traffic.sessions import SESSION_BLOCK_TOKENS, build_sessions
 from simulator.traffic.streams import stream
-from simulator.traffic.traces import NOT_GIVEN
 from simulator.units import NS_PER_S, seconds_to_ns
 
 if TYPE_CHECKING:

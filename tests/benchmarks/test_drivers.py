@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 import simpy
 
-from simulator.arms import CompiledArm
-from simulator.replications import replication_seed, traffic_of
+from simulator.runs.replications import replication_seed, traffic_of
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, scenario_from_data
 
 CONCURRENCIES = (1, 16, 64, 256)
@@ -70,29 +70,31 @@ def seconds(work: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize(("arm_index", "least"), [(None, 10), (0, 20)], ids=["plain", "eagle3-k3"])
 @pytest.mark.parametrize("concurrency", CONCURRENCIES)
-def test_output_tokens_per_bare_timeout(concurrency: int, arm_index: int | None, least: float) -> None:
+def test_output_tokens_per_bare_timeout(concurrency: int, variant_index: int | None, least: float) -> None:
     case = scenario(concurrency)
-    arm = CompiledArm.compile(case, None if arm_index is None else case.speculation[arm_index])
+    variant = CompiledVariant.compile(
+        case, None if variant_index is None else case.speculation[variant_index]
+    )
     requests, seed = traffic_of(case, 0), replication_seed(0, 0)
-    tokens = arm.run(requests, seed).totals["emitted_tokens"]
+    tokens = variant.run(requests, seed).totals["emitted_tokens"]
     timeout_s, run_s = [], []
     for _ in range(ROUNDS):
         timeout_s.append(bare_timeout_s())
-        run_s.append(seconds(lambda: arm.run(requests, seed)))
+        run_s.append(seconds(lambda: variant.run(requests, seed)))
     ratio = min(timeout_s) / (min(run_s) / tokens)
-    print(f"\n{arm.name}, concurrency {concurrency}: {ratio:.1f} output tokens per bare timeout")
+    print(f"\n{variant.name}, concurrency {concurrency}: {ratio:.1f} output tokens per bare timeout")
     assert ratio >= least
 
 
 def test_bare_timeouts_per_pipeline_step() -> None:
     case = scenario(16, "pipeline", requests=400)
-    arm = CompiledArm.compile(case, case.speculation[0])
+    variant = CompiledVariant.compile(case, case.speculation[0])
     requests, seed = traffic_of(case, 0), replication_seed(0, 0)
-    steps = arm.run(requests, seed).totals["steps"]
+    steps = variant.run(requests, seed).totals["steps"]
     timeout_s, run_s = [], []
     for _ in range(ROUNDS):
         timeout_s.append(bare_timeout_s())
-        run_s.append(seconds(lambda: arm.run(requests, seed)))
+        run_s.append(seconds(lambda: variant.run(requests, seed)))
     ratio = min(run_s) / steps / min(timeout_s)
     print(f"\npipeline, concurrency 16: {ratio:.1f} bare timeouts per step")
     assert ratio <= 25

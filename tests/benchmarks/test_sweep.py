@@ -21,9 +21,9 @@ from experiments.study.grid import Grid, cells_of
 from experiments.study.load import load_study
 from experiments.study.study import Study
 from experiments.sweep import sweep
-from simulator.arms import CompiledArm
-from simulator.replications import replication_seed, traffic_of
 from simulator.results.summary import Measured, Traffic
+from simulator.runs.replications import replication_seed, traffic_of
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import scenario_from_data
 
 STUDY = """\
@@ -68,12 +68,12 @@ def cpu_s() -> float:
 
 
 def simulation_s(cell: Cell) -> float:
-    """CPU seconds of one run of a cell's speculative arm, with its figures."""
+    """CPU seconds of one run of a cell's speculative variant, with its figures."""
     scenario = scenario_from_data(json.loads(cell.scenario))
-    arm = CompiledArm.compile(scenario, scenario.speculation[0])
+    variant = CompiledVariant.compile(scenario, scenario.speculation[0])
     requests, seed = traffic_of(scenario, 0), replication_seed(0, 0)
     begun = time.process_time()
-    Measured.of(arm.run(requests, seed), Traffic.of(arm), intervals=False)
+    Measured.of(variant.run(requests, seed), Traffic.of(variant), intervals=False)
     return time.process_time() - begun
 
 

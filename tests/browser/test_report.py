@@ -15,7 +15,7 @@ from dashboards.images import FIGURE_WIDTH_PX, PAGE_SIZE_PX, picture_of_page, wr
 from dashboards.report import write_report
 from simulator.errors import InputError
 from tests.browser.visit import Visit
-from tests.subjects import ARM, small_subject
+from tests.subjects import VARIANT, small_subject
 
 pytestmark = pytest.mark.browser
 
@@ -93,7 +93,7 @@ def test_figures_follow_the_width_of_the_window_and_numbers_unfold(desktop: Visi
     assert not details.locator("table").is_visible()
     details.locator("summary").click()
     assert details.locator("table").is_visible()
-    assert ARM in details.inner_text()
+    assert VARIANT in details.inner_text()
 
 
 def test_the_page_prints(desktop: Visit, tmp_path: Path) -> None:

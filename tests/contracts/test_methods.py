@@ -13,17 +13,26 @@ import numpy as np
 import pytest
 
 from simulator.acceptance import Geometric
-from simulator.arms import CompiledArm
+from simulator.engines.presets import presets
 from simulator.errors import InputError
 from simulator.models.catalogue import targets
 from simulator.models.drafter import METHODS as DRAFTER_KINDS
-from simulator.presets import presets
 from simulator.results.measure import measure
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
 from simulator.speculation import Method, method, methods, register, registered
 from simulator.step.state import DONE, ROWS_REQUESTS, ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS
-from tests.runs import BASE, differences, drafting_arm, final_state, plain_arm, run, small_scenario, traffic
+from tests.runs import (
+    BASE,
+    differences,
+    drafting_variant,
+    final_state,
+    plain_variant,
+    run,
+    small_scenario,
+    traffic,
+)
 
 NAMES = tuple(methods())
 DRAFT_LENGTH = 4
@@ -39,14 +48,14 @@ def target_of(name: str) -> tuple[str, str | None]:
     for target in (*FIRST_CHOICES, *targets()):
         for draft in ("llama-3.2-1b-instruct",) if kind == "draft_model" else (None,):
             try:
-                small_scenario({"target.model": target, "speculation": [arm_entry(name, draft)]})
+                small_scenario({"target.model": target, "speculation": [variant_entry(name, draft)]})
             except InputError:
                 continue
             return target, draft
     raise AssertionError(f"no model of the catalogue has a drafter for {name}")
 
 
-def arm_entry(name: str, draft: str | None = None, **fields: Any) -> dict[str, Any]:
+def variant_entry(name: str, draft: str | None = None, **fields: Any) -> dict[str, Any]:
     acceptance: dict[str, Any] = {"model": "geometric", "alpha": 0.7}
     if method(name).host_lookup:
         acceptance = {"model": "gated", "match": 0.5, "stickiness": 0.4, "first": 0.6, "run": 0.9}
@@ -55,12 +64,12 @@ def arm_entry(name: str, draft: str | None = None, **fields: Any) -> dict[str, A
 
 
 def scenario_of(name: str, changes: dict[str, Any] | None = None, **fields: Any) -> Scenario:
-    """A scenario with one arm of this method, on any model it has a drafter for; memory does not bind."""
+    """A scenario with one variant of this method, on any model it has a drafter for; memory does not bind."""
     target, draft = target_of(name)
     return small_scenario(
         {
             "target.model": target,
-            "speculation": [arm_entry(name, draft, **fields)],
+            "speculation": [variant_entry(name, draft, **fields)],
             "run.mechanisms.kv_limit": False,
             "workload.output_tokens": {"kind": "uniform", "low": 1, "high": 60},
             **(changes or {}),
@@ -90,11 +99,11 @@ def check_record(one: Method) -> None:
         assert not one.looks_up_on_host(asynchronous) or one.host_lookup
 
 
-def check_run(arm: CompiledArm, plain: CompiledArm) -> None:
+def check_run(variant: CompiledVariant, plain: CompiledVariant) -> None:
     """What must hold of a run, whatever the method."""
-    how = arm.method
+    how = variant.method
     assert how is not None
-    record = run(arm)
+    record = run(variant)
     assert (record.status == DONE).all()
     assert (record.emitted_tokens == run(plain).emitted_tokens).all()
     assert record.drafted_tokens.sum() > record.accepted_tokens.sum() > 0
@@ -102,16 +111,16 @@ def check_run(arm: CompiledArm, plain: CompiledArm) -> None:
     figures = measure(record)
     assert 1 < figures["mean_acceptance_length"] <= DRAFT_LENGTH + 1
     # Only a lookup that may find nothing leaves decodes without a draft.
-    preset = arm.setup.preset
+    preset = variant.setup.preset
     looks_up = how.looks_up_on_host(preset.drafts_asynchronously)
     costs = preset.host.lookup_step_s + preset.host.lookup_per_sequence_s > 0
     assert (record.totals["draft_ns"] > 0) == (how.drafter is not None or (looks_up and costs))
     assert (figures["draft_coverage"] < 0.95) == (looks_up and not preset.pads_lookups)
-    assert arm.settings.asynchronous == (preset.drafts_asynchronously and not looks_up)
-    assert arm.settings.lookahead_tokens == how.lookahead_tokens(DRAFT_LENGTH)
-    assert (arm.memory.drafter_bytes > 0) == (how.drafter is not None)
-    assert (arm.memory.kv_bytes_per_token > plain.memory.kv_bytes_per_token) == how.drafter_has_kv
-    state = final_state(arm, traffic(arm.scenario), 0)
+    assert variant.settings.asynchronous == (preset.drafts_asynchronously and not looks_up)
+    assert variant.settings.lookahead_tokens == how.lookahead_tokens(DRAFT_LENGTH)
+    assert (variant.memory.drafter_bytes > 0) == (how.drafter is not None)
+    assert (variant.memory.kv_bytes_per_token > plain.memory.kv_bytes_per_token) == how.drafter_has_kv
+    state = final_state(variant, traffic(variant.scenario), 0)
     assert state.engine[0]["free_blocks"] == state.engine[0]["total_blocks"]
 
 
@@ -126,14 +135,14 @@ def test_the_record_says_something_possible(name: str) -> None:
 @every_engine
 def test_it_runs_end_to_end(name: str, preset: str) -> None:
     scenario = scenario_of(name, {"engine.preset": preset})
-    check_run(drafting_arm(scenario), plain_arm(scenario))
+    check_run(drafting_variant(scenario), plain_variant(scenario))
 
 
 @every_method
 @every_engine
 def test_both_drivers_agree(name: str, preset: str) -> None:
-    fast = run(drafting_arm(scenario_of(name, {"engine.preset": preset})))
-    slow = run(drafting_arm(scenario_of(name, {"engine.preset": preset, "run.backend": "pipeline"})))
+    fast = run(drafting_variant(scenario_of(name, {"engine.preset": preset})))
+    slow = run(drafting_variant(scenario_of(name, {"engine.preset": preset, "run.backend": "pipeline"})))
     assert (fast.driver, slow.driver) == ("fast_forward", "pipeline")
     assert differences(fast, slow) == []
 
@@ -141,9 +150,9 @@ def test_both_drivers_agree(name: str, preset: str) -> None:
 @every_method
 def test_certain_drafts_emit_k_plus_one_and_hopeless_ones_a_single_token(name: str) -> None:
     lengths = {"workload.output_tokens": {"kind": "fixed", "tokens": 1 + 8 * (DRAFT_LENGTH + 1)}}
-    arm = drafting_arm(scenario_of(name, lengths, acceptance={"model": "geometric", "alpha": 1.0}))
-    assert (run(arm).decode_rounds == 8).all()
-    record = run(arm, acceptance=[Geometric(0.0)])
+    variant = drafting_variant(scenario_of(name, lengths, acceptance={"model": "geometric", "alpha": 1.0}))
+    assert (run(variant).decode_rounds == 8).all()
+    record = run(variant, acceptance=[Geometric(0.0)])
     assert (record.decode_rounds == record.emitted_tokens - 1).all()
 
 
@@ -151,26 +160,26 @@ def test_certain_drafts_emit_k_plus_one_and_hopeless_ones_a_single_token(name: s
 def test_a_class_that_does_not_draft_decodes_plainly(name: str) -> None:
     silent = {"workload.classes": [{"name": "all", "share": 1.0, "drafts": False}]}
     scenario = scenario_of(name, {**silent, "engine.preset": "vllm-0.10"})
-    record, plain = run(drafting_arm(scenario)), run(plain_arm(scenario))
+    record, plain = run(drafting_variant(scenario)), run(plain_variant(scenario))
     assert record.drafted_tokens.sum() == record.accepted_tokens.sum() == record.totals["draft_ns"] == 0
     assert (record.decode_rounds == plain.decode_rounds).all()
 
 
 @every_method
 def test_longer_drafts_take_longer_steps(name: str) -> None:
-    arm = drafting_arm(scenario_of(name))
-    times = [arm.step_times(8, 500, k) for k in range(DRAFT_LENGTH + 1)]
+    variant = drafting_variant(scenario_of(name))
+    times = [variant.step_times(8, 500, k) for k in range(DRAFT_LENGTH + 1)]
     assert all(a["verify"] <= b["verify"] for a, b in pairwise(times))
     totals = [step["total"] for step in times]
     assert totals == sorted(totals)
-    assert (times[1]["draft"] > 0) == (arm.method is not None and arm.method.drafter is not None)
+    assert (times[1]["draft"] > 0) == (variant.method is not None and variant.method.drafter is not None)
 
 
 @every_method
 def test_a_scenario_simulates_by_its_name(name: str) -> None:
     changes = {"run.replications": 2, "workload.requests": 60}
     result = simulate(scenario_of(name, changes))
-    assert set(result.arms) == {"plain", "a"}
+    assert set(result.variants) == {"plain", "a"}
     assert result.comparison["a"].verdict.outcome
 
 
@@ -205,8 +214,8 @@ def test_a_new_method_is_a_record_and_nothing_else(toy: Method) -> None:
     check_record(toy)
     scenario = toy_scenario()
     assert scenario.speculation[0].draft == BASE["speculation"][0]["draft"]
-    arm = drafting_arm(scenario)
-    record = run(arm)
+    variant = drafting_variant(scenario)
+    record = run(variant)
     assert (record.status == DONE).all()
     figures = measure(record)
     survival = np.cumprod(TOY_ACCEPTANCE["conditional"])
@@ -215,23 +224,25 @@ def test_a_new_method_is_a_record_and_nothing_else(toy: Method) -> None:
     assert rates[3] == rates[4] == 0
     # Two rows more are verified, and rejected, in every round.
     assert record.totals["rejected_rows"] >= 2 * record.draft_rounds.sum()
-    assert differences(record, run(drafting_arm(toy_scenario(**{"run.backend": "pipeline"})))) == []
+    assert differences(record, run(drafting_variant(toy_scenario(**{"run.backend": "pipeline"})))) == []
     result = simulate(toy_scenario(**{"run.replications": 2}))
-    assert set(result.arms) == {"plain", "a"}
+    assert set(result.variants) == {"plain", "a"}
 
 
 def test_a_new_method_is_charged_as_its_record_says(toy: Method) -> None:
-    arm, eagle3 = drafting_arm(toy_scenario()), drafting_arm(small_scenario())
-    assert arm.settings.lookahead_tokens == 0
+    variant, eagle3 = drafting_variant(toy_scenario()), drafting_variant(small_scenario())
+    assert variant.settings.lookahead_tokens == 0
     assert eagle3.settings.lookahead_tokens == 3
-    step = {k: arm.step_times(16, 500, k)["draft"] for k in (1, 5)}
+    step = {k: variant.step_times(16, 500, k)["draft"] for k in (1, 5)}
     assert step[5] == pytest.approx(step[1], rel=1e-3)  # one pass, whatever K
     chain = {k: eagle3.step_times(16, 500, k)["draft"] for k in (1, 5)}
     assert chain[5] > 3 * chain[1]
-    verify = [arm.step_times(16, 500, k)["verify"] for k in (3, 5)]
+    verify = [variant.step_times(16, 500, k)["verify"] for k in (3, 5)]
     assert verify[0] < verify[1]
     # Two slots a request beside its tokens: with a budget of 8, one decode of 6 tokens is all that fits.
-    tight = drafting_arm(toy_scenario(**{"engine.max_num_batched_tokens": 8, "engine.preset": "vllm-0.10"}))
+    tight = drafting_variant(
+        toy_scenario(**{"engine.max_num_batched_tokens": 8, "engine.preset": "vllm-0.10"})
+    )
     record = run(tight)
     assert (record.status == DONE).all()
     assert record.totals["query_tokens"] <= 6 * record.totals["steps"]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.arms import CompiledArm
+from simulator.engines.presets import presets
 from simulator.errors import InputError
-from simulator.presets import presets
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import defaults_used
 from simulator.scheduling import Rule, register, registered, rules, scheduler_rule
 from simulator.simulation import simulate
@@ -19,9 +19,9 @@ from simulator.step.state import DONE, State
 from tests.runs import (
     NO_FRONT_END,
     differences,
-    drafting_arm,
+    drafting_variant,
     final_state,
-    plain_arm,
+    plain_variant,
     run,
     small_scenario,
     traffic,
@@ -38,25 +38,25 @@ BUSY: dict[str, Any] = {
 }
 
 
-def arm_under(name: str, speculative: bool = True, **changes: Any) -> CompiledArm:
+def variant_under(name: str, speculative: bool = True, **changes: Any) -> CompiledVariant:
     scenario = small_scenario({**BUSY, "engine.scheduler": name, **changes})
-    return drafting_arm(scenario) if speculative else plain_arm(scenario)
+    return drafting_variant(scenario) if speculative else plain_variant(scenario)
 
 
 def check_rule(name: str, speculative: bool) -> None:
     """What must hold of a run under any rule: everybody is served, and books balance."""
-    arm = arm_under(name, speculative)
+    variant = variant_under(name, speculative)
     rule = scheduler_rule(name)
-    record = run(arm)
+    record = run(variant)
     assert (record.status == DONE).all()
-    assert (record.emitted_tokens == traffic(arm.scenario).output_tokens).all()
+    assert (record.emitted_tokens == traffic(variant.scenario).output_tokens).all()
     assert (record.admitted_ns >= record.arrival_ns).all()
     assert record.totals["mixed_steps"] == 0 or rule.mixes_prefill
     assert (record.driver == "fast_forward") == (rule.at_step_boundary is None)
-    pipeline = run(arm_under(name, speculative, **{"run.backend": "pipeline"}))
+    pipeline = run(variant_under(name, speculative, **{"run.backend": "pipeline"}))
     assert differences(record, pipeline) == []
     if rule.at_step_boundary is None:
-        state = final_state(arm, traffic(arm.scenario), 0)
+        state = final_state(variant, traffic(variant.scenario), 0)
         assert state.engine[0]["free_blocks"] == state.engine[0]["total_blocks"]
     else:
         assert name in (record.driver_reason or "")
@@ -79,7 +79,7 @@ def test_everybody_is_served_under_it(name: str, speculative: bool) -> None:
 @every_rule
 @pytest.mark.parametrize("preset", list(presets()))
 def test_it_runs_on_every_engine(name: str, preset: str) -> None:
-    record = run(arm_under(name, **{"engine.preset": preset}))
+    record = run(variant_under(name, **{"engine.preset": preset}))
     assert (record.status == DONE).all()
     assert (record.totals["mixed_steps"] > 0) == rules()[name].mixes_prefill
 
@@ -95,20 +95,20 @@ def test_without_prompts_in_the_way_rules_agree(name: str) -> None:
         "workload.arrivals": {"kind": "burst"},
         "workload.requests": 20,
     }
-    by_rule = run(drafting_arm(small_scenario({**changes, "engine.scheduler": name})))
-    assert differences(by_rule, run(drafting_arm(small_scenario(changes)))) == []
+    by_rule = run(drafting_variant(small_scenario({**changes, "engine.scheduler": name})))
+    assert differences(by_rule, run(drafting_variant(small_scenario(changes)))) == []
 
 
 def test_presets_name_a_rule_and_a_scenario_may_take_another() -> None:
     for preset in presets().values():
         assert preset.scheduler in rules()
     apart = small_scenario({**BUSY, "engine.preset": "sglang-0.5"})
-    assert drafting_arm(apart).rule.name == "prefill-apart"
+    assert drafting_variant(apart).rule.name == "prefill-apart"
     assert defaults_used(apart)["engine.scheduler"] == "prefill-apart"
-    assert run(drafting_arm(apart)).totals["mixed_steps"] == 0
+    assert run(drafting_variant(apart)).totals["mixed_steps"] == 0
     chosen = small_scenario({**BUSY, "engine.preset": "sglang-0.5", "engine.scheduler": "mixed"})
-    assert drafting_arm(chosen).rule.name == "mixed"
-    assert run(drafting_arm(chosen)).totals["mixed_steps"] > 0
+    assert drafting_variant(chosen).rule.name == "mixed"
+    assert run(drafting_variant(chosen)).totals["mixed_steps"] > 0
 
 
 def shortest_prompt_first(state: State, now_ns: int) -> None:
@@ -130,9 +130,9 @@ def test_a_new_rule_that_decides_in_python() -> None:
     one_seat = {**NO_FRONT_END, **burst, "engine.max_num_seqs": 1}
     with registered(SHORTEST):
         check_rule("shortest-first", speculative=True)
-        arm = arm_under("shortest-first", **one_seat)
-        record = run(arm)
-        prompts = traffic(arm.scenario).prompt_tokens
+        variant = variant_under("shortest-first", **one_seat)
+        record = run(variant)
+        prompts = traffic(variant.scenario).prompt_tokens
         assert (np.argsort(record.admitted_ns) == np.argsort(prompts, kind="stable")).all()
         assert record.driver == "pipeline"
         assert (
@@ -142,7 +142,7 @@ def test_a_new_rule_that_decides_in_python() -> None:
             small_scenario({**BUSY, "engine.scheduler": "shortest-first", "run.replications": 2})
         )
         assert "shortest-first" in (result.provenance.backend_reason or "")
-    served = run(arm_under("mixed", **one_seat))
+    served = run(variant_under("mixed", **one_seat))
     assert (np.argsort(served.admitted_ns) == np.arange(30)).all()
 
 
@@ -157,10 +157,10 @@ def test_a_rule_in_python_sees_everybody_who_has_arrived() -> None:
 
     changes = {**NO_FRONT_END, "engine.max_num_seqs": 4}
     with registered(Rule("watch", "this test", mixes_prefill=True, at_step_boundary=watch)):
-        watched = run(arm_under("watch", **changes))
+        watched = run(variant_under("watch", **changes))
     assert all(waiting == arrived for waiting, arrived in seen)
     assert max(waiting for waiting, _ in seen) > 5
-    assert differences(watched, run(arm_under("mixed", **changes))) == []
+    assert differences(watched, run(variant_under("mixed", **changes))) == []
 
 
 def test_a_rule_in_python_may_change_the_draft_length() -> None:
@@ -168,7 +168,7 @@ def test_a_rule_in_python_may_change_the_draft_length() -> None:
         state.draft_length_by_batch[:] = 0
 
     with registered(Rule("no-drafts", "this test", mixes_prefill=True, at_step_boundary=never_draft)):
-        record = run(arm_under("no-drafts"))
+        record = run(variant_under("no-drafts"))
     assert (record.status == DONE).all()
     assert record.drafted_tokens.sum() == 0
 
@@ -176,14 +176,14 @@ def test_a_rule_in_python_may_change_the_draft_length() -> None:
 def test_a_new_rule_that_is_data_runs_in_the_compiled_loop() -> None:
     with registered(ALONE):
         check_rule("prefill-alone", speculative=True)
-        record = run(arm_under("prefill-alone"))
+        record = run(variant_under("prefill-alone"))
     assert record.driver == "fast_forward"
-    assert differences(record, run(arm_under("prefill-apart"))) == []
+    assert differences(record, run(variant_under("prefill-apart"))) == []
 
 
 def test_a_rule_is_known_only_while_it_is_registered() -> None:
     with pytest.raises(InputError, match=r"unknown scheduler rule \(got 'shortest-first'\)"):
-        arm_under("shortest-first")
+        variant_under("shortest-first")
     with registered(SHORTEST), pytest.raises(ValueError, match="registered already"):
         register(Rule("shortest-first", "elsewhere", mixes_prefill=True))
     assert "shortest-first" not in rules()

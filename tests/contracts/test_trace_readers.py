@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simulator.errors import InputError
-from simulator.traffic.traces import detect, read_trace, readers
+from simulator.traces import detect, read_trace, readers
 
 NAMES = sorted(readers())
 

@@ -23,7 +23,7 @@ from calibration.acceptance.rows import gate_of
 from calibration.acceptance.samples import Sample, Setting
 from simulator.acceptance import AcceptanceModel, Decay, Gated, Geometric, Hierarchical, Positional
 from simulator.acceptance.base import logistic, logit
-from simulator.theory import harmonic_mean
+from simulator.breakeven.theory import harmonic_mean
 from tests.measured.synthetic import synthetic_samples
 
 SHORT = (1, 2, 3, 4)

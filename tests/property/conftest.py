@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator import cluster
+from simulator.drivers import cluster
 from simulator.results.record import RunRecord
 from simulator.step.state import State
 

@@ -70,7 +70,7 @@ GATED = form(
 DRAFT_LENGTH = just(
     *(0, 1, 3, 128), {"policy": "goodput", "max": 5}, [[1, 2, 5], [3, 3, 0], [4, None, 1]], [[1, 2, 4]]
 )
-ARM = st.one_of(
+VARIANT = st.one_of(
     form(
         name=just("a"),
         method=just("eagle3"),
@@ -102,7 +102,7 @@ SCENARIOS = form(
         prefix_caching=st.booleans(),
         gpu_memory_utilization=just(*[0.92] * 6, 0.27, 0.01),
     ),
-    speculation=st.one_of(ARM.map(lambda arm: [arm]), just([])),
+    speculation=st.one_of(VARIANT.map(lambda variant: [variant]), just([])),
     workload=form(
         arrivals=ARRIVALS,
         requests=st.integers(1, 12),
@@ -147,8 +147,8 @@ def test_any_scenario_is_refused_or_answered(data: dict[str, Any]) -> None:
         return
     event("answered")
     assert json.loads(dump_json(result.to_json()))["schema"] == "decodesim/simulate-1"
-    for name, arm in result.arms.items():
-        for path, estimate in arm.estimates.items():
+    for name, variant in result.variants.items():
+        for path, estimate in variant.estimates.items():
             if estimate is not None:
                 check_figure(scenario, path, estimate.value)
         for record in result.records[name]:
@@ -184,7 +184,7 @@ def check_books(scenario: Scenario, record: RunRecord) -> None:
 
 
 def check_same_traffic(result: Result) -> None:
-    """All arms meet the same requests; who is never late in either is told the same number of tokens."""
+    """All variants meet the same requests; who is never late in either is told the same number of tokens."""
     plain = result.records["plain"]
     for records in result.records.values():
         assert len(records) == len(plain)

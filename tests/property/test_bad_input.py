@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from simulator.errors import InputError, Problem
 from simulator.scenario import Scenario, parse_scenario, scenario_from_data, scenario_yaml
-from tests.scenario_texts import WITH_ARM
+from tests.scenario_texts import WITH_VARIANT
 
 EXAMPLE = (Path(__file__).parents[2] / "examples" / "llama-3.3-70b-eagle3-h100.yaml").read_text("utf-8")
 NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([0, -1, 1, 2**63, 10**400, 1e308, 5e-324]))
@@ -62,7 +62,7 @@ def leaves(data: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int,
     return [path, *(found for key, value in items for found in leaves(value, (*path, key)))]
 
 
-BASE: dict[str, Any] = json.loads(parse_scenario(WITH_ARM).canonical_json())
+BASE: dict[str, Any] = json.loads(parse_scenario(WITH_VARIANT).canonical_json())
 """A scenario as plain data with every default written out."""
 
 
@@ -78,7 +78,7 @@ def replaced(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
 
 @given(st.data())
 def test_a_text_with_pieces_cut_or_put_in(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from([EXAMPLE, WITH_ARM]))
+    text = data.draw(st.sampled_from([EXAMPLE, WITH_VARIANT]))
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 30)))
@@ -130,9 +130,9 @@ def test_any_override(data: st.DataObject) -> None:
     path = ".".join(str(key) for key in data.draw(st.sampled_from(leaves(BASE)[1:])))
     path = data.draw(st.one_of(st.just(path), st.just(f"{path}.x"), st.text(max_size=15)))
     value = data.draw(st.one_of(VALUES.map(json.dumps), st.text(max_size=15)))
-    check(WITH_ARM, f"{path}={value}")
+    check(WITH_VARIANT, f"{path}={value}")
 
 
 @given(st.text(max_size=30))
 def test_an_override_of_any_text(text: str) -> None:
-    check(WITH_ARM, text)
+    check(WITH_VARIANT, text)

@@ -10,9 +10,9 @@ import pytest
 
 from experiments.capacity.replica import Replica, Setting
 from experiments.capacity.slo import slo_of
-from simulator.arms import CompiledArm
-from simulator.replications import make_traffic, replication_seed
 from simulator.results.measure import measure
+from simulator.runs.replications import make_traffic, replication_seed
+from simulator.runs.variant import CompiledVariant
 from tests.plans import tiny
 from tests.runs import mean
 
@@ -23,8 +23,8 @@ RATE_OF_ONE = 150.0
 def of_fleet(arrivals: dict[str, Any], seed: int) -> dict[str, float]:
     """Figures of the fleet behind its router."""
     scenario = tiny({"workload.arrivals": arrivals, "hardware.replicas": REPLICAS, "workload.requests": 1600})
-    arm = CompiledArm.compile(scenario, None)
-    record = arm.run(make_traffic(scenario, seed), replication_seed(scenario.run.seed, seed))
+    variant = CompiledVariant.compile(scenario, None)
+    record = variant.run(make_traffic(scenario, seed), replication_seed(scenario.run.seed, seed))
     return measure(record, replicas=REPLICAS)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from simulator.arms import CompiledArm
 from simulator.results.record import RunRecord
+from simulator.runs.variant import CompiledVariant
 from simulator.step.state import CANCELLED, REJECTED, TIMED_OUT, State
 from simulator.traffic.workload import Requests
 from tests.balance import check_balance
-from tests.random_runs import random_arm
+from tests.random_runs import random_variant
 from tests.runs import differences, traffic
 
 SEEDS = range(150)
@@ -22,24 +22,24 @@ SEEDS = range(150)
 def test_both_drivers_leave_the_same_record_and_balance(tmp_path: Path, states: list[State]) -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
-        arm = random_arm(seed, tmp_path)
-        requests = traffic(arm.scenario, seed)
-        fast = arm.run(requests, seed)
+        variant = random_variant(seed, tmp_path)
+        requests = traffic(variant.scenario, seed)
+        fast = variant.run(requests, seed)
         assert fast.driver == "fast_forward"
-        check_balance(arm, requests, fast, states, f"seed {seed}")
-        slow = random_arm(seed, tmp_path, backend="pipeline").run(requests, seed)
+        check_balance(variant, requests, fast, states, f"seed {seed}")
+        slow = random_variant(seed, tmp_path, backend="pipeline").run(requests, seed)
         assert slow.driver == "pipeline"
-        check_balance(arm, requests, slow, states, f"seed {seed}, pipeline")
+        check_balance(variant, requests, slow, states, f"seed {seed}, pipeline")
         assert differences(fast, slow) == [], f"seed {seed}"
-        seen.update(happened(arm, requests, fast))
+        seen.update(happened(variant, requests, fast))
     assert {name: count for name, count in seen.items() if count < 5} == {}
     assert len(seen) == 23
 
 
-def happened(arm: CompiledArm, requests: Requests, record: RunRecord) -> list[str]:
+def happened(variant: CompiledVariant, requests: Requests, record: RunRecord) -> list[str]:
     """What occurred in a run."""
-    totals, settings = record.totals, arm.settings
-    acceptance = arm.arm.acceptance.model if arm.arm is not None else "none"
+    totals, settings = record.totals, variant.settings
+    acceptance = variant.variant.acceptance.model if variant.variant is not None else "none"
     events = {
         "preempted": totals["preemptions"] > 0,
         "timed out": (record.status == TIMED_OUT).any(),
@@ -51,12 +51,12 @@ def happened(arm: CompiledArm, requests: Requests, record: RunRecord) -> list[st
         "cut drafts": totals["cut_drafts"] > 0,
         "prefix hits": totals["prefix_hit_tokens"] > 0,
         "prefix hits with a lost match": totals["prefix_hit_tokens"] > 0 and settings.loses_last_match,
-        "recorded traffic": arm.scenario.workload.arrivals.kind == "trace",
+        "recorded traffic": variant.scenario.workload.arrivals.kind == "trace",
         "sessions": (requests.successor >= 0).any(),
         "drift": acceptance == "hierarchical" and totals["emitted_tokens"] > 0,
         "replayed acceptance": acceptance == "trace",
         "gated": acceptance == "gated",
-        "a class that does not draft": len(arm.acceptance) > 1 and arm.acceptance[0] is None,
+        "a class that does not draft": len(variant.acceptance) > 1 and variant.acceptance[0] is None,
         "K by batch": len(set(settings.draft_length_by_batch)) > 1,
         "prefill apart": not settings.mixes_prefill,
         "mixed": totals["mixed_steps"] > 0,

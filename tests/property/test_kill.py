@@ -118,7 +118,7 @@ def test_killed_workers_cost_only_time(sweep: Sweep, seed: int) -> None:
 def small_map(folder: Path) -> Path:
     """The study of the break-even map with 12 of its cells, and short runs."""
     data: dict[str, Any] = YAML(typ="safe", pure=True).load(MAP)
-    lengths = [f"speculation.{arm}.draft_length" for arm in ("eagle3", "draft-1b")]
+    lengths = [f"speculation.{variant}.draft_length" for variant in ("eagle3", "draft-1b")]
     data["axes"] = {"hardware.tensor_parallel": [2, 4], "workload.arrivals.concurrency": [1, 16]}
     data["axes"] |= {path: [1, 3, 7] for path in lengths}
     data["zip"] = [lengths]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.runs import drafting_arm, run, small_scenario
+from tests.runs import drafting_variant, run, small_scenario
 from tests.shared_data import ROOT
 
 LIMIT_MB = 500
@@ -42,7 +42,7 @@ if sys.argv[1] == "run":
     assert measure(record)["throughput_tokens_per_s"] > 0
 else:
     result = simulate(scenario, keep_requests=False)
-    tokens = int(result.arms["eagle3"].estimates["throughput_tokens_per_s"].value)
+    tokens = int(result.variants["eagle3"].estimates["throughput_tokens_per_s"].value)
 print(tokens, peak_mb())
 """
 
@@ -53,7 +53,7 @@ def peak_mb(what: str, requests: int, output_tokens: int) -> tuple[int, float]:
     The machine code is made beforehand, as it is kept on disk. The high-water mark is the process's own
     (`VmHWM`): `ru_maxrss` of a child starts from what its parent had.
     """
-    run(drafting_arm(small_scenario()))
+    run(drafting_variant(small_scenario()))
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, what, str(requests), str(output_tokens)],
         cwd=ROOT,

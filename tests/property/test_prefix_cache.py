@@ -15,17 +15,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from simulator.arms import CompiledArm
 from simulator.results.record import RunRecord
+from simulator.runs.variant import CompiledVariant
 from simulator.traffic.workload import Requests
-from tests.runs import drafting_arm, plain_arm, small_scenario, traffic
+from tests.runs import drafting_variant, plain_variant, small_scenario, traffic
 
 COUNT = 120
 BLOCK = 16
 PLENTY = 10**9
 
 
-def one_at_a_time(speculative: bool) -> CompiledArm:
+def one_at_a_time(speculative: bool) -> CompiledVariant:
     scenario = small_scenario(
         {
             "engine.preset": "vllm-0.10",
@@ -34,7 +34,7 @@ def one_at_a_time(speculative: bool) -> CompiledArm:
             "workload.requests": COUNT,
         }
     )
-    return drafting_arm(scenario) if speculative else plain_arm(scenario)
+    return drafting_variant(scenario) if speculative else plain_variant(scenario)
 
 
 def with_prefixes(requests: Requests, block_tokens: int, seed: int) -> Requests:
@@ -78,9 +78,9 @@ class Found(NamedTuple):
     evicted: int
 
 
-def reference(arm: CompiledArm, requests: Requests, total_blocks: int) -> Found:
+def reference(variant: CompiledVariant, requests: Requests, total_blocks: int) -> Found:
     """One request after the other: look up, hold, evict the oldest as needed, keep what was computed."""
-    per_id, settings = requests.prefix_block_tokens // BLOCK, arm.settings
+    per_id, settings = requests.prefix_block_tokens // BLOCK, variant.settings
     kept: OrderedDict[int, None] = OrderedDict()
     hits = evicted = 0
     for r in range(COUNT):
@@ -110,18 +110,18 @@ def reference(arm: CompiledArm, requests: Requests, total_blocks: int) -> Found:
     return Found(hits, evicted)
 
 
-def played(arm: CompiledArm, requests: Requests, total_blocks: int) -> RunRecord:
-    return replace(arm, settings=replace(arm.settings, total_blocks=total_blocks)).run(requests, 0)
+def played(variant: CompiledVariant, requests: Requests, total_blocks: int) -> RunRecord:
+    return replace(variant, settings=replace(variant.settings, total_blocks=total_blocks)).run(requests, 0)
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("block_tokens", [16, 64])
 @pytest.mark.parametrize("speculative", [False, True])
 def test_with_room_for_all_everything_is_found(speculative: bool, block_tokens: int, seed: int) -> None:
-    arm = one_at_a_time(speculative)
-    requests = with_prefixes(traffic(arm.scenario), block_tokens, seed)
-    record = played(arm, requests, 10**6)
-    found = reference(arm, requests, PLENTY)
+    variant = one_at_a_time(speculative)
+    requests = with_prefixes(traffic(variant.scenario), block_tokens, seed)
+    record = played(variant, requests, 10**6)
+    found = reference(variant, requests, PLENTY)
     assert found.evicted == 0
     assert record.totals["prefix_hit_tokens"] == found.hit_tokens > 0
     # What is found is not computed again.
@@ -135,21 +135,21 @@ def test_with_room_for_all_everything_is_found(speculative: bool, block_tokens: 
 @pytest.mark.parametrize("block_tokens", [16, 64])
 @pytest.mark.parametrize("spare", [0, 8, 40])
 def test_the_least_recently_used_leave_first(spare: int, block_tokens: int, seed: int) -> None:
-    arm = one_at_a_time(False)
-    requests = with_prefixes(traffic(arm.scenario), block_tokens, seed)
+    variant = one_at_a_time(False)
+    requests = with_prefixes(traffic(variant.scenario), block_tokens, seed)
     blocks = -(-int((requests.prompt_tokens + requests.output_tokens).max()) // BLOCK) + spare
-    record = played(arm, requests, blocks)
-    found = reference(arm, requests, blocks)
+    record = played(variant, requests, blocks)
+    found = reference(variant, requests, blocks)
     assert found.evicted > 10
     assert record.totals["prefix_hit_tokens"] == found.hit_tokens
     assert record.preemptions.sum() == 0
-    assert found.hit_tokens < reference(arm, requests, PLENTY).hit_tokens
+    assert found.hit_tokens < reference(variant, requests, PLENTY).hit_tokens
 
 
 def test_switched_off_nothing_is_found() -> None:
-    arm = one_at_a_time(False)
-    requests = with_prefixes(traffic(arm.scenario), 16, 0)
-    engine = arm.scenario.engine.model_copy(update={"prefix_caching": False})
-    off = replace(arm, scenario=arm.scenario.model_copy(update={"engine": engine}))
+    variant = one_at_a_time(False)
+    requests = with_prefixes(traffic(variant.scenario), 16, 0)
+    engine = variant.scenario.engine.model_copy(update={"prefix_caching": False})
+    off = replace(variant, scenario=variant.scenario.model_copy(update={"engine": engine}))
     assert off.run(requests, 0).totals["prefix_hit_tokens"] == 0
-    assert off.run(requests, 0).makespan_ns > arm.run(requests, 0).makespan_ns
+    assert off.run(requests, 0).makespan_ns > variant.run(requests, 0).makespan_ns

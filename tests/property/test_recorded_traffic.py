@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.arms import CompiledArm
 from simulator.results.measure import measure
 from simulator.results.record import RunRecord
 from simulator.results.saturation import saturation
+from simulator.runs.variant import CompiledVariant
 from simulator.simulation import simulate
 from simulator.step.state import DONE, State
 from simulator.traffic.workload import Requests
 from tests.balance import check_balance
-from tests.runs import drafting_arm, plain_arm, small_scenario, traffic
+from tests.runs import drafting_variant, plain_variant, small_scenario, traffic
 from tests.shared_data import SHARED, needs_shared
 from tests.traffic_figures import ideal_hit_rate
 
@@ -32,7 +32,7 @@ ROWS = {CODE: 8819, CONVERSATION: 19366, MOONCAKE: 12031}
 
 
 @cache
-def arm_of(file: str, speculative: bool, **changes: Any) -> CompiledArm:
+def variant_of(file: str, speculative: bool, **changes: Any) -> CompiledVariant:
     """Llama-3.1-8B on one H200 under a recorded day; `changes` go by dotted path with __ for the dot."""
     scenario = small_scenario(
         {
@@ -44,16 +44,16 @@ def arm_of(file: str, speculative: bool, **changes: Any) -> CompiledArm:
             **{path.replace("__", "."): value for path, value in changes.items()},
         }
     )
-    return drafting_arm(scenario) if speculative else plain_arm(scenario)
+    return drafting_variant(scenario) if speculative else plain_variant(scenario)
 
 
 @cache
 def requests_of(file: str) -> Requests:
-    return traffic(arm_of(file, False).scenario)
+    return traffic(variant_of(file, False).scenario)
 
 
-def played(arm: CompiledArm) -> RunRecord:
-    return arm.run(traffic(arm.scenario), 0)
+def played(variant: CompiledVariant) -> RunRecord:
+    return variant.run(traffic(variant.scenario), 0)
 
 
 def hit_rate(record: RunRecord) -> float:
@@ -64,12 +64,12 @@ def hit_rate(record: RunRecord) -> float:
 @pytest.mark.parametrize("speculative", [False, True])
 @pytest.mark.parametrize("file", ROWS)
 def test_a_whole_trace_is_served_and_balances(file: str, speculative: bool, states: list[State]) -> None:
-    arm, requests = arm_of(file, speculative), requests_of(file)
+    variant, requests = variant_of(file, speculative), requests_of(file)
     assert len(requests.arrival_ns) == ROWS[file]
-    record = arm.run(requests, 0)
+    record = variant.run(requests, 0)
     assert record.driver == "fast_forward"
     assert (record.status == DONE).all()
-    check_balance(arm, requests, record, states, file)
+    check_balance(variant, requests, record, states, file)
     assert record.totals["emitted_tokens"] == requests.output_tokens.sum()
     assert record.totals["prompt_tokens"] == requests.prompt_tokens.sum()
     # Every prompt token is computed or found, once more after each preemption, and no step repeats one.
@@ -84,7 +84,7 @@ def test_a_whole_trace_is_served_and_balances(file: str, speculative: bool, stat
 
 @pytest.mark.parametrize("file", [CODE, CONVERSATION])
 def test_an_hour_of_azure_fits_one_gpu_and_speculation_shortens_it(file: str) -> None:
-    plain, fast = played(arm_of(file, False)), played(arm_of(file, True))
+    plain, fast = played(variant_of(file, False)), played(variant_of(file, True))
     assert not saturation([plain]).saturated
     assert not saturation([fast]).saturated
     a, b = measure(plain), measure(fast)
@@ -105,7 +105,7 @@ def test_a_cache_that_forgets_nothing_finds_all_there_is_to_find() -> None:
     assert ideal is not None
     assert ideal > 0.3
     slow = {"workload__arrivals__rate_scale": 0.01, "run__mechanisms__kv_limit": False}
-    plain, head = played(arm_of(MOONCAKE, False, **slow)), played(arm_of(MOONCAKE, True, **slow))
+    plain, head = played(variant_of(MOONCAKE, False, **slow)), played(variant_of(MOONCAKE, True, **slow))
     found, lost = plain.totals["prefix_hit_tokens"], head.totals["prefix_hit_tokens"]
     every_token = round(ideal * int(requests.prompt_tokens.sum()))
     assert every_token - 16 * ROWS[MOONCAKE] <= found <= every_token
@@ -114,9 +114,9 @@ def test_a_cache_that_forgets_nothing_finds_all_there_is_to_find() -> None:
 
 def test_more_memory_finds_more() -> None:
     """Over the KV memory, at a rate where nobody is preempted."""
-    arm = arm_of(MOONCAKE, False, workload__arrivals__rate_scale=0.05)
+    variant = variant_of(MOONCAKE, False, workload__arrivals__rate_scale=0.05)
     records = [
-        played(replace(arm, settings=replace(arm.settings, total_blocks=blocks)))
+        played(replace(variant, settings=replace(variant.settings, total_blocks=blocks)))
         for blocks in (40_000, 160_000, 320_000, 1_280_000)
     ]
     assert sum(record.totals["preemptions"] for record in records) == 0
@@ -128,14 +128,16 @@ def test_more_memory_finds_more() -> None:
     assert 0.9 * ideal < rates[-1] < ideal
     waits = [measure(record)["ttft_s.mean"] for record in records]
     assert waits == sorted(waits, reverse=True)
-    off = played(arm_of(MOONCAKE, False, engine__prefix_caching=False, workload__arrivals__rate_scale=0.05))
+    off = played(
+        variant_of(MOONCAKE, False, engine__prefix_caching=False, workload__arrivals__rate_scale=0.05)
+    )
     assert off.totals["prefix_hit_tokens"] == 0
 
 
 def test_a_trace_beyond_capacity_is_called_saturated() -> None:
     """One H200 cannot prefill what Mooncake's cluster received; at a tenth of the rate it can."""
-    assert saturation([played(arm_of(MOONCAKE, False))]).saturated
-    assert not saturation([played(arm_of(MOONCAKE, False, workload__arrivals__rate_scale=0.1))]).saturated
+    assert saturation([played(variant_of(MOONCAKE, False))]).saturated
+    assert not saturation([played(variant_of(MOONCAKE, False, workload__arrivals__rate_scale=0.1))]).saturated
 
 
 def test_part_of_a_trace_is_simulated_like_any_scenario() -> None:
@@ -150,5 +152,5 @@ def test_part_of_a_trace_is_simulated_like_any_scenario() -> None:
     assert np.array_equal(requests.prompt_tokens, whole.prompt_tokens[inside])
     assert requests.arrival_ns[0] == 0
     result = simulate(scenario)
-    assert set(result.arms) == {"plain", "eagle3"}
+    assert set(result.variants) == {"plain", "eagle3"}
     assert any("requests selected" in note for note in result.notes)

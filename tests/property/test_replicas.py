@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from simulator.acceptance import Geometric
+from simulator.drivers.routing import ROUTERS
 from simulator.results.record import RunRecord
-from simulator.routing import ROUTERS
 from simulator.step.state import DONE, State
 from tests.balance import check_balance
-from tests.random_runs import random_arm
-from tests.runs import differences, drafting_arm, run, small_scenario, traffic
+from tests.random_runs import random_variant
+from tests.runs import differences, drafting_variant, run, small_scenario, traffic
 
 SESSIONS: dict[str, Any] = {
     "workload.requests": 90,
@@ -28,7 +28,9 @@ SESSIONS: dict[str, Any] = {
 
 def routed(router: str, replicas: int, **changes: Any) -> RunRecord:
     return run(
-        drafting_arm(small_scenario({**changes, "hardware.router": router, "hardware.replicas": replicas}))
+        drafting_variant(
+            small_scenario({**changes, "hardware.router": router, "hardware.replicas": replicas})
+        )
     )
 
 
@@ -57,16 +59,16 @@ def test_everybody_is_served_once(router: str, replicas: int, states: list[State
 
 @pytest.mark.parametrize("seed", range(24))
 def test_books_balance_over_random_scenarios(seed: int, tmp_path: Path, states: list[State]) -> None:
-    arm = random_arm(seed, tmp_path)
-    scenario = arm.scenario.model_copy(
+    variant = random_variant(seed, tmp_path)
+    scenario = variant.scenario.model_copy(
         update={
-            "hardware": arm.scenario.hardware.model_copy(
+            "hardware": variant.scenario.hardware.model_copy(
                 update={"replicas": 2 + seed % 2, "router": list(ROUTERS)[seed % len(ROUTERS)]}
             )
         }
     )
     requests = traffic(scenario, seed)
-    several = type(arm)(**{**vars(arm), "scenario": scenario})
+    several = type(variant)(**{**vars(variant), "scenario": scenario})
     record = several.run(requests, seed)
     assert record.driver == "pipeline"
     check_balance(several, requests, record, states, f"seed {seed}")
@@ -127,7 +129,7 @@ def test_replicas_run_side_by_side(replicas: int) -> None:
                 "hardware.router": "round-robin",
             }
         )
-        return run(drafting_arm(scenario), acceptance=[Geometric(1.0)])
+        return run(drafting_variant(scenario), acceptance=[Geometric(1.0)])
 
     one, several = served(20, 1), served(20 * replicas, replicas)
     assert several.makespan_ns == one.makespan_ns

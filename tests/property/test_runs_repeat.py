@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.runs import BUSY, differences, drafting_arm, fingerprint, plain_arm, run, small_scenario, watched
+from tests.runs import (
+    BUSY,
+    differences,
+    drafting_variant,
+    fingerprint,
+    plain_variant,
+    run,
+    small_scenario,
+    watched,
+)
 
 MIXED: dict[str, Any] = {
     **BUSY,
@@ -27,11 +36,11 @@ LOOKUP = {"name": "a", "method": "ngram", "acceptance": GATED}
 
 
 def test_the_same_seed_gives_the_same_record_and_another_does_not() -> None:
-    arm = drafting_arm(small_scenario(MIXED))
-    first = run(arm, 5)
-    assert differences(first, run(arm, 5)) == []
-    assert differences(first, run(drafting_arm(small_scenario(MIXED)), 5)) == []
-    assert "emitted_tokens" in differences(first, run(arm, 6))
+    variant = drafting_variant(small_scenario(MIXED))
+    first = run(variant, 5)
+    assert differences(first, run(variant, 5)) == []
+    assert differences(first, run(drafting_variant(small_scenario(MIXED)), 5)) == []
+    assert "emitted_tokens" in differences(first, run(variant, 6))
 
 
 def test_the_same_seed_gives_the_same_record_in_another_process() -> None:
@@ -45,21 +54,24 @@ def test_the_same_seed_gives_the_same_record_in_another_process() -> None:
 def test_no_drafts_and_no_drafter_is_plain_decoding_event_for_event(preset: str) -> None:
     changes = {**MIXED, "engine.preset": preset, "speculation": [{**LOOKUP, "draft_length": 0}]}
     del changes["speculation.eagle3.acceptance"]
-    plain, plain_stages = watched(plain_arm(small_scenario(changes)), 4)
-    record, stages = watched(drafting_arm(small_scenario(changes)), 4)
+    plain, plain_stages = watched(plain_variant(small_scenario(changes)), 4)
+    record, stages = watched(drafting_variant(small_scenario(changes)), 4)
     assert stages == plain_stages
     assert len(stages) > 500
     assert differences(plain, record) == []
     # The same in the compiled loop, and with one draft it is another run.
-    assert differences(run(plain_arm(small_scenario(changes)), 4), record) == []
+    assert differences(run(plain_variant(small_scenario(changes)), 4), record) == []
     changes["speculation"] = [{**LOOKUP, "draft_length": 1}]
-    assert "last_ns" in differences(plain, run(drafting_arm(small_scenario(changes)), 4))
+    assert "last_ns" in differences(plain, run(drafting_variant(small_scenario(changes)), 4))
 
 
 def test_a_drafter_that_is_never_asked_still_reads_every_token() -> None:
     """K = 0 by schedule pays pass 1, which keeps the drafter's KV current."""
     changes = {**MIXED, "speculation.eagle3.draft_length": 0}
-    record, plain = run(drafting_arm(small_scenario(changes)), 4), run(plain_arm(small_scenario(changes)), 4)
+    record, plain = (
+        run(drafting_variant(small_scenario(changes)), 4),
+        run(plain_variant(small_scenario(changes)), 4),
+    )
     assert record.drafted_tokens.sum() == 0
     assert record.totals["draft_ns"] > 0
     assert plain.totals["draft_ns"] == 0
@@ -69,9 +81,9 @@ def test_a_drafter_that_is_never_asked_still_reads_every_token() -> None:
 
 @pytest.mark.parametrize("router", ["round-robin", "least-loaded", "session", "prefix"])
 def test_one_replica_behind_a_router_is_no_router(router: str) -> None:
-    alone = run(drafting_arm(small_scenario(MIXED)), 4)
+    alone = run(drafting_variant(small_scenario(MIXED)), 4)
     assert alone.driver == "fast_forward"
     routed = {**MIXED, "hardware.router": router, "run.backend": "pipeline"}
-    record = run(drafting_arm(small_scenario(routed)), 4)
+    record = run(drafting_variant(small_scenario(routed)), 4)
     assert record.driver == "pipeline"
     assert differences(alone, record) == []

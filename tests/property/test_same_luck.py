@@ -1,4 +1,4 @@
-"""Luck belongs to the token: a request meets the same under every K, batch, engine and arm.
+"""Luck belongs to the token: a request meets the same under every K, batch, engine and variant.
 
 A plain reference of the acceptance (`tests/acceptance_reference.py`) walks each request by itself; what the
 simulator counted for it must be equal, whatever ran beside it.
@@ -25,7 +25,7 @@ from simulator.acceptance import (
 )
 from simulator.results.record import RunRecord
 from tests.acceptance_reference import ReferenceRequest
-from tests.runs import drafting_arm, run, small_scenario, traffic
+from tests.runs import drafting_variant, run, small_scenario, traffic
 
 SEED = 11
 LONGEST = 5
@@ -50,11 +50,11 @@ def changes(draft_length: int, **more: Any) -> dict[str, Any]:
 
 def lookup_changes(draft_length: int, **more: Any) -> dict[str, Any]:
     acceptance = {"model": "gated", "match": 0.5, "first": 0.5, "run": 0.9}
-    arm = {"name": "a", "method": "ngram", "draft_length": draft_length, "acceptance": acceptance}
+    variant = {"name": "a", "method": "ngram", "draft_length": draft_length, "acceptance": acceptance}
     kept = {
         path: value for path, value in changes(draft_length).items() if not path.startswith("speculation")
     }
-    return {**kept, "speculation": [arm], **more}
+    return {**kept, "speculation": [variant], **more}
 
 
 def walked(scenario_changes: dict[str, Any], model: AcceptanceModel) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +75,7 @@ def walked(scenario_changes: dict[str, Any], model: AcceptanceModel) -> tuple[np
 
 
 def simulated(scenario_changes: dict[str, Any], model: AcceptanceModel) -> RunRecord:
-    return run(drafting_arm(small_scenario(scenario_changes)), SEED, acceptance=[model])
+    return run(drafting_variant(small_scenario(scenario_changes)), SEED, acceptance=[model])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -140,7 +140,7 @@ def test_a_better_drafter_never_takes_a_request_more_rounds() -> None:
 
 
 def test_another_seed_is_another_luck() -> None:
-    arm = drafting_arm(small_scenario(changes(3)))
-    requests = traffic(arm.scenario, SEED)
-    base, other = (arm.run(requests, seed, acceptance=[Geometric(0.7)]) for seed in (SEED, SEED + 1))
+    variant = drafting_variant(small_scenario(changes(3)))
+    requests = traffic(variant.scenario, SEED)
+    base, other = (variant.run(requests, seed, acceptance=[Geometric(0.7)]) for seed in (SEED, SEED + 1))
     assert (base.accepted_tokens != other.accepted_tokens).any()

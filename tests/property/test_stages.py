@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from simulator.pipeline import Stage
+from simulator.drivers.pipeline import Stage
 from simulator.results.record import RunRecord
-from tests.runs import BUSY, drafting_arm, small_scenario, watched
+from tests.runs import BUSY, drafting_variant, small_scenario, watched
 
 PRESETS = ("vllm-0.10", "vllm-0.33", "sglang-0.5", "trtllm-1")
 
 
 def busy(changes: dict[str, Any]) -> tuple[RunRecord, list[Stage]]:
-    return watched(drafting_arm(small_scenario({**BUSY, **changes})))
+    return watched(drafting_variant(small_scenario({**BUSY, **changes})))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -25,7 +25,7 @@ GROUPS = 8
 def expected(case: dict[str, Any]) -> dict[str, Any]:
     """What the oracle says, in the harness's terms."""
     found = run_oracle(
-        case["engine"], case["prices"], case["requests"], case["acceptance"], harness.luck(case["seed"])
+        case["engine"], case["prices"], case["requests"], case["acceptance"], harness.random_key(case["seed"])
     )
     names = (*harness.REQUEST_FIELDS, "status")
     return {
@@ -57,8 +57,8 @@ def test_every_rare_branch_occurs() -> None:
         seen["asynchronous" if engine["asynchronous"] else "synchronous"] += 1
         seen["prefill_apart"] += not engine["mixes_prefill"]
         seen["ragged"] += engine["ragged"]
-        promised = harness.run_fast({**case, "engine": {**engine, "reserved_output": 0.0}})
-        seen["reserving"] += harness.outcome(promised) != outcome
+        reserved = harness.run_fast({**case, "engine": {**engine, "reserved_output": 0.0}})
+        seen["reserving"] += harness.outcome(reserved) != outcome
         free = dict.fromkeys(("request_latency_ns", "request_ns", "prompt_token_ns"), 0)
         at_once = harness.run_fast({**case, "engine": {**engine, "host": {**engine["host"], **free}}})
         seen["front_end"] += harness.outcome(at_once) != outcome
@@ -79,7 +79,7 @@ def test_the_books_balance() -> None:
         assert surplus <= samples, "emitted = sampling request-steps + accepted − trimmed"
         assert surplus >= requests["decode_rounds"].sum()
         assert engine["free_blocks"] == case["engine"]["total_blocks"]
-        assert engine["promised_blocks"] == 0
+        assert engine["reserved_blocks"] == 0
         assert totals["peak_blocks"] <= case["engine"]["total_blocks"]
         done = requests["status"] == 2
         assert (requests["arrival_ns"][done] <= requests["admitted_ns"][done]).all()

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.arms import CompiledArm
 from simulator.costs.cost import CostModel
 from simulator.costs.prices import compile_prices
 from simulator.costs.profiles import load_profile
+from simulator.engines.presets import load_preset
 from simulator.models.catalogue import load_model
 from simulator.models.matrices import Experts
 from simulator.models.model import Model
-from simulator.presets import load_preset
-from tests.runs import drafting_arm, plain_arm, small_scenario, with_prices
+from simulator.runs.variant import CompiledVariant
+from tests.runs import drafting_variant, plain_variant, small_scenario, with_prices
 
 SEQUENCES = np.arange(1, 513)
 CONTEXT = 1000
@@ -23,7 +23,7 @@ TILE_TOKENS = (64, 128, 256, 512)
 """Where matrix kernels go over to another tile: a real step in their measured times."""
 
 
-def arm_of(speculative: bool, padding: bool, draft_length: int = 3) -> CompiledArm:
+def variant_of(speculative: bool, padding: bool, draft_length: int = 3) -> CompiledVariant:
     scenario = small_scenario(
         {
             "engine.max_num_seqs": len(SEQUENCES),
@@ -31,12 +31,12 @@ def arm_of(speculative: bool, padding: bool, draft_length: int = 3) -> CompiledA
             "run.mechanisms.graph_padding": padding,
         }
     )
-    return drafting_arm(scenario) if speculative else plain_arm(scenario)
+    return drafting_variant(scenario) if speculative else plain_variant(scenario)
 
 
-def smooth(arm: CompiledArm) -> CompiledArm:
-    """The arm on prices that are straight lines in tokens, rows, sequences and context."""
-    p = arm.prices
+def smooth(variant: CompiledVariant) -> CompiledVariant:
+    """The variant on prices that are straight lines in tokens, rows, sequences and context."""
+    p = variant.prices
     lines = {}
     for index, name in enumerate(p._fields):
         table = getattr(p, name)
@@ -49,11 +49,11 @@ def smooth(arm: CompiledArm) -> CompiledArm:
             lines[name] = np.ascontiguousarray(
                 np.broadcast_to(p.batch_knots[:, None] * p.context_knots[None, :] * 0.3, table.shape)
             )
-    return with_prices(arm, p._replace(**lines))
+    return with_prices(variant, p._replace(**lines))
 
 
-def step_ns(arm: CompiledArm, draft_length: int | None = None) -> np.ndarray:
-    steps = [arm.step_times(int(n), CONTEXT, draft_length) for n in SEQUENCES]
+def step_ns(variant: CompiledVariant, draft_length: int | None = None) -> np.ndarray:
+    steps = [variant.step_times(int(n), CONTEXT, draft_length) for n in SEQUENCES]
     return np.array(
         [sum(step[name] for name in ("host", "verify", "accept", "draft")) * 1e9 for step in steps]
     )
@@ -63,9 +63,9 @@ def step_ns(arm: CompiledArm, draft_length: int | None = None) -> np.ndarray:
 def test_without_padding_and_cap_a_step_is_as_continuous_as_its_operators(speculative: bool) -> None:
     """On straight operators the step is straight in the batch, far beyond the last graph; each of its stages
     is rounded to 1 ns, so second differences may be a few."""
-    bends = np.abs(np.diff(step_ns(smooth(arm_of(speculative, padding=False))), 2))
+    bends = np.abs(np.diff(step_ns(smooth(variant_of(speculative, padding=False))), 2))
     assert bends.max() < 8
-    padded = np.abs(np.diff(step_ns(smooth(arm_of(speculative, padding=True))), 2))
+    padded = np.abs(np.diff(step_ns(smooth(variant_of(speculative, padding=True))), 2))
     assert padded.max() > 1000
     assert (padded > 1000).sum() > 20
 
@@ -78,7 +78,7 @@ def test_real_steps_jump_only_where_kernels_do(draft_length: int) -> None:
     query = draft_length + 1
 
     def jumps(padding: bool) -> list[int]:
-        times = step_ns(arm_of(True, padding, draft_length))[15:]
+        times = step_ns(variant_of(True, padding, draft_length))[15:]
         return batch[:-1][np.diff(times) > 0.012 * times[:-1]].tolist()
 
     at_tiles = {tokens // rows for tokens in TILE_TOKENS for rows in (1, query)}

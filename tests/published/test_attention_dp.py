@@ -10,8 +10,8 @@ import numpy as np
 
 from simulator.costs.cost import CostModel
 from simulator.costs.profiles import load_profile
+from simulator.engines.presets import load_preset
 from simulator.models.catalogue import load_model
-from simulator.presets import load_preset
 from tests.shared_data import SHARED, needs_shared
 
 pytestmark = needs_shared

@@ -13,8 +13,8 @@ import pytest
 
 from simulator.breakeven.breakeven import breakeven
 from simulator.breakeven.simulated_bench import SimulatedBench
+from simulator.breakeven.theory import required_alpha_geometric
 from simulator.scenario import load_scenario
-from simulator.theory import required_alpha_geometric
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
 BAND = 0.05

@@ -16,7 +16,7 @@ from calibration.validation.fit.write import rewritten
 from calibration.validation.trials.cases import committed_cases
 from calibration.validation.trials.trial import Trial
 from calibration.validation.trials.trials import trials_of_cases
-from simulator.presets import load_preset
+from simulator.engines.presets import load_preset
 
 THROUGHPUT = SimpleNamespace(quantity="throughput")
 RECORD = json.loads(

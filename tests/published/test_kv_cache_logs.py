@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from simulator.gpu import GPUS
-from simulator.memory import arm_memory, memory
+from simulator.memory.report import gpu_memory, memory
 from simulator.scenario import engine_preset, scenario_from_flags
 
 LRZ = "github.com/tomasruizt/vllm-scripts fccb861, results/logs-2026-01-23, main of 2026-01"
@@ -51,9 +51,9 @@ STARTS = (
 def reserve_gib(start: Start) -> float:
     """What is simulated."""
     flags = {"model": start.model, "gpu": start.gpu, "tensor_parallel": start.ranks}
-    arms = "speculation=[{name: drafts, method: ngram, draft_length: 4}]"
-    scenario = scenario_from_flags(flags, (f"engine.preset={start.preset}", arms))
-    return arm_memory(scenario, scenario.speculation[0] if start.speculates else None).reserve_bytes / GIB
+    variants = "speculation=[{name: drafts, method: ngram, draft_length: 4}]"
+    scenario = scenario_from_flags(flags, (f"engine.preset={start.preset}", variants))
+    return gpu_memory(scenario, scenario.speculation[0] if start.speculates else None).reserve_bytes / GIB
 
 
 def logged_gib(start: Start) -> float:
@@ -82,7 +82,7 @@ def test_speculation_keeps_more_and_fewer_seats_less() -> None:
     seats = scenario_from_flags(
         {"model": "qwen3-32b"}, ("engine.preset=vllm-0.14", "engine.max_num_seqs=256")
     )
-    assert arm_memory(seats, None).reserve_bytes / GIB == pytest.approx(
+    assert gpu_memory(seats, None).reserve_bytes / GIB == pytest.approx(
         reserve_gib(plain) - 5.36 * 0.75, abs=0.05
     )
 
@@ -116,9 +116,9 @@ def test_what_an_engine_leaves_of_a_gpu_is_said_where_its_rule_decides() -> None
 
 def test_an_engine_without_drafts_tries_one_sampler() -> None:
     for length, more in ((0, 0), (4, 16 * 1024 * 151_936)):
-        arm = f"speculation=[{{name: a, method: ngram, draft_length: {length}}}]"
-        scenario = scenario_from_flags({"model": "qwen3-32b"}, ("engine.preset=vllm-0.14", arm))
-        plain, drafts = arm_memory(scenario, None), arm_memory(scenario, scenario.speculation[0])
+        variant = f"speculation=[{{name: a, method: ngram, draft_length: {length}}}]"
+        scenario = scenario_from_flags({"model": "qwen3-32b"}, ("engine.preset=vllm-0.14", variant))
+        plain, drafts = gpu_memory(scenario, None), gpu_memory(scenario, scenario.speculation[0])
         assert drafts.reserve_bytes - plain.reserve_bytes == more
 
 
@@ -131,7 +131,7 @@ def test_sglang_sets_memory_aside_for_the_states_of_recurrent_layers(tmp_path: P
     own = tmp_path / "sglang-0.5.18.json"
     own.write_text(json.dumps({**OWN, "state_slots": 5}), "utf-8")
     told = (f"engine.preset={own}", "engine.gpu_memory_utilization=0.85", "target.weights=fp8")
-    one = arm_memory(scenario_from_flags({"model": "qwen3.5-27b", "gpu": "h100-sxm"}, told), None)
+    one = gpu_memory(scenario_from_flags({"model": "qwen3.5-27b", "gpu": "h100-sxm"}, told), None)
     state_bytes = one.state_bytes / 5
     assert state_bytes / 2**20 == pytest.approx(146.81, abs=0.005)
     assert one.state_pool_bytes is not None

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.arms import CompiledArm
-from simulator.theory import tokens_per_verify
+from simulator.breakeven.theory import tokens_per_verify
+from simulator.runs.variant import CompiledVariant
 from tests.served import LLAMA_8B, TOKENS_PER_S, figures, of_length, served, speedup, survival_of
 
 
@@ -161,7 +161,7 @@ def test_the_acceptance_length_is_one_plus_accepted_per_round() -> None:
 def test_a_verification_of_n_tokens_costs_more_than_one_and_less_than_n() -> None:
     """ggml-org/llama.cpp#3649: T1 < TN < N·T1, and the accepted count is a truncated geometric sum."""
     scenario = served(**LLAMA_8B, draft_length=7)
-    one = CompiledArm.compile(scenario, None).step_times(1, 500)["verify"]
-    eight = CompiledArm.compile(scenario, scenario.speculation[0]).step_times(1, 500)["verify"]
+    one = CompiledVariant.compile(scenario, None).step_times(1, 500)["verify"]
+    eight = CompiledVariant.compile(scenario, scenario.speculation[0]).step_times(1, 500)["verify"]
     assert one < eight < 8 * one
     assert tokens_per_verify(0.7, 7) == pytest.approx(sum(0.7**j for j in range(8)))

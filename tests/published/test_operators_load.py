@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from simulator.arms import CompiledArm
-from simulator.replications import make_traffic, replication_seed
+from simulator.runs.replications import make_traffic, replication_seed
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from tests.served import LLAMA_8B, figures, of_length, served, speedup, step_ratio
 
@@ -35,7 +35,7 @@ def test_a_draft_model_gains_a_little_alone_and_nothing_in_a_full_batch() -> Non
                 clients=clients,
                 target__weights="int4",
                 hardware__tensor_parallel=4,
-                arm__draft_tensor_parallel=1,
+                variant__draft_tensor_parallel=1,
                 engine__preset="vllm-0.10",
             )
         )
@@ -181,7 +181,7 @@ def test_speedup_per_accepted_token_rises_with_the_context() -> None:
             **LLAMA_8B,
             prompt_tokens=context,
             output_tokens=400,
-            arm__max_context_tokens=131_072,
+            variant__max_context_tokens=131_072,
             run__mechanisms={"kv_limit": False},
         )
         accepted = figures(scenario)["mean_acceptance_length"]
@@ -290,8 +290,8 @@ def test_without_mixed_steps_a_long_prompt_stops_every_stream() -> None:
                 {"name": "long", "share": 0.02, "prompt_tokens": {"kind": "fixed", "tokens": 100_000}}
             ],
         )
-        arm = CompiledArm.compile(scenario, scenario.speculation[0])
-        record = arm.run(make_traffic(scenario, 0), replication_seed(0, 0))
+        variant = CompiledVariant.compile(scenario, scenario.speculation[0])
+        record = variant.run(make_traffic(scenario, 0), replication_seed(0, 0))
         return float(record.worst_gap_ns.max()) / 1e9
 
     apart, mixed = longest_gap_s("prefill-apart"), longest_gap_s("mixed")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.breakeven.breakeven import breakeven
-from simulator.memory import arm_memory
+from simulator.memory.report import gpu_memory
 from tests.served import LLAMA_8B, served, speedup
 
 
@@ -27,25 +27,25 @@ def test_a_draft_model_on_one_rank_binds_the_memory_of_all() -> None:
             draft="llama-3.1-8b-instruct",
             method="draft_model",
             hardware__tensor_parallel=4,
-            arm__draft_tensor_parallel=draft_ranks,
+            variant__draft_tensor_parallel=draft_ranks,
         )
-        return arm_memory(scenario, scenario.speculation[0]).kv_tokens
+        return gpu_memory(scenario, scenario.speculation[0]).kv_tokens
 
     scenario = served(
         "llama-3.1-70b-instruct",
         draft="llama-3.1-8b-instruct",
         method="draft_model",
         hardware__tensor_parallel=4,
-        arm__draft_tensor_parallel=1,
+        variant__draft_tensor_parallel=1,
     )
-    assert arm_memory(scenario, scenario.speculation[0]).drafter_bytes == pytest.approx(16.06e9, rel=0.01)
+    assert gpu_memory(scenario, scenario.speculation[0]).drafter_bytes == pytest.approx(16.06e9, rel=0.01)
     assert kv_tokens(1) < 0.8 * kv_tokens(4)
 
 
 def test_target_and_drafter_share_the_kv_budget_by_their_bytes() -> None:
     """NVIDIA/TensorRT-LLM#12188: KV tokens = budget ÷ (target + draft bytes per token)."""
     scenario = served("llama-3.3-70b-instruct", draft="eagle3-llama-3.3-70b", hardware__tensor_parallel=4)
-    plain, spec = arm_memory(scenario, None), arm_memory(scenario, scenario.speculation[0])
+    plain, spec = gpu_memory(scenario, None), gpu_memory(scenario, scenario.speculation[0])
     budget = plain.kv_bytes - spec.drafter_bytes
     ratio = 327_680 / (327_680 + 4096)
     assert spec.kv_tokens / plain.kv_tokens == pytest.approx(budget / plain.kv_bytes * ratio, rel=0.01)
@@ -64,7 +64,7 @@ def test_prefill_caps_what_accepted_tokens_can_give() -> None:
             clients=64,
             prompt_tokens=prompt,
             output_tokens=output,
-            arm__max_context_tokens=131_072,
+            variant__max_context_tokens=131_072,
         )
         return speedup(scenario)
 

@@ -12,10 +12,10 @@ import pytest
 
 from simulator.costs.cost import CostModel
 from simulator.costs.profiles import load_profile
+from simulator.engines.preset import Preset
+from simulator.engines.presets import load_preset
 from simulator.gpu import gpu
 from simulator.models.catalogue import load_drafter, load_model
-from simulator.preset import Preset
-from simulator.presets import load_preset
 from tests.shared_data import SHARED, needs_shared
 
 SILICON = SHARED / "data" / "silicon"

@@ -9,7 +9,6 @@ import math
 import numpy as np
 import pytest
 
-from simulator import theory
 from simulator.acceptance import (
     AcceptanceModel,
     Decay,
@@ -20,6 +19,7 @@ from simulator.acceptance import (
     Positional,
     Trace,
 )
+from simulator.breakeven import theory
 from tests.acceptance_reference import ReferenceRequest, first_rounds, one_class, survival_scores, tables_of
 
 SEED = 7

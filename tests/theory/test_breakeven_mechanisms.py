@@ -11,10 +11,10 @@ import pytest
 
 from simulator.breakeven.answer import BreakEvenRow
 from simulator.breakeven.breakeven import breakeven
+from simulator.breakeven.theory import alpha_from_tokens_per_verify
 from simulator.results.estimate import Estimate
 from simulator.scenario import Mechanisms, load_scenario
 from simulator.simulation import simulate
-from simulator.theory import alpha_from_tokens_per_verify
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
 MEAN_OUTPUT_TOKENS = 400
@@ -105,7 +105,9 @@ def test_short_outputs_raise_it_above_the_geometric_one_by_more_than_the_interva
 
 
 def test_above_capacity_the_break_even_is_where_simulated_throughputs_are_equal() -> None:
-    """Rates are those of the full engine: over the arrivals alone, both arms would mostly read prompts."""
+    """Rates are those of the full engine: over the arrivals alone, both variants would mostly read
+    prompts.
+    """
     crowd = [
         "workload.arrivals={kind: poisson, rate_per_s: 60}",
         "workload.requests=2000",

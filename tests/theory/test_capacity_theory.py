@@ -17,10 +17,10 @@ from experiments.capacity.demand import RATE, USERS
 from experiments.capacity.load_search import SATURATION, Capacity, LoadSearch
 from experiments.capacity.replica import Replica, Setting
 from experiments.capacity.slo import parse_slo
-from simulator import theory
-from simulator.arms import CompiledArm
+from simulator.breakeven import theory
+from simulator.numerics.roots import bracketed_root
 from simulator.results.estimate import student_t95
-from simulator.roots import bracketed_root
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from tests.runs import constant_steps, small_scenario
 
@@ -29,7 +29,7 @@ SERVICE_S = 1e-3
 TOKENS = 100
 """Steps of a service in the mean, where it is not one."""
 REPLICATIONS = 12
-_COMPILE = CompiledArm.compile
+_COMPILE = CompiledVariant.compile
 
 
 def capacity(
@@ -37,10 +37,10 @@ def capacity(
 ) -> Capacity:
     """What one seat with constant steps carries."""
 
-    def compiled(scenario: Scenario, arm: None) -> CompiledArm:
-        return constant_steps(_COMPILE(scenario, arm), round(step_s * 1e9))
+    def compiled(scenario: Scenario, variant: None) -> CompiledVariant:
+        return constant_steps(_COMPILE(scenario, variant), round(step_s * 1e9))
 
-    monkeypatch.setattr(CompiledArm, "compile", staticmethod(compiled))
+    monkeypatch.setattr(CompiledVariant, "compile", staticmethod(compiled))
     scenario = small_scenario(
         {
             "engine.max_num_seqs": 1,

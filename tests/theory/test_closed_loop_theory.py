@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator import theory
 from simulator.acceptance import Geometric, Hierarchical
 from simulator.acceptance.tables import request_normals
-from simulator.arms import CompiledArm
+from simulator.breakeven import theory
 from simulator.results.measure import measure, window_of
 from simulator.results.record import RunRecord
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
-from tests.runs import Measured, constant_steps, drafting_arm, mean, run, small_scenario
+from tests.runs import Measured, constant_steps, drafting_variant, mean, run, small_scenario
 
 SIGMAS = 3.0
 STEP_NS = 1_000_000
@@ -35,8 +35,8 @@ def closed_loop(**changes: object) -> Scenario:
     )
 
 
-def arm_of(scenario: Scenario) -> CompiledArm:
-    return constant_steps(drafting_arm(scenario), STEP_NS)
+def variant_of(scenario: Scenario) -> CompiledVariant:
+    return constant_steps(drafting_variant(scenario), STEP_NS)
 
 
 def tokens_of_requests() -> np.ndarray:
@@ -48,7 +48,7 @@ def tokens_of_requests() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def record() -> RunRecord:
-    return run(arm_of(closed_loop()), SEED, acceptance=[MODEL])
+    return run(variant_of(closed_loop()), SEED, acceptance=[MODEL])
 
 
 def rounds_against(record: RunRecord, expected: np.ndarray) -> Measured:
@@ -94,7 +94,7 @@ def test_mean_time_per_token_is_the_step_over_the_harmonic_mean_of_the_populatio
 
 
 def test_without_heterogeneity_requests_emit_at_the_mean_of_the_population() -> None:
-    alike = run(arm_of(closed_loop(**{"run.mechanisms.heterogeneity": False})), SEED, acceptance=[MODEL])
+    alike = run(variant_of(closed_loop(**{"run.mechanisms.heterogeneity": False})), SEED, acceptance=[MODEL])
     population = np.full(REQUESTS, MODEL.mean_acceptance_length(DRAFT_LENGTH))
     assert rounds_against(alike, population).score(1.0) < SIGMAS
 
@@ -103,7 +103,7 @@ def test_two_classes_blend_harmonically_by_their_outputs() -> None:
     classes = [{"name": "chat", "share": 0.7}, {"name": "code", "share": 0.3}]
     alphas = {"chat": 0.7, "code": 0.4}
     models = [Geometric(alpha) for alpha in alphas.values()]
-    record = run(arm_of(closed_loop(**{"workload.classes": classes})), SEED, acceptance=models)
+    record = run(variant_of(closed_loop(**{"workload.classes": classes})), SEED, acceptance=models)
     each = np.array([theory.tokens_per_verify(alpha, DRAFT_LENGTH) for alpha in alphas.values()])
     expected = each[record.traffic_class]
     assert rounds_against(record, expected).score(1.0) < SIGMAS
@@ -130,10 +130,10 @@ def test_clients_are_working_or_thinking(think_time_s: float) -> None:
             "workload.output_tokens": {"kind": "lognormal", "median": 40, "p95": 120},
         }
     )
-    arm = drafting_arm(scenario)
+    variant = drafting_variant(scenario)
     found, without_thinking = [], []
     for seed in range(12):
-        record = run(arm, seed)
+        record = run(variant, seed)
         window = window_of(record)
         arrived = (record.arrival_ns >= window.start_ns) & (record.arrival_ns < window.end_ns)
         rate = arrived.sum() / window.duration_s
@@ -157,7 +157,7 @@ def test_clients_who_pause_do_not_stay_in_step() -> None:
             "workload.output_tokens": {"kind": "fixed", "tokens": 100},
         }
     )
-    record = run(drafting_arm(scenario), 1)
+    record = run(drafting_variant(scenario), 1)
     stay_s = (record.ended_ns - record.arrival_ns) / 1e9
     steady = slice(clients, 5 * clients)
     under_way = [
@@ -168,10 +168,10 @@ def test_clients_who_pause_do_not_stay_in_step() -> None:
 
 def test_a_full_batch_emits_its_harmonic_mean_every_step() -> None:
     """Throughput of the steady window = clients × tokens per request-step ÷ step, prompts' steps included."""
-    arm = arm_of(closed_loop())
+    variant = variant_of(closed_loop())
     shares = []
     for seed in range(12):
-        record = run(arm, seed, acceptance=[MODEL])
+        record = run(variant, seed, acceptance=[MODEL])
         per_step = record.emitted_tokens.sum() / (record.decode_rounds + 1).sum()
         shares.append(measure(record)["throughput_tokens_per_s"] * STEP_NS / 1e9 / (16 * per_step))
     assert mean(shares).score(1.0) < SIGMAS

@@ -11,20 +11,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from simulator import replications as replications_module
-from simulator import theory
-from simulator.replications import ArmRuns, Replications
+from simulator.breakeven import theory
 from simulator.results.estimate import Estimate, mean_estimate
-from simulator.results.summary import ArmMeasurement, Traffic
+from simulator.results.summary import Traffic, VariantMeasurement
+from simulator.runs import replications as replications_module
+from simulator.runs.replications import Replications, VariantRuns
 from simulator.scenario import Scenario
 from tests.queues import SERVICE_S, Queue, queue_scenario, replications
-from tests.runs import drafting_arm, small_scenario
+from tests.runs import drafting_variant, small_scenario
 
 STUDIES = 300
 LOWEST, HIGHEST = 0.90, 0.99
 
 
-def studies(scenario: Scenario, cold: int = 0) -> Iterator[tuple[Replications, ArmMeasurement]]:
+def studies(scenario: Scenario, cold: int = 0) -> Iterator[tuple[Replications, VariantMeasurement]]:
     """300 studies of a queue, each with luck of its own."""
     for seed in range(STUDIES):
         study = replications(scenario, seed, cold)
@@ -53,14 +53,14 @@ def sojourn_s(load: float, quantile: float) -> float:
 
 @pytest.mark.parametrize(("load", "requests"), [(0.3, 600), (0.6, 1200)])
 def test_intervals_of_means_and_p90_hold_the_truth(load: float, requests: int) -> None:
-    found = [arm.summary() for _, arm in studies(queue_scenario(load, requests))]
-    assert LOWEST <= coverage([arm["queue_s.mean"] for arm in found], mean_wait_s(load)) <= HIGHEST
-    assert LOWEST <= coverage([arm["e2e_s.p90"] for arm in found], sojourn_s(load, 0.9)) <= HIGHEST
-    assert len(given([arm["e2e_s.p90"] for arm in found])) > 0.9 * STUDIES
+    found = [variant.summary() for _, variant in studies(queue_scenario(load, requests))]
+    assert LOWEST <= coverage([variant["queue_s.mean"] for variant in found], mean_wait_s(load)) <= HIGHEST
+    assert LOWEST <= coverage([variant["e2e_s.p90"] for variant in found], sojourn_s(load, 0.9)) <= HIGHEST
+    assert len(given([variant["e2e_s.p90"] for variant in found])) > 0.9 * STUDIES
 
 
 def test_intervals_of_p99_hold_the_truth() -> None:
-    tails = [arm.summary()["e2e_s.p99"] for _, arm in studies(queue_scenario(0.3, 4000))]
+    tails = [variant.summary()["e2e_s.p99"] for _, variant in studies(queue_scenario(0.3, 4000))]
     assert len(given(tails)) == STUDIES
     assert LOWEST <= coverage(tails, sojourn_s(0.3, 0.99)) <= HIGHEST
 
@@ -68,13 +68,13 @@ def test_intervals_of_p99_hold_the_truth() -> None:
 def test_intervals_of_p99_that_are_refused_would_not_have_held_it() -> None:
     """At this load what lies beyond P99, over 20 samples in each replication, is one or two busy spells."""
     load = 0.8
-    found = [arm for _, arm in studies(queue_scenario(load, 2500))]
-    summaries = [arm.summary() for arm in found]
+    found = [variant for _, variant in studies(queue_scenario(load, 2500))]
+    summaries = [variant.summary() for variant in found]
     assert (
         LOWEST <= coverage([summary["queue_s.mean"] for summary in summaries], mean_wait_s(load)) <= HIGHEST
     )
     assert len(given([summary["e2e_s.p99"] for summary in summaries])) < 0.02 * STUDIES
-    refused = [mean_estimate(arm.samples["e2e_s.p99"]) for arm in found]
+    refused = [mean_estimate(variant.samples["e2e_s.p99"]) for variant in found]
     assert coverage(refused, sojourn_s(load, 0.99)) < LOWEST - 0.03
 
 
@@ -93,9 +93,11 @@ def test_a_cold_start_is_left_out() -> None:
     scenario, truth = queue_scenario(0.3, 1000), mean_wait_s(0.3)
     with_found = list(studies(scenario, cold=200))
     assert np.median([study.warm_up for study, _ in with_found]) >= 200
-    assert LOWEST <= coverage([arm.summary()["queue_s.mean"] for _, arm in with_found], truth) <= HIGHEST
+    assert (
+        LOWEST <= coverage([variant.summary()["queue_s.mean"] for _, variant in with_found], truth) <= HIGHEST
+    )
     usual = [
-        study.arms[0].measurement(study.have, warm_up=0, bands=False).summary()["queue_s.mean"]
+        study.variants[0].measurement(study.have, warm_up=0, bands=False).summary()["queue_s.mean"]
         for study, _ in with_found
     ]
     assert coverage(usual, truth) < 0.5
@@ -105,13 +107,13 @@ def test_stopping_at_a_precision_leaves_the_95_percent(monkeypatch: pytest.Monke
     precision = 0.12
 
     class Longer:
-        compile = staticmethod(lambda scenario, arm: Queue(scenario))
+        compile = staticmethod(lambda scenario, variant: Queue(scenario))
 
     monkeypatch.setattr(replications_module, "CompiledArm", Longer)
     asked = {"run.precision": precision, "run.precision_metric": "queue_s.mean"}
     found, counts = [], []
-    for study, arm in studies(queue_scenario(0.5, 600, **asked)):
-        found.append(arm.summary()["queue_s.mean"])
+    for study, variant in studies(queue_scenario(0.5, 600, **asked)):
+        found.append(variant.summary()["queue_s.mean"])
         counts.append(study.have)
     assert all(estimate.relative_half_width <= precision for estimate in given(found))
     assert len(given(found)) == STUDIES
@@ -140,12 +142,12 @@ def test_intervals_of_short_runs_hold_what_long_runs_show() -> None:
         assert LOWEST <= coverage([summary[path] for summary in found], exact.value) <= HIGHEST, path
 
 
-def engine_study(scenario: Scenario, requests: int, seed: int) -> ArmMeasurement:
-    """Five replications of the speculative arm."""
+def engine_study(scenario: Scenario, requests: int, seed: int) -> VariantMeasurement:
+    """Five replications of the speculative variant."""
     workload = scenario.workload.model_copy(update={"requests": requests})
     run = scenario.run.model_copy(update={"seed": seed})
     seeded = scenario.model_copy(update={"workload": workload, "run": run})
-    arm = drafting_arm(seeded)
-    study = Replications(seeded, [ArmRuns(arm, Traffic.of(arm))], bands=False)
+    variant = drafting_variant(seeded)
+    study = Replications(seeded, [VariantRuns(variant, Traffic.of(variant))], bands=False)
     study.run()
     return study.measurements()[0]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.arms import CompiledArm
 from simulator.results.measure import measure, window_of
 from simulator.results.metrics import tpot_s
 from simulator.results.record import RunRecord
+from simulator.runs.variant import CompiledVariant
 from simulator.step.state import DONE
 from simulator.units import NS_PER_S
-from tests.runs import drafting_arm, final_state, plain_arm, run, small_scenario, traffic
+from tests.runs import drafting_variant, final_state, plain_variant, run, small_scenario, traffic
 
 LENGTHS: dict[str, Any] = {
     "workload.requests": 300,
@@ -58,14 +58,14 @@ PRESETS = ("vllm-0.10", "vllm-0.33", "sglang-0.5", "trtllm-1")
 
 
 @cache
-def compiled(method: str, preset: str) -> CompiledArm:
-    return drafting_arm(small_scenario({**LENGTHS, **METHODS[method], "engine.preset": preset}))
+def compiled(method: str, preset: str) -> CompiledVariant:
+    return drafting_variant(small_scenario({**LENGTHS, **METHODS[method], "engine.preset": preset}))
 
 
 @cache
 def record_of(method: str, preset: str) -> RunRecord:
     if method == "plain":
-        return run(plain_arm(small_scenario({**LENGTHS, "engine.preset": preset})))
+        return run(plain_variant(small_scenario({**LENGTHS, "engine.preset": preset})))
     return run(compiled(method, preset))
 
 
@@ -92,8 +92,8 @@ def test_tokens_that_left_are_steps_plus_accepted_less_trimmed(method: str, pres
 
 def test_tokens_that_left_count_every_return_from_preemption() -> None:
     """A preempted request computes its prompt again, and the last chunk of that samples once more."""
-    arm = compiled("eagle3", "vllm-0.10")
-    record = run(replace(arm, settings=replace(arm.settings, total_blocks=280)))
+    variant = compiled("eagle3", "vllm-0.10")
+    record = run(replace(variant, settings=replace(variant.settings, total_blocks=280)))
     assert (record.status == DONE).all()
     assert record.preemptions.sum() > 20
     again = record.emitted_tokens - 1 - record.decode_rounds - record.accepted_tokens
@@ -148,8 +148,8 @@ def test_rates_at_positions_sum_to_tokens_per_verify_less_one(method: str, prese
 @pytest.mark.parametrize("method", METHODS)
 def test_all_but_the_last_token_are_computed_at_the_end(method: str) -> None:
     """Computed = prompt + output − 1 and what a stop trimmed, on an engine that runs nothing ahead."""
-    arm = compiled(method, "vllm-0.10")
-    state = final_state(arm, traffic(arm.scenario), 0)
+    variant = compiled(method, "vllm-0.10")
+    state = final_state(variant, traffic(variant.scenario), 0)
     q = state.requests
     trimmed = 1 + q["decode_rounds"] + q["accepted"] - q["emitted"]
     assert (q["computed"] == q["prompt"] + q["emitted"] - 1 + trimmed).all()
@@ -158,9 +158,11 @@ def test_all_but_the_last_token_are_computed_at_the_end(method: str) -> None:
 
 @everywhere
 def test_memory_and_seats_are_given_back(method: str, preset: str) -> None:
-    arm = plain_arm(small_scenario({**LENGTHS, "engine.preset": preset})) if method == "plain" else None
-    arm = arm or compiled(method, preset)
-    state = final_state(arm, traffic(arm.scenario), 0)
+    variant = (
+        plain_variant(small_scenario({**LENGTHS, "engine.preset": preset})) if method == "plain" else None
+    )
+    variant = variant or compiled(method, preset)
+    state = final_state(variant, traffic(variant.scenario), 0)
     engine = state.engine[0]
     assert engine["free_blocks"] + engine["cached_blocks"] == engine["total_blocks"]
     assert engine["running_count"] == engine["waiting_count"] == engine["in_system"] == 0

@@ -13,11 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from simulator import theory
-from simulator.arms import CompiledArm
+from simulator.breakeven import theory
 from simulator.results.record import RunRecord
+from simulator.runs.variant import CompiledVariant
 from simulator.traffic.streams import stream
-from tests.runs import Measured, constant_steps, drafting_arm, mean, plain_arm, run, small_scenario, traffic
+from tests.runs import (
+    Measured,
+    constant_steps,
+    drafting_variant,
+    mean,
+    plain_variant,
+    run,
+    small_scenario,
+    traffic,
+)
 
 SIGMAS = 3.0
 STEP_NS = 1_000_000
@@ -26,7 +35,7 @@ REPLICATIONS, REQUESTS, WARM_UP = 40, 3000, 500
 TOKENS = 200
 
 
-def single_seat(load: float, step_ns: int, **changes: object) -> CompiledArm:
+def single_seat(load: float, step_ns: int, **changes: object) -> CompiledVariant:
     """Plain decoding, one request at a time, offered `load` servers' worth of one-token requests."""
     scenario = small_scenario(
         {
@@ -38,7 +47,7 @@ def single_seat(load: float, step_ns: int, **changes: object) -> CompiledArm:
             **changes,
         }
     )
-    return constant_steps(plain_arm(scenario), step_ns)
+    return constant_steps(plain_variant(scenario), step_ns)
 
 
 def waits_s(record: RunRecord) -> npt.NDArray[np.float64]:
@@ -52,18 +61,18 @@ def sojourns_s(record: RunRecord) -> npt.NDArray[np.float64]:
 
 @cache
 def constant_service(load: float) -> tuple[RunRecord, ...]:
-    arm = single_seat(load, STEP_NS)
-    return tuple(run(arm, seed) for seed in range(REPLICATIONS))
+    variant = single_seat(load, STEP_NS)
+    return tuple(run(variant, seed) for seed in range(REPLICATIONS))
 
 
 @cache
 def geometric_service(load: float) -> tuple[RunRecord, ...]:
     """Outputs of `TOKENS` tokens in the mean, each token a step of a `TOKENS`-th of the service."""
-    arm = single_seat(load, STEP_NS // TOKENS)
+    variant = single_seat(load, STEP_NS // TOKENS)
     records = []
     for seed in range(REPLICATIONS):
         lengths = stream(seed, "test of queues").geometric(1 / TOKENS, REQUESTS).astype(np.int64)
-        records.append(arm.run(traffic(arm.scenario, seed)._replace(output_tokens=lengths), seed))
+        records.append(variant.run(traffic(variant.scenario, seed)._replace(output_tokens=lengths), seed))
     return tuple(records)
 
 
@@ -116,7 +125,7 @@ def test_arrivals_see_the_time_average_of_the_number_in_the_system(load: float) 
 
 @pytest.mark.parametrize("preset", ["vllm-0.10", "vllm-0.33", "sglang-0.5"])
 def test_littles_law_on_real_prices(preset: str) -> None:
-    """A speculative arm with batches, prompts and real steps:
+    """A speculative variant with batches, prompts and real steps:
     what arrivals find against rate × sojourn of the same run."""
     scenario = small_scenario(
         {
@@ -127,10 +136,10 @@ def test_littles_law_on_real_prices(preset: str) -> None:
             "workload.output_tokens": {"kind": "lognormal", "median": 60, "p95": 200},
         }
     )
-    arm = drafting_arm(scenario)
+    variant = drafting_variant(scenario)
     excess, wrong = [], []
     for seed in range(12):
-        record = run(arm, seed)
+        record = run(variant, seed)
         sojourn_ns = record.ended_ns - record.arrival_ns
         window = slice(60, 540)
         span_ns = record.arrival_ns[540] - record.arrival_ns[60]

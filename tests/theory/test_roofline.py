@@ -7,9 +7,9 @@ import pytest
 
 from simulator.costs.cost import CostModel
 from simulator.costs.profiles import ARITHMETIC, load_profile
+from simulator.engines.presets import load_preset
 from simulator.models.catalogue import load_model
 from simulator.models.matrices import weight_bytes_each
-from simulator.presets import load_preset
 
 TOKENS = np.array([1, 8, 64, 128, 256, 512, 1024, 2048, 4096, 8192])
 

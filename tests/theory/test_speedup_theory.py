@@ -10,17 +10,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator import theory
 from simulator.acceptance import AcceptanceModel, Geometric, Positional
-from simulator.arms import CompiledArm
+from simulator.breakeven import theory
 from simulator.results.measure import measure
 from simulator.results.record import RunRecord
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from tests.runs import (
     Measured,
     constant_steps,
-    drafting_arm,
-    plain_arm,
+    drafting_variant,
+    plain_variant,
     ratio,
     run,
     small_scenario,
@@ -52,12 +52,12 @@ def long_outputs(draft_length: int, **changes: object) -> Scenario:
     )
 
 
-def drafting(scenario: Scenario) -> CompiledArm:
-    return constant_steps(drafting_arm(scenario), VERIFY_NS, DRAFT_PASS_NS)
+def drafting(scenario: Scenario) -> CompiledVariant:
+    return constant_steps(drafting_variant(scenario), VERIFY_NS, DRAFT_PASS_NS)
 
 
-def plain(scenario: Scenario) -> CompiledArm:
-    return constant_steps(plain_arm(scenario), PLAIN_NS)
+def plain(scenario: Scenario) -> CompiledVariant:
+    return constant_steps(plain_variant(scenario), PLAIN_NS)
 
 
 def overhead(draft_length: int) -> float:
@@ -143,7 +143,7 @@ def test_full_acceptance_emits_k_plus_one_every_cycle(draft_length: int, preset:
             "workload.output_tokens.tokens": 1 + cycles * (draft_length + 1),
         }
     )
-    record = run(drafting_arm(scenario), acceptance=[Geometric(1.0)])
+    record = run(drafting_variant(scenario), acceptance=[Geometric(1.0)])
     assert (record.draft_rounds == cycles).all()
     assert (record.decode_rounds == cycles).all()
     assert (record.accepted_tokens == cycles * draft_length).all()
@@ -158,7 +158,7 @@ def test_full_acceptance_emits_k_plus_one_every_cycle(draft_length: int, preset:
 @pytest.mark.parametrize("preset", ["vllm-0.10", "vllm-0.33", "sglang-0.5"])
 def test_no_acceptance_emits_one_token_every_cycle(preset: str) -> None:
     scenario = small_scenario({"engine.preset": preset})
-    record = run(drafting_arm(scenario), acceptance=[Geometric(0.0)])
+    record = run(drafting_variant(scenario), acceptance=[Geometric(0.0)])
     assert (record.decode_rounds == record.emitted_tokens - 1).all()
     assert (record.accepted_tokens == 0).all()
     assert (record.emitted_tokens == 100).all()

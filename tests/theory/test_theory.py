@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import theory
+from simulator.breakeven import theory
 from simulator.errors import InputError
 
 ALPHAS = st.floats(0.0, 1.0)

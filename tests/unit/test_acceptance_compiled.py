@@ -137,7 +137,7 @@ def test_gated_classes_blend_behind_one_gate() -> None:
     assert tables.match_after_miss[0] * np.cumprod(tables.conditional[1, 0]) == pytest.approx(survival)
 
 
-def test_what_one_arm_cannot_hold_together_is_refused() -> None:
+def test_what_one_variant_cannot_hold_together_is_refused() -> None:
     trace, other = Trace(((1, 2),)), Trace(((2, 2),))
     for models in ([trace, Geometric(0.5)], [trace, other]):
         with pytest.raises(InputError, match="mixes a trace"):
@@ -155,5 +155,5 @@ def test_a_trace_is_laid_out_end_to_end() -> None:
     assert tables.trace_start.tolist() == [0, 2, 5]
 
 
-def test_a_plain_arm_compiles_too() -> None:
+def test_a_plain_variant_compiles_too() -> None:
     assert tables_of(Geometric(0.5), 3, 0, 0).conditional.shape == (1, 1, 1)

@@ -18,7 +18,7 @@ from calibration.acceptance.gallery import (
     read,
     too_long_table,
 )
-from simulator.theory import best_draft_length, leviathan_gain
+from simulator.breakeven.theory import best_draft_length, leviathan_gain
 from tests.measured_rows import measured_row
 from tests.shared_data import ROOT
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from simulator import theory
 from simulator.acceptance import MODELS, Hierarchical, acceptance_model
+from simulator.breakeven import theory
 from tests.shared_data import ROOT
 
 PAGE = (ROOT / "docs" / "acceptance.md").read_text(encoding="utf-8")

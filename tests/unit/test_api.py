@@ -52,15 +52,15 @@ def test_a_scenario_comes_from_a_file_a_mapping_or_another_scenario(tmp_path: Pa
 def test_an_answer_becomes_arrays_of_one_length() -> None:
     scenario = api.load(SMALL)
     result = api.simulate(scenario)
-    arms = api.columns(result)
-    assert list(arms["arm"]) == ["plain", "eagle3"]
-    estimate = result.arms["eagle3"]["throughput_tokens_per_s"]
+    variants = api.columns(result)
+    assert list(variants["arm"]) == ["plain", "eagle3"]
+    estimate = result.variants["eagle3"]["throughput_tokens_per_s"]
     assert estimate is not None
     assert estimate.ci95 is not None
-    assert arms["throughput_tokens_per_s"][1] == estimate.value
-    assert arms["throughput_tokens_per_s_low"][1] == estimate.ci95[0]
-    assert np.isnan(arms["mean_acceptance_length"][0])
-    assert list(arms["verdict"]) == [None, result.comparison["eagle3"].verdict.outcome]
+    assert variants["throughput_tokens_per_s"][1] == estimate.value
+    assert variants["throughput_tokens_per_s_low"][1] == estimate.ci95[0]
+    assert np.isnan(variants["mean_acceptance_length"][0])
+    assert list(variants["verdict"]) == [None, result.comparison["eagle3"].verdict.outcome]
     rows = api.columns(api.break_even(scenario, concurrency=[1, 4], draft_length=[2, 3]))
     assert list(rows["concurrency"]) == [1, 1, 4, 4]
     assert rows["simulated_alpha_band_low"].dtype == np.float64
@@ -70,7 +70,7 @@ def test_an_answer_becomes_arrays_of_one_length() -> None:
     assert held["kv_tokens"][0] > held["kv_tokens"][1]
     grid = api.columns(api.speedup_map(scenario, concurrency=[1, 4], alpha=[0.5, 0.9]))
     assert len(grid["speedup"]) == 4
-    for table in (arms, rows, changes, held, grid):
+    for table in (variants, rows, changes, held, grid):
         assert len({len(values) for values in table.values()}) == 1
 
 
@@ -79,7 +79,7 @@ def test_requests_are_those_of_the_records() -> None:
     requests = api.requests(result, "eagle3")
     assert len(requests["ttft_s"]) == 3 * 60
     measured = requests["measured"] == 1
-    found = result.arms["eagle3"]["ttft_s.mean"]
+    found = result.variants["eagle3"]["ttft_s.mean"]
     assert found is not None
     means = [requests["ttft_s"][measured & (requests["replication"] == r)].mean() for r in range(3)]
     assert np.mean(means) == pytest.approx(found.value)
@@ -88,8 +88,8 @@ def test_requests_are_those_of_the_records() -> None:
 
 def test_a_precision_is_met() -> None:
     result = api.simulate(api.load(SMALL), precision="5%")
-    for arm in result.arms.values():
-        found = arm["throughput_tokens_per_s"]
+    for variant in result.variants.values():
+        found = variant["throughput_tokens_per_s"]
         assert found is not None
         assert found.relative_half_width <= 0.05
 
@@ -107,9 +107,9 @@ def test_a_plan_wants_an_slo_and_cases_a_file(tmp_path: Path) -> None:
         api.validate(tmp_path / "cases.json")
 
 
-def test_a_map_is_of_an_arm_that_is_there() -> None:
+def test_a_map_is_of_a_variant_that_is_there() -> None:
     with pytest.raises(InputError, match="unknown arm"):
-        api.speedup_map(api.load(SMALL), arm="eagle4")
+        api.speedup_map(api.load(SMALL), variant="eagle4")
     with pytest.raises(InputError, match="speculation: is empty, so there is nothing to compare"):
         api.speedup_map(api.load(SMALL, "speculation=[]"))
 

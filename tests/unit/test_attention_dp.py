@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.arms import CompiledArm
 from simulator.costs.cost import CostModel, total
 from simulator.costs.prices import PRICE_PREFILL_PAIR_NS, compile_prices
 from simulator.costs.profiles import load_profile
+from simulator.engines.presets import load_preset
 from simulator.errors import InputError
-from simulator.memory import arm_memory
+from simulator.memory.report import gpu_memory
 from simulator.models.catalogue import load_model
-from simulator.presets import load_preset
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, scenario_from_data
 
 GPUS = 16
@@ -51,7 +51,7 @@ def part_us(model: CostModel, name: str, *args: Any) -> float:
 
 
 def test_each_request_is_held_once_and_all_but_the_experts_is_held_by_everybody() -> None:
-    cut, own = (arm_memory(scenario(groups), None) for groups in (1, GPUS))
+    cut, own = (gpu_memory(scenario(groups), None) for groups in (1, GPUS))
     target = load_model("deepseek-v3")
     experts = sum(layer.count * layer.experts.weight_bytes for layer in target.layers if layer.experts)
     assert own.weights_bytes == pytest.approx(target.weight_bytes() - experts * (1 - 1 / GPUS), rel=1e-6)
@@ -62,13 +62,13 @@ def test_each_request_is_held_once_and_all_but_the_experts_is_held_by_everybody(
 
 
 def test_a_request_has_to_fit_into_one_group() -> None:
-    held = arm_memory(scenario(GPUS), None)
+    held = gpu_memory(scenario(GPUS), None)
     one = held.kv_tokens // GPUS
-    assert arm_memory(scenario(GPUS, prompt=100_000), None).fits
+    assert gpu_memory(scenario(GPUS, prompt=100_000), None).fits
     assert held.longest_request_tokens < one < held.kv_tokens
     # 160k tokens of the model's context are more than one small group holds beside its weights.
     small = scenario(8, prompt=160_000, gpu="h100-sxm", tensor_parallel=8, expert_parallel=8)
-    short = arm_memory(small, None)
+    short = gpu_memory(small, None)
     assert not short.fits
     assert short.shortage is not None
 
@@ -130,7 +130,7 @@ def test_compiled_tables_say_the_same_as_the_explanation() -> None:
 
 
 def test_long_contexts_decode_faster_and_every_group_has_its_seats() -> None:
-    cut, own = (CompiledArm.compile(scenario(groups), None) for groups in (1, GPUS))
+    cut, own = (CompiledVariant.compile(scenario(groups), None) for groups in (1, GPUS))
     assert own.settings.max_num_seqs == GPUS * cut.settings.max_num_seqs
     assert own.settings.graph_sizes[0] == GPUS * cut.settings.graph_sizes[0]
     assert own.step_times(32, 65_536)["total"] < 0.7 * cut.step_times(32, 65_536)["total"]

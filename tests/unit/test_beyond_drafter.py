@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.arms import CompiledArm
 from simulator.breakeven.breakeven import breakeven
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
 from simulator.step.state import NEVER
@@ -32,7 +32,7 @@ def told(one: Scenario) -> list[str]:
 def test_requests_that_fit_are_not_mentioned() -> None:
     result = simulate(scenario(130))
     assert not [note for note in result.notes if NOTE in note]
-    coverage = result.arms["eagle3"]["draft_coverage"]
+    coverage = result.variants["eagle3"]["draft_coverage"]
     assert coverage is not None
     assert coverage.value == 1
 
@@ -40,7 +40,7 @@ def test_requests_that_fit_are_not_mentioned() -> None:
 def test_requests_that_outgrow_it_draft_until_then() -> None:
     result = simulate(scenario(140))
     assert told(scenario(140)) == [f"eagle3: 100.0% {NOTE}"]
-    coverage = result.arms["eagle3"]["draft_coverage"]
+    coverage = result.variants["eagle3"]["draft_coverage"]
     assert coverage is not None
     assert 0 < coverage.value < 1
 
@@ -60,5 +60,7 @@ def test_the_break_even_says_it_too() -> None:
 def test_a_limit_in_the_scenario_goes_before_the_drafters_own() -> None:
     for limit in (None, 100, 1_000_000):
         one = small_scenario({"speculation.eagle3.max_context_tokens": limit})
-        arm = CompiledArm.compile(one, one.speculation[0])
-        assert arm.settings.drafter_max_context == (limit or arm.setup.drafter_max_context_tokens or NEVER)
+        variant = CompiledVariant.compile(one, one.speculation[0])
+        assert variant.settings.drafter_max_context == (
+            limit or variant.setup.drafter_max_context_tokens or NEVER
+        )

@@ -9,14 +9,14 @@ import pytest
 from experiments.maps.choice import PLAIN, choices
 from experiments.maps.limits import limit_of
 from experiments.maps.study_map import BEYOND, MapCell, StudyMap, study_map
-from simulator.theory import alpha_from_tokens_per_verify, tokens_per_verify
+from simulator.breakeven.theory import alpha_from_tokens_per_verify, tokens_per_verify
 from tests.stored_studies import (
     ALPHAS,
-    ARMS,
     GPUS,
     LENGTHS,
     LOADS,
     PROMPTS,
+    VARIANTS,
     break_even_study,
     overhead,
     speedup_study,
@@ -31,7 +31,7 @@ def test_axes_are_what_varies_but_load_and_draft_lengths() -> None:
     found = a_map()
     assert found.load == "workload.arrivals.concurrency"
     assert found.axes == ("hardware.tensor_parallel", "workload.prompt_tokens.tokens")
-    assert len(found.cells) == len(ARMS) * len(GPUS) * len(PROMPTS) * len(LOADS) * len(LENGTHS)
+    assert len(found.cells) == len(VARIANTS) * len(GPUS) * len(PROMPTS) * len(LOADS) * len(LENGTHS)
     assert found.alphas == ALPHAS
     lines = found.lines()
     assert len(lines) == len(found.cells) / len(LOADS)
@@ -46,7 +46,7 @@ def test_settings_that_go_with_the_load_make_no_axis() -> None:
     ]  # fmt: skip
     found = study_map(rows, ["workload.arrivals.concurrency", "workload.requests", "gpus"])
     assert found.axes == ("gpus",)
-    assert {cell.arm for cell in found.cells} == {"x"}
+    assert {cell.variant for cell in found.cells} == {"x"}
     assert {cell.draft_length for cell in found.cells} == {None}
 
 
@@ -65,7 +65,7 @@ def test_cells_say_what_is_needed_and_why_not() -> None:
             assert (cell.outcome, cell.needs(), len(cell.speedups)) == ("does-not-fit", None, 0)
             continue
         cost = 1 + overhead(
-            cell.arm, int(gpus or 0), int(prompt or 0), int(cell.load), cell.draft_length or 0
+            cell.variant, int(gpus or 0), int(prompt or 0), int(cell.load), cell.draft_length or 0
         )
         exact = alpha_from_tokens_per_verify(cost, cell.draft_length or 0)
         assert cell.needs() == (BEYOND if exact is None else pytest.approx(exact))
@@ -121,16 +121,16 @@ def test_the_first_stop_counts_and_further_crossings_are_told() -> None:
     assert found.crossings == 3
 
 
-def test_the_best_choice_is_the_largest_speedup_over_arms_and_draft_lengths() -> None:
+def test_the_best_choice_is_the_largest_speedup_over_variants_and_draft_lengths() -> None:
     for alpha in ALPHAS:
         found = choices(a_map(), alpha)
         assert len(found) == len(GPUS) * len(PROMPTS) * len(LOADS)
         for choice in found:
             gpus, prompt = choice.place
             gains = {
-                (arm, k): tokens_per_verify(alpha, k)
-                / (1 + overhead(arm, int(gpus or 0), int(prompt or 0), int(choice.load), k))
-                for arm in ARMS
+                (variant, k): tokens_per_verify(alpha, k)
+                / (1 + overhead(variant, int(gpus or 0), int(prompt or 0), int(choice.load), k))
+                for variant in VARIANTS
                 for k in LENGTHS
             }
             best = max(gains, key=lambda option: gains[option])
@@ -160,7 +160,7 @@ def test_the_band_moves_all_options_alike_and_so_only_against_plain_decoding() -
     assert (unsure.regret(unsure.best).band or (0, 0))[1] > 0, "plain decoding may be better after all"
 
 
-def test_one_arm_alone_chooses_among_its_own() -> None:
+def test_one_variant_alone_chooses_among_its_own() -> None:
     found = choices(a_map(), 0.85, ("draft",))
     assert {option[0] for choice in found for option in choice.speedups} == {"draft", "plain"}
     assert choices(a_map(), 0.123) == ()
@@ -175,6 +175,6 @@ def test_places_that_do_not_fit_have_no_choice() -> None:
 def test_simulated_studies_make_a_map_too() -> None:
     found = speedup_study().map
     assert found.axes == ("speculation.head.acceptance.alpha",)
-    speedups = [cell.estimate("throughput_speedup") for cell in found.cells if cell.arm == "head"]
+    speedups = [cell.estimate("throughput_speedup") for cell in found.cells if cell.variant == "head"]
     assert all(speedup is not None and speedup.band is not None for speedup in speedups)
     assert all(cell.needs() is None for cell in found.cells)

@@ -67,8 +67,8 @@ def test_what_is_kept_of_a_store_says_the_same(
     again = maker.read_figures()
     assert again.map.axes == study.map.axes
     for cell, kept in zip(study.map.cells, again.map.cells, strict=True):
-        assert (cell.arm, cell.draft_length, cell.load, cell.place) == (
-            kept.arm, kept.draft_length, kept.load, kept.place,
+        assert (cell.variant, cell.draft_length, cell.load, cell.place) == (
+            kept.variant, kept.draft_length, kept.load, kept.place,
         )  # fmt: skip
         assert kept.outcome == cell.outcome
         for end in (None, 0, 1):

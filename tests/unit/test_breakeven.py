@@ -10,8 +10,8 @@ import pytest
 from simulator.breakeven.answer import BreakEvenRow
 from simulator.breakeven.bench import DoesNotFitError
 from simulator.breakeven.breakeven import break_even_of, breakeven
+from simulator.breakeven.theory import required_acceptance_linear, required_alpha_geometric, tokens_per_verify
 from simulator.errors import InputError
-from simulator.theory import required_acceptance_linear, required_alpha_geometric, tokens_per_verify
 from tests.runs import small_scenario
 
 

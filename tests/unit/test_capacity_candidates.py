@@ -22,8 +22,8 @@ PLAIN = Setting(None, 1, "h100-sxm")
 
 
 def lookup(draft_length: int, alpha: float | None = None, scenario: Scenario | None = None) -> Setting:
-    arm = (scenario or tiny()).arm("lookup").model_copy(update={"draft_length": draft_length})
-    return Setting(arm, 1, "h100-sxm", alpha)
+    variant = (scenario or tiny()).variant("lookup").model_copy(update={"draft_length": draft_length})
+    return Setting(variant, 1, "h100-sxm", alpha)
 
 
 def test_replicas_grow_with_the_rate_and_carry_it() -> None:
@@ -102,7 +102,7 @@ def test_a_better_drafter_carries_no_less() -> None:
     own = tried.tried(lookup(3)).capacity
     assert own is not None
     assert own.amount is not None
-    assert own.amount.value == pytest.approx(amounts[1]), "0.5 is the arm's own"
+    assert own.amount.value == pytest.approx(amounts[1]), "0.5 is the variant's own"
 
 
 def test_users_are_planned_for_in_whole_numbers() -> None:
@@ -126,7 +126,7 @@ def test_cost_is_gpus_by_time_by_tokens() -> None:
 
 def test_the_search_over_draft_lengths_finds_the_best_of_all() -> None:
     tried = candidates(tiny(), demand=rate(50.0))
-    found = list(tried.draft_lengths(tiny().arm("lookup"), 1))
+    found = list(tried.draft_lengths(tiny().variant("lookup"), 1))
     lengths = [one.setting.draft_length for one in found]
     assert lengths == list(range(1, len(lengths) + 1))
     everything = [tried.tried(lookup(k)) for k in range(1, 13)]
@@ -135,14 +135,14 @@ def test_the_search_over_draft_lengths_finds_the_best_of_all() -> None:
 
 def test_a_rate_at_one_draft_length_says_nothing_of_others() -> None:
     scenario = tiny({"speculation.lookup.acceptance": {"model": "fixed", "rate": 0.4}})
-    found = list(candidates(scenario).draft_lengths(scenario.arm("lookup"), 1))
+    found = list(candidates(scenario).draft_lengths(scenario.variant("lookup"), 1))
     assert [one.setting.draft_length for one in found] == [2]
 
 
 def test_a_table_is_tried_as_it_is_beside_single_lengths() -> None:
     table = [[1, 4, 5], [5, None, 2]]
     scenario = tiny({"speculation.lookup.draft_length": table})
-    first, second, *_ = candidates(scenario).draft_lengths(scenario.arm("lookup"), 1)
+    first, second, *_ = candidates(scenario).draft_lengths(scenario.variant("lookup"), 1)
     assert first.setting.draft_length == table
     assert label(first.setting) == "lookup, its own draft lengths, TP 1"
     assert second.setting.draft_length == 1
@@ -179,8 +179,8 @@ def test_experts_and_drafter_follow_the_gpus() -> None:
     )
     tried = candidates(scenario, demand=rate(1.0))
     setting = tried.setting(scenario.speculation[0], 8)
-    assert setting.arm is not None
-    assert setting.arm.draft_tensor_parallel == 8
+    assert setting.variant is not None
+    assert setting.variant.draft_tensor_parallel == 8
     placed = one_replica(scenario, setting).hardware
     assert (placed.tensor_parallel, placed.expert_parallel, placed.replicas) == (8, 8, 1)
     halved = scenario.model_copy(

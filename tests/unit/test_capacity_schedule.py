@@ -58,7 +58,7 @@ def test_every_schedule_is_one_that_a_scenario_takes_and_loses_no_more_than_the_
     points = powers(curves)
     found = schedule_of(points)
     scenario = small_scenario({"speculation.eagle3.draft_length": found.to_json()})
-    assert scenario.arm("eagle3").draft_length == found.rows
+    assert scenario.variant("eagle3").draft_length == found.rows
     assert all(one[2] != other[2] for one, other in pairwise(found.rows))
     for index, load in enumerate(LOADS):
         best = max(row[index].tokens_per_s for row in points.values())

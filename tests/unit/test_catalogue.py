@@ -5,7 +5,7 @@ import json
 import pytest
 
 from simulator.errors import InputError
-from simulator.memory import memory
+from simulator.memory.report import memory
 from simulator.models.catalogue import (
     drafters,
     entry,

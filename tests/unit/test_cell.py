@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from experiments.cell import DONE, FAILED, Cell, CellResult, Metric, code_version
-from experiments.metrics import AGAINST_PLAIN, BREAK_EVENS, OF_AN_ARM, Keep, is_metric, keep_problem
+from experiments.metrics import AGAINST_PLAIN, BREAK_EVENS, OF_A_VARIANT, Keep, is_metric, keep_problem
 from experiments.run_cell import run_cell
 from experiments.store.columns import METRIC, REAL, described
 from experiments.study.grid import cells_of
@@ -25,11 +25,11 @@ from simulator.simulation import simulate
 from tests.shared_data import ROOT
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, SCENARIO, study
 
-TWO_ARMS = SCENARIO.replace(
+TWO_VARIANTS = SCENARIO.replace(
     "  workload:",
     "    - {name: small.1b, method: draft_model, draft: llama-3.2-1b-instruct, draft_length: 4}\n  workload:",
 )
-SIMULATED = (*OF_AN_ARM, *AGAINST_PLAIN, "conditional_acceptance.1", "acceptance_rate_at.3")
+SIMULATED = (*OF_A_VARIANT, *AGAINST_PLAIN, "conditional_acceptance.1", "acceptance_rate_at.3")
 EVERYTHING = (*SIMULATED, *BREAK_EVENS, "speedup_at.0.5")
 
 
@@ -50,18 +50,18 @@ def as_json(estimates: Mapping[str, Estimate | None]) -> dict[str, Metric]:
 
 
 def test_a_cell_says_what_simulate_says(tmp_path: Path) -> None:
-    cell = one_cell(tmp_path, f"keep: {json.dumps(SIMULATED)}\n", TWO_ARMS)
+    cell = one_cell(tmp_path, f"keep: {json.dumps(SIMULATED)}\n", TWO_VARIANTS)
     found = run_cell(cell)
     told = simulate(scenario_from_data(json.loads(cell.scenario)), keep_requests=False)
     expected: dict[str, Metric] = {}
-    for arm, summary in told.arms.items():
+    for variant, summary in told.variants.items():
         figures = {path: value for path, value in summary.estimates.items() if path in SIMULATED}
-        expected |= {f"{arm}.{path}": value for path, value in as_json(figures).items()}
-        expected[f"{arm}.saturated"] = 0.0
-    for arm, comparison in told.comparison.items():
+        expected |= {f"{variant}.{path}": value for path, value in as_json(figures).items()}
+        expected[f"{variant}.saturated"] = 0.0
+    for variant, comparison in told.comparison.items():
         ratios = {**as_json(comparison.ratios), "verdict": comparison.verdict.outcome}
-        expected |= {f"{arm}.{path}": value for path, value in ratios.items()}
-        expected[f"{arm}.reason"] = comparison.verdict.sentence
+        expected |= {f"{variant}.{path}": value for path, value in ratios.items()}
+        expected[f"{variant}.reason"] = comparison.verdict.sentence
     assert found.status == DONE
     assert found.metrics == expected
     assert len(expected) > 80
@@ -71,16 +71,16 @@ def test_a_cell_says_what_breakeven_says(tmp_path: Path) -> None:
     cell = one_cell(
         tmp_path,
         "measure: breakeven\nkeep: [break_even_alpha, overhead, geometric_alpha, break_even_verdict]\n",
-        TWO_ARMS,
+        TWO_VARIANTS,
     )
     found = run_cell(cell).metrics
-    for arm in ("eagle3", "small.1b"):
-        (row,) = breakeven(scenario_from_data(json.loads(cell.scenario)), arm=arm).rows
+    for variant in ("eagle3", "small.1b"):
+        (row,) = breakeven(scenario_from_data(json.loads(cell.scenario)), variant=variant).rows
         assert row.simulated_alpha is not None
-        assert found[f"{arm}.break_even_alpha"] == row.simulated_alpha.to_json()
-        assert found[f"{arm}.overhead"] == row.overhead
-        assert found[f"{arm}.geometric_alpha"] == row.geometric_alpha
-        assert found[f"{arm}.break_even_verdict"] == row.verdict
+        assert found[f"{variant}.break_even_alpha"] == row.simulated_alpha.to_json()
+        assert found[f"{variant}.overhead"] == row.overhead
+        assert found[f"{variant}.geometric_alpha"] == row.geometric_alpha
+        assert found[f"{variant}.break_even_verdict"] == row.verdict
     assert len(found) == 8
 
 
@@ -107,7 +107,7 @@ def test_neither_order_nor_company_nor_process_changes_a_figure(tmp_path: Path) 
 
 
 def test_what_is_left_out_of_keep_is_not_there(tmp_path: Path) -> None:
-    cell = one_cell(tmp_path, "keep: [small.1b.verdict, plain.tpot_s.mean, mean_batch]\n", TWO_ARMS)
+    cell = one_cell(tmp_path, "keep: [small.1b.verdict, plain.tpot_s.mean, mean_batch]\n", TWO_VARIANTS)
     assert set(run_cell(cell).metrics) == {
         "small.1b.verdict",
         "plain.tpot_s.mean",
@@ -141,7 +141,7 @@ def test_one_replication_has_values_without_intervals(tmp_path: Path) -> None:
 
 
 def test_classes_of_traffic_with_their_own_acceptance(tmp_path: Path) -> None:
-    """Plain decoding knows no arms, and so no acceptance of theirs."""
+    """Plain decoding knows no variants, and so no acceptance of theirs."""
     classes = (
         "    classes: [{name: code, share: 0.5, acceptance: {eagle3: {model: geometric, alpha: 0.9}}}]\n"
     )
@@ -163,7 +163,7 @@ def test_memory_that_is_too_small_is_an_answer(tmp_path: Path) -> None:
     assert "the smallest tensor parallelism that fits is" in found.error
 
 
-def test_one_arm_may_not_fit_where_others_do(tmp_path: Path) -> None:
+def test_one_variant_may_not_fit_where_others_do(tmp_path: Path) -> None:
     """70 GB of weights on one GPU of 80 GB leave room for requests, and none for a drafter of 3 GB."""
     rest = "axes:\n  hardware.tensor_parallel: [1]\nkeep: [verdict, plain.steps]\n"
     both = SCENARIO.replace("  workload:", "    - {name: lookup, method: ngram}\n  workload:")

@@ -62,7 +62,7 @@ def test_the_page_says_the_verdict_first_and_both_ways_side_by_side(
     assert "A drafter with α 0.60: K " in text
 
 
-def test_a_load_where_the_arms_tie_is_told_with_its_band(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_load_where_the_variants_tie_is_told_with_its_band(capsys: pytest.CaptureFixture[str]) -> None:
     load = Estimate(30.0, (28.0, 32.0), (20.0, 40.0)).to_json()
     crossing = {**(tiny_plan().to_json()["crossover"] or {}), "outcome": "pays-below", "per_replica": load}
     text = page(capsys, crossover=crossing)

@@ -16,7 +16,7 @@ from experiments.commands.simulate import notes_for_people
 from simulator.errors import InputError
 from simulator.results.result import read_results
 from simulator.scenario import load_scenario
-from tests.scenario_texts import WITH_ARM
+from tests.scenario_texts import WITH_VARIANT
 from tests.shared_data import ROOT
 
 EXAMPLE = ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
@@ -36,7 +36,7 @@ def run(*arguments: str | Path) -> Result:
     return result
 
 
-def test_simulate_prints_arms_ratios_verdict_and_what_it_rests_on() -> None:
+def test_simulate_prints_variants_ratios_verdict_and_what_it_rests_on() -> None:
     text = run("simulate", EXAMPLE, *SMALL).stdout
     for part in (
         "8 clients, 120 requests",
@@ -181,7 +181,7 @@ def test_breakeven_rows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         assert part in printed, part
 
 
-def test_notes_that_arms_share_are_said_once() -> None:
+def test_notes_that_variants_share_are_said_once() -> None:
     notes = [
         "plain: few",
         "a: few",
@@ -221,7 +221,7 @@ def bad(*arguments: str | Path) -> list[str]:
 @pytest.mark.parametrize("command", ["simulate", "breakeven"])
 def test_what_is_found_after_reading_is_said_at_its_line(tmp_path: Path, command: str) -> None:
     file = tmp_path / "s.yaml"
-    text = "\n".join([*WITH_ARM.splitlines()[:-4], "  requests: 30", ""])
+    text = "\n".join([*WITH_VARIANT.splitlines()[:-4], "  requests: 30", ""])
     assert "concurrency: 64" in text
     rare = text.replace("kind: closed, concurrency: 64", "kind: poisson, rate_per_s: 1.0e-9")
     file.write_text(rare, "utf-8")
@@ -237,7 +237,7 @@ def test_what_is_found_after_reading_is_said_at_its_line(tmp_path: Path, command
 
 def test_a_misfit_is_said_at_the_line_of_the_gpus(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
-    file.write_text(WITH_ARM, "utf-8")
+    file.write_text(WITH_VARIANT, "utf-8")
     (said,) = bad("simulate", file, "--set", "engine.gpu_memory_utilization=0.01")
     assert said.startswith(f"{file}:5:20: hardware.tensor_parallel: plain: ")
 

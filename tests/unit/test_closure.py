@@ -58,7 +58,7 @@ def test_one_sided_dials_say_what_they_can(alpha: float, tokens: float, outcome:
 def test_acceptances_to_dial_lie_around_where_tokens_make_up_for_the_time() -> None:
     from calibration.closure.measured import bracket
     from calibration.closure.points import Point
-    from simulator.theory import tokens_per_verify
+    from simulator.breakeven.theory import tokens_per_verify
 
     point = Point(1, 3, 256, 1)
     low, high = bracket(point, [pair(0.5, 1.0, 0.01, 0.02)])

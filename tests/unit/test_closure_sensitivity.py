@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from calibration.measurements import MeasurementFile, measurements_path
-from simulator.theory import tokens_per_verify
+from simulator.breakeven.theory import tokens_per_verify
 from tests.synthetic_device import MODEL, NOTES, Device, line
 from tests.synthetic_device import measured as read_off
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from simulator import compiled
+from simulator.numerics import compiled
 
 KEPT = compiled.kept_in
 

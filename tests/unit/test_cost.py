@@ -26,9 +26,9 @@ from simulator.costs.prices import (
     knots,
 )
 from simulator.costs.profiles import load_profile
+from simulator.engines.presets import load_preset
 from simulator.gpu import gpu
 from simulator.models.catalogue import load_drafter, load_model, targets
-from simulator.presets import load_preset
 
 _ROUNDING_NS = 1e-4
 """What logarithms and exponentials of a table leave of a second, relative 1e-13."""

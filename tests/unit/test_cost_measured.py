@@ -14,11 +14,11 @@ from simulator.costs.ops.gemm import Gemm, GemmForm
 from simulator.costs.ops.rows import RowTable
 from simulator.costs.prices import PRICE_SAMPLE_SEQUENCE_NS, compile_prices
 from simulator.costs.profiles import Profile, load_profile, parse_profile
+from simulator.engines.presets import load_preset
 from simulator.errors import InputError
 from simulator.models.catalogue import load_drafter, load_model
-from simulator.presets import load_preset
+from simulator.runs.setup import setup_of
 from simulator.scenario import parse_scenario
-from simulator.setup import setup_of
 
 CPU = {
     "name": "a-cpu",

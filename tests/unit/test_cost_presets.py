@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.arms import CompiledArm
+from simulator.engines.preset import HostCost, Preset
+from simulator.engines.presets import load_preset, presets
 from simulator.errors import InputError
 from simulator.gpu import GPUS, gpu
-from simulator.preset import HostCost, Preset
-from simulator.presets import load_preset, presets
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import defaults_used, engine_preset, parse_scenario, scenario_from_flags
 
 NAMES = ("sglang-0.5", "torch-2", "trtllm-1", "vllm-0.10", "vllm-0.14", "vllm-0.14-sync", "vllm-0.33")
@@ -145,7 +145,7 @@ def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(
     assert [name for name, _ in presets().items() if name == "mine"] == []
 
     def step_s() -> float:
-        return CompiledArm.compile(scenario, None).step_times(4, 100)["total"]
+        return CompiledVariant.compile(scenario, None).step_times(4, 100)["total"]
 
     before = step_s()
     engine_file(tmp_path, {**OWN, "host": {"step_s": 0.0023}})

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.sensitivity.tornado import tornado
 from simulator.breakeven.breakeven import breakeven
-from simulator.memory import memory
+from simulator.memory.report import memory
 from simulator.simulation import simulate
 from tests.runs import small_scenario
 

@@ -28,23 +28,23 @@ from dashboards.figures import (
     tails,
 )
 from dashboards.figures.look import (
-    ARM_COLOURS,
     PLAIN_COLOUR,
-    arm_colours,
+    VARIANT_COLOURS,
     log_ticks,
     tick_text,
+    variant_colours,
 )
 from dashboards.subject import Subject
 from dashboards.table import Column, Table, empty
 from simulator.results.measure import measure
 from simulator.results.metrics import histogram_statistics
 from tests.subjects import (
-    ARM,
+    VARIANT,
     break_even_row,
     by_hand,
     small_subject,
-    with_arms_saturated,
     with_break_even,
+    with_variants_saturated,
 )
 
 EVERY_FIGURE = pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
@@ -93,11 +93,11 @@ def test_tails_are_the_percentiles_of_one_run() -> None:
     records = {name: runs[:1] for name, runs in subject.result.records.items()}
     table = tails.prepare(replace(subject, result=replace(subject.result, records=records)))
     for metric in tails.METRICS:
-        for arm, (record,) in records.items():
+        for variant, (record,) in records.items():
             figures = measure(record)
             for slower, name in ((0.5, "p50"), (0.1, "p90")):
                 expected = figures[f"{metric.path}.{name}"]
-                curve = table.where(metric=metric.title, arm=arm, slower=slower)
+                curve = table.where(metric=metric.title, variant=variant, slower=slower)
                 assert curve["time"] == pytest.approx([expected])
 
 
@@ -124,12 +124,12 @@ def test_curves_end_where_ten_samples_lie_beyond() -> None:
     assert tails._of_histogram(np.zeros(3, np.int64), np.arange(4.0)) == []
 
 
-def test_a_saturated_arm_has_no_curve() -> None:
-    subject = with_arms_saturated(small_subject(), ARM)
+def test_a_saturated_variant_has_no_curve() -> None:
+    subject = with_variants_saturated(small_subject(), VARIANT)
     table = tails.prepare(subject)
     assert table.distinct("arm") == ["plain"]
-    assert f"without a curve: {ARM}." in tails.caption(table)
-    nobody = tails.prepare(with_arms_saturated(small_subject(), "plain", ARM))
+    assert f"without a curve: {VARIANT}." in tails.caption(table)
+    nobody = tails.prepare(with_variants_saturated(small_subject(), "plain", VARIANT))
     assert nobody.rows == ()
     assert "above capacity" in str(nobody.missing)
 
@@ -149,7 +149,7 @@ def test_both_means_are_said_apart() -> None:
     subject = by_hand(plain, fast)
     curve = tails.prepare(small_subject())
     facts = {**curve.facts, "means": {("tpot_s", "plain"): 0.03, ("itl_s", "plain"): 0.03}}
-    facts["means"] |= {("tpot_s", ARM): 0.025, ("itl_s", ARM): 0.06}
+    facts["means"] |= {("tpot_s", VARIANT): 0.025, ("itl_s", VARIANT): 0.06}
     assert tails.prepare(subject).rows == ()
     (said,) = tails.finding(replace(curve, facts=facts))
     assert "falls from 30.0 ms to 25.0 ms" in said
@@ -177,9 +177,9 @@ def test_parts_of_a_step_are_disjoint_and_sum_to_it() -> None:
 
 def test_simulated_parts_sum_to_the_mean_step() -> None:
     table = step_time.prepare(small_subject())
-    for name, arm in small_subject().result.arms.items():
-        mean = arm.values()["step_s.mean"]
-        assert sum(table.where(basis="step", arm=name)["time"]) == pytest.approx(mean, rel=0.01)
+    for name, variant in small_subject().result.variants.items():
+        mean = variant.values()["step_s.mean"]
+        assert sum(table.where(basis="step", variant=name)["time"]) == pytest.approx(mean, rel=0.01)
 
 
 def test_a_token_is_a_step_divided_by_its_tokens() -> None:
@@ -191,23 +191,24 @@ def test_a_token_is_a_step_divided_by_its_tokens() -> None:
         "tokens_per_round": 1.0,
     }
     table = step_time.prepare(by_hand(plain, STEP))
-    steps, tokens = (table.where(basis=basis, arm=ARM)["time"] for basis in ("step", "token"))
+    steps, tokens = (table.where(basis=basis, variant=VARIANT)["time"] for basis in ("step", "token"))
     assert tokens == pytest.approx([time_s / 2.5 for time_s in steps])
-    assert table.where(basis="step", arm="plain", part="draft").rows == ()
+    assert table.where(basis="step", variant="plain", part="draft").rows == ()
     assert step_time.finding(table) == [
-        f"A step of {ARM} takes 2.00 × as long (40.0 ms in place of 20.0 ms) and brings each request 2.50 "
+        f"A step of {VARIANT} takes 2.00 × as long (40.0 ms in place of 20.0 ms) and brings each request "
+        f"2.50 "
         "tokens: 16.0 ms a token."
     ]
 
 
 def test_memory_sums_to_the_device() -> None:
     table = memory.prepare(small_subject())
-    for arm in ("plain", ARM):
-        assert sum(table.where(arm=arm)["bytes"]) == table.facts["device_bytes"]
-    assert table.where(arm="plain", part="drafter").rows == ()
-    assert table.facts["kv_tokens"][ARM] < table.facts["kv_tokens"]["plain"]
+    for variant in ("plain", VARIANT):
+        assert sum(table.where(variant=variant)["bytes"]) == table.facts["device_bytes"]
+    assert table.where(variant="plain", part="drafter").rows == ()
+    assert table.facts["kv_tokens"][VARIANT] < table.facts["kv_tokens"]["plain"]
     (said,) = memory.finding(table)
-    lost = 1 - table.facts["kv_tokens"][ARM] / table.facts["kv_tokens"]["plain"]
+    lost = 1 - table.facts["kv_tokens"][VARIANT] / table.facts["kv_tokens"]["plain"]
     assert f"{lost:.1%} fewer" in said
 
 
@@ -216,7 +217,7 @@ def test_acceptance_by_position_multiplies_up() -> None:
     assert table["position"] == [1, 2, 3]
     assert table["reached"] == pytest.approx(np.cumprod(table["conditional"]).tolist(), rel=0.01)
     assert table["conditional"] == pytest.approx([0.7] * 3, abs=0.05)
-    length = table.facts["mean_acceptance_length"][ARM]
+    length = table.facts["mean_acceptance_length"][VARIANT]
     assert length == pytest.approx(1 + sum(table["reached"]), rel=0.01)
 
 
@@ -232,10 +233,10 @@ def test_ticks_are_short() -> None:
     assert [tick_text(time_s) for time_s in (1.0, 0.05, 0.0015, 2e-6)] == ["1 s", "50 ms", "1.5 ms", "2 µs"]
 
 
-def test_plain_is_grey_and_arms_keep_their_colour() -> None:
-    colours = arm_colours(["plain", "a", "b"])
-    assert colours == {"plain": PLAIN_COLOUR, "a": ARM_COLOURS[0], "b": ARM_COLOURS[1]}
-    many = arm_colours(["plain", *map(str, range(20))])
+def test_plain_is_grey_and_variants_keep_their_colour() -> None:
+    colours = variant_colours(["plain", "a", "b"])
+    assert colours == {"plain": PLAIN_COLOUR, "a": VARIANT_COLOURS[0], "b": VARIANT_COLOURS[1]}
+    many = variant_colours(["plain", *map(str, range(20))])
     assert len(many) == 21
     assert PLAIN_COLOUR not in list(many.values())[1:]
 
@@ -266,9 +267,9 @@ def test_an_empty_table_says_why() -> None:
     assert empty((Column("a", ""),), "because").missing == "because"
 
 
-def test_a_page_of_many_arms_gives_each_a_picture() -> None:
+def test_a_page_of_many_variants_gives_each_a_picture() -> None:
     subject: Subject = with_break_even(by_hand({}, {}), [break_even_row(1, 0.1, "pays")])
-    documents = {name: subject.study.break_even[ARM] for name in ("one", "two")}
+    documents = {name: subject.study.break_even[VARIANT] for name in ("one", "two")}
     subject = replace(subject, study=replace(subject.study, break_even=documents))
     table = break_even.prepare(subject)
     pictures = FIGURES["break-even"].pictures(table)

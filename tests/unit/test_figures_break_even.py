@@ -16,7 +16,7 @@ from dashboards.figures.look import (
 from dashboards.table import Column, Table
 from experiments.maps.speedup import SpeedupMap
 from tests.subjects import (
-    ARM,
+    VARIANT,
     break_even_row,
     by_hand,
     small_subject,
@@ -28,7 +28,7 @@ from tests.subjects import (
 def test_break_even_has_the_rows_of_the_study() -> None:
     subject = small_subject()
     table = break_even.prepare(subject)
-    rows = subject.study.break_even[ARM]["rows"]
+    rows = subject.study.break_even[VARIANT]["rows"]
     assert table["concurrency"] == [row["concurrency"] for row in rows] == [1, 4, 8, 16]
     assert table["simulated"] == [row["simulated_alpha"]["value"] for row in rows]
     assert table["low"] == [row["simulated_alpha"]["band"][0] for row in rows]
@@ -47,7 +47,7 @@ def test_break_even_says_where_it_pays_in_stretches() -> None:
     ]
     table = break_even.prepare(with_break_even(by_hand({}, {}), rows))
     assert break_even.finding(table) == [
-        f"At an acceptance α of 0.70, {ARM} pays from 1 to 4 clients, is undecided (within the error) "
+        f"At an acceptance α of 0.70, {VARIANT} pays from 1 to 4 clients, is undecided (within the error) "
         "at 64 clients and gains nothing at any α at 256 clients."
     ]
 
@@ -56,7 +56,7 @@ def test_break_even_without_an_alpha_says_what_is_needed() -> None:
     rows = [break_even_row(1, 0.1, "undecided", None), break_even_row(64, 0.62, "undecided", None)]
     table = break_even.prepare(with_break_even(by_hand({}, {}), rows))
     assert break_even.finding(table) == [
-        f"{ARM} needs an acceptance of 0.10 at 1 client and 0.62 at 64 clients."
+        f"{VARIANT} needs an acceptance of 0.10 at 1 client and 0.62 at 64 clients."
     ]
     assert not break_even.draw(table).layout.shapes
 
@@ -81,15 +81,15 @@ def test_break_even_leaves_out_what_has_no_root() -> None:
     assert band.x == (1, 1)
 
 
-def test_an_arm_whose_k_varies_says_so_and_has_no_closed_forms() -> None:
+def test_a_variant_whose_k_varies_says_so_and_has_no_closed_forms() -> None:
     row = {**break_even_row(1, 0.1, "pays"), "geometric_alpha": None, "linear_acceptance_rate": None}
-    arms = [{"name": ARM, "draft_length": [[1, 15, 3], [16, None, 0]]}]
-    table = break_even.prepare(with_break_even(by_hand({}, {}, speculation=arms), [row]))
+    variants = [{"name": VARIANT, "draft_length": [[1, 15, 3], [16, None, 0]]}]
+    table = break_even.prepare(with_break_even(by_hand({}, {}, speculation=variants), [row]))
     assert "K = 3 at most." in break_even.caption(table)
     assert {trace.name for trace in break_even.draw(table).data} == {"simulated", "its error", None}
 
 
-def test_lengths_of_several_arms_are_told_apart() -> None:
+def test_lengths_of_several_variants_are_told_apart() -> None:
     columns = (Column("arm", ""), Column("draft_length", ""))
     assert draft_lengths(Table(columns, (("a", 3), ("b", 3))), ()) == "K = 3"
     assert draft_lengths(Table(columns, (("a", 3), ("b", 5))), ("b",)) == "K = 3 for a, K = 5 at most for b"
@@ -97,16 +97,16 @@ def test_lengths_of_several_arms_are_told_apart() -> None:
 
 def map_of(*speedups: tuple[float | None, ...]) -> SpeedupMap:
     alphas = tuple(round(0.5 + 0.1 * i, 1) for i in range(len(speedups)))
-    return SpeedupMap(ARM, 3, alphas, (1, 64)[: len(speedups[0])], speedups)
+    return SpeedupMap(VARIANT, 3, alphas, (1, 64)[: len(speedups[0])], speedups)
 
 
 def test_the_map_holds_every_cell_and_the_scenario_is_one() -> None:
     subject = small_subject()
     table = speedup_map.prepare(subject)
-    found = subject.study.speedup[ARM]
+    found = subject.study.speedup[VARIANT]
     assert len(table.rows) == len(found.alpha) * len(found.concurrency)
     assert 0.7 in found.alpha
-    assert table.facts["own"] == {ARM: (8, 0.7)}
+    assert table.facts["own"] == {VARIANT: (8, 0.7)}
     for row in table.records():
         i, j = found.alpha.index(row["alpha"]), found.concurrency.index(row["concurrency"])
         assert row["speedup"] == found.speedup[i][j]
@@ -114,7 +114,7 @@ def test_the_map_holds_every_cell_and_the_scenario_is_one() -> None:
 
 def test_the_map_agrees_with_the_break_even() -> None:
     subject = small_subject()
-    found, rows = subject.study.speedup[ARM], subject.study.break_even[ARM]["rows"]
+    found, rows = subject.study.speedup[VARIANT], subject.study.break_even[VARIANT]["rows"]
     for j, row in enumerate(rows):
         low, high = row["simulated_alpha"]["band"]
         for alpha, speedups in zip(found.alpha, found.speedup, strict=True):
@@ -153,17 +153,17 @@ def test_the_map_says_what_a_tenth_of_acceptance_is_worth() -> None:
     subject = with_break_even(by_hand({}, {}), [break_even_row(64, 0.5, "pays", 0.6)])
     table = speedup_map.prepare(with_map(subject, map_of((2.0, 0.9), (2.1, 1.0), (2.2, 1.1))))
     assert speedup_map.finding(table) == [
-        f"At 64 clients, 0.1 more of acceptance is worth 10.0% of throughput to {ARM}."
+        f"At 64 clients, 0.1 more of acceptance is worth 10.0% of throughput to {VARIANT}."
     ]
-    at_the_top = replace(table, facts={**table.facts, "own": {ARM: (64, 0.7)}})
+    at_the_top = replace(table, facts={**table.facts, "own": {VARIANT: (64, 0.7)}})
     assert "worth 10.0%" in speedup_map.finding(at_the_top)[0]
-    elsewhere = replace(table, facts={**table.facts, "own": {ARM: (None, 0.6)}})
-    assert speedup_map.finding(elsewhere) == [f"{ARM} gains most at 1 client and α 0.70: × 2.20."]
+    elsewhere = replace(table, facts={**table.facts, "own": {VARIANT: (None, 0.6)}})
+    assert speedup_map.finding(elsewhere) == [f"{VARIANT} gains most at 1 client and α 0.70: × 2.20."]
     assert "frame" in speedup_map.caption(table)
     assert "frame" not in speedup_map.caption(elsewhere)
 
 
 def test_the_map_without_memory_says_so() -> None:
     table = speedup_map.prepare(with_map(by_hand({}, {}), map_of((None, None), (None, None))))
-    assert speedup_map.finding(table) == [f"{ARM} does not fit the memory at these loads."]
+    assert speedup_map.finding(table) == [f"{VARIANT} does not fit the memory at these loads."]
     assert [list(row) for row in speedup_map.draw(table).data[0].text] == [["", ""], ["", ""]]

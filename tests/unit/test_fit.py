@@ -14,8 +14,8 @@ from calibration.fit.solve import Parameter, solve
 from calibration.profile_json import dumps
 from simulator.costs.cost import CostModel
 from simulator.costs.profiles import Profile, load_profile, parse_profile
+from simulator.engines.presets import load_preset
 from simulator.errors import InputError
-from simulator.presets import load_preset
 from tests.synthetic_device import LAYER, MODEL, Device, line, measured
 
 UNSEEN = [(1, 1, 256), (3, 4, 512), (6, 2, 1024), (12, 6, 512), (16, 1, 1024), (16, 7, 1024), (5, 7, 300)]

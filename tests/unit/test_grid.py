@@ -127,14 +127,14 @@ def test_a_cell_is_what_set_gives(tmp_path: Path, path: str) -> None:
     assert cell.settings[path] == SET[path]
 
 
-def test_whole_arms_and_methods_may_vary(tmp_path: Path) -> None:
-    arms = [
+def test_whole_variants_and_methods_may_vary(tmp_path: Path) -> None:
+    variants = [
         [{"method": "eagle3", "draft_length": 3}],
         [{"name": "small", "method": "draft_model", "draft": "llama-3.2-1b-instruct"}],
         [],
     ]
-    read = study(tmp_path, f"axes:\n  speculation: {json.dumps(arms)}\nkeep: [small.verdict, verdict]\n")
-    names = [[arm.name for arm in scenario_of(cell.scenario).speculation] for cell in cells_of(read)]
+    read = study(tmp_path, f"axes:\n  speculation: {json.dumps(variants)}\nkeep: [small.verdict, verdict]\n")
+    names = [[variant.name for variant in scenario_of(cell.scenario).speculation] for cell in cells_of(read)]
     assert names == [["eagle3-k3"], ["small"], []]
 
 

@@ -27,7 +27,7 @@ def test_a_timeout_within_the_clock_s_reach() -> None:
         small_scenario({"workload.timeout_s": 1e30})
     late = {"workload.arrivals": {"kind": "poisson", "rate_per_s": 1.5e-8}, "workload.timeout_s": 1e6}
     result = simulate(small_scenario({**late, "run.replications": 1}))
-    assert result.arms["plain"]["throughput_tokens_per_s"].value > 0  # type: ignore[union-attr]
+    assert result.variants["plain"]["throughput_tokens_per_s"].value > 0  # type: ignore[union-attr]
 
 
 def test_arrivals_later_than_never(tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_a_context_that_no_table_holds(tmp_path: Path) -> None:
     file.write_text(json.dumps(config), "utf-8")  # names no context at all
     changes = {"target.model": str(file), "speculation": [], "run.replications": 1}
     result = simulate(small_scenario(changes))
-    assert result.arms["plain"]["mean_batch"].value > 0  # type: ignore[union-attr]
+    assert result.variants["plain"]["mean_batch"].value > 0  # type: ignore[union-attr]

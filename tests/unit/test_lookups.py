@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.arms import CompiledArm
-from simulator.presets import load_preset
+from simulator.engines.presets import load_preset
+from simulator.runs.variant import CompiledVariant
 from tests.runs import run, small_scenario
 
-ARMS = [{"name": "lookup", "method": "ngram", "draft_length": 3}, {"name": "eagle3", "method": "eagle3"}]
+VARIANTS = [{"name": "lookup", "method": "ngram", "draft_length": 3}, {"name": "eagle3", "method": "eagle3"}]
 
 
-def arms(preset: str) -> tuple[CompiledArm, CompiledArm, CompiledArm]:
+def variants(preset: str) -> tuple[CompiledVariant, CompiledVariant, CompiledVariant]:
     """Plain decoding, the lookup and a drafter."""
-    scenario = small_scenario({"engine.preset": preset, "speculation": ARMS})
-    plain, lookup, eagle3 = (CompiledArm.compile(scenario, arm) for arm in (None, *scenario.speculation))
+    scenario = small_scenario({"engine.preset": preset, "speculation": VARIANTS})
+    plain, lookup, eagle3 = (
+        CompiledVariant.compile(scenario, variant) for variant in (None, *scenario.speculation)
+    )
     return plain, lookup, eagle3
 
 
@@ -32,7 +34,7 @@ def arms(preset: str) -> tuple[CompiledArm, CompiledArm, CompiledArm]:
 def test_look_ups_on_the_host_wait_cost_and_are_padded_as_the_preset_says(
     preset: str, on_host: bool, ragged: bool
 ) -> None:
-    plain, lookup, eagle3 = arms(preset)
+    plain, lookup, eagle3 = variants(preset)
     host = load_preset(preset)[0].host
     assert lookup.settings.ragged is ragged
     assert lookup.settings.asynchronous is (plain.settings.asynchronous and not on_host)
@@ -46,19 +48,19 @@ def test_look_ups_on_the_host_wait_cost_and_are_padded_as_the_preset_says(
 def test_a_scenario_may_have_other_times() -> None:
     times = {"engine.host": {"lookup_step_s": 5e-4, "lookup_per_sequence_s": 1e-5}}
     for preset, cost_s in (("vllm-0.14-sync", 5.8e-4), ("vllm-0.33", 0.0)):
-        scenario = small_scenario({"engine.preset": preset, "speculation": ARMS, **times})
-        lookup = CompiledArm.compile(scenario, scenario.speculation[0])
+        scenario = small_scenario({"engine.preset": preset, "speculation": VARIANTS, **times})
+        lookup = CompiledVariant.compile(scenario, scenario.speculation[0])
         assert lookup.step_times(8, 500.0)["draft"] == pytest.approx(cost_s, abs=1e-9)
 
 
 @pytest.mark.parametrize("preset", ["sglang-0.5", "vllm-0.14-sync"])
 def test_steps_in_which_nobody_drafts_look_nothing_up(preset: str) -> None:
-    _, lookup, _ = arms(preset)
+    _, lookup, _ = variants(preset)
     assert lookup.step_times(8, 500.0, 0)["draft"] == 0
     silent = small_scenario(
         {
             "engine.preset": preset,
-            "speculation": ARMS,
+            "speculation": VARIANTS,
             "workload.classes": [
                 {
                     "name": "silent",
@@ -69,7 +71,7 @@ def test_steps_in_which_nobody_drafts_look_nothing_up(preset: str) -> None:
             ],
         }
     )
-    record = run(CompiledArm.compile(silent, silent.speculation[0]))
+    record = run(CompiledVariant.compile(silent, silent.speculation[0]))
     assert record.totals["draft_ns"] == 0
     assert record.totals["steps"] > 0
 
@@ -81,16 +83,16 @@ def test_a_class_that_does_not_draft_is_not_looked_up() -> None:
         {"name": "silent", "share": 0.5, "prompt_tokens": {"kind": "fixed", "tokens": 64}, "drafts": False},
     ]
     scenario = small_scenario(
-        {"engine.preset": "sglang-0.5", "speculation": ARMS, "workload.classes": classes}
+        {"engine.preset": "sglang-0.5", "speculation": VARIANTS, "workload.classes": classes}
     )
     both = small_scenario(
         {
             "engine.preset": "sglang-0.5",
-            "speculation": ARMS,
+            "speculation": VARIANTS,
             "workload.classes": [{**entry, "drafts": True} for entry in classes],
         }
     )
-    some, every = (run(CompiledArm.compile(one, one.speculation[0])) for one in (scenario, both))
+    some, every = (run(CompiledVariant.compile(one, one.speculation[0])) for one in (scenario, both))
     each_s = load_preset("sglang-0.5")[0].host.lookup_per_sequence_s
     for record in (some, every):
         looked_up = record.totals["draft_ns"] / 1e9 / each_s

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from simulator.arms import CompiledArm
 from simulator.errors import InputError
-from simulator.memory import arm_memory, memory, require_fit, smallest_tensor_parallel
+from simulator.memory.report import gpu_memory, memory, require_fit, smallest_tensor_parallel
 from simulator.models.catalogue import load_model
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, scenario_from_flags
 from simulator.simulation import simulate
 
@@ -34,7 +34,7 @@ def test_llama_70b_and_what_its_drafters_cost(
 ) -> None:
     """bf16 with a reserve of 4 GB (worked out by hand from the shapes; the last digit is the tolerance)."""
     report = memory(scenario("llama-3.3-70b-instruct", tensor_parallel, TWO_DRAFTERS))
-    held = {arm.arm: arm.kv_tokens for arm in report.arms}
+    held = {variant.variant: variant.kv_tokens for variant in report.variants}
     assert held["plain"] == pytest.approx(kv_tokens, abs=500)
     assert held["head"] / held["plain"] - 1 == pytest.approx(head, abs=0.005)
     assert held["small"] / held["plain"] - 1 == pytest.approx(small, abs=0.005)
@@ -42,7 +42,7 @@ def test_llama_70b_and_what_its_drafters_cost(
 
 
 def test_kv_of_target_and_drafter_share_the_blocks() -> None:
-    plain, head, small, _ = memory(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS)).arms
+    plain, head, small, _ = memory(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS)).variants
     assert plain.kv_bytes_per_token == 327_680 / 4
     assert head.kv_bytes_per_token == (327_680 + 4096) / 4
     assert small.kv_bytes_per_token == (327_680 + 32_768) / 4
@@ -53,7 +53,7 @@ def test_kv_of_target_and_drafter_share_the_blocks() -> None:
 def test_a_drafter_on_one_gpu_is_not_cut() -> None:
     cut = scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS)
     whole = scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS, "speculation.small.draft_tensor_parallel=1")
-    one, four = arm_memory(whole, whole.arm("small")), arm_memory(cut, cut.arm("small"))
+    one, four = gpu_memory(whole, whole.variant("small")), gpu_memory(cut, cut.variant("small"))
     assert one.drafter_bytes == pytest.approx(2.472e9, rel=0.001)
     assert four.drafter_bytes == pytest.approx(one.drafter_bytes / 4, rel=0.001)
 
@@ -64,7 +64,7 @@ def test_windows_hold_fewer_tokens_than_they_see() -> None:
         scenario("gpt-oss-120b", 2, "workload.prompt_tokens={kind: fixed, tokens: 20000}", weights=None)
     )
     full = load_model("gpt-oss-120b").kv_bytes_per_token("bf16", 2)
-    assert full < report.arms[0].kv_bytes_per_token < 1.02 * full
+    assert full < report.variants[0].kv_bytes_per_token < 1.02 * full
 
 
 def test_recurrent_layers_keep_a_state_per_draft_while_they_verify() -> None:
@@ -74,7 +74,7 @@ def test_recurrent_layers_keep_a_state_per_draft_while_they_verify() -> None:
         "workload.prompt_tokens={kind: fixed, tokens: 900}",
         "workload.output_tokens={kind: fixed, tokens: 100}",
     )
-    plain, spec = memory(scenario("qwen3.5-27b", 2, speculation, *wanted)).arms
+    plain, spec = memory(scenario("qwen3.5-27b", 2, speculation, *wanted)).variants
     state = load_model("qwen3.5-27b").kv_bytes(0, tensor_parallel=2)
     drafter = 2 * 2 * 256 * 2 * 1000  # one layer's keys and values: 2 of 4 heads on each GPU, bf16
     more = (spec.kv_bytes_per_token - plain.kv_bytes_per_token) * 1000
@@ -94,13 +94,15 @@ def test_a_pool_of_their_own_limits_the_requests_whose_states_it_holds() -> None
     """0.9 of 1.9 parts of what weights leave; three states of a request, one more for each row verified."""
     report = memory(scenario("qwen3.5-27b", 2, *POOLS))
     state = load_model("qwen3.5-27b").kv_bytes(0, tensor_parallel=2)
-    for arm, states in zip(report.arms, (3, 11), strict=True):
-        left = arm.usable_bytes - arm.weights_bytes - arm.drafter_bytes - arm.reserve_bytes
-        assert arm.state_pool_bytes == pytest.approx(0.9 / 1.9 * left, rel=1e-3)
-        assert arm.state_bytes == states * state
-        assert arm.state_seats == arm.state_pool_bytes // arm.state_bytes == arm.max_concurrency
-        assert arm.kv_bytes == left - arm.state_pool_bytes
-    plain = report.arms[0]
+    for variant, states in zip(report.variants, (3, 11), strict=True):
+        left = variant.usable_bytes - variant.weights_bytes - variant.drafter_bytes - variant.reserve_bytes
+        assert variant.state_pool_bytes == pytest.approx(0.9 / 1.9 * left, rel=1e-3)
+        assert variant.state_bytes == states * state
+        assert (
+            variant.state_seats == variant.state_pool_bytes // variant.state_bytes == variant.max_concurrency
+        )
+        assert variant.kv_bytes == left - variant.state_pool_bytes
+    plain = report.variants[0]
     layers = load_model("qwen3.5-27b").kv_bytes_per_token(tensor_parallel=2)
     assert plain.kv_bytes_per_token == layers  # no state among the tokens
     assert [note for note in report.notes if "leave room for: " in note and "(mtp)" in note]
@@ -116,19 +118,19 @@ def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
         "run.replications=1",
     )
     pooled = scenario("qwen3.5-27b", 1, *POOLS, *wanted)
-    seats = [arm.state_seats for arm in memory(pooled).arms]
+    seats = [variant.state_seats for variant in memory(pooled).variants]
     assert seats == [17, 4]
-    arms = [CompiledArm.compile(pooled, arm) for arm in (None, *pooled.speculation)]
-    assert [arm.settings.max_num_seqs for arm in arms] == seats
+    variants = [CompiledVariant.compile(pooled, variant) for variant in (None, *pooled.speculation)]
+    assert [variant.settings.max_num_seqs for variant in variants] == seats
     notes = [note for note in simulate(pooled).notes if "are served at once" in note]
     assert [note.partition(" are")[0] for note in notes] == ["plain: at most 17", "mtp: at most 4"]
     free = scenario("qwen3.5-27b", 1, *POOLS, *wanted, "run.mechanisms.kv_limit=false")
-    assert CompiledArm.compile(free, None).settings.max_num_seqs == 2048
+    assert CompiledVariant.compile(free, None).settings.max_num_seqs == 2048
 
 
 def test_a_pool_too_small_for_one_request_does_not_start() -> None:
     few = scenario("qwen3.5-27b", 1, *POOLS, "engine.gpu_memory_utilization=0.66")
-    plain, mtp = memory(few).arms
+    plain, mtp = memory(few).variants
     assert (plain.fits, mtp.fits, mtp.state_seats) == (True, False, 0)
     assert mtp.shortage is not None
     assert re.search(
@@ -140,7 +142,7 @@ def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:
     one = scenario("llama-3.3-70b-instruct", 1)
     report = memory(one)
     assert (report.fits, report.smallest_tensor_parallel) == (False, 2)
-    assert (report.arms[0].kv_bytes, report.arms[0].kv_tokens) == (0, 0)
+    assert (report.variants[0].kv_bytes, report.variants[0].kv_tokens) == (0, 0)
     assert "131 GiB weights" in report.notes[0]
     with pytest.raises(InputError, match=r"131 GiB weights .* of 73\.3 GiB usable .* that fits is 2"):
         require_fit(one)
@@ -150,7 +152,7 @@ def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:
 def test_fitting_means_that_the_longest_request_fits() -> None:
     long = scenario("llama-3.3-70b-instruct", 2, "workload.prompt_tokens={kind: fixed, tokens: 30000}")
     report = memory(long)
-    assert report.arms[0].kv_tokens == 25_168
+    assert report.variants[0].kv_tokens == 25_168
     assert (report.fits, report.smallest_tensor_parallel) == (False, 4)
     assert "25,168 KV tokens, and the longest request has" in report.notes[0]
 

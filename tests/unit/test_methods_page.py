@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulator.preset import Preset
-from simulator.presets import presets
+from simulator.engines.preset import Preset
+from simulator.engines.presets import presets
 from simulator.scheduling import scheduler_rule
 from simulator.speculation import Method, method, methods
 from simulator.step.state import ROWS_REQUESTS, ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS

@@ -49,5 +49,5 @@ def test_nothing_is_said_without_reason() -> None:
 
 
 def test_a_memory_without_limit_has_no_peak_fraction() -> None:
-    summary = simulate(small_scenario({"run.mechanisms.kv_limit": False})).arms["plain"]
+    summary = simulate(small_scenario({"run.mechanisms.kv_limit": False})).variants["plain"]
     assert summary["kv_peak_fraction"] is None

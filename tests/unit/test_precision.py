@@ -55,13 +55,13 @@ def widest(result: Result, metric: str) -> float:
         ratio = result.comparison["eagle3"].ratios[name]
         assert ratio is not None
         return ratio.relative_half_width
-    estimates = [arm[paths.get(metric, metric)] for arm in result.arms.values()]
+    estimates = [variant[paths.get(metric, metric)] for variant in result.variants.values()]
     return max(estimate.relative_half_width for estimate in estimates if estimate is not None)
 
 
-def test_acceptance_is_asked_of_the_arms_that_draft() -> None:
+def test_acceptance_is_asked_of_the_variants_that_draft() -> None:
     result = result_of(**{"run.precision": 0.01, "run.precision_metric": "mean_acceptance_length"})
-    length = result.arms["eagle3"]["mean_acceptance_length"]
+    length = result.variants["eagle3"]["mean_acceptance_length"]
     assert length is not None
     assert length.relative_half_width <= 0.01
 
@@ -70,8 +70,8 @@ def test_a_percentile_gets_runs_long_enough_for_it() -> None:
     result = result_of(**{"run.precision": 0.2, "run.precision_metric": "e2e_s.p99"})
     assert (result.provenance.requests or 0) >= 1600
     assert any("runs have 1,600 requests in place of 200" in note for note in result.notes)
-    for arm in result.arms.values():
-        tail = arm["e2e_s.p99"]
+    for variant in result.variants.values():
+        tail = variant["e2e_s.p99"]
         assert tail is not None
         assert tail.relative_half_width <= 0.2
 

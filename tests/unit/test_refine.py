@@ -22,11 +22,11 @@ from experiments.store.store import Store
 from experiments.study.grid import cells_of
 from experiments.study.load import load_study
 from experiments.study.study import Study
-from simulator.arms import CompiledArm
 from simulator.breakeven.simulated_bench import SimulatedBench
+from simulator.breakeven.theory import tokens_per_verify
 from simulator.errors import InputError
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import load_scenario
-from simulator.theory import tokens_per_verify
 from tests.shared_data import ROOT
 from tests.subjects import EXAMPLE
 
@@ -196,8 +196,8 @@ def test_coarse_places_hold_both_ends_and_are_close_enough(size: int, every: int
 def test_break_even_over_every_batch_at_real_prices() -> None:
     """α against the batch, 1 to 128, from the price of uniform steps: the contour has teeth."""
     scenario = load_scenario(EXAMPLE)
-    plain = CompiledArm.compile(scenario, None)
-    spec = CompiledArm.compile(scenario, scenario.speculation[0], 5)
+    plain = CompiledVariant.compile(scenario, None)
+    spec = CompiledVariant.compile(scenario, scenario.speculation[0], 5)
     cost = [
         spec.step_times(batch, 1000)["total"] / plain.step_times(batch, 1000)["total"]
         for batch in range(1, 129)
@@ -207,11 +207,11 @@ def test_break_even_over_every_batch_at_real_prices() -> None:
 
 
 def test_speedup_over_acceptance_and_load_in_real_runs() -> None:
-    """Two hundred simulated cells, each one run of both arms on common luck."""
+    """Two hundred simulated cells, each one run of both variants on common luck."""
     loads = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
     scenario = load_scenario(EXAMPLE, ["workload.requests=160", "engine.max_num_seqs=32"])
-    arm = scenario.speculation[0]
-    benches = [SimulatedBench(scenario, arm, {"concurrency": load}) for load in loads]
+    variant = scenario.speculation[0]
+    benches = [SimulatedBench(scenario, variant, {"concurrency": load}) for load in loads]
 
     def speedup(at: Index) -> float:
         bench = benches[at[1]]
@@ -308,7 +308,7 @@ def changes_in(rows: Sequence[Mapping[str, Any]]) -> set[tuple[int, Index, Index
     ("refine", "said"),
     [
         ("{metric: eagle3-k3.throughput_speedup}", "level"),
-        ("{metric: throughput_speedup, level: 1}", "of which arm"),
+        ("{metric: throughput_speedup, level: 1}", "of which variant"),
         ("{metric: eagle3-k3.throughput_sped, level: 1}", "metric"),
         ("{metric: eagle3-k3.tpot_s.mean, level: 1}", "not kept"),
         ("{metric: eagle3-k3.throughput_speedup, level: 1, every: 1}", "every"),
@@ -338,7 +338,7 @@ def test_words_are_refined_without_a_level_and_samples_not_at_all(tmp_path: Path
 
 
 def test_acceptance_needed_over_clients_prompts_and_draft_lengths_of_a_whole_study() -> None:
-    """The dense map of docs/break-even-map.md: 350 simulated break-evens for each arm and number of GPUs.
+    """The dense map of docs/break-even-map.md: 350 simulated break-evens for each variant and number of GPUs.
     What is missed is a cell in whose sampling error the level lies: an island of noise.
     """
     kept = json.loads((ROOT / "docs" / "break-even-map.json").read_text(encoding="utf-8"))
@@ -352,10 +352,10 @@ def test_acceptance_needed_over_clients_prompts_and_draft_lengths_of_a_whole_stu
     values = [sorted({row[axis] for row in rows}) for axis in axes]
     shape = [len(axis) for axis in values]
     missed = 0
-    for arm, gpus, level in product(("eagle3", "draft-1b"), (2, 4), (0.3, 0.4, 0.55, 0.7)):
+    for variant, gpus, level in product(("eagle3", "draft-1b"), (2, 4), (0.3, 0.4, 0.55, 0.7)):
         needed = {
             tuple(of.index(row[axis]) for axis, of in zip(axes, values, strict=True)): estimate_in(
-                row, f"{arm}.break_even_alpha"
+                row, f"{variant}.break_even_alpha"
             )
             for row in rows
             if row["hardware.tensor_parallel"] == gpus
@@ -367,5 +367,5 @@ def test_acceptance_needed_over_clients_prompts_and_draft_lengths_of_a_whole_stu
         missed += len(gone)
         for change in gone:
             noise = [root.ci95 or (0.0, 0.0) for at in change if (root := needed[at]) is not None]
-            assert any(low <= level <= high for low, high in noise), (arm, gpus, level, change)
+            assert any(low <= level <= high for low, high in noise), (variant, gpus, level, change)
     assert missed <= 10

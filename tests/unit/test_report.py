@@ -16,9 +16,9 @@ from dashboards.report import write_report
 from dashboards.study import Study
 from dashboards.subject import Subject
 from simulator.errors import InputError
-from simulator.setup import setup_of
+from simulator.runs.setup import setup_of
 from tests.subjects import (
-    ARM,
+    VARIANT,
     break_even_row,
     by_hand,
     estimate,
@@ -105,13 +105,13 @@ def test_the_same_subject_gives_the_same_bytes(page: str, tmp_path: Path) -> Non
 def test_the_figures_are_data_that_no_text_can_break(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script>"
     result = small_result()
-    arms = {"plain": result.arms["plain"], evil: result.arms[ARM]}
-    records = {"plain": result.records["plain"], evil: result.records[ARM]}
+    variants = {"plain": result.variants["plain"], evil: result.variants[VARIANT]}
+    records = {"plain": result.records["plain"], evil: result.records[VARIANT]}
     named = replace(
         result,
-        arms=arms,
+        variants=variants,
         records=records,
-        comparison={evil: result.comparison[ARM]},
+        comparison={evil: result.comparison[VARIANT]},
         scenario={**result.scenario, "name": evil},
         notes=(evil,),
     )
@@ -172,9 +172,9 @@ def test_classes_have_a_table_only_when_there_are_some() -> None:
 
 
 def test_best_draft_lengths_come_with_their_cost_ratio() -> None:
-    document = {**small_subject().study.break_even[ARM]}
+    document = {**small_subject().study.break_even[VARIANT]}
     document |= {"best_draft_length": {"64": {"0.5": 2, "0.9": 8}}, "cost_ratio": {"64": 0.147}}
-    shown = best_draft_lengths(replace(small_subject(), study=Study({ARM: document})))
+    shown = best_draft_lengths(replace(small_subject(), study=Study({VARIANT: document})))
     assert shown is not None
     assert re.sub(r"<[^>]+>", " ", shown).split()[-4:] == ["64", "2", "8", "0.147"]
     assert best_draft_lengths(by_hand({}, {})) is None
@@ -183,7 +183,9 @@ def test_best_draft_lengths_come_with_their_cost_ratio() -> None:
 def test_the_parts_of_the_profile_that_were_read_are_found() -> None:
     scenario = small_subject().scenario
     assert scenario is not None
-    plain, speculative = (parts_read(setup_of(scenario, arm)) for arm in (None, scenario.speculation[0]))
+    plain, speculative = (
+        parts_read(setup_of(scenario, variant)) for variant in (None, scenario.speculation[0])
+    )
     assert plain <= speculative
     assert {"gemm/fp8", "attention/fp8", "allreduce", "prefill", "elementwise", "sampler"} <= plain
     assert not {name for name in speculative if name.startswith(("mla", "experts"))}
@@ -199,6 +201,6 @@ def test_notes_of_a_break_even_are_given_but_not_those_of_its_rows() -> None:
     row = {**break_even_row(64, None, "unreachable"), "note": "the target is missed"}
     document = {"rows": [row], "best_draft_length": {}, "cost_ratio": {}}
     document["notes"] = ["3% of the requests outgrow the drafter", "64, draft length 3: the target is missed"]
-    shown = assumptions(replace(by_hand({}, {}), study=Study({ARM: document})))
-    assert f"{ARM}: 3% of the requests outgrow the drafter" in shown
+    shown = assumptions(replace(by_hand({}, {}), study=Study({VARIANT: document})))
+    assert f"{VARIANT}: 3% of the requests outgrow the drafter" in shown
     assert "the target is missed" not in shown

@@ -20,9 +20,9 @@ from simulator.errors import InputError
 from simulator.scenario import load_scenario
 from simulator.simulation import simulate
 from tests.subjects import (
-    ARM,
     EXAMPLE,
     SMALL,
+    VARIANT,
     small_result,
     small_subject,
     without_scripts,
@@ -74,7 +74,7 @@ def test_progress_counts_to_its_total() -> None:
     scenario = load_scenario(EXAMPLE, [*SMALL, "engine.max_num_seqs=1", "workload.arrivals.concurrency=1"])
     found = study_of(small_result(), scenario, None, lambda done, total, _: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]
-    assert found.speedup[ARM].concurrency == (1,)
+    assert found.speedup[VARIANT].concurrency == (1,)
     assert found.notes == ()
 
 

@@ -16,19 +16,19 @@ from simulator.results.estimate import Estimate
 from simulator.results.verdict import Verdict
 from simulator.step.state import DONE
 from tests.subjects import (
-    ARM,
+    VARIANT,
     break_even_row,
     by_hand,
     estimate,
     small_result,
-    with_arms_saturated,
     with_break_even,
+    with_variants_saturated,
 )
 
 
 def headline_of(ratio: Estimate, outcome: str, metric: str = "throughput") -> tuple[str, tuple[str, ...]]:
     name = "throughput_speedup" if metric == "throughput" else "tpot_mean_speedup"
-    said = f"{ARM}: {outcome}: {metric} × {ratio.value:.2f} (1.00 to 2.00): the reason: in full"
+    said = f"{VARIANT}: {outcome}: {metric} × {ratio.value:.2f} (1.00 to 2.00): the reason: in full"
     (headline,) = headlines(by_hand({}, {}, {name: ratio}, Verdict(outcome, said)))
     return headline.claim, headline.support
 
@@ -40,27 +40,29 @@ def headline_of(ratio: Estimate, outcome: str, metric: str = "throughput") -> tu
             Estimate(1.15, (1.14, 1.16), (1.05, 1.28)),
             "pays",
             "throughput",
-            f"{ARM} pays: the same GPUs serve 15% more tokens per second (5% to 28% with the model's error).",
+            f"{VARIANT} pays: the same GPUs serve 15% more tokens per second (5% to 28% with the model's "
+            f"error).",
         ),
         (
             Estimate(0.8, (0.79, 0.81), (0.7, 0.9)),
             "loses",
             "throughput",
-            f"{ARM} does not pay: the same GPUs serve 20% fewer tokens per second "
+            f"{VARIANT} does not pay: the same GPUs serve 20% fewer tokens per second "
             "(10% to 30% with the model's error).",
         ),
         (
             Estimate(1.02, (1.01, 1.03), (0.93, 1.12)),
             "undecided",
             "throughput",
-            f"{ARM} may or may not pay: the same GPUs serve 2% more tokens per second "
+            f"{VARIANT} may or may not pay: the same GPUs serve 2% more tokens per second "
             "(between 7% fewer and 12% more with the model's error).",
         ),
         (
             Estimate(1.5, (1.4, 1.6), (1.2, 1.8)),
             "pays",
             "TPOT speedup",
-            f"{ARM} pays: at the same traffic answers stream 50% faster (20% to 80% with the model's error).",
+            f"{VARIANT} pays: at the same traffic answers stream 50% faster (20% to 80% with the model's "
+            f"error).",
         ),
     ],
 )
@@ -101,7 +103,7 @@ def with_requests(slow: int, without: int, count: int = 2000) -> Subject:
     the first `without` never draft.
     """
     subject, numbers = by_hand({}, {}), np.arange(count)
-    (record, *_) = small_result().records[ARM]
+    (record, *_) = small_result().records[VARIANT]
     tpot_ns = np.where(numbers < slow, 50_000_000, 10_000_000)
     record = replace(
         record,
@@ -115,34 +117,34 @@ def with_requests(slow: int, without: int, count: int = 2000) -> Subject:
         first_measured=0,
         end_measured=count,
     )
-    return replace(subject, result=replace(subject.result, records={ARM: (record,)}))
+    return replace(subject, result=replace(subject.result, records={VARIANT: (record,)}))
 
 
 def test_slow_requests_without_drafts_are_found() -> None:
-    found = stragglers(with_requests(slow=100, without=100), ARM)
+    found = stragglers(with_requests(slow=100, without=100), VARIANT)
     assert found == Stragglers(1.0, 0.05, pytest.approx(0.01))
     assert found.explain_the_tail
-    half = stragglers(with_requests(slow=100, without=60), ARM)
+    half = stragglers(with_requests(slow=100, without=60), VARIANT)
     assert half is not None
     assert (half.of_slowest, half.of_all) == (0.6, 0.03)
 
 
 def test_without_a_difference_drafts_do_not_explain_the_tail() -> None:
-    evenly = stragglers(with_requests(slow=4000, without=2800, count=4000), ARM)
+    evenly = stragglers(with_requests(slow=4000, without=2800, count=4000), VARIANT)
     assert evenly is not None
     assert evenly.of_slowest == evenly.of_all == 0.7
     assert not evenly.explain_the_tail
-    none = stragglers(with_requests(slow=100, without=0), ARM)
+    none = stragglers(with_requests(slow=100, without=0), VARIANT)
     assert none is not None
     assert not none.explain_the_tail
 
 
 def test_too_few_requests_or_saturation_tell_nothing_of_the_tail() -> None:
     subject = with_requests(slow=100, without=100)
-    assert stragglers(with_requests(slow=10, without=10, count=900), ARM) is None
-    assert stragglers(with_requests(slow=100, without=1900), ARM) is None
-    assert stragglers(with_arms_saturated(subject, ARM), ARM) is None
-    assert stragglers(by_hand({}, {}), ARM) is None
+    assert stragglers(with_requests(slow=10, without=10, count=900), VARIANT) is None
+    assert stragglers(with_requests(slow=100, without=1900), VARIANT) is None
+    assert stragglers(with_variants_saturated(subject, VARIANT), VARIANT) is None
+    assert stragglers(by_hand({}, {}), VARIANT) is None
 
 
 def test_the_verdict_says_who_is_slow_and_why() -> None:
@@ -152,7 +154,7 @@ def test_the_verdict_says_who_is_slow_and_why() -> None:
         "All of the slowest 1% by TPOT go without drafts (5.0% of all do); the P99 of those that draft is "
         "10.0 ms."
     ) in headline.support
-    note = f"{ARM}: 4.5% of the requests outgrow the drafter's 4,096 tokens, and go on without drafts"
+    note = f"{VARIANT}: 4.5% of the requests outgrow the drafter's 4,096 tokens, and go on without drafts"
     (headline,) = headlines(replace(subject, result=replace(subject.result, notes=(note,))))
     assert any(
         "(4.5% of the requests outgrow the drafter's 4,096 tokens)" in line for line in headline.support
@@ -161,14 +163,14 @@ def test_the_verdict_says_who_is_slow_and_why() -> None:
 
 def test_an_acceptance_that_nobody_gave_is_said() -> None:
     subject = by_hand({}, {})
-    provenance = replace(subject.result.provenance, defaults_used={f"speculation.{ARM}.acceptance": {}})
+    provenance = replace(subject.result.provenance, defaults_used={f"speculation.{VARIANT}.acceptance": {}})
     (headline,) = headlines(replace(subject, result=replace(subject.result, provenance=provenance)))
     assert headline.support[-1].startswith("The acceptance is a default, not a measurement")
 
 
-@pytest.mark.parametrize(("saturated", "who"), [(("plain",), "plain"), (("plain", ARM), "both arms")])
+@pytest.mark.parametrize(("saturated", "who"), [(("plain",), "plain"), (("plain", VARIANT), "both variants")])
 def test_a_load_above_capacity_is_said(saturated: tuple[str, ...], who: str) -> None:
-    (headline,) = headlines(with_arms_saturated(by_hand({}, {}), *saturated))
+    (headline,) = headlines(with_variants_saturated(by_hand({}, {}), *saturated))
     assert any(f"more than {who} can serve" in line for line in headline.support)
 
 

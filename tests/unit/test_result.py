@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from simulator.errors import InputError
-from simulator.results.arm_summary import summary_from_json
 from simulator.results.record import RunRecord
 from simulator.results.result import Provenance, Result, dump_json, read_results
-from simulator.results.summary import ArmMeasurement, Measured, Traffic, compare
+from simulator.results.summary import Measured, Traffic, VariantMeasurement, compare
+from simulator.results.variant_summary import summary_from_json
 from tests.records import closed_loop_record
 
 CLOSED = Traffic(open_loop=False)
@@ -34,14 +34,14 @@ def measured(records: Iterable[RunRecord], traffic: Traffic = CLOSED) -> tuple[M
     return tuple(Measured.of(record, traffic) for record in records)
 
 
-def arm(step_ms: float, draft: bool, traffic: Traffic = CLOSED) -> ArmMeasurement:
+def variant(step_ms: float, draft: bool, traffic: Traffic = CLOSED) -> VariantMeasurement:
     faster, slower = runs(step_ms, draft, 0.9)[:1], runs(step_ms, draft, 1.1)[:1]
     parts = [measured(records, traffic) for records in (runs(step_ms, draft), faster, slower)]
-    return ArmMeasurement(traffic, *parts, *parts[1:])
+    return VariantMeasurement(traffic, *parts, *parts[1:])
 
 
 def result() -> Result:
-    plain, fast = arm(10, False), arm(12, True)
+    plain, fast = variant(10, False), variant(12, True)
     comparison = {"eagle3-k3": compare("eagle3-k3", plain, fast)}
     provenance = Provenance(
         "0.1.0", 0, "ab" * 32, "h100-sxm", "cd" * 32, "vllm-0.33", "fast_forward", None, {"run.seed": 0}, 3
@@ -105,7 +105,7 @@ def test_metrics_have_all_keys_of_the_contract() -> None:
 
 def test_band_of_a_figure_covers_ten_percent_of_the_step_time() -> None:
     """Equal replications leave no sampling error, so the band is the model's alone."""
-    plain = arm(10, False).summary()
+    plain = variant(10, False).summary()
     tpot, throughput = plain["tpot_s.mean"], plain["throughput_tokens_per_s"]
     assert tpot is not None
     assert (tpot.value, tpot.half_width) == pytest.approx((0.010, 0))
@@ -115,7 +115,7 @@ def test_band_of_a_figure_covers_ten_percent_of_the_step_time() -> None:
 
 
 def test_speedup_is_paired_and_judged() -> None:
-    comparison = compare("eagle3-k3", arm(10, False), arm(12, True))
+    comparison = compare("eagle3-k3", variant(10, False), variant(12, True))
     throughput, tpot = comparison.ratios["throughput_speedup"], comparison.ratios["tpot_mean_speedup"]
     itl = comparison.ratios["itl_mean_ratio"]
     assert throughput is not None
@@ -128,8 +128,8 @@ def test_speedup_is_paired_and_judged() -> None:
     assert tpot.value > 1.5
     assert itl.value == pytest.approx(1.2), "the gap that a reader feels gets longer all the same"
     assert comparison.verdict.outcome == "pays"
-    assert compare("slow", arm(10, False), arm(40, True)).verdict.outcome == "loses"
-    assert compare("even", arm(10, False), arm(24, True)).verdict.outcome == "undecided"
+    assert compare("slow", variant(10, False), variant(40, True)).verdict.outcome == "loses"
+    assert compare("even", variant(10, False), variant(24, True)).verdict.outcome == "undecided"
 
 
 def test_percentile_of_too_few_samples_is_null_with_a_note() -> None:
@@ -150,7 +150,7 @@ def test_every_null_has_a_reason() -> None:
     assert "the scenario sets no SLO: slo_attainment" in notes
 
 
-def test_saturated_arm_reports_the_rate_served_and_no_latency() -> None:
+def test_saturated_variant_reports_the_rate_served_and_no_latency() -> None:
     """Arrivals at twice the rate that one server of 100 ms serves."""
     records = []
     for luck in LUCK:
@@ -164,7 +164,7 @@ def test_saturated_arm_reports_the_rate_served_and_no_latency() -> None:
             )
         )
     traffic = Traffic(open_loop=True, limits={"tpot_p99_s": 1.0})
-    saturated = ArmMeasurement(traffic, measured(records, traffic))
+    saturated = VariantMeasurement(traffic, measured(records, traffic))
     metrics = saturated.summary().to_json()
     assert metrics["saturated"] is True
     assert value(metrics, "request_rate_per_s") == pytest.approx(10, rel=0.02)
@@ -174,7 +174,7 @@ def test_saturated_arm_reports_the_rate_served_and_no_latency() -> None:
     assert metrics["slo_attainment"] is None
     assert metrics["mean_acceptance_length"] is not None
     assert "50% of the rate is served" in saturated.summary().notes[0]
-    steady = ArmMeasurement(
+    steady = VariantMeasurement(
         traffic, measured((closed_loop_record(1, 400, 9, 10, luck=luck) for luck in LUCK), traffic)
     )
     comparison = compare("spec", saturated, steady)
@@ -187,14 +187,14 @@ def test_saturated_arm_reports_the_rate_served_and_no_latency() -> None:
 
 def test_an_offered_rate_is_judged_by_tpot() -> None:
     open_loop = Traffic(open_loop=True)
-    verdict = compare("spec", arm(10, False, open_loop), arm(12, True, open_loop)).verdict
+    verdict = compare("spec", variant(10, False, open_loop), variant(12, True, open_loop)).verdict
     assert verdict.outcome == "pays"
     assert "TPOT" in verdict.sentence
 
 
 def test_one_replication_has_values_without_intervals_and_no_verdict() -> None:
-    one = ArmMeasurement(CLOSED, measured(runs(10, False)[:1]))
-    other = ArmMeasurement(CLOSED, measured(runs(12, True)[:1]))
+    one = VariantMeasurement(CLOSED, measured(runs(10, False)[:1]))
+    other = VariantMeasurement(CLOSED, measured(runs(12, True)[:1]))
     tpot = one.summary()["tpot_s.mean"]
     assert tpot is not None
     assert tpot.value == pytest.approx(0.010)
@@ -216,7 +216,7 @@ def test_written_result_reads_back_and_the_same_run_gives_the_same_bytes(tmp_pat
     (record, *_), (before, *_) = read.records["eagle3-k3"], result().records["eagle3-k3"]
     assert record.totals == before.totals
     assert np.array_equal(record.last_ns, before.last_ns)
-    assert summary_from_json(read.to_json()["arms"]["plain"]).values() == result().arms["plain"].values()
+    assert summary_from_json(read.to_json()["arms"]["plain"]).values() == result().variants["plain"].values()
     assert [found.provenance.seed for found in read_results(tmp_path)] == [0, 0]
 
 
@@ -259,12 +259,12 @@ def test_no_nan_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("arms", "plain"), None, "the arm plain is missing"),
+        (("arms", "plain"), None, "the variant plain is missing"),
         (("arms",), None, "'arms' is missing"),
         (("arms", "plain"), 5, "no attribute"),
         (("arms", "plain", "throughput_tokens_per_s"), "x", "throughput_tokens_per_s is text"),
         (("arms", "plain", "throughput_tokens_per_s", "value"), float("nan"), "not an estimate"),
-        (("arms", "eagle3-k3"), None, "eagle3-k3 is compared, but is no arm"),
+        (("arms", "eagle3-k3"), None, "eagle3-k3 is compared, but is no variant"),
         (("comparison", "eagle3-k3", "verdict"), "banana", "unknown verdict 'banana'"),
         (("comparison", "eagle3-k3", "reason"), 5, "no text"),
         (("provenance", "defaults_used"), 5, "no mapping"),

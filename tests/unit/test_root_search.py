@@ -14,7 +14,7 @@ from simulator.breakeven.root_search import (
     RootSearch,
     Run,
 )
-from simulator.theory import required_alpha_geometric, tokens_per_verify
+from simulator.breakeven.theory import required_alpha_geometric, tokens_per_verify
 
 DRAFT_LENGTH = 3
 

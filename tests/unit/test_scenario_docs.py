@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from simulator.errors import InputError
 from simulator.scenario import load_scenario, parse_scenario
-from tests.scenario_texts import WITH_ARM
+from tests.scenario_texts import WITH_VARIANT
 from tests.shared_data import ROOT
 
 PAGE = (ROOT / "docs" / "scenario.md").read_text("utf-8")
@@ -50,7 +50,9 @@ def test_the_page_shows_every_form() -> None:
 def test_every_form_is_taken(path: str, value: str, tmp_path: Path) -> None:
     for name in ("trace.csv", "lengths.csv"):
         (tmp_path / name).write_text("1\n", "utf-8")
-    read = parse_scenario(WITH_ARM, base_dir=tmp_path, overrides=[f"{path}={value}"]).model_dump(mode="json")
+    read = parse_scenario(WITH_VARIANT, base_dir=tmp_path, overrides=[f"{path}={value}"]).model_dump(
+        mode="json"
+    )
     here: Any = read
     for key in path.split("."):
         here = here[0] if isinstance(here, list) else here[key]

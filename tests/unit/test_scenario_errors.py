@@ -10,7 +10,7 @@ from simulator.errors import InputError, Problem
 from simulator.scenario import defaults_used, load_scenario, parse_scenario
 from simulator.speculation import registered
 from simulator.speculation.base import Method
-from tests.scenario_texts import MINIMAL, WITH_ARM
+from tests.scenario_texts import MINIMAL, WITH_VARIANT
 
 
 def problems_of(text: str, *overrides: str, base_dir: Path = Path(".")) -> list[Problem]:
@@ -203,14 +203,14 @@ run:
 )
 def test_what_is_refused_and_what_is_said(path: str, value: str, field: str, says: str) -> None:
     path, field = (text.replace("ARM", "speculation.eagle3-k3") for text in (path, field))
-    found = [p for p in problems_of(WITH_ARM, f"{path}={value}") if p.field == field]
-    assert found, [str(p) for p in problems_of(WITH_ARM, f"{path}={value}")]
+    found = [p for p in problems_of(WITH_VARIANT, f"{path}={value}") if p.field == field]
+    assert found, [str(p) for p in problems_of(WITH_VARIANT, f"{path}={value}")]
     assert says in " ".join(str(p) for p in found)
     assert all(p.file == f"--set {path}" or p.line is not None for p in found)
 
 
-def test_two_arms_of_one_name() -> None:
-    twice = WITH_ARM.replace("speculation:\n", "speculation:\n  - {name: eagle3-k3, method: ngram}\n")
+def test_two_variants_of_one_name() -> None:
+    twice = WITH_VARIANT.replace("speculation:\n", "speculation:\n  - {name: eagle3-k3, method: ngram}\n")
     assert [(p.line, p.field, p.message) for p in problems_of(twice)] == [
         (8, "speculation.eagle3-k3.name", "is the name of entry 0 too")
     ]
@@ -275,7 +275,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_acceptance_read_from_a_file_becomes_part_of_the_scenario(tmp_path: Path) -> None:
     (tmp_path / "acceptance.json").write_text('{"conditional_acceptance": [0.73, 0.712, 0.673]}', "utf-8")
     replaced = parse_scenario(
-        WITH_ARM, base_dir=tmp_path, overrides=["speculation.eagle3-k3.acceptance={file: acceptance.json}"]
+        WITH_VARIANT,
+        base_dir=tmp_path,
+        overrides=["speculation.eagle3-k3.acceptance={file: acceptance.json}"],
     )
     assert replaced.speculation[0].acceptance.model_dump(exclude_none=True) == {
         "model": "positional",
@@ -288,7 +290,7 @@ def test_a_measured_gate_becomes_part_of_the_scenario(tmp_path: Path) -> None:
     row = '{"draft": "ngram", "draft_length": 3, "conditional_acceptance": [0.6], "gated": ' + gate + "}"
     (tmp_path / "acceptance.json").write_text('{"rows": [' + row + "]}", "utf-8")
     entry = "speculation.eagle3-k3.acceptance={file: acceptance.json, draft: ngram}"
-    replaced = parse_scenario(WITH_ARM, base_dir=tmp_path, overrides=[entry])
+    replaced = parse_scenario(WITH_VARIANT, base_dir=tmp_path, overrides=[entry])
     assert replaced.speculation[0].acceptance.model_dump(exclude_none=True) == {
         "model": "gated", "match": 0.3, "stickiness": 0.2, "first": 0.6, "run": 0.9, "request_sd": 0.0,
     }  # fmt: skip
@@ -296,10 +298,12 @@ def test_a_measured_gate_becomes_part_of_the_scenario(tmp_path: Path) -> None:
 
 def test_an_acceptance_file_that_holds_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}", "utf-8")
-    (problem,) = problems_of(WITH_ARM, "speculation.eagle3-k3.acceptance={file: a.json}", base_dir=tmp_path)
+    (problem,) = problems_of(
+        WITH_VARIANT, "speculation.eagle3-k3.acceptance={file: a.json}", base_dir=tmp_path
+    )
     assert problem.file == str(tmp_path / "a.json")
     (problem,) = problems_of(
-        WITH_ARM, "speculation.eagle3-k3.acceptance={file: a.json, alpha: 0.5}", base_dir=tmp_path
+        WITH_VARIANT, "speculation.eagle3-k3.acceptance={file: a.json, alpha: 0.5}", base_dir=tmp_path
     )
     assert problem.field == "speculation.eagle3-k3.acceptance.alpha"
 
@@ -317,7 +321,7 @@ def test_a_config_that_is_no_transformer_and_a_profile_of_the_future(tmp_path: P
 
 def test_a_method_without_a_draft_takes_the_catalogues(tmp_path: Path) -> None:
     scenario = parse_scenario(MINIMAL + "speculation: [{method: eagle3}, {method: ngram}]\n")
-    assert [arm.draft for arm in scenario.speculation] == ["eagle3-llama-3.3-70b", None]
+    assert [variant.draft for variant in scenario.speculation] == ["eagle3-llama-3.3-70b", None]
     used = defaults_used(scenario)
     assert used["speculation.eagle3-k3.draft"] == "eagle3-llama-3.3-70b"
     (problem,) = problems_of(MINIMAL + "speculation: [{method: draft_model}]\n")

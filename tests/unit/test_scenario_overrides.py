@@ -17,14 +17,14 @@ from simulator.scenario import (
     scenario_from_flags,
     scenario_yaml,
 )
-from tests.scenario_texts import MINIMAL, WITH_ARM
+from tests.scenario_texts import MINIMAL, WITH_VARIANT
 
 
 def with_set(*overrides: str) -> Scenario:
-    return parse_scenario(WITH_ARM, overrides=overrides)
+    return parse_scenario(WITH_VARIANT, overrides=overrides)
 
 
-def test_arms_and_classes_are_addressed_by_name_or_number() -> None:
+def test_variants_and_classes_are_addressed_by_name_or_number() -> None:
     for path in ("speculation.eagle3-k3", "speculation.0"):
         acceptance = with_set(f"{path}.acceptance.alpha=0.6").speculation[0].acceptance
         assert acceptance == AcceptanceGeometric(alpha=0.6)
@@ -33,7 +33,7 @@ def test_arms_and_classes_are_addressed_by_name_or_number() -> None:
 
 def test_names_may_hold_dots() -> None:
     renamed = "speculation.eagle3-k3.name=llama-3.2-1b"
-    arms = "speculation=[{name: a, method: ngram}, {name: a.b, method: ngram}]"
+    variants = "speculation=[{name: a, method: ngram}, {name: a.b, method: ngram}]"
     assert (
         with_set("workload.classes=[]", renamed, "speculation.llama-3.2-1b.draft_length=7")
         .speculation[0]
@@ -41,9 +41,9 @@ def test_names_may_hold_dots() -> None:
         == 7
     )
     both = parse_scenario(
-        MINIMAL, overrides=[arms, "speculation.a.b.draft_length=5", "speculation.a.draft_length=1"]
+        MINIMAL, overrides=[variants, "speculation.a.b.draft_length=5", "speculation.a.draft_length=1"]
     )
-    assert [arm.draft_length for arm in both.speculation] == [1, 5]
+    assert [variant.draft_length for variant in both.speculation] == [1, 5]
 
 
 def test_a_value_is_yaml() -> None:
@@ -60,8 +60,8 @@ def test_sections_that_the_file_leaves_out_begin_at_their_defaults() -> None:
     assert with_set("workload.prompt_tokens.median=500").workload.prompt_tokens == LengthsLognormal(
         median=500, p95=3500, max=8000
     )
-    arm = "speculation=[{method: ngram}]"
-    assert with_set("workload.classes=[]", arm, "speculation.0.acceptance.alpha=0.2").speculation[
+    variant = "speculation=[{method: ngram}]"
+    assert with_set("workload.classes=[]", variant, "speculation.0.acceptance.alpha=0.2").speculation[
         0
     ].acceptance == AcceptanceGeometric(alpha=0.2)
 

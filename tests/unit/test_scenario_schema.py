@@ -8,19 +8,19 @@ import pytest
 from pydantic import ValidationError
 
 from simulator.scenario import (
-    Arm,
     GoodputPolicy,
     LengthsFixed,
     LengthsUniform,
     Scenario,
     TrafficClass,
     Tree,
+    Variant,
     Workload,
     defaults_used,
     engine_preset,
     parse_scenario,
 )
-from tests.scenario_texts import MINIMAL, WITH_ARM
+from tests.scenario_texts import MINIMAL, WITH_VARIANT
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-3.3-70b-eagle3-h100.yaml"
 
@@ -32,9 +32,14 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert scenario.hardware.attention_dp == 1
     assert scenario.hardware.router == "least-loaded"
     assert scenario.engine.preset == "vllm-0.33"
-    arm = scenario.speculation[0]
-    assert (arm.name, arm.draft_length, arm.draft_sampling, arm.tree) == ("ngram-k3", 3, "greedy", None)
-    assert arm.acceptance.model_dump(exclude_none=True) == {"model": "geometric", "alpha": 0.7}
+    variant = scenario.speculation[0]
+    assert (variant.name, variant.draft_length, variant.draft_sampling, variant.tree) == (
+        "ngram-k3",
+        3,
+        "greedy",
+        None,
+    )
+    assert variant.acceptance.model_dump(exclude_none=True) == {"model": "geometric", "alpha": 0.7}
     workload = scenario.workload
     assert (workload.requests, workload.ends, workload.cancel_fraction) == (4000, "eos", 0)
     assert workload.prompt_tokens.model_dump() == {
@@ -68,7 +73,7 @@ def test_null_engine_fields_become_the_presets() -> None:
 
 
 def test_the_defaults_used_are_listed_by_path() -> None:
-    used = defaults_used(parse_scenario(WITH_ARM))
+    used = defaults_used(parse_scenario(WITH_VARIANT))
     assert used["engine.max_num_batched_tokens"] == 8192
     assert used["speculation.eagle3-k3.draft_sampling"] == "greedy"
     assert used["speculation.eagle3-k3.draft_tensor_parallel"] == 4
@@ -99,26 +104,26 @@ def test_equal_scenarios_have_equal_hashes_wherever_they_were_read(tmp_path: Pat
 
 
 def test_a_scenario_is_frozen_and_survives_json() -> None:
-    scenario = parse_scenario(WITH_ARM)
+    scenario = parse_scenario(WITH_VARIANT)
     with pytest.raises(ValidationError, match="frozen"):
         scenario.name = "other"
     assert Scenario.model_validate_json(scenario.canonical_json()) == scenario
 
 
 def test_the_longest_draft_of_each_form() -> None:
-    table = Arm(name="a", method="ngram", draft_length=((1, 15, 5), (16, None, 2)))
+    table = Variant(name="a", method="ngram", draft_length=((1, 15, 5), (16, None, 2)))
     assert [
-        arm.max_draft_length
-        for arm in (
-            Arm(name="a", method="ngram", draft_length=0),
+        variant.max_draft_length
+        for variant in (
+            Variant(name="a", method="ngram", draft_length=0),
             table,
-            Arm(name="a", method="ngram", draft_length=GoodputPolicy(policy="goodput", max=7)),
+            Variant(name="a", method="ngram", draft_length=GoodputPolicy(policy="goodput", max=7)),
         )
     ] == [0, 5, 7]
 
 
 def test_what_classes_leave_over_is_a_class_of_its_own() -> None:
-    left = parse_scenario(WITH_ARM).workload.traffic_classes
+    left = parse_scenario(WITH_VARIANT).workload.traffic_classes
     assert [(entry.name, round(entry.share, 9)) for entry in left] == [("code", 0.3), ("other", 0.7)]
     shares = "workload.classes=[{name: a, share: 0.3}, {name: b, share: 0.7}]"
     assert [c.name for c in parse_scenario(MINIMAL, overrides=[shares]).workload.traffic_classes] == [
@@ -139,7 +144,7 @@ def test_sections_refuse_on_construction_too() -> None:
     with pytest.raises(ValidationError):
         LengthsFixed(tokens=0)
     with pytest.raises(ValidationError, match="reserved"):
-        Arm(name="plain", method="ngram")
+        Variant(name="plain", method="ngram")
 
 
 def test_a_tree_is_grown_or_given() -> None:

@@ -21,7 +21,7 @@ from experiments.sensitivity.tornado import Bar, Tornado, tornado
 from simulator.errors import InputError
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
-from tests.runs import drafting_arm, small_scenario
+from tests.runs import drafting_variant, small_scenario
 
 SMALL = {
     "workload.requests": 60,
@@ -87,9 +87,9 @@ def test_a_constant_has_no_indices() -> None:
 
 
 def test_the_operators_make_up_the_pass() -> None:
-    arm = Turnable(drafting_arm(small_scenario({"hardware.tensor_parallel": 2})))
-    before, factors = arm.arm.prices, dict.fromkeys(KERNELS, 1.5)
-    after = arm.prices(factors)
+    variant = Turnable(drafting_variant(small_scenario({"hardware.tensor_parallel": 2})))
+    before, factors = variant.variant.prices, dict.fromkeys(KERNELS, 1.5)
+    after = variant.prices(factors)
     for name in (
         "target_tokens",
         "target_comm",
@@ -100,7 +100,7 @@ def test_the_operators_make_up_the_pass() -> None:
     ):
         assert getattr(after, name) == pytest.approx(1.5 * getattr(before, name)), name
     assert after.sample == pytest.approx(1.5 * before.sample)
-    alone = arm.prices({"draft_gpu": 2.0})
+    alone = variant.prices({"draft_gpu": 2.0})
     assert np.array_equal(alone.target_tokens, before.target_tokens)
     assert alone.draft_tokens == pytest.approx(2 * before.draft_tokens)
 
@@ -122,13 +122,13 @@ def test_the_operators_make_up_the_pass() -> None:
 )
 def test_nothing_is_turned_by_nominal_values(changes: dict[str, Any], told: str) -> None:
     scenario = small_scenario(SMALL | changes)
-    arm = Turnable(drafting_arm(scenario))
-    nominal = {one.knob: one.nominal for one in inputs_of(scenario, arm.arm)}
+    variant = Turnable(drafting_variant(scenario))
+    nominal = {one.knob: one.nominal for one in inputs_of(scenario, variant.variant)}
     assert told in nominal
     assert ("lookup" in told) == any(knob.startswith("lookup") for knob in nominal)
-    turned = arm.turned(nominal)
-    assert turned.prices is arm.arm.prices
-    assert turned.settings == arm.arm.settings
+    turned = variant.turned(nominal)
+    assert turned.prices is variant.variant.prices
+    assert turned.settings == variant.variant.settings
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_knob_does_what_the_scenario_would(knob: str, value: float, setting: s
     fields = SMALL | {"engine.preset": "vllm-0.14"}  # the drafter's passes take the host's time there
     scenario = small_scenario(fields)
     runs = SensitivityRuns(scenario, "eagle3")
-    (one,) = (one for one in inputs_of(scenario, runs.arms()[1].arm) if one.knob == knob)
+    (one,) = (one for one in inputs_of(scenario, runs.variants()[1].variant) if one.knob == knob)
     changed = SensitivityRuns(small_scenario(fields | {path: json.loads(text)}), "eagle3")
     assert runs.outcome({one: value}) == changed.outcome({}) != runs.outcome({})
 
@@ -184,7 +184,7 @@ def test_at_the_break_even_the_speedup_is_one() -> None:
     runs = SensitivityRuns(SCENARIO, "eagle3", BREAK_EVEN)
     alphas = runs.outcome({})
     speedups = SensitivityRuns(SCENARIO, "eagle3")
-    (alpha,) = (one for one in inputs_of(SCENARIO, runs.arms()[1].arm) if one.knob == "alpha")
+    (alpha,) = (one for one in inputs_of(SCENARIO, runs.variants()[1].variant) if one.knob == "alpha")
     for replication, at in enumerate(alphas):
         assert 0 < at < 0.7
         assert speedups.outcome({alpha: at})[replication] == pytest.approx(1.0, abs=0.01)
@@ -204,10 +204,10 @@ def test_sobol_tells_what_to_measure() -> None:
 
 def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
     for scenario in (SCENARIO, small_scenario({"engine.preset": "sglang-0.5"})):
-        for one in inputs_of(scenario, drafting_arm(scenario)):
+        for one in inputs_of(scenario, drafting_variant(scenario)):
             assert one.low < one.nominal < one.high
             assert one.source
-    names = {one.knob for one in inputs_of(SCENARIO, drafting_arm(SCENARIO))}
+    names = {one.knob for one in inputs_of(SCENARIO, drafting_variant(SCENARIO))}
     assert {"alpha", "linear", "attention", "kv"} <= names
     assert "allreduce" not in names  # one GPU
     assert "experts" not in names
@@ -215,7 +215,7 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
     experts = small_scenario(
         {"target.model": "qwen3-30b-a3b", "speculation": lookup, "hardware.tensor_parallel": 2}
     )
-    names = {one.knob for one in inputs_of(experts, drafting_arm(experts))}
+    names = {one.knob for one in inputs_of(experts, drafting_variant(experts))}
     assert {"experts", "allreduce"} <= names
     assert not {"draft_gpu", "draft_pass_s"} & names  # a lookup runs no network
 
@@ -223,7 +223,9 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
 def test_host_times_have_the_interval_of_their_fit_while_they_are_the_fitted_ones() -> None:
     for changes, fitted in (({}, True), ({"engine.host.step_s": 1e-4}, False)):
         scenario = small_scenario({"engine.preset": "sglang-0.5", **changes})
-        (one,) = (one for one in inputs_of(scenario, drafting_arm(scenario)) if one.name == HOST["step_s"])
+        (one,) = (
+            one for one in inputs_of(scenario, drafting_variant(scenario)) if one.name == HOST["step_s"]
+        )
         assert ("fit to published runs" in one.source) == fitted
         assert fitted or (one.low, one.high) == (5e-5, 2e-4)
 
@@ -262,7 +264,7 @@ def ask(scenario: Scenario = SCENARIO, **question: Any) -> None:
 
 def test_questions_without_an_answer_are_refused() -> None:
     with pytest.raises(InputError, match="unknown arm"):
-        ask(arm="eagle4")
+        ask(variant="eagle4")
     with pytest.raises(InputError, match="unknown answer, did you mean 'speedup'"):
         ask(of="speed")
     with pytest.raises(InputError, match="nothing to compare"):

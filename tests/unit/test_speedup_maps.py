@@ -18,11 +18,11 @@ from experiments.maps.speedup import (
     with_enough_requests,
 )
 from simulator.errors import InputError
-from simulator.memory import arm_memory
+from simulator.memory.report import gpu_memory
 from simulator.scenario import Scenario, load_scenario
-from tests.subjects import ARM, EXAMPLE, SMALL
+from tests.subjects import EXAMPLE, SMALL, VARIANT
 
-ONE_GPU = ("hardware.tensor_parallel=1", f"speculation.{ARM}.draft_tensor_parallel=1")
+ONE_GPU = ("hardware.tensor_parallel=1", f"speculation.{VARIANT}.draft_tensor_parallel=1")
 
 
 def scenario(*changes: str) -> Scenario:
@@ -30,7 +30,7 @@ def scenario(*changes: str) -> Scenario:
 
 
 def loads(of: Scenario) -> tuple[int, ...]:
-    return concurrencies(of, of.arm(ARM))
+    return concurrencies(of, of.variant(VARIANT))
 
 
 def test_loads_have_a_seat_and_the_scenarios_own_is_among_them() -> None:
@@ -42,7 +42,7 @@ def test_loads_have_a_seat_and_the_scenarios_own_is_among_them() -> None:
 
 def test_loads_fit_the_memory() -> None:
     tight = scenario("engine.max_num_seqs=512", "engine.gpu_memory_utilization=0.99", *ONE_GPU)
-    room = arm_memory(tight, tight.arm(ARM)).max_concurrency
+    room = gpu_memory(tight, tight.variant(VARIANT)).max_concurrency
     assert 0 < room < 64
     assert loads(tight) == tuple(sorted({n for n in CONCURRENCIES if n <= room} | {1, 8}))
 
@@ -74,10 +74,10 @@ def test_cells_grow_with_acceptance_and_the_map_survives_json() -> None:
     of = scenario()
     told: list[tuple[int, int]] = []
     found = speedup_map(
-        of, of.arm(ARM), (1, 16), (0.0, 0.5, 1.0), lambda done, total, _: told.append((done, total))
+        of, of.variant(VARIANT), (1, 16), (0.0, 0.5, 1.0), lambda done, total, _: told.append((done, total))
     )
     assert told == [(1, 2), (2, 2)]
-    assert (found.arm, found.draft_length) == (ARM, 3)
+    assert (found.variant, found.draft_length) == (VARIANT, 3)
     for column in zip(*found.speedup, strict=True):
         values = [cell for cell in column if cell is not None]
         assert len(values) == 3
@@ -88,10 +88,10 @@ def test_cells_grow_with_acceptance_and_the_map_survives_json() -> None:
 
 def test_what_does_not_fit_is_an_empty_cell() -> None:
     of = scenario("engine.gpu_memory_utilization=0.5", *ONE_GPU)
-    assert speedup_map(of, of.arm(ARM), (1,), (0.5,)).speedup == ((None,),)
+    assert speedup_map(of, of.variant(VARIANT), (1,), (0.5,)).speedup == ((None,),)
 
 
 def test_a_load_that_is_none_is_refused() -> None:
     of = scenario()
     with pytest.raises(InputError):
-        speedup_map(of, of.arm(ARM), (0,), (0.5,))
+        speedup_map(of, of.variant(VARIANT), (0,), (0.5,))

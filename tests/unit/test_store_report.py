@@ -25,12 +25,12 @@ from simulator.errors import InputError
 from tests.shared_data import ROOT
 from tests.stored_studies import (
     ALPHAS,
-    ARMS,
     CLIENTS,
     GPUS,
     LENGTHS,
     LOADS,
     PROMPTS,
+    VARIANTS,
     break_even_study,
     speedup_study,
 )
@@ -59,10 +59,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "map.db"
 
 
-def test_needed_has_a_row_per_arm_and_cell_with_its_band() -> None:
+def test_needed_has_a_row_per_variant_and_cell_with_its_band() -> None:
     table = study_needed.prepare(break_even_study())
-    assert len(table.rows) == len(ARMS) * len(GPUS) * len(PROMPTS) * len(LOADS) * len(LENGTHS)
-    assert table.distinct("picture") == [f"{arm}, K = {k}" for arm in ARMS for k in LENGTHS]
+    assert len(table.rows) == len(VARIANTS) * len(GPUS) * len(PROMPTS) * len(LOADS) * len(LENGTHS)
+    assert table.distinct("picture") == [f"{variant}, K = {k}" for variant in VARIANTS for k in LENGTHS]
     assert table.facts["own"] == {"head": 0.7, "draft": 0.7}
     for row in table.records():
         if row["place"] == "2 · 16,384":
@@ -93,14 +93,14 @@ def test_needed_is_drawn_with_both_lines_and_figures_in_the_cells() -> None:
 
 def test_the_finding_counts_where_the_rule_of_thumb_holds() -> None:
     table = study_needed.prepare(break_even_study())
-    known = [row for row in table.where(arm="head").records() if row["needed"] is not None]
+    known = [row for row in table.where(variant="head").records() if row["needed"] is not None]
     surely = sum(row["high"] < THRESHOLD for row in known) / len(known)
     (head, _) = study_needed.finding(table)
     assert head.startswith("head needs an α of ")
     assert f"0.55 is surely enough in {surely:.0%} of the cells" in head
 
 
-def test_the_choice_is_drawn_as_the_arms_colour_and_its_draft_length() -> None:
+def test_the_choice_is_drawn_as_the_variants_colour_and_its_draft_length() -> None:
     table = study_choice.prepare(break_even_study())
     assert table.distinct("alpha") == list(ALPHAS)
     assert "2 · 16,384" not in table.distinct("place")
@@ -172,9 +172,12 @@ def test_more_places_than_one_can_read_make_no_map() -> None:
         ("speculation.2.acceptance.alpha", {"head": 0.7}),
     ],
 )
-def test_an_arm_whose_acceptance_varies_has_no_alpha_of_its_own(axis: str, own: dict[str, float]) -> None:
-    arms = [{}, *({"name": arm, "acceptance": {"alpha": a}} for arm, a in (("head", 0.7), ("ahead", 0.8)))]
-    study = StoredStudy({"axes": {axis: [1, 2]}, "scenario": {"speculation": arms}}, "", (), ())
+def test_a_variant_whose_acceptance_varies_has_no_alpha_of_its_own(axis: str, own: dict[str, float]) -> None:
+    variants = [
+        {},
+        *({"name": variant, "acceptance": {"alpha": a}} for variant, a in (("head", 0.7), ("ahead", 0.8))),
+    ]
+    study = StoredStudy({"axes": {axis: [1, 2]}, "scenario": {"speculation": variants}}, "", (), ())
     assert study.own_alpha == own
 
 

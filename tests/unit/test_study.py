@@ -56,7 +56,7 @@ def test_the_scenario_may_be_a_file_and_names_files_from_its_own_folder(tmp_path
     assert axis.values == (str(tmp_path / "other.csv"), str(tmp_path / "inner" / "lengths.csv"))
 
 
-def test_an_arm_without_a_name_is_called_by_its_method(tmp_path: Path) -> None:
+def test_a_variant_without_a_name_is_called_by_its_method(tmp_path: Path) -> None:
     unnamed = SCENARIO.replace("name: eagle3, ", "")
     read = study(tmp_path, f"axes:\n  {DRAFT_LENGTH}: [1, 5]\nkeep: [eagle3.verdict]\n", unnamed)
     assert read.axes[0].where == ("speculation", 0, "draft_length")

@@ -45,7 +45,7 @@ def test_every_stage_has_its_row_and_times_are_microseconds() -> None:
     assert names == {(replica, stage) for replica in (0, 1) for stage in STAGES}
 
 
-def test_processes_can_be_named_after_their_arm() -> None:
+def test_processes_can_be_named_after_their_variant() -> None:
     events = chrome_trace(ROWS, "a case", {0: "plain", 1: "eagle3-k3"})["traceEvents"]
     named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert named == ["a case: plain", "a case: eagle3-k3"]

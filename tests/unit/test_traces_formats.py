@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.errors import InputError
-from simulator.traffic.traces import read_trace
+from simulator.traces import read_trace
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

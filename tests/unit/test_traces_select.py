@@ -5,7 +5,7 @@ import json
 import pytest
 
 from simulator.errors import InputError
-from simulator.traffic.traces import read_trace, select
+from simulator.traces import read_trace, select
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.breakeven.theory import tokens_per_verify
 from simulator.errors import InputError
-from simulator.theory import tokens_per_verify
 from simulator.trees import (
     EAGLE1,
     DraftTree,

@@ -19,7 +19,7 @@ from calibration.validation.trials.lengths import lengths_of
 from calibration.validation.trials.trial import Published, with_assumed_lengths
 from calibration.validation.trials.trials import trials_of
 from simulator.acceptance import acceptance_model
-from simulator.theory import harmonic_mean
+from simulator.breakeven.theory import harmonic_mean
 from simulator.traffic.workload import generate
 from tests.published_cases import PLAIN, SPEC, cases_of, changed, the_trial, trials_in
 
@@ -35,8 +35,8 @@ def test_an_oracle_accepts_everything(tmp_path):
     )
     trial = the_trial(tmp_path, case)
     assert trial.spec is not None
-    (arm,) = trial.spec.speculation
-    assert acceptance_model(arm.acceptance, 12).mean_acceptance_length(12) == 13
+    (variant,) = trial.spec.speculation
+    assert acceptance_model(variant.acceptance, 12).mean_acceptance_length(12) == 13
 
 
 def test_acceptance_is_joined_within_a_source_and_not_across(tmp_path):
@@ -125,7 +125,7 @@ def test_a_lookup_gets_the_length_that_is_stated(tmp_path):
 
 
 def test_lengths_have_the_mean_that_was_counted(tmp_path):
-    arm = {
+    variant = {
         "total_input_tokens": 44_000,
         "total_output_tokens": 30_000,
         "num_requests": 200,
@@ -134,7 +134,7 @@ def test_lengths_have_the_mean_that_was_counted(tmp_path):
     case = changed(
         PLAIN, workload={"dataset": "ShareGPT", "input_len_tokens": None, "output_len_tokens": None}
     )
-    trial = the_trial(tmp_path, {**case, "points": [{"concurrency": 4, "baseline": arm}]})
+    trial = the_trial(tmp_path, {**case, "points": [{"concurrency": 4, "baseline": variant}]})
     assert trial.plain is not None
     assert trial.sent == 200
     many = trial.plain.workload.model_copy(update={"requests": 40_000})
@@ -159,9 +159,9 @@ def test_assumed_lengths_can_be_stretched_and_stated_ones_cannot(tmp_path):
 
 
 def test_a_nominal_length_that_was_half_used_is_uniform(tmp_path):
-    arm = {"total_input_tokens": 51_000, "num_requests": 100, "output_tok_per_s": 1}
+    variant = {"total_input_tokens": 51_000, "num_requests": 100, "output_tok_per_s": 1}
     workload = {"input_len_tokens": {"nominal": 1024}, "output_len_tokens": {"nominal": 128}}
-    case = changed(PLAIN, workload=workload, points=[{"concurrency": 4, "baseline": arm}])
+    case = changed(PLAIN, workload=workload, points=[{"concurrency": 4, "baseline": variant}])
     (read,) = cases_of(tmp_path, case)
     lengths = lengths_of(read, read.points[0], None)
     assert lengths.prompt == {"kind": "uniform", "low": 1, "high": 1024}

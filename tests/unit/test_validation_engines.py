@@ -35,10 +35,13 @@ def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlap
     ("note", "plain_overlaps"),
     [
         ("server log: async scheduling disabled", False),
-        ("one node. the draft arm ran with async scheduling disabled", True),
+        ("one node. the draft variant ran with async scheduling disabled", True),
         ("drafts are sampled; async scheduling off", False),
-        ("speculative arm adds --no-async-scheduling", True),
-        ("for the draft_model arm this build disables async scheduling, so it waits; plain does not", True),
+        ("speculative variant adds --no-async-scheduling", True),
+        (
+            "for the draft_model variant this build disables async scheduling, so it waits; plain does not",
+            True,
+        ),
         (
             "plain: V2 runner. drafts: V1 runner (V2 refuses draft_model), async scheduling disabled, 7168",
             True,
@@ -47,11 +50,11 @@ def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlap
         ("drafts: eagle-3, no prefix caching, async scheduling disabled", True),
         ("drafts: eagle-3, without warm-up, async scheduling disabled", True),
         ("drafts: eagle-3; the run without speculation, async scheduling disabled", False),
-        ("both arms with async scheduling off, K=3 drafts", False),
+        ("both variants with async scheduling off, K=3 drafts", False),
         ("the baseline without speculation ran with --disable-overlap-schedule", False),
     ],
 )
-def test_what_is_said_of_the_arm_that_drafts_is_not_said_of_the_other(tmp_path, note, plain_overlaps):
+def test_what_is_said_of_the_variant_that_drafts_is_not_said_of_the_other(tmp_path, note, plain_overlaps):
     framework = {"name": "vLLM", "version": "0.31"}
     trial = the_trial(tmp_path, {**SPEC, "framework": framework, "notes": [note]})
     assert trial.plain is not None
@@ -130,8 +133,8 @@ def test_clients_that_are_let_in_at_a_rate_do_not_begin_together(tmp_path, rate,
 @pytest.mark.parametrize(
     ("version", "note", "simulated"),
     [
-        ("0.27.1", "both arms: vllm serve m --attention-backend FLASHINFER", False),
-        ("0.28.0", "both arms: vllm serve m --attention-backend FLASHINFER", True),
+        ("0.27.1", "both variants: vllm serve m --attention-backend FLASHINFER", False),
+        ("0.28.0", "both variants: vllm serve m --attention-backend FLASHINFER", True),
         ("0.27.1", "VLLM_ATTENTION_BACKEND=FLASHINFER", False),
         ("0.27.1", "attention backend FLASH_ATTN, sampling by FlashInfer", True),
     ],

@@ -67,7 +67,7 @@ def test_a_plain_run_counts_once_however_often_its_source_repeats_it() -> None:
         assert errors_of([*same, row(1.0, 1.5, **run | other)]).n == 2, other
     assert errors_of([*same, row(1.0, 1.4, **run), row(1.1, 1.5, **run)]).n == 3
     assert errors_of([*same, row(1.0, None, **run)]).skipped == 1
-    assert errors_of([row(1.0, 1.5), row(1.0, 1.5)]).n == 2, "speedups are of two arms"
+    assert errors_of([row(1.0, 1.5), row(1.0, 1.5)]).n == 2, "speedups are of two variants"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.31, 0.9, 1.0])

@@ -16,7 +16,7 @@ from calibration.validation.trials.lengths import lengths_of
 from calibration.validation.trials.scenes import WHOLE_PROMPTS
 from calibration.validation.trials.trials import trials_of_cases
 from simulator.acceptance import Gated
-from simulator.replications import make_traffic
+from simulator.runs.replications import make_traffic
 from tests.validation_trials import case, scenario, trial
 
 CHAT = {"kind": "lognormal", "median": 150.0, "p95": 700.0, "max": 2000}
@@ -141,8 +141,8 @@ def test_outputs_are_of_one_length_where_nothing_but_a_limit_ends_them(
 
 def test_a_lookup_drafts_only_where_it_finds_something() -> None:
     entry = {"model": "gated", "match": 0.3, "first": 0.5, "run": 0.7}
-    arm = {"name": "spec", "method": "ngram", "draft_length": 3, "acceptance": entry}
-    looked_up = scenario(8, speculation=[arm])
+    variant = {"name": "spec", "method": "ngram", "draft_length": 3, "acceptance": entry}
+    looked_up = scenario(8, speculation=[variant])
     point = CurvePoint(question_of(trial([], looked_up)), None)
     for alpha, match in ((0.1, 0.3), (0.3, 0.3), (0.6, 0.6), (1.0, 1.0)):
         model = point.with_alpha(alpha)

@@ -1,4 +1,4 @@
-"""Trials simulated: what a client would report, skipped arms, curves, and several processes."""
+"""Trials simulated: what a client would report, skipped variants, curves, and several processes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from calibration.validation.run import answers, run_trials
 from calibration.validation.shape import NO_CROSSING, OUT_OF_REACH, CurveQuestion, answer_curve
 from calibration.validation.trials.trial import Published
 from calibration.validation.validate import validate_trials
-from simulator.arms import CompiledArm
 from simulator.errors import InputError
-from simulator.replications import make_traffic
 from simulator.results.measure import measure
+from simulator.runs.replications import make_traffic
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from tests.validation_trials import case, scenario, trial
 
@@ -42,7 +42,7 @@ def test_a_question_holds_nothing_that_was_published() -> None:
     assert one == other
 
 
-def test_predicted_figures_are_those_of_both_arms() -> None:
+def test_predicted_figures_are_those_of_both_variants() -> None:
     both = scenario(16)
     found = predict(Question(both, both))
     plain, spec = found.figures["plain"], found.figures["spec"]
@@ -65,9 +65,9 @@ def test_speedup_is_that_of_the_figure_the_source_names() -> None:
 
 def test_a_client_that_sent_few_requests_divides_by_its_whole_duration() -> None:
     both = scenario(8)
-    arm = CompiledArm.compile(both, None)
+    variant = CompiledVariant.compile(both, None)
     requests = make_traffic(both, 0)
-    record = arm.run(requests, 0)
+    record = variant.run(requests, 0)
     found = client_figures(record)
     tokens = requests.output_tokens.sum()
     assert found["throughput_tokens_per_s"] == pytest.approx(tokens / (record.makespan_ns / 1e9))
@@ -86,18 +86,18 @@ def test_replicas_are_one_of_them_with_its_share_of_the_load() -> None:
     alone = scenario(8, engine=engine)  # all in step, so that each window has the same edges
     two = scenario(16, engine=engine, hardware={"gpu": "h100-sxm", "replicas": 2})
     one, both = (predict(Question(of, of)).figures for of in (alone, two))
-    for arm in ("plain", "spec"):
-        assert both[arm]["throughput_tokens_per_s"] == 2 * one[arm]["throughput_tokens_per_s"]
-        assert both[arm]["tpot_s.mean"] == one[arm]["tpot_s.mean"]
-    arm = CompiledArm.compile(two, None)
-    together = measure(arm.run(make_traffic(two, 0), 0), replicas=2)
+    for variant in ("plain", "spec"):
+        assert both[variant]["throughput_tokens_per_s"] == 2 * one[variant]["throughput_tokens_per_s"]
+        assert both[variant]["tpot_s.mean"] == one[variant]["tpot_s.mean"]
+    variant = CompiledVariant.compile(two, None)
+    together = measure(variant.run(make_traffic(two, 0), 0), replicas=2)
     assert both["plain"]["throughput_tokens_per_s"] == pytest.approx(together["throughput_tokens_per_s"])
 
 
-def test_an_arm_that_cannot_be_simulated_leaves_the_other() -> None:
+def test_a_variant_that_cannot_be_simulated_leaves_the_other() -> None:
     about = [SPEEDUP, TPOT]
-    no_arm = trial(about, spec=None, skipped={"spec": "no such method"})
-    speedup, tpot = run_trials([no_arm])
+    no_variant = trial(about, spec=None, skipped={"spec": "no such method"})
+    speedup, tpot = run_trials([no_variant])
     assert (speedup.predicted, speedup.skipped) == (None, "no such method")
     assert tpot.predicted is not None
     too_large = scenario(8, target={"model": "llama-3.3-70b-instruct"}, speculation=[])
@@ -181,7 +181,7 @@ def test_a_first_point_beyond_all_acceptance_has_no_shape(curve: CurveQuestion) 
     assert (answer.shape, answer.missing) == ((), OUT_OF_REACH)
 
 
-def broken(arm: CompiledArm) -> CompiledArm:
+def broken(variant: CompiledVariant) -> CompiledVariant:
     raise RuntimeError("a bug")
 
 

@@ -15,8 +15,8 @@ from calibration.validation.trials.evidence import Evidence
 from calibration.validation.trials.trial import Published
 from calibration.validation.trials.trials import trials_of, trials_of_cases
 from simulator.acceptance import acceptance_model
+from simulator.breakeven.theory import harmonic_mean
 from simulator.models.catalogue import load_model
-from simulator.theory import harmonic_mean
 from tests.published_cases import PLAIN, SPEC, changed, the_trial, trials_in
 
 
@@ -58,10 +58,15 @@ def test_one_scenario_serves_both_sides_that_ran_on_the_same(tmp_path):
     trial = the_trial(tmp_path, SPEC)
     assert trial.plain is trial.spec
     assert trial.spec is not None
-    (arm,) = trial.spec.speculation
-    assert (arm.name, arm.method, arm.draft, arm.draft_length) == ("spec", "eagle3", "eagle3-llama-3.1-8b", 3)
+    (variant,) = trial.spec.speculation
+    assert (variant.name, variant.method, variant.draft, variant.draft_length) == (
+        "spec",
+        "eagle3",
+        "eagle3-llama-3.1-8b",
+        3,
+    )
     assert trial.acceptance_from == "given"
-    model = acceptance_model(arm.acceptance, 3)
+    model = acceptance_model(variant.acceptance, 3)
     assert harmonic_mean(*model.mean_acceptance_lengths_by_request(3)) == pytest.approx(2.6)
 
 
@@ -86,12 +91,12 @@ def test_loads(tmp_path, point, arrivals, batch):
 
 
 def test_figures_are_in_si_and_of_all_gpus(tmp_path):
-    arm = {
+    variant = {
         "output_tok_per_s_per_gpu": 50, "ms_per_token": 20, "itl_mean_ms": 21, "ttft_p99_ms": 900,
         "ttft_p90_ms": 1,
         "e2e_latency_p99_ms": 4000, "e2e_latency_mean_s": 3, "tpot_p99_ms": "30", "output_tok_per_s": None,
     }  # fmt: skip
-    case = changed(PLAIN, hardware={"count": 4, "tp": 2}, points=[{"concurrency": 4, "baseline": arm}])
+    case = changed(PLAIN, hardware={"count": 4, "tp": 2}, points=[{"concurrency": 4, "baseline": variant}])
     trial = the_trial(tmp_path, case)
     assert set(trial.published) == {
         Published("throughput", "plain", 200), Published("tpot_mean", "plain", 0.02),
@@ -110,7 +115,7 @@ def test_a_total_with_prompts_counts_by_its_outputs(tmp_path):
     assert trial.published == (Published("throughput", "plain", pytest.approx(1000 * 128 / 640)),)
 
 
-def test_speedups_follow_from_both_arms_in_the_terms_of_the_case(tmp_path):
+def test_speedups_follow_from_both_variants_in_the_terms_of_the_case(tmp_path):
     points = [{"concurrency": 4, "k": 3, "baseline": {"tpot_mean_ms": 8}, "spec": {"tpot_mean_ms": 5}}]
     case = {**SPEC, "speedup_of": "tpot_mean", "points": points}
     (speedup,) = [one for one in the_trial(tmp_path, case).published if one.quantity == "speedup"]
@@ -156,9 +161,9 @@ def test_shares_and_step_times_are_trials_of_single_steps(tmp_path):
         ),
     ],
 )
-def test_drafts_that_cannot_be_simulated_leave_the_plain_arm(tmp_path, draft, point, reason):
-    arms = {"baseline": {"tpot_mean_ms": 8}, "spec": {"tpot_mean_ms": 5}}
-    case = changed(SPEC, draft=draft, points=[{**SPEC["points"][0], **arms, **point}])
+def test_drafts_that_cannot_be_simulated_leave_the_plain_variant(tmp_path, draft, point, reason):
+    variants = {"baseline": {"tpot_mean_ms": 8}, "spec": {"tpot_mean_ms": 5}}
+    case = changed(SPEC, draft=draft, points=[{**SPEC["points"][0], **variants, **point}])
     trial = the_trial(tmp_path, case)
     assert trial.skipped == {"spec": reason}
     assert trial.spec is None
@@ -212,11 +217,11 @@ def test_flagged_and_recalled_cases_are_counted_not_simulated(tmp_path):
 
 
 def test_where_the_gpus_are_not_stated_only_ratios_are_compared(tmp_path):
-    arms = {"baseline": {"output_tok_per_s": 100}, "spec": {"output_tok_per_s": 150}}
+    variants = {"baseline": {"output_tok_per_s": 100}, "spec": {"output_tok_per_s": 150}}
     target = {"model": "Llama-3.3-70B-Instruct", "params_b": 70.6}
     case = changed(SPEC, hardware={"count": None, "tp": None}, target=target)
     absolute, ratio = trials_in(
-        tmp_path, {**case, "points": [{**SPEC["points"][0], **arms, "speedup": None}]}
+        tmp_path, {**case, "points": [{**SPEC["points"][0], **variants, "speedup": None}]}
     )
     assert absolute.plain is None
     assert [one.quantity for one in ratio.published] == ["speedup"]
@@ -234,8 +239,8 @@ def test_the_committed_cases_are_covered():
         (trial.case.source_id, trial.case.case_id)
         for trial in trials
         for figure in trial.published
-        if (trial.plain is not None or figure.arm == "spec")
-        and (trial.spec is not None or figure.arm == "plain")
+        if (trial.plain is not None or figure.variant == "spec")
+        and (trial.spec is not None or figure.variant == "plain")
     }
     assert len(done) >= 0.78 * len(cases)
     reasons = Counter(reason for trial in trials for reason in trial.skipped.values())
@@ -281,5 +286,7 @@ def test_nothing_that_a_stranger_writes_raises(tmp_path):
         for trial in trials_of(strange, evidence):
             assert trial.published or trial.skipped or not trial.plain
             for figure in trial.published:
-                needed = ("plain", "spec") if figure.arm == "both" else (figure.arm,)
-                assert all(getattr(trial, arm) is not None or arm in trial.skipped for arm in needed)
+                needed = ("plain", "spec") if figure.variant == "both" else (figure.variant,)
+                assert all(
+                    getattr(trial, variant) is not None or variant in trial.skipped for variant in needed
+                )

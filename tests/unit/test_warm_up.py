@@ -94,7 +94,7 @@ def test_a_system_that_fills_slowly_is_measured_when_it_is_full() -> None:
     usual = measured_requests(scenario, 400)[0]
     first, _ = result.provenance.measured_requests or (0, 0)
     assert usual == 40 < 80 < first
-    served = result.arms["plain"]["throughput_tokens_per_s"]
+    served = result.variants["plain"]["throughput_tokens_per_s"]
     assert served is not None
     assert abs(served.value / (8.0 * 1500) - 1) < 3 * served.relative_half_width
     assert any("are warm-up, as the runs show (usual: 40)" in note for note in result.notes)

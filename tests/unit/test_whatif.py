@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from experiments.alternatives import Alternative, alternatives_of, scenario_with
 from experiments.cli import decodesim
-from experiments.whatif import ArmChange, Change, WhatIf, what_if
-from simulator.arms import CompiledArm
+from experiments.whatif import Change, VariantChange, WhatIf, what_if
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate
 from simulator.results.warm_up import Steadiness
+from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
 from tests.runs import small_scenario
@@ -33,8 +33,8 @@ def asked(*settings: str, base: Scenario | None = None) -> WhatIf:
     return what_if(base or small_scenario(CLOSED), alternatives_of([[setting] for setting in settings]))
 
 
-def arm_of(answer: WhatIf, name: str = "eagle3", index: int = 0) -> ArmChange:
-    return answer.outcomes[index].arms[name]
+def variant_of(answer: WhatIf, name: str = "eagle3", index: int = 0) -> VariantChange:
+    return answer.outcomes[index].variants[name]
 
 
 def ratio(change: Change | None) -> Estimate:
@@ -45,29 +45,29 @@ def ratio(change: Change | None) -> Estimate:
 
 def test_nothing_changes_where_nothing_is_changed() -> None:
     answer = asked("hardware.gpu=h100-sxm")
-    for arm in answer.outcomes[0].arms.values():
-        for change in arm.figures.values():
+    for variant in answer.outcomes[0].variants.values():
+        for change in variant.figures.values():
             assert ratio(change).value == 1.0
             assert ratio(change).ci95 in ((1.0, 1.0), None)
-    assert arm_of(answer).verdict == "undecided"
+    assert variant_of(answer).verdict == "undecided"
 
 
 def test_both_sides_are_those_of_simulate_and_the_ratio_is_theirs() -> None:
     base = small_scenario(CLOSED)
     other = scenario_with(base, ["hardware.gpu=h200-sxm"])
     answer = asked("hardware.gpu=h200-sxm", base=base)
-    change = arm_of(answer).figures[THROUGHPUT]
-    before, after = (simulate(one).arms["eagle3"][THROUGHPUT] for one in (base, other))
+    change = variant_of(answer).figures[THROUGHPUT]
+    before, after = (simulate(one).variants["eagle3"][THROUGHPUT] for one in (base, other))
     assert (change.baseline, change.alternative) == (before, after)
     assert before is not None
     assert after is not None
     assert ratio(change).value == pytest.approx(after.value / before.value, rel=1e-3)
-    assert arm_of(answer).verdict == "pays"
+    assert variant_of(answer).verdict == "pays"
 
 
 def test_pairs_are_known_better_than_runs_of_different_luck() -> None:
     """A longer host step leaves the luck of every request as it is."""
-    change = arm_of(asked("engine.host.step_s=0.001")).figures[THROUGHPUT]
+    change = variant_of(asked("engine.host.step_s=0.001")).figures[THROUGHPUT]
     assert change.baseline is not None
     assert change.alternative is not None
     apart = math.hypot(change.baseline.relative_half_width, change.alternative.relative_half_width)
@@ -75,45 +75,45 @@ def test_pairs_are_known_better_than_runs_of_different_luck() -> None:
 
 
 def test_the_gain_over_plain_decoding_is_compared_too() -> None:
-    arm = arm_of(asked("speculation.eagle3.acceptance.alpha=0.4"))
-    gain = arm.speedup
+    variant = variant_of(asked("speculation.eagle3.acceptance.alpha=0.4"))
+    gain = variant.speedup
     assert gain is not None
     assert gain.baseline is not None
     assert gain.alternative is not None
     assert ratio(gain).value == pytest.approx(gain.alternative.value / gain.baseline.value)
-    assert arm.verdict == "loses"
-    assert asked("speculation.eagle3.acceptance.alpha=0.4").outcomes[0].arms["plain"].speedup is None
+    assert variant.verdict == "loses"
+    assert asked("speculation.eagle3.acceptance.alpha=0.4").outcomes[0].variants["plain"].speedup is None
 
 
-def test_arms_that_are_the_same_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants_that_are_the_same_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
-    run = CompiledArm.run
+    run = CompiledVariant.run
 
-    def counted(self: CompiledArm, *arguments: Any, **options: Any) -> Any:
+    def counted(self: CompiledVariant, *arguments: Any, **options: Any) -> Any:
         runs.append(self.name)
         return run(self, *arguments, **options)
 
-    monkeypatch.setattr(CompiledArm, "run", counted)
+    monkeypatch.setattr(CompiledVariant, "run", counted)
     better = asked("speculation.eagle3.acceptance.alpha=0.8", "speculation.eagle3.draft_length=5")
     assert runs.count("plain") == 4 + 2  # replications, and both ends of the band
     assert runs.count("eagle3") == 3 * (4 + 4)
-    assert ratio(better.outcomes[0].arms["plain"].figures[THROUGHPUT]).band == (1.0, 1.0)
+    assert ratio(better.outcomes[0].variants["plain"].figures[THROUGHPUT]).band == (1.0, 1.0)
 
 
 def test_all_sides_leave_out_the_same_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The warm-up of one alternative holds for all: an arm that it leaves as it is does not change."""
-    asked_for = iter([0, 0, 0, 70])  # both arms of the baseline, then of the alternative
+    """The warm-up of one alternative holds for all: a variant that it leaves as it is does not change."""
+    asked_for = iter([0, 0, 0, 70])  # both variants of the baseline, then of the alternative
     monkeypatch.setattr(
-        "simulator.replications.steadiness", lambda stays, measured: Steadiness(next(asked_for), None)
+        "simulator.runs.replications.steadiness", lambda stays, measured: Steadiness(next(asked_for), None)
     )
     answer = asked("speculation.eagle3.acceptance.alpha=0.9")
-    assert {ratio(change).value for change in arm_of(answer, "plain").figures.values()} == {1.0}
+    assert {ratio(change).value for change in variant_of(answer, "plain").figures.values()} == {1.0}
     assert sum("the first 70 requests are warm-up" in note for note in answer.notes) == 2
 
 
 def test_the_cost_model_errs_alike_where_the_kernels_are_the_same() -> None:
     answer = asked("speculation.eagle3.acceptance.alpha=0.75", "hardware.gpu=h200-sxm")
-    same, other = (ratio(arm_of(answer, index=index).figures[THROUGHPUT]) for index in (0, 1))
+    same, other = (ratio(variant_of(answer, index=index).figures[THROUGHPUT]) for index in (0, 1))
     assert same.band is not None
     assert other.band is not None
     assert (same.band[1] - same.band[0]) / same.value < 0.05
@@ -123,8 +123,8 @@ def test_the_cost_model_errs_alike_where_the_kernels_are_the_same() -> None:
 def test_an_alternative_that_does_not_fit_is_an_answer() -> None:
     answer = asked("engine.gpu_memory_utilization=0.1", "hardware.gpu=h200-sxm")
     assert "leave nothing for KV" in (answer.outcomes[0].why_not or "")
-    assert answer.outcomes[0].arms == {}
-    assert answer.outcomes[1].arms
+    assert answer.outcomes[0].variants == {}
+    assert answer.outcomes[1].variants
     assert answer.to_json()["alternatives"][0]["verdict"] == "does-not-fit"
 
 
@@ -134,17 +134,17 @@ def test_a_rate_that_one_side_cannot_serve_decides() -> None:
     slow = scenario_with(base, [rate % 2.0])
     answer = asked(rate % 60.0, base=slow)
     assert answer.metric == "tpot_s.mean"
-    assert arm_of(answer, "plain").verdict == "loses"
-    assert arm_of(answer, "plain").figures["tpot_s.mean"].ratio is None
+    assert variant_of(answer, "plain").verdict == "loses"
+    assert variant_of(answer, "plain").figures["tpot_s.mean"].ratio is None
 
 
 def test_a_precision_is_asked_of_the_ratio() -> None:
     change = ["speculation.eagle3.acceptance.alpha=0.9"]
     loose = asked(*change)
-    width = ratio(arm_of(loose).figures[THROUGHPUT]).relative_half_width
+    width = ratio(variant_of(loose).figures[THROUGHPUT]).relative_half_width
     tight = asked(*change, base=small_scenario({**CLOSED, "run.precision": width / 3}))
     assert tight.replications > loose.replications
-    assert ratio(arm_of(tight).figures[THROUGHPUT]).relative_half_width <= width / 3
+    assert ratio(variant_of(tight).figures[THROUGHPUT]).relative_half_width <= width / 3
 
 
 def test_a_drafter_follows_its_target_and_its_gpus() -> None:
@@ -173,7 +173,7 @@ def test_alternatives_are_named_by_what_they_set() -> None:
     assert not one.runs_the_same_kernels("e")
 
 
-def test_the_same_kernels_are_those_of_an_arm() -> None:
+def test_the_same_kernels_are_those_of_a_variant() -> None:
     host, longer = alternatives_of([["engine.host.step_s=0.001"], ["speculation.e.draft_length=5"]])
     assert host.runs_the_same_kernels("plain")
     assert host.runs_the_same_kernels("e")

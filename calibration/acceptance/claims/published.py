@@ -10,7 +10,7 @@ from calibration.acceptance.claims.simulated import command, speedup
 from calibration.validation.trials.acceptance_facts import facts_of
 from calibration.validation.trials.cases import committed_cases
 from calibration.validation.trials.drafts import method_of
-from simulator.theory import alpha_from_tokens_per_verify
+from simulator.breakeven.theory import alpha_from_tokens_per_verify
 
 _BY_CATEGORY = "vllm-blog:eagle-3.1+amd"
 """The source that has one drafter's acceptance by category of prompt."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calibration.acceptance.claims.claim import Claim, band_of, known, table, with_band
+from simulator.breakeven.theory import acceptance_rate, tokens_per_verify
 from simulator.models.catalogue import load_model
 from simulator.results.estimate import Estimate
 from simulator.results.summary import STEP_BAND
-from simulator.theory import acceptance_rate, tokens_per_verify
 
 if TYPE_CHECKING:
     from simulator.breakeven.answer import BreakEvenRow
@@ -56,7 +56,7 @@ def tokens_per_round() -> Claim:
     """E = 1 + Kα."""
     lengths = (1, 3, 5, 7)
     rows = [[f"{k}", f"{1 + k * ALPHA:.2f}", f"{tokens_per_verify(ALPHA, k):.2f}"] for k in lengths]
-    simulated = known(run().arms["eagle3"]["mean_acceptance_length"])
+    simulated = known(run().variants["eagle3"]["mean_acceptance_length"])
     rates = ", ".join(f"{acceptance_rate(ALPHA, k):.2f}" for k in lengths)
     return Claim(
         "E = 1 + Kα tokens come out of a round.",
@@ -126,7 +126,7 @@ def second_pass() -> Claim:
     """A rejected draft costs a second pass."""
     change = "speculation.eagle3.acceptance.alpha=0"
     result = run(change)
-    length = known(result.arms["eagle3"]["mean_acceptance_length"])
+    length = known(result.variants["eagle3"]["mean_acceptance_length"])
     ratio = known(result.comparison["eagle3"].ratios["throughput_speedup"])
     overhead = known(needed(64, 3).overhead)
     return Claim(
@@ -192,7 +192,7 @@ def short_outputs() -> Claim:
         "the GPUs are busy with prompts: there it neither pays nor loses",
         f"Prompts of 500 tokens, α = {ALPHA}, K = 3:\n\n"
         f"{table(['output tokens', '× plain, 1 client', '× plain, 64 clients'], cells)}\n\n"
-        "Prompts cost both arms the same, the drafter reads them too, and the last round is cut at the "
+        "Prompts cost both variants the same, the drafter reads them too, and the last round is cut at the "
         "end. "
         "With one client short outputs gain all the same.",
         command(*changes(25, 64)),

@@ -38,4 +38,4 @@ def _begin_s(mean_s: float, p99_s: float) -> float:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    return row.case_id, row.point, row.arm
+    return row.case_id, row.point, row.variant

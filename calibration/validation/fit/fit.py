@@ -93,7 +93,7 @@ class Runs:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    return row.case_id, row.point, row.quantity, row.arm, row.part, row.dataset, row.batch, row.published
+    return row.case_id, row.point, row.quantity, row.variant, row.part, row.dataset, row.batch, row.published
 
 
 def fit(trials: Sequence[Trial], runs: Runs, rounds: int) -> tuple[dict[str, float], list[str]]:
@@ -234,7 +234,7 @@ def sensitivity(linear: Linear, rows: Sequence[Row]) -> dict[str, dict[str, floa
     doubled = np.array([_doubling(one.typical_s, one.start_s) for one in PARAMETERS])
     classes: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
-        classes.setdefault(f"{engine_of(row)} {row.quantity} {row.arm} batch {band_of(row)}", []).append(
+        classes.setdefault(f"{engine_of(row)} {row.quantity} {row.variant} batch {band_of(row)}", []).append(
             number
         )
     return {

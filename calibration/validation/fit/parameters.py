@@ -9,8 +9,8 @@ from pathlib import Path
 
 from calibration.validation.fit.split import BEGINNINGS, STEPS
 from calibration.validation.trials.trial import Trial
-from simulator.preset import SCHEMA, Preset
-from simulator.presets import presets
+from simulator.engines.preset import SCHEMA, Preset
+from simulator.engines.presets import presets
 from simulator.scenario import Scenario
 
 Values = Mapping[str, float]

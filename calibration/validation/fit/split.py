@@ -39,7 +39,9 @@ def trials_for_fit(trials: Sequence[Trial], most: int = MOST_TRIALS) -> list[Tri
     by_source: dict[str, list[Trial]] = {}
     for trial in trials:
         wanted = any(one.quantity in STEPS for one in trial.published)
-        known = trial.acceptance_from in KNOWN_ACCEPTANCE or any(p.arm == "plain" for p in trial.published)
+        known = trial.acceptance_from in KNOWN_ACCEPTANCE or any(
+            p.variant == "plain" for p in trial.published
+        )
         simulated = trial.plain is not None or trial.spec is not None
         measured = trial.gpu[:4].upper() in MEASURED_GPUS and not trial.research
         if wanted and known and simulated and measured and good_source(trial) and not trial.uniform:

@@ -19,7 +19,7 @@ from calibration.validation.trials.drafts import (
 from calibration.validation.trials.engines import engine_of
 from calibration.validation.trials.models import model_of
 from calibration.validation.trials.names import datasets_of
-from simulator.theory import tokens_per_verify
+from simulator.breakeven.theory import tokens_per_verify
 
 DATASET_KEYS = (
     "gsm8k",

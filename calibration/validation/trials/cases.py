@@ -21,10 +21,10 @@ Facts = Mapping[str, Any]
 """Whatever an object of the file says."""
 
 Side = Literal["plain", "spec"]
-"""Which arm of a comparison."""
+"""Which variant of a comparison."""
 
-ARMS: Mapping[Side, str] = {"plain": "baseline", "spec": "spec"}
-"""Our name of an arm → the schema's."""
+VARIANTS: Mapping[Side, str] = {"plain": "baseline", "spec": "spec"}
+"""Our name of a variant → the schema's."""
 
 _LONGEST_TEXT = 100_000_000
 
@@ -169,9 +169,9 @@ def number(value: object) -> float | None:
     return found if abs(found) < 1e18 else None
 
 
-def arm_facts(point: Facts, side: Side) -> Facts:
-    """What a point says of one arm; nothing when it is null."""
-    found = point.get(ARMS[side])
+def variant_facts(point: Facts, side: Side) -> Facts:
+    """What a point says of one variant; nothing when it is null."""
+    found = point.get(VARIANTS[side])
     return found if isinstance(found, Mapping) else {}
 
 

@@ -29,7 +29,7 @@ _DRAFT_VOCAB = 32_000
 """Draft vocabulary of published EAGLE-3 heads (their configs)."""
 
 Drafter = tuple[str | None, tuple[str, ...]]
-"""What `draft` of an arm takes, and what was assumed."""
+"""What `draft` of a variant takes, and what was assumed."""
 
 
 def drafter_of(case: Case, point: Facts, target: ModelChoice, method: str) -> Drafter | str:

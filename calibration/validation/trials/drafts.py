@@ -1,4 +1,4 @@
-"""How a case drafted → an arm of a scenario, or why our methods cannot."""
+"""How a case drafted → a variant of a scenario, or why our methods cannot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LENGTH_KEYS = ("acceptance_length", "mean_acceptance_length", "tokens_per_step")
 
 
 class DraftChoice(NamedTuple):
-    """`method` is ours, `draft` what an arm takes, `length` its K."""
+    """`method` is ours, `draft` what a variant takes, `length` its K."""
 
     method: str
     draft: str | None

@@ -13,8 +13,8 @@ from typing import Any
 
 from calibration.validation.trials.cases import Case, Side
 from calibration.validation.trials.names import side_of
-from simulator.preset import Preset
-from simulator.presets import of_version, presets, release_of
+from simulator.engines.preset import Preset
+from simulator.engines.presets import of_version, presets, release_of
 
 VLLM, SGLANG, TRTLLM = "vLLM", "SGLang", "TensorRT-LLM"
 
@@ -58,7 +58,7 @@ _SERIAL = re.compile(
     r"async\w*[- ]scheduling (?:off|disabled)|disables async\w*[- ]scheduling|no-async|disable-overlap"
 )
 _DRAFTING = re.compile(r"\bspec(?:ulati\w+)?\b|draft|n-?gram|eagle|mtp")
-"""In a clause: it is about the arm that drafts …"""
+"""In a clause: it is about the variant that drafts …"""
 _NOT_DRAFTING = re.compile(r"\b(?:plain|baseline|both)\b|\b(?:without|no)\s+(?:spec|draft|n-?gram|eagle|mtp)")
 """… and not the other, or both."""
 _FLASHINFER = re.compile(r"attention[-_ ]backend\W{1,3}flashinfer")
@@ -82,7 +82,7 @@ class EngineChoice:
     verifies_in_graphs: bool
     """False: drafts are verified by the kernel for prompts, launched one by one, which is not simulated."""
     research: bool
-    """Code of a paper, not a serving engine: its plain arm is slow, and its drafts are trees."""
+    """Code of a paper, not a serving engine: its plain variant is slow, and its drafts are trees."""
 
 
 def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice:
@@ -172,8 +172,9 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
 
 
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:
-    """The clauses of a text, and whether each speaks of plain decoding, too. One that names no arm speaks of
-    the arm that its sentence named last."""
+    """The clauses of a text, and whether each speaks of plain decoding, too. One that names no variant
+    speaks of
+    the variant that its sentence named last."""
     for sentence in re.split(r"[;·]|\.\s", text):
         plain = True
         for clause in re.split(r"[,()]", sentence):

@@ -1,4 +1,4 @@
-"""A stated acceptance as the `acceptance` entry of a scenario's arm."""
+"""A stated acceptance as the `acceptance` entry of a scenario's variant."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from simulator.acceptance import Gated, Hierarchical
-from simulator.roots import bracketed_root
-from simulator.theory import harmonic_mean
+from simulator.breakeven.theory import harmonic_mean
+from simulator.numerics.roots import bracketed_root
 
 Entry = dict[str, Any]
 
@@ -39,7 +39,8 @@ _NEAR = 1e-6
 
 
 def entry_of_length(length: float, at: int, draft_length: int, datasets: Sequence[str]) -> Entry:
-    """A chain for an arm that drafts `draft_length`, of requests that differ: at draft length `at`, all their
+    """A chain for a variant that drafts `draft_length`, of requests that differ: at draft length `at`,
+    all their
     tokens per all their rounds are `length`.
     """
     if not 1 + _NEAR < length < at + 1 - _NEAR:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from calibration.validation.trials.acceptance_facts import AcceptanceFact, dataset_key, facts_of
-from calibration.validation.trials.cases import Case, Facts, arm_facts, named_datasets, number
+from calibration.validation.trials.cases import Case, Facts, named_datasets, number, variant_facts
 from calibration.validation.trials.drafts import DraftChoice
 from calibration.validation.trials.entries import (
     USUAL_MATCH,
@@ -24,7 +24,7 @@ from calibration.validation.trials.entries import (
     length_of_survival,
 )
 from calibration.validation.trials.trial import AcceptanceFrom
-from simulator.theory import alpha_from_tokens_per_verify, tokens_per_verify
+from simulator.breakeven.theory import alpha_from_tokens_per_verify, tokens_per_verify
 
 NO_ACCEPTANCE = "no acceptance published for this method"
 ABOVE_MOST = "acceptance length above K + 1"
@@ -35,7 +35,7 @@ _PLAIN_STREAM = 0.1
 
 
 class AcceptanceChoice(NamedTuple):
-    """`entry` is the `acceptance` of an arm in a scenario file."""
+    """`entry` is the `acceptance` of a variant in a scenario file."""
 
     entry: Mapping[str, Any]
     origin: AcceptanceFrom
@@ -178,14 +178,14 @@ def _steps_per_token(wanted: Wanted) -> float | None:
     if "tpot_mean_unreliable" in wanted.case.quality_flags:
         return None
     point = wanted.case.points[wanted.point]
-    spec, plain = _itl_per_tpot(arm_facts(point, "spec")), _itl_per_tpot(arm_facts(point, "plain"))
+    spec, plain = _itl_per_tpot(variant_facts(point, "spec")), _itl_per_tpot(variant_facts(point, "plain"))
     if spec is None or not 1 < spec <= wanted.draft.length + 1:
         return None
     return spec if plain is None or abs(plain - 1) < _PLAIN_STREAM else None
 
 
-def _itl_per_tpot(arm: Facts) -> float | None:
-    itl, tpot = number(arm.get("itl_mean_ms")), number(arm.get("tpot_mean_ms"))
+def _itl_per_tpot(variant: Facts) -> float | None:
+    itl, tpot = number(variant.get("itl_mean_ms")), number(variant.get("tpot_mean_ms"))
     return itl / tpot if itl and tpot and tpot > 0 else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from calibration.validation.trials.cases import ARMS, Case, Facts, Side, arm_facts, number
+from calibration.validation.trials.cases import VARIANTS, Case, Facts, Side, number, variant_facts
 from calibration.validation.trials.lengths import LengthsChoice
 from calibration.validation.trials.trial import Published
 
@@ -18,7 +18,7 @@ _LATENCIES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "e2e_mean": (("e2e_latency_mean_s", 1.0), ("e2e_latency_mean_ms", 1e-3)),
     "e2e_p99": (("e2e_latency_p99_s", 1.0), ("e2e_latency_p99_ms", 1e-3)),
 }
-"""Quantity → keys of an arm with what makes seconds of them, the surest first."""
+"""Quantity → keys of a variant with what makes seconds of them, the surest first."""
 
 SPEEDUP_TERMS: Mapping[str, tuple[str, bool]] = {
     "output_tok_per_s": ("throughput", True),
@@ -46,15 +46,15 @@ def figures_of(
 ) -> list[Published]:
     """Everything that a point publishes and a simulation can be held against."""
     found: list[Published] = []
-    for arm in ARMS:
-        facts = arm_facts(point, arm)
+    for variant in VARIANTS:
+        facts = variant_facts(point, variant)
         rate = throughput(facts, lengths, gpus, ranks)
         if rate is not None:
-            found.append(Published("throughput", arm, rate))
+            found.append(Published("throughput", variant, rate))
         for quantity, keys in _LATENCIES.items():
             seconds = _first(facts, keys)
             if seconds is not None and not _unreliable(case, quantity):
-                found.append(Published(quantity, arm, seconds))
+                found.append(Published(quantity, variant, seconds))
     ratio = _positive(point.get("speedup")) or _derived(case, found)
     if ratio is not None:
         found.append(Published("speedup", "both", ratio))
@@ -80,22 +80,22 @@ def throughput(facts: Facts, lengths: LengthsChoice, gpus: float | None, ranks: 
 
 
 def _derived(case: Case, found: Sequence[Published]) -> float | None:
-    """The speedup that follows from both arms where the source leaves it to the reader."""
+    """The speedup that follows from both variants where the source leaves it to the reader."""
     quantity, more_is_better = SPEEDUP_TERMS.get(case.speedup_of or "", SPEEDUP_TERMS["output_tok_per_s"])
-    values = {one.arm: one.value for one in found if one.quantity == quantity}
+    values = {one.variant: one.value for one in found if one.quantity == quantity}
     if "plain" not in values or "spec" not in values:
         return None
     return values["spec"] / values["plain"] if more_is_better else values["plain"] / values["spec"]
 
 
 def _shares(case: Case, point: Facts) -> Iterator[Published]:
-    """Shares of a step, of the arm that the case is about."""
+    """Shares of a step, of the variant that the case is about."""
     shares = point.get("share_pct")
-    arm: Side = "plain" if case.draft is None else "spec"
+    variant: Side = "plain" if case.draft is None else "spec"
     for name, value in shares.items() if isinstance(shares, Mapping) else ():
         part, share = _PARTS.get(str(name)), _positive(value)
         if part is not None and share is not None and _SMALLEST_SHARE <= share / 100 <= 1:
-            yield Published("cost_share", arm, share / 100, part)
+            yield Published("cost_share", variant, share / 100, part)
 
 
 def _unreliable(case: Case, quantity: str) -> bool:

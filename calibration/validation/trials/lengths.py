@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from calibration.validation.trials.cases import ARMS, Case, Facts, arm_facts, number
+from calibration.validation.trials.cases import VARIANTS, Case, Facts, number, variant_facts
 from calibration.validation.trials.habits import Habit, habit_of
 from calibration.validation.trials.names import datasets_of
-from simulator.roots import bracketed_root
+from simulator.numerics.roots import bracketed_root
 from simulator.traffic.lengths import Z_95
 
 Form = dict[str, Any]
@@ -184,9 +184,9 @@ def _is_number(value: object) -> bool:
 
 def _realised(point: Facts, what: str) -> float | None:
     """Mean tokens of a request by the client's own count, of the plain run where there is one."""
-    for side in ARMS:
-        arm = arm_facts(point, side)
-        total, requests = number(arm.get(f"total_{what}_tokens")), number(arm.get("num_requests"))
+    for side in VARIANTS:
+        variant = variant_facts(point, side)
+        total, requests = number(variant.get(f"total_{what}_tokens")), number(variant.get("num_requests"))
         if total and requests and 1 <= total / requests <= MOST_TOKENS:
             return total / requests
     return None

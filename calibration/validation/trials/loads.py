@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from calibration.validation.trials.cases import ARMS, Case, Facts, arm_facts, number
+from calibration.validation.trials.cases import VARIANTS, Case, Facts, number, variant_facts
 from calibration.validation.trials.habits import habit_of
 
 LOAD_NOT_STATED = "load not stated"
@@ -90,7 +90,7 @@ def _as_they_begin(case: Case, point: Facts, load: Load) -> Load:
 
 
 def _unsaid(case: Case, point: Facts, sent: int | None) -> Load | str:
-    """A load that the point has no key for: from its axis, its arms' counts, or the words of the case."""
+    """A load that the point has no key for: from its axis, its variants' counts, or the words of the case."""
     text = case.text
     if case.load_axis == "saturation" or re.search(r"infinite request rate|rate inf(?!\w)|offline", text):
         capped = _counted(point, ("max_concurrency",)) if case.load_axis != "saturation" else None
@@ -131,8 +131,8 @@ def _sent(case: Case, point: Facts) -> int | None:
 
 def _counted(point: Facts, keys: tuple[str, ...]) -> float | None:
     """What the client counted in its plain run, else in the other."""
-    for side in ARMS:
-        facts = arm_facts(point, side)
+    for side in VARIANTS:
+        facts = variant_facts(point, side)
         for key in keys:
             value = number(facts.get(key))
             if value is not None and 1 <= value <= MOST_IN_FLIGHT:

@@ -10,17 +10,17 @@ from calibration.validation.trials.cases import Side
 
 _PLAIN = r"(?:the )?(?:plain|baseline|base|vanilla|non-?spec\w*|without spec\w*|no spec\w*)"
 _SPEC = r"(?:the )?(?:spec(?:ulative|ulation)?|with spec\w*|drafting)"
-_OF_SIDE = r"(?: decoding| run| arm| side)?\s*(?:[:=]|\bis\b|\buses?\b)?\s*"
+_OF_SIDE = r"(?: decoding| run| variant| side)?\s*(?:[:=]|\bis\b|\buses?\b)?\s*"
 _BEFORE = {
     "plain": re.compile(rf"^{_PLAIN}\b{_OF_SIDE}", re.I),
     "spec": re.compile(rf"^{_SPEC}\b{_OF_SIDE}", re.I),
 }
 _AFTER = {
     "plain": re.compile(
-        rf"\s*[(\[]?(?:for |on )?(?:the )?{_PLAIN}(?: decoding| runs?| arm| side)?[)\]]?$", re.I
+        rf"\s*[(\[]?(?:for |on )?(?:the )?{_PLAIN}(?: decoding| runs?| variant| side)?[)\]]?$", re.I
     ),
     "spec": re.compile(
-        rf"\s*[(\[]?(?:for |on )?(?:the )?{_SPEC}(?: decoding| runs?| arm| side)?[)\]]?$", re.I
+        rf"\s*[(\[]?(?:for |on )?(?:the )?{_SPEC}(?: decoding| runs?| variant| side)?[)\]]?$", re.I
     ),
 }
 _SPLITTERS = (r"\s*(?:;|\||\bvs\.?(?=\s)|\bversus\b)\s*", r"\s*(?:[;|,/]|\band\b)\s*")

@@ -1,4 +1,6 @@
-"""One published point: which scenarios it ran, from which acceptance, and why an arm cannot be simulated."""
+"""One published point: which scenarios it ran, from which acceptance, and why a variant cannot be
+simulated.
+"""
 
 from __future__ import annotations
 
@@ -109,18 +111,18 @@ class PointOfView:
         return draft_of(self.case, self.point, self.spec.model, self.spec.engine.research)
 
     def _of_run(self, published: Sequence[Published]) -> Trial:
-        """Both arms as they ran."""
+        """Both variants as they ran."""
         chosen = self._acceptance() if isinstance(self.draft, DraftChoice) else self.draft
         published = (*published, *self._own_length(chosen))
-        arms = {one.arm for one in published}
-        if not arms:
+        variants = {one.variant for one in published}
+        if not variants:
             return self._trial((), skipped={"plain": self.refused} if self.refused else {})
         skipped: dict[str, str] = {}
         spec: Scenario | None = None
         notes: tuple[str, ...] = ()
-        if arms != {"plain"}:
+        if variants != {"plain"}:
             spec, notes = self._spec_scenario(self.draft, chosen, skipped)
-        plain, more = (None, ()) if arms == {SPEC} else self._plain_scenario(spec, skipped)
+        plain, more = (None, ()) if variants == {SPEC} else self._plain_scenario(spec, skipped)
         acceptance = chosen if isinstance(chosen, AcceptanceChoice) and spec is not None else None
         return self._trial(published, plain, spec, skipped, (*notes, *more), self.draft, acceptance)
 
@@ -134,7 +136,7 @@ class PointOfView:
         skipped: dict[str, str] = {}
         spec: Scenario | None = None
         notes: tuple[str, ...] = ()
-        if any(one.arm != "plain" for one in published):
+        if any(one.variant != "plain" for one in published):
             spec, notes = self._spec_scenario(draft, _ANY_ACCEPTANCE, skipped)
         plain, more = self._plain_scenario(spec, skipped)
         return self._trial(published, plain, spec, skipped, (*notes, *more), draft)
@@ -169,7 +171,7 @@ class PointOfView:
         refused = next((one for one in (self.spec, draft, chosen) if isinstance(one, str)), None)
         if refused is None and isinstance(self.spec, Scene) and isinstance(draft, DraftChoice):
             entry = chosen.entry if isinstance(chosen, AcceptanceChoice) else {}
-            found = self.spec.scenario(self._arm(self.spec, draft, entry))
+            found = self.spec.scenario(self._variant(self.spec, draft, entry))
             if not isinstance(found, str):
                 return found
             refused = found
@@ -197,21 +199,21 @@ class PointOfView:
             return None, ()
         return found
 
-    def _arm(self, scene: Scene, draft: DraftChoice, acceptance: Mapping[str, Any]) -> dict[str, Any]:
-        """The one speculative arm."""
-        arm: dict[str, Any] = {
+    def _variant(self, scene: Scene, draft: DraftChoice, acceptance: Mapping[str, Any]) -> dict[str, Any]:
+        """The one speculative variant."""
+        variant: dict[str, Any] = {
             "name": SPEC,
             "method": draft.method,
             "draft_length": draft.length,
             "acceptance": dict(acceptance),
         }
         if draft.draft is not None:
-            arm["draft"] = draft.draft
+            variant["draft"] = draft.draft
             # Engines draft on beyond what a head was trained for; the stated acceptance has that in it.
-            arm["max_context_tokens"] = scene.model.model.max_context_tokens
+            variant["max_context_tokens"] = scene.model.model.max_context_tokens
         if re.search(r"draft tp ?=? ?1\b", self.case.text):
-            arm["draft_tensor_parallel"] = 1
-        return arm
+            variant["draft_tensor_parallel"] = 1
+        return variant
 
     def _trial(
         self,

@@ -15,10 +15,10 @@ from calibration.validation.trials.loads import Load, load_of
 from calibration.validation.trials.models import ModelChoice, model_of
 from calibration.validation.trials.names import Gpu, gpu_of, kv_cache_of, side_of
 from calibration.validation.trials.placement import NODE, SIZES, Placement, placement_of
-from simulator.arm_memory import ArmMemory
+from simulator.engines.presets import load_preset
 from simulator.errors import InputError
-from simulator.memory import arm_memory
-from simulator.presets import load_preset
+from simulator.memory.gpu_memory import GpuMemory
+from simulator.memory.report import gpu_memory
 from simulator.scenario import Scenario, scenario_from_data
 
 DOES_NOT_FIT = "does not fit the memory"
@@ -72,19 +72,21 @@ class Scene:
         )
         return mine == theirs and not self._capped and not other._capped
 
-    def scenario(self, arm: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
-        """The scenario with this speculative arm and what was assumed for it to fit; or why there is none."""
+    def scenario(self, variant: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
+        """The scenario with this speculative variant and what was assumed for it to fit; or why there
+        is none.
+        """
         for attempt in self._attempts():
-            data = self._data(attempt, arm)
+            data = self._data(attempt, variant)
             try:
                 found = scenario_from_data(data)
-                if all(self._holds(arm_memory(found, one)) for one in (None, *found.speculation)):
+                if all(self._holds(gpu_memory(found, one)) for one in (None, *found.speculation)):
                     return found, () if attempt.note is None else (attempt.note,)
             except InputError as error:
                 return f"{NOT_A_SCENARIO}: {error.problems[0].message}"
         return DOES_NOT_FIT
 
-    def _holds(self, memory: ArmMemory) -> bool:
+    def _holds(self, memory: GpuMemory) -> bool:
         """Whether an engine starts, and holds the load where that alone tells how many GPUs there were."""
         stated = self.placement.tensor_parallel is not None
         return memory.fits and (stated or memory.max_concurrency >= (self.load.batch or 1))
@@ -109,7 +111,7 @@ class Scene:
             if size == NODE:
                 yield _Attempt(size, replicas, _FULLER, f"{note}; {fuller}")
 
-    def _data(self, attempt: _Attempt, arm: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _data(self, attempt: _Attempt, variant: Mapping[str, Any] | None) -> dict[str, Any]:
         """The scenario as plain data."""
         engine: dict[str, Any] = {"preset": self.engine.preset, **self.engine.settings}
         if self._whole_prompts:
@@ -138,7 +140,7 @@ class Scene:
                 "replicas": attempt.replicas,
             },
             "engine": engine,
-            "speculation": [] if arm is None else [dict(arm)],
+            "speculation": [] if variant is None else [dict(variant)],
             "workload": {
                 "arrivals": dict(self.load.arrivals),
                 "requests": self.load.requests,

@@ -19,7 +19,7 @@ OF_STEPS = ("cost_share", "step_ratio")
 """Quantities of single steps: nothing needs to be run."""
 
 SPEC = "spec"
-"""Name of the one speculative arm of `Trial.spec`."""
+"""Name of the one speculative variant of `Trial.spec`."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Published:
     """
 
     quantity: str
-    arm: Side | Literal["both"]
+    variant: Side | Literal["both"]
     value: float
     part: str | None = None
 
@@ -42,7 +42,8 @@ class Trial:
     """One published point, ready to be simulated.
 
     `plain` and `spec` are usually one scenario, two where a source compared two set-ups; `spec` has exactly
-    one arm, named "spec". An arm that cannot be simulated is None and has its reason in `skipped`, one of a
+    one variant, named "spec". A variant that cannot be simulated is None and has its reason in
+    `skipped`, one of a
     few short constants that are counted. `engine`: the preset, or the name of what is no serving engine.
     `batch` is the load as a number of requests, where it is one.
     """
@@ -71,7 +72,9 @@ class Trial:
     assumed_lengths: tuple[str, ...] = ()
     """Fields of the workload, prompt_tokens or output_tokens, whose lengths no source says."""
     research: bool = False
-    """Ran on code of a paper, whose plain arm is slow: its speedups are no measure of a serving engine."""
+    """Ran on code of a paper, whose plain variant is slow: its speedups are no measure of a serving
+    engine.
+    """
 
     @property
     def uniform(self) -> bool:

@@ -51,7 +51,7 @@ def _once(trials: Iterator[Trial]) -> Iterator[Trial]:
         kept = []
         for figure in trial.published:
             key = (trial.load, trial.dataset, figure)
-            if figure.arm != "plain" or key not in seen:
+            if figure.variant != "plain" or key not in seen:
                 kept.append(figure)
             seen.add(key)
         if kept or not trial.published:

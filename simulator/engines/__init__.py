@@ -1,0 +1,1 @@
+"""Serving engines: one preset file per release, read into a `Preset`."""

@@ -1,0 +1,157 @@
+"""The file of a serving-engine preset, read and checked: everything that is wrong with it at once, by place.
+
+A file that names a preset in `inherits` says only what differs from it: a field of its own, `host` field by
+field. The shipped presets and a user's own engine are read alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, get_type_hints
+
+from simulator.engines.preset import SCHEMA, HostCost, Preset, longest_host_s
+from simulator.errors import unknown_name
+from simulator.models.config import locator, parse_json
+from simulator.models.families.fields import Fields
+
+_LARGEST = 1_000_000
+_MOST_BYTES = 10**12
+_LONGEST = 0.99
+"""Share of what a time stays below that a file may reach."""
+_CHOICES = {"graph_unit": ("tokens", "requests")}
+_MAY_BE_ZERO = ("graph_cap_tokens", "draft_seats", "state_slots")
+"""Whole numbers that may; so may all that count bytes, and those of small GPUs."""
+
+
+def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
+    """The preset in the text of a file, which may inherit one of `bases`.
+
+    Raises InputError with all that is wrong, each with its place.
+    """
+    values = parse_json(text, file)
+    own = [name for name, value in values.items() if value is not None and name not in ("schema", "inherits")]
+    fields = Fields(values)
+    if values.get("schema") != SCHEMA:
+        fields.add("schema", values.get("schema"), "is no schema of this version", f'"{SCHEMA}"')
+    base = _base(fields, bases)
+    given = dict(vars(base)) if base is not None else {}
+    known = get_type_hints(Preset)
+    for name in own:
+        if name not in known:
+            problem = unknown_name("field", name, known)
+            fields.add(name, None, problem.message, problem.allowed)
+        elif name not in ("host", "sources"):
+            given[name] = _value(fields, name, known[name])
+    for name in ("max_num_seqs", "max_num_batched_tokens"):
+        if name in own and f"small_gpu_{name}" not in own:
+            given[f"small_gpu_{name}"] = 0  # a number of its own takes the place of both of the base's
+    if "gpu_memory_utilization" in own and "headroom_bytes" not in own:
+        given["headroom_bytes"] = 0  # a share of its own takes the place of the base's rule
+    given["host"] = _host(fields, base)
+    given["sources"] = _sources(fields, base, own)
+    for name in _needed(Preset) if base is not None or not fields.has("inherits") else ():
+        if name not in given:
+            fields.add(name, None, "is missing", "this field, or inherits: a preset to take it from")
+    rule = given.get("scheduler")
+    if isinstance(rule, str) and rule:
+        _scheduler(fields, rule)
+    fields.finish(file, locator(text, file))
+    return Preset(**given)
+
+
+def _base(fields: Fields, bases: Mapping[str, Preset]) -> Preset | None:
+    """The preset whose fields are taken where the file gives none."""
+    name = fields.word("inherits")
+    if not name:
+        return None
+    if name not in bases:
+        problem = unknown_name("preset", name, bases)
+        fields.add("inherits", name, problem.message, problem.allowed)
+    return bases.get(name)
+
+
+def _scheduler(fields: Fields, rule: str) -> None:
+    from simulator.scheduling import rules
+
+    if rule not in rules():
+        problem = unknown_name("scheduler rule", rule, rules())
+        fields.add("scheduler", rule, problem.message, problem.allowed)
+
+
+def _value(fields: Fields, name: str, kind: Any) -> Any:
+    """One field by the type that the record gives it."""
+    if name in ("graph_sizes", "draft_graph_sizes"):
+        return _sizes(fields, name)
+    if kind is bool:
+        return fields.flag(name)
+    if kind is int:
+        if name.endswith("_bytes"):
+            return fields.count(name, low=0, high=_MOST_BYTES)
+        return fields.count(
+            name, low=0 if name in _MAY_BE_ZERO or name.startswith("small_gpu_") else 1, high=_LARGEST
+        )
+    if kind is float:
+        return fields.number(name, 0.0, 0.0, _LONGEST if name.endswith("_s") else 1.0)
+    word = fields.word(name)
+    allowed = _CHOICES.get(name)
+    if allowed and word not in allowed:
+        fields.add(name, word, "is unknown", f"known: {', '.join(allowed)}")
+    return word
+
+
+def _sizes(fields: Fields, name: str) -> str | tuple[int, ...]:
+    """Graph sizes, ascending: "vllm", or numbers and [first, last, step] ranges with both ends."""
+    value = fields.values.get(name)
+    if value == "vllm" and name == "graph_sizes":
+        return "vllm"
+    found: set[int] = set()
+    entries = value if isinstance(value, list) else [None]
+    for entry in entries:
+        one: list[Any] = entry if isinstance(entry, list) else [entry, entry, 1]
+        if len(one) != 3 or not all(isinstance(n, int) and 1 <= n <= _LARGEST for n in one):
+            allowed = 'whole numbers and [first, last, step] ranges, or "vllm"'
+            fields.add(name, None if entry is None else str(entry), "is not usable", allowed)
+            return ()
+        found.update(range(one[0], one[1] + 1, one[2]))
+    return tuple(sorted(found))
+
+
+def _needed(record: type[HostCost | Preset]) -> list[str]:
+    """The fields that have no default."""
+    return [field.name for field in dataclasses.fields(record) if field.default is dataclasses.MISSING]
+
+
+def _host(fields: Fields, base: Preset | None) -> HostCost:
+    """Host times, those of `base` where the file gives none."""
+    child = fields.child("host")
+    names = [field.name for field in dataclasses.fields(HostCost)]
+    given = vars(base.host) if base is not None else {}
+    if child is None:
+        if base is None and not fields.has("host"):
+            fields.add("host", None, "is missing", f"an object with {', '.join(names)}")
+        return HostCost(**given) if given else HostCost(0, 0, 0)
+    for name in child.values:
+        if name not in names:
+            problem = unknown_name("host time", name, names)
+            child.add(name, None, problem.message, problem.allowed)
+    for name in _needed(HostCost) if base is None else ():
+        if not child.has(name):
+            child.add(name, None, "is missing", "s")
+    return HostCost(
+        **{
+            name: child.number(name, given.get(name, 0.0), 0.0, _LONGEST * longest_host_s(name))
+            for name in names
+        }
+    )
+
+
+def _sources(fields: Fields, base: Preset | None, own: Sequence[str]) -> MappingProxyType[str, str]:
+    """Where each figure comes from; a file of one's own need not say, and what it gives is not its base's."""
+    child = fields.child("sources")
+    inherited = base.sources if base is not None else {}
+    given = {name: source for name, source in inherited.items() if name not in own or name == "host"}
+    if child is not None:
+        given |= {name: child.word(name) for name in child.values}
+    return MappingProxyType(given)

@@ -1,0 +1,1 @@
+"""What fits on one GPU: weights, drafter, reserve, recurrent states and KV blocks."""

@@ -1,0 +1,1 @@
+"""Compiled code, random numbers and root finding: what the model is computed with."""

@@ -1,0 +1,93 @@
+"""What the figures of a variant are made from and look like:
+its traffic, its runs, and its estimates as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from simulator.results.estimate import Estimate, estimate_from_json
+
+if TYPE_CHECKING:
+    from simulator.runs.variant import CompiledVariant
+
+POSITIONAL = ("acceptance_rate_at", "conditional_acceptance")
+"""Figures by draft position: lists in the JSON, paths `NAME.1`, `NAME.2`, … here."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What of the scenario the figures depend on. `limits` are the SLO's, `{"ttft_p99_s": 1.0}`."""
+
+    open_loop: bool
+    class_names: tuple[str, ...] = ()
+    limits: Mapping[str, float] = field(default_factory=dict)
+    replicas: int = 1
+    seats: int | None = None
+    """Requests that all replicas together can serve at once."""
+
+    @staticmethod
+    def of(variant: CompiledVariant) -> Traffic:
+        """The traffic of a variant's scenario, and the seats that this variant has."""
+        scenario = variant.scenario
+        return Traffic(
+            open_loop=scenario.workload.arrivals.kind not in ("closed", "burst"),
+            class_names=tuple(entry.name for entry in scenario.workload.traffic_classes),
+            limits=scenario.slo.model_dump(exclude_none=True) if scenario.slo else {},
+            replicas=scenario.hardware.replicas,
+            seats=variant.settings.max_num_seqs * scenario.hardware.replicas,
+        )
+
+
+@dataclass(frozen=True)
+class VariantSummary:
+    """The figures of one variant: dotted path → estimate, None where the runs cannot tell; `notes` say why."""
+
+    estimates: Mapping[str, Estimate | None]
+    saturated: bool
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, path: str) -> Estimate | None:
+        return self.estimates[path]
+
+    def values(self) -> dict[str, float]:
+        """Path → value, of the figures there are."""
+        return {path: estimate.value for path, estimate in self.estimates.items() if estimate is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """The metrics of one variant, as nested mappings."""
+        document: dict[str, Any] = {}
+        for path, estimate in self.estimates.items():
+            *parents, leaf = path.split(".")
+            place = document
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[leaf] = estimate and estimate.to_json()
+        document["saturated"] = self.saturated
+        document.setdefault("classes", {})
+        for metrics in (document, *document["classes"].values()):
+            for name in POSITIONAL:
+                metrics[name] = list(metrics.get(name, {}).values())
+        return document
+
+
+def summary_from_json(document: Mapping[str, Any]) -> VariantSummary:
+    """The summary that `ArmSummary.to_json` wrote; its notes stay with the result."""
+    return VariantSummary(dict(_flatten(document, "")), bool(document["saturated"]))
+
+
+def _flatten(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Estimate | None]]:
+    for name, value in document.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, list):
+            value = {str(position): item for position, item in enumerate(value, start=1)}
+        if value is None:
+            yield path, None
+        elif isinstance(value, Mapping) and "value" in value:
+            yield path, estimate_from_json(value)
+        elif isinstance(value, str):
+            raise TypeError(f"{path} is text")
+        elif isinstance(value, Mapping):
+            yield from _flatten(value, f"{path}.")

@@ -1,0 +1,139 @@
+"""What a variant runs on, looked up once: models, GPU profile,
+serving-engine preset, and the prices that follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from simulator.costs.cost import CostModel
+from simulator.costs.prices import Prices, compile_prices
+from simulator.costs.profiles import Profile, load_profile
+from simulator.engines.preset import Preset
+from simulator.memory.report import models_of
+from simulator.models.drafter import Drafter
+from simulator.models.model import Model
+from simulator.scenario import Scenario, Variant, engine_preset
+
+LONGEST_DRAFT = 16
+"""Draft lengths up to this share one set of price tables."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The fixed parts of a variant. `drafter` is None for plain decoding and for lookups."""
+
+    target: Model
+    drafter: Drafter | None
+    profile: Profile
+    preset: Preset
+    preset_note: str | None
+    """Which preset was taken when the one asked for is not known exactly."""
+    cost: CostModel
+    prices: Prices
+
+    @property
+    def max_context_tokens(self) -> int:
+        """Tokens a request may hold."""
+        return self.target.max_context_tokens
+
+    @property
+    def drafter_max_context_tokens(self) -> int | None:
+        """Context beyond which the drafter was not trained; None: as far as the target."""
+        return self.drafter.max_context_tokens if self.drafter is not None else None
+
+
+def setup_of(scenario: Scenario, variant: Variant | None) -> Setup:
+    """Return what a variant (None: plain decoding) runs on.
+    Raises InputError for names and files that cannot be used.
+    """
+    return _setup(_Question.of(scenario, variant))
+
+
+def sampling_of(scenario: Scenario, variant: Variant | None = None) -> str:
+    """How the target chooses tokens: greedy or sampled, `plain-` without a variant, "" where nobody said."""
+    temperature = scenario.workload.temperature
+    if temperature is None:
+        return ""
+    return ("plain-" if variant is None else "") + ("greedy" if temperature == 0 else "sampled")
+
+
+def draft_sampling_of(scenario: Scenario, variant: Variant | None) -> str:
+    """How a variant's drafts are chosen: at temperature 0 they are the best ones in any case."""
+    if variant is None:
+        return ""
+    return "greedy" if scenario.workload.temperature == 0 else variant.draft_sampling
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a setup depends on; scenarios that agree here share it.
+    `scenario` and `variant` only carry the fields to the readers.
+    """
+
+    key: tuple[object, ...]
+    scenario: Scenario
+    variant: Variant | None
+
+    @staticmethod
+    def of(scenario: Scenario, variant: Variant | None) -> _Question:
+        hardware = scenario.hardware
+        drafting: tuple[object, ...] = ()
+        if variant is not None:
+            longest = max(variant.max_draft_length, LONGEST_DRAFT)
+            drafting = (variant.method, variant.draft, scenario.draft_tensor_parallel(variant), longest)
+            drafting += (draft_sampling_of(scenario, variant),)
+        key = (
+            scenario.target.model_dump_json(),
+            engine_preset(scenario),
+            hardware.gpu,
+            hardware.tensor_parallel,
+            hardware.expert_parallel,
+            hardware.attention_dp,
+            int(scenario.run.mechanisms.expert_union),
+            sampling_of(scenario, variant),
+            str(Path(scenario.base_dir).resolve()),
+            *drafting,
+        )
+        return _Question(key, scenario, variant)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Question) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=32)
+def _setup(question: _Question) -> Setup:
+    scenario, variant = question.scenario, question.variant
+    target, drafter = models_of(scenario, variant)
+    preset, note = engine_preset(scenario)
+    profile = load_profile(scenario.hardware.gpu, scenario.base_dir)
+    ranks, groups = scenario.hardware.tensor_parallel, scenario.hardware.attention_dp
+    cost = CostModel(
+        target=target,
+        drafter=drafter,
+        profile=profile,
+        tensor_parallel=ranks,
+        expert_parallel=scenario.hardware.expert_parallel,
+        draft_tensor_parallel=ranks if variant is None else scenario.draft_tensor_parallel(variant),
+        kv_cache=scenario.target.kv_cache,
+        preset=preset,
+        sampling=sampling_of(scenario, variant),
+        draft_sampling=draft_sampling_of(scenario, variant),
+        attention_dp=groups,
+    )
+    query_tokens = max(variant.max_draft_length if variant is not None else 0, LONGEST_DRAFT) + 1
+    seats = preset.max_num_seqs * groups
+    prices = compile_prices(
+        cost,
+        max_tokens=max(preset.max_num_batched_tokens * groups + seats, seats * query_tokens),
+        max_sequences=seats,
+        max_context_tokens=target.max_context_tokens,
+        max_query_tokens=query_tokens,
+        expert_union=scenario.run.mechanisms.expert_union,
+    )
+    return Setup(target, drafter, profile, preset, note, cost, prices)

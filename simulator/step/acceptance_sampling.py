@@ -1,0 +1,114 @@
+"""What survives verification: the walk along one round's drafts, by luck that belongs to the token."""
+
+from __future__ import annotations
+
+import math
+
+from simulator.acceptance.base import GATED, TRACE
+from simulator.numerics.compiled import compiled
+from simulator.numerics.random_numbers import STREAM_DRIFT, STREAM_MATCH, random_bits, stream_key, uniform
+from simulator.step.views import (
+    Engine,
+    item,
+    match_probability_of,
+    normal_quantiles_of,
+    request_at,
+    request_effect_of,
+    survival_bits_of,
+    totals_of,
+    trace_lengths_of,
+    trace_start_of,
+)
+
+
+@compiled(inline=True)
+def finds_match(e: Engine, r: int) -> bool:
+    """Return whether a lookup for the round that starts after the emitted tokens
+    of request `r` finds a match (a Markov chain).
+    """
+    q = request_at(e, r)
+    u = uniform(stream_key(e.seed, r, STREAM_MATCH), q.emitted + 1)
+    row = r if e.match_by_request else q.traffic_class
+    return u < match_probability_of(e)[2 * row + q.matched]
+
+
+@compiled(inline=True)
+def look_up(e: Engine, r: int) -> bool:
+    """Look for a match and remember the outcome: the next lookup depends on it."""
+    q = request_at(e, r)
+    q.matched = finds_match(e, r)
+    totals_of(e)[0].match_lookups += 1
+    totals_of(e)[0].matches += q.matched
+    return q.matched == 1
+
+
+@compiled()
+def _drift_after(e: Engine, r: int, position: int, before: float) -> float:
+    """Return the drift at output `position`, given the one at `position - 1`:
+    AR(1) along the output (docs/acceptance.md).
+    """
+    u = uniform(stream_key(e.seed, r, STREAM_DRIFT), position)
+    z = normal_quantiles_of(e)[int(u * len(normal_quantiles_of(e)))]
+    if position == 1:
+        return e.drift_sd * z
+    rho = e.drift_correlation
+    return rho * before + e.drift_sd * math.sqrt(1.0 - rho * rho) * z
+
+
+@compiled()
+def advance_drift(e: Engine, r: int, tokens: int) -> None:
+    """Carry the drift of request `r` over its next `tokens` output positions;
+    called before they are added to `emitted`.
+    """
+    q = request_at(e, r)
+    drift = q.drift
+    for position in range(q.emitted + 1, q.emitted + tokens + 1):
+        drift = _drift_after(e, r, position, drift)
+    q.drift = drift
+
+
+@compiled(inline=True)
+def _bin(e: Engine, effect: float) -> int:
+    return min(max(int((effect - e.effect_low) * e.effect_bins_per_unit), 0), e.bins - 1)
+
+
+@compiled(inline=True)
+def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
+    """Return how many of `drafts` drafts of request `r` are accepted in a row:
+    each draft's luck belongs to its output position.
+
+    Changes nothing, so asking twice gives the same answer.
+    """
+    q = request_at(e, r)
+    if e.acceptance_kind == TRACE:
+        sequence = r % (len(trace_start_of(e)) - 1)
+        first = trace_start_of(e)[sequence]
+        length = trace_lengths_of(e)[first + q.emitted % (trace_start_of(e)[sequence + 1] - first)]
+        return min(length - 1, drafts)
+    if e.acceptance_kind == GATED and not (q.matched if e.ragged else finds_match(e, r)):
+        return 0
+    effect = 0.0
+    row = 0
+    if e.bins > 1:
+        effect = request_effect_of(e)[r]
+        row = _bin(e, effect)
+    thresholds = survival_bits_of(e)
+    first = (q.traffic_class * e.bins + row) * e.positions
+    if e.drift_sd == 0.0:
+        accepted = 0
+        alive = 1
+        for j in range(drafts):  # without a jump at the first rejection, which no processor can foresee
+            alive &= random_bits(q.random_key, q.emitted + 1 + j) < item(thresholds, first + j)
+            accepted += alive
+        return accepted
+    drift = q.drift
+    for j in range(drafts):
+        position = q.emitted + 1 + j
+        drift = _drift_after(e, r, position, drift)
+        row = _bin(e, effect + drift)
+        if (
+            random_bits(q.random_key, position)
+            >= thresholds[(q.traffic_class * e.bins + row) * e.positions + j]
+        ):
+            return j
+    return drafts

@@ -1,0 +1,236 @@
+"""Compose: which requests run in the next step, with how many tokens each (docs/step.md §3).
+
+The scheduler of vLLM V1 (`v1/core/sched/scheduler.py`): running requests first, then waiting ones,
+one token budget, no separate phases; and the rule of SGLang, prefill first and alone,
+as a second order of the same two passes.
+"""
+
+from __future__ import annotations
+
+from simulator.numerics.compiled import compiled
+from simulator.step.acceptance_sampling import accepted_drafts
+from simulator.step.blocks import (
+    available_blocks,
+    hold_matched,
+    matched_hashes,
+    release_blocks,
+    take_blocks,
+    unheld_matched,
+)
+from simulator.step.queues import bring_up_to, pop_waiting, push_waiting_head
+from simulator.step.state import NO_STEP, RUNNING, WAITING
+from simulator.step.views import (
+    Engine,
+    class_drafts_of,
+    draft_length_by_batch_of,
+    entry_at,
+    plan_at,
+    request_at,
+    running_of,
+    totals_of,
+    waiting_of,
+)
+
+EVERYONE, PREFILLS, DECODES = range(3)
+"""Which running requests a pass over them looks at."""
+
+
+@compiled(inline=True)
+def may_draft(e: Engine, r: int) -> bool:
+    """Return whether request `r` may draft: its class does, and its context is within the drafter's limit."""
+    q = request_at(e, r)
+    return class_drafts_of(e)[q.traffic_class] == 1 and q.prompt + q.emitted <= e.drafter_max_context
+
+
+@compiled()
+def _preempt_last(e: Engine) -> int:
+    """Preempt the newest running request and return it: its blocks are freed,
+    its tokens kept, it waits first in line.
+    """
+    e.running_count -= 1
+    r = running_of(e)[e.running_count]
+    q = request_at(e, r)
+    release_blocks(e, r)
+    q.computed = 0
+    q.drafts = 0
+    q.status = WAITING
+    q.preempted_step = e.in_flight_step
+    q.preemptions += 1
+    totals_of(e)[0].preemptions += 1
+    push_waiting_head(e, r)
+    return r
+
+
+@compiled(inline=True)
+def _add_entry(e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: bool, known: int) -> None:
+    """Write one entry; `known`: tokens of the request that are known once the running step has ended."""
+    p = plan_at(e, slot)
+    q = request_at(e, r)
+    entry = entry_at(e, slot, p.entries)
+    samples = q.computed + tokens >= known
+    entry.request = r
+    entry.tokens = tokens
+    entry.drafts = drafts
+    entry.decodes = decodes
+    entry.samples = samples
+    entry.start = q.computed
+    q.computed += tokens
+    q.last_step = p.number
+    q.in_flight_drafts = drafts
+    q.in_flight_samples = samples
+    p.entries += 1
+    p.tokens += tokens
+    p.samples += samples
+    if decodes:
+        p.decodes += 1
+        p.decode_tokens += tokens
+        p.uniform &= tokens == e.max_draft_length + 1
+    if may_draft(e, r):
+        p.drafters += 1
+        p.drafting_samples += samples
+
+
+@compiled(inline=True)
+def _running_pass(e: Engine, slot: int, whom: int) -> None:
+    """Give running requests, in order of admission, their tokens."""
+    p = plan_at(e, slot)
+    index = 0
+    while index < e.running_count:
+        r = running_of(e)[index]
+        index += 1
+        q = request_at(e, r)
+        drafts = q.drafts
+        pending = 0
+        if q.last_step == e.in_flight_step:
+            drafts = 0
+            if q.in_flight_samples:
+                pending = 1 + q.in_flight_drafts
+                if may_draft(e, r):
+                    drafts = e.in_flight_draft_length
+                if e.stop_is_foreseen and not q.cancelled and q.emitted + 1 >= q.output:
+                    continue
+                if not e.ghost_rows and q.emitted + 1 + accepted_drafts(e, r, q.in_flight_drafts) >= q.output:
+                    continue
+        known = q.prompt + q.emitted + pending
+        missing = known - q.computed
+        decodes = missing == 1
+        if (whom == PREFILLS and decodes) or (whom == DECODES and not decodes):
+            continue
+        want = missing + drafts
+        if want <= 0:
+            continue
+        slots_used = p.tokens + e.slots_per_request * (p.entries + 1)
+        tokens = min(want, e.max_num_batched_tokens - max(p.tokens, slots_used))
+        if tokens <= 0 or (tokens < missing and not e.chunked_prefill):
+            continue
+        given_drafts = max(0, tokens - missing)
+        goal = q.computed + tokens + e.lookahead_tokens
+        if goal > q.capacity:
+            need = (goal + e.block_tokens - 1) // e.block_tokens - q.capacity // e.block_tokens
+            stopped = False
+            while need > available_blocks(e):
+                p.preempted = 1
+                if _preempt_last(e) == r:
+                    stopped = True
+                    break
+            if stopped:
+                break
+            take_blocks(e, need)
+            q.capacity += need * e.block_tokens
+        totals_of(e)[0].cut_drafts += drafts - given_drafts
+        _add_entry(e, slot, r, tokens, given_drafts, decodes, known)
+
+
+@compiled()
+def _admit_one(e: Engine, slot: int) -> bool:
+    """Admit the first waiting request if seats, tokens and blocks allow; return whether it was."""
+    p = plan_at(e, slot)
+    r = waiting_of(e)[e.waiting_head]
+    q = request_at(e, r)
+    if q.last_step == e.in_flight_step and e.in_flight_step != NO_STEP:
+        return False
+    whole = q.prompt + q.emitted
+    hits = matched_hashes(e, r)
+    computed = min(hits * e.prefix_block_tokens, (whole - 1) // e.block_tokens * e.block_tokens)
+    if computed > 0 and e.loses_last_match:
+        computed -= e.block_tokens
+    slots_used = p.tokens + e.slots_per_request * (p.entries + 1)
+    tokens = min(whole - computed, e.max_num_batched_tokens - max(p.tokens, slots_used))
+    if tokens <= 0 or (tokens < whole - computed and not e.chunked_prefill):
+        return False
+    shared = hits * (e.prefix_block_tokens // e.block_tokens)
+    unheld = unheld_matched(e, r, hits) * (e.prefix_block_tokens // e.block_tokens)
+    entire = (whole + e.lookahead_tokens + e.block_tokens - 1) // e.block_tokens
+    if entire - shared > available_blocks(e) - unheld:
+        return False
+    if e.reserved_output > 0:
+        end = q.prompt + max(q.emitted, int(e.reserved_output * q.output)) + e.lookahead_tokens
+        reservation = (end + e.block_tokens - 1) // e.block_tokens - shared
+        if e.reserved_blocks + reservation > e.total_blocks:
+            return False
+        q.reserved = reservation
+        e.reserved_blocks += reservation
+    pop_waiting(e)
+    hold_matched(e, r, hits)
+    need = (computed + tokens + e.lookahead_tokens + e.block_tokens - 1) // e.block_tokens - shared
+    if need > 0:
+        take_blocks(e, need)
+        q.capacity += need * e.block_tokens
+    q.computed = computed
+    q.status = RUNNING
+    totals_of(e)[0].prefix_hit_tokens += computed
+    if q.admitted_ns < 0:
+        q.admitted_ns = e.now_ns
+    running_of(e)[e.running_count] = r
+    e.running_count += 1
+    _add_entry(e, slot, r, tokens, 0, False, whole)
+    return True
+
+
+@compiled(inline=True)
+def _waiting_pass(e: Engine, slot: int) -> None:
+    while not plan_at(e, slot).preempted and e.waiting_count > 0 and e.running_count < e.max_num_seqs:
+        if not _admit_one(e, slot):
+            break
+
+
+@compiled(inline=True)
+def schedule(e: Engine, slot: int, now_ns: int, in_flight_step: int, in_flight_draft_length: int) -> int:
+    """Write into `slot` what the next step runs; return how many entries it has (0: there is no step).
+
+    `flight_step` is the number of the step that runs now,
+    NO_STEP when none does; `flight_draft_length` its K.
+    """
+    p = plan_at(e, slot)
+    e.in_flight_step = in_flight_step
+    e.in_flight_draft_length = in_flight_draft_length
+    e.now_ns = now_ns
+    bring_up_to(e, now_ns, 0)
+    p.number = e.next_number
+    p.scheduled_ns = now_ns
+    p.entries = 0
+    p.decodes = 0
+    p.decode_tokens = 0
+    p.tokens = 0
+    p.samples = 0
+    p.drafters = 0
+    p.drafting_samples = 0
+    p.uniform = 1
+    p.preempted = 0
+    if e.mixes_prefill:
+        _running_pass(e, slot, EVERYONE)
+        _waiting_pass(e, slot)
+    else:
+        _running_pass(e, slot, PREFILLS)
+        _waiting_pass(e, slot)
+        if p.entries == 0:
+            _running_pass(e, slot, DECODES)
+    e.next_number += p.entries > 0
+    p.draft_length = draft_length_by_batch_of(e)[p.entries]
+    p.drafts = p.draft_length > 0 and p.drafting_samples > 0
+    p.host_ns = int(e.host_step_ns + e.host_per_sequence_ns * p.entries + 0.5)
+    p.hidden_ns = int(e.hidden_step_ns + e.hidden_per_sequence_ns * p.entries + 0.5)
+    if not (e.asynchronous and e.host_overlap):
+        p.host_ns += p.hidden_ns
+        p.hidden_ns = 0
+    return int(p.entries)

@@ -1,0 +1,156 @@
+"""Apply: what a finished step changes (docs/step.md §5–7): acceptance, emissions, stops, and the books."""
+
+from __future__ import annotations
+
+from simulator.acceptance.base import GATED
+from simulator.numerics.compiled import compiled, float_bits
+from simulator.step.acceptance_sampling import accepted_drafts, advance_drift, look_up
+from simulator.step.blocks import share_computed
+from simulator.step.queues import bring_up_to, end_request, remove_ended_running
+from simulator.step.schedule import may_draft
+from simulator.step.state import (
+    CANCELLED,
+    DONE,
+    EAGER,
+    FIRST_BIN_BITS,
+    FULL,
+    GAP_BINS,
+)
+from simulator.step.views import (
+    Engine,
+    accepted_at_of,
+    add,
+    drafted_at_of,
+    entry_at,
+    itl_histogram_of,
+    itl_token_histogram_of,
+    plan_at,
+    request_at,
+    totals_of,
+)
+
+
+@compiled(inline=True)
+def gap_bin(gap_ns: float) -> int:
+    """Return the bin of a gap: exponent and leading ten bits of the mantissa,
+    so that a bin is at most 0.1 % wide.
+    """
+    return min(max((float_bits(gap_ns) >> 42) - FIRST_BIN_BITS, 0), GAP_BINS - 1)
+
+
+@compiled(inline=True)
+def _emit(e: Engine, r: int, tokens: int, now_ns: int) -> None:
+    """Let `tokens` tokens of request `r` reach its client together at `now_ns`."""
+    q = request_at(e, r)
+    if q.emitted == 0:
+        q.first_ns = now_ns
+    else:
+        gap_ns = now_ns - q.last_ns
+        q.worst_gap_ns = max(q.worst_gap_ns, gap_ns)
+        if q.measured:
+            first = q.traffic_class * GAP_BINS
+            whole = first + gap_bin(float(gap_ns))
+            add(itl_histogram_of(e), whole, 1)
+            share = whole if tokens == 1 else first + gap_bin(gap_ns / tokens)
+            add(itl_token_histogram_of(e), share, tokens)
+    q.last_ns = now_ns
+    q.emitted += tokens
+    totals_of(e)[0].emitted_tokens += tokens
+
+
+@compiled(inline=True)
+def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
+    """Apply one entry that samples: verify its drafts, emit, stop or draft again;
+    return whether the request ended.
+    """
+    t = totals_of(e)[0]
+    p = plan_at(e, slot)
+    entry = entry_at(e, slot, index)
+    r = entry.request
+    q = request_at(e, r)
+    drafts = entry.drafts
+    accepted = 0
+    if drafts > 0:
+        accepted = accepted_drafts(e, r, drafts)
+        if e.acceptance_kind == GATED and not e.ragged:
+            look_up(e, r)
+        q.drafted += drafts
+        q.accepted += accepted
+        q.draft_rounds += 1
+        t.rejected_rows += drafts - accepted
+    if q.measured and entry.decodes:
+        first = q.traffic_class * (e.max_draft_length + 1)
+        add(accepted_at_of(e), first + accepted, 1)
+        add(drafted_at_of(e), first + drafts, 1)
+    q.decode_rounds += entry.decodes
+    if e.drift_sd > 0.0:
+        advance_drift(e, r, accepted + 1)
+    gain = accepted + 1
+    emitted = min(gain, q.output - q.emitted) if e.stop_trim else gain
+    t.trimmed_tokens += gain - emitted
+    _emit(e, r, emitted, now_ns)
+    was_preempted = q.preempted_step == p.number
+    if not was_preempted:
+        q.computed -= drafts - accepted
+        if e.prefix_block_tokens > 0:
+            share_computed(e, r, q.prompt + q.emitted - 1)
+    if q.emitted >= q.output:
+        end_request(e, r, CANCELLED if q.cancelled else DONE, now_ns)
+        return True
+    q.drafts = 0
+    if p.draft_length > 0 and not was_preempted and may_draft(e, r) and (not e.ragged or look_up(e, r)):
+        q.drafts = p.draft_length
+    return False
+
+
+@compiled(inline=True)
+def update(e: Engine, slot: int, now_ns: int) -> None:
+    """Apply the results of the step in `slot` at its emission time `now_ns`."""
+    t = totals_of(e)[0]
+    p = plan_at(e, slot)
+    bring_up_to(e, now_ns, 1)
+    ended = False
+    for index in range(p.entries):
+        entry = entry_at(e, slot, index)
+        r = entry.request
+        q = request_at(e, r)
+        if q.status >= DONE:
+            t.ghost_rows += entry.tokens
+            continue
+        if entry.samples:
+            ended |= _sample(e, slot, index, now_ns)
+        elif e.prefix_block_tokens > 0 and q.preempted_step != p.number:
+            share_computed(e, r, entry.start + entry.tokens)
+    if ended:
+        remove_ended_running(e)
+    _count(e, slot)
+
+
+@compiled(inline=True)
+def _count(e: Engine, slot: int) -> None:
+    """Add one step to the totals."""
+    t = totals_of(e)[0]
+    p = plan_at(e, slot)
+    duration_ns = p.host_ns + p.verify_ns + p.accept_ns + p.draft_ns
+    if p.decodes == p.entries:
+        t.decode_steps += 1
+    elif p.decodes > 0:
+        t.mixed_steps += 1
+    else:
+        t.prefill_steps += 1
+    if p.graph_mode == FULL:
+        t.full_steps += 1
+    elif p.graph_mode == EAGER:
+        t.eager_steps += 1
+    else:
+        t.piecewise_steps += 1
+    t.host_ns += p.host_ns
+    t.hidden_ns += p.hidden_ns
+    t.verify_ns += p.verify_ns
+    t.accept_ns += p.accept_ns
+    t.draft_ns += p.draft_ns
+    t.attention_ns += p.attention_ns
+    t.communication_ns += p.communication_ns
+    t.decoding_ns += p.decodes * duration_ns
+    t.query_tokens += p.tokens
+    t.padded_tokens += p.padded_tokens

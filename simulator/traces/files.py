@@ -1,0 +1,118 @@
+"""Opening trace files: plain or gzip, any line ends, with what goes wrong said as an input error."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, cast
+
+from simulator.errors import InputError, Problem
+from simulator.traces.fields import RowError
+
+_HEAD_CHARACTERS = 1 << 20
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[TextIO]:
+    """The file's text as UTF-8 (a byte order mark is skipped), unpacked when the name ends in `.gz`.
+
+    Raises InputError for a file that cannot be opened or read, also while the caller reads.
+    """
+    try:
+        with _open(path) as text:
+            yield text
+    except FileNotFoundError:
+        raise _cannot(path, "no such file") from None
+    except IsADirectoryError:
+        raise _cannot(path, "this is a folder, not a file") from None
+    except UnicodeDecodeError as error:
+        raise _cannot(
+            path, f"not a UTF-8 text file (byte {error.start} is {error.object[error.start]:#04x})"
+        ) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise _cannot(path, f"cannot be read: {error}") from None
+
+
+def head_of(path: Path) -> str:
+    """The first line that is not blank (its first million characters), by which formats are told apart."""
+    with opened(path) as text:
+        for line in iter(lambda: text.readline(_HEAD_CHARACTERS), ""):
+            if line.strip():
+                return line.strip()
+    raise _cannot(path, "the file is empty")
+
+
+Row = Mapping[str, object]
+"""One row: values by lower-case column name (CSV), or a JSON object."""
+
+
+def csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row | RowError]]:
+    """Line number and row of each line that is not blank; a RowError where it has too many fields.
+
+    Fields go by name, whatever the order of columns. A row that is too short lacks its last fields. Raises
+    InputError when the header lacks one of `columns`.
+    """
+    with opened(path) as text:
+        rows = csv.reader(text)
+        try:
+            names = [name.strip().lower() for name in next(rows, [])]
+            lacking = [column for column in columns if column.lower() not in names]
+            if lacking:
+                found = ", ".join(names) or "nothing"
+                raise InputError(
+                    Problem(
+                        file=str(path),
+                        line=1,
+                        message=f"no column {lacking[0]!r}",
+                        allowed=f"the header has {found}",
+                    )
+                )
+            for row in rows:
+                if any(row[len(names) :]):
+                    yield (
+                        rows.line_num,
+                        RowError("", len(row), "too many fields", f"the header has {len(names)}"),
+                    )
+                elif any(row):
+                    yield rows.line_num, dict(zip(names, (value.strip() for value in row), strict=False))
+        except csv.Error as error:
+            raise InputError(
+                Problem(file=str(path), line=rows.line_num, message=f"not CSV: {error}")
+            ) from None
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Row | RowError]]:
+    """Line number and object of each line that is not blank; a RowError where a line is not a JSON object."""
+    with opened(path) as text:
+        for number, line in enumerate(text, start=1):
+            if line.strip():
+                yield number, _object(line)
+
+
+def as_object(value: object) -> Row | RowError:
+    """`value` when it is a JSON object, else what is wrong with it."""
+    if isinstance(value, dict):
+        return cast(Row, value)
+    return RowError("", value, "not a JSON object", 'must be {"name": value, …}')
+
+
+def _object(line: str) -> Row | RowError:
+    try:
+        return as_object(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        return RowError("", None, f"not JSON: {error}")
+
+
+def _open(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return cast(TextIO, gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _cannot(path: Path, message: str) -> InputError:
+    return InputError(Problem(file=str(path), message=message))
