@@ -1,0 +1,204 @@
+"""One scenario of a serving engine's trace, run by this project's step, in the trace's words.
+
+A trace file holds one JSON document a line: `family`, `scenario` (what was run) and `vllm` (what vLLM's own
+scheduler did). Every step lasts `TICK_NS`, so prices play no part: what is compared is which requests a step
+holds, with how many tokens and drafts, who is preempted, how many blocks are free, and what is emitted when.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance.base import TRACE
+from simulator.acceptance.tables import AcceptanceTables
+from simulator.costs.prices import PRICE_COUNT, Prices
+from simulator.step.build import EngineSettings, new_state
+from simulator.step.entry import ScheduledStep, next_event, schedule_step, update_step
+from simulator.step.state import NEVER, NO_STEP, State
+from simulator.traffic.workload import Requests
+
+TICK_NS = 1000
+MOST_STEPS = 20_000
+DRAFTERS_WITH_KV = ("draft_model", "eagle", "eagle3", "mtp")
+READS_TARGET_FEATURES = ("eagle", "eagle3", "mtp")
+
+Scenario = dict[str, Any]
+Integers = NDArray[np.int64]
+
+
+class StepTrace(NamedTuple):
+    """What a scheduler did with a scenario."""
+
+    steps: list[list[Any]]
+    """[time, [[request, tokens, drafts], …], preempted requests, free blocks] of every step."""
+    emissions: list[list[list[int]]]
+    """Per request: [time, tokens] of every emission."""
+
+
+def trace_of(scenario: Scenario) -> StepTrace:
+    """Run a scenario to its end. Raises RuntimeError where it has none within `MOST_STEPS`."""
+    run = _Run(scenario)
+    run.to_the_end()
+    return StepTrace(run.steps, run.emissions)
+
+
+def draft_lengths(engine: Scenario) -> tuple[int, ...]:
+    """K by the number of requests of a step, 0 to max_num_seqs. A batch-size schedule is a list of inclusive
+    [first, last, K]; gaps, and what lies beyond the last, carry the previous K (vLLM 0.32).
+    """
+    if engine["method"] == "none":
+        return (0,)
+    if isinstance(engine["K"], int):
+        return (engine["K"],)
+    stated = {n: k for first, last, k in engine["K"] for n in range(first, last + 1)}
+    lengths = [0]
+    for requests in range(1, engine["max_num_seqs"] + 1):
+        lengths.append(stated.get(requests, lengths[-1]))
+    return (lengths[1], *lengths[1:])
+
+
+def settings_of(engine: Scenario) -> EngineSettings:
+    """The engine of a scenario as settings of the step."""
+    lengths, method = draft_lengths(engine), engine["method"]
+    has_kv = method in DRAFTERS_WITH_KV
+    return EngineSettings(
+        max_num_seqs=engine["max_num_seqs"],
+        max_num_batched_tokens=engine["max_num_batched_tokens"],
+        block_tokens=engine["block_size"],
+        total_blocks=engine["num_blocks"],
+        draft_length_by_batch=lengths,
+        asynchronous=engine["asynchronous"],
+        chunked_prefill=engine["chunked_prefill"],
+        stop_is_foreseen=engine["foreseen"],
+        max_context_tokens=engine["max_model_len"],
+        lookahead_tokens=max(lengths) if has_kv else 0,
+        slots_per_request=int(method == "draft_model"),
+        ragged=engine["ragged"],
+        has_drafter=has_kv,
+        drafter_has_kv=has_kv,
+        timeout_ns=engine.get("timeout") or NEVER,
+        loses_last_match=method in READS_TARGET_FEATURES,
+    )
+
+
+def free_prices() -> Prices:
+    """Price tables in which nothing takes time."""
+    tables = {name: np.zeros(4) for name in Prices._fields}
+    tables |= {"batch_knots": np.array([1, 2]), "context_knots": np.array([0, 64])}
+    tables |= {"attention": np.zeros((1, 2, 2)), "draft_attention": np.zeros((1, 2, 2))}
+    return Prices(**{**tables, "scalars": np.zeros(PRICE_COUNT)})
+
+
+def acceptance_of(scenario: Scenario, max_draft_length: int) -> AcceptanceTables:
+    """The scripted acceptance: accepted drafts by output position, and seeded matches of prompt lookups."""
+    scripts = [request["accept"] for request in scenario["requests"]]
+    count = len(scripts)
+    match = np.full(count, scenario["match_probability"])
+    return AcceptanceTables(
+        kind=TRACE,
+        conditional=np.ones((1, 1, max(1, max_draft_length))),
+        request_effect=np.zeros(count),
+        effect_low=0.0,
+        effect_bins_per_unit=0.0,
+        drift_sd=0.0,
+        drift_correlation=0.0,
+        normal_quantiles=np.zeros(1024),
+        drafts=np.array([True]),
+        match_by_request=True,
+        match_after_miss=match,
+        match_after_match=match,
+        trace_lengths=np.array([1 + accepted for script in scripts for accepted in script], np.int64),
+        trace_start=np.cumsum([0, *map(len, scripts)]),
+        matched_before=np.zeros(count, np.bool_),
+    )
+
+
+def requests_of(scenario: Scenario) -> Requests:
+    """The requests of a scenario as columns; the names of their shared blocks become consecutive ids."""
+    engine, requests = scenario["engine"], scenario["requests"]
+    count = len(requests)
+    ids: dict[int, int] = {}
+    prefixes = [
+        [ids.setdefault(block, len(ids)) for block in request["prefix"]] if engine["prefix_caching"] else []
+        for request in requests
+    ]
+
+    def column(name: str) -> Integers:
+        return np.array([request[name] for request in requests], np.int64)
+
+    return Requests(
+        arrival_ns=column("arrival"),
+        prompt_tokens=column("prompt"),
+        output_tokens=column("output"),
+        traffic_class=np.zeros(count, np.int32),
+        successor=np.full(count, -1),
+        successor_delay_ns=np.zeros(count, np.int64),
+        cancel_after_tokens=np.zeros(count, np.int64),
+        prefix_start=np.cumsum([0, *map(len, prefixes)]),
+        prefix_ids=np.array([block for prefix in prefixes for block in prefix], np.int64),
+        prefix_block_tokens=engine["block_size"] if ids else 0,
+        session=np.full(count, -1),
+    )
+
+
+class _Run:
+    """The step on one scenario, in steps of one length, each recorded as it is scheduled and updated."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        settings = settings_of(scenario["engine"])
+        acceptance = acceptance_of(scenario, max(settings.draft_length_by_batch))
+        requests = requests_of(scenario)
+        self.asynchronous: bool = scenario["engine"]["asynchronous"]
+        self.state: State = new_state(settings, free_prices(), acceptance, requests, scenario["seed"])
+        self.steps: list[list[Any]] = []
+        self.emissions: list[list[list[int]]] = [[] for _ in scenario["requests"]]
+
+    def to_the_end(self) -> None:
+        now_ns = 0
+        while True:
+            step, preempted = self._schedule(0, now_ns, NO_STEP, 0)
+            if step.entries:
+                now_ns = self._until_idle(step, now_ns)
+            elif not preempted:
+                now_ns = int(next_event(self.state.engine))
+                if now_ns >= NEVER:
+                    return
+
+    def _until_idle(self, step: ScheduledStep, now_ns: int) -> int:
+        """Run steps that follow one another without a pause; return when the last one ended."""
+        slot = 0
+        while True:
+            following = None
+            if self.asynchronous:
+                following, _ = self._schedule(1 - slot, now_ns, step.number, step.draft_length)
+            now_ns += TICK_NS
+            self._update(slot, now_ns)
+            if following is None or not following.entries:
+                return now_ns
+            step, slot = following, 1 - slot
+
+    def _schedule(
+        self, slot: int, now_ns: int, in_flight_step: int, in_flight_draft_length: int
+    ) -> tuple[ScheduledStep, bool]:
+        engine, requests = self.state.engine, self.state.requests
+        before = requests["preemptions"].copy()
+        step: ScheduledStep = schedule_step(engine, slot, now_ns, in_flight_step, in_flight_draft_length)
+        preempted = np.flatnonzero(requests["preemptions"] > before).tolist()
+        entries = self.state.entries[slot][: step.entries]
+        rows = [[int(entry[name]) for name in ("request", "tokens", "drafts")] for entry in entries]
+        free_blocks = int(engine["free_blocks"][0] + engine["cached_blocks"][0])
+        if rows or preempted:
+            self.steps.append([now_ns, rows, preempted, free_blocks])
+        if len(self.steps) > MOST_STEPS:
+            raise RuntimeError(f"no end within {MOST_STEPS:,} steps")
+        return step, bool(preempted)
+
+    def _update(self, slot: int, now_ns: int) -> None:
+        before = self.state.requests["emitted"].copy()
+        update_step(self.state.engine, slot, now_ns)
+        gains = self.state.requests["emitted"] - before
+        for request in np.flatnonzero(gains).tolist():
+            self.emissions[request].append([now_ns, int(gains[request])])
