@@ -13,7 +13,9 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from simulator.errors import InputError, Problem, show_value
-from simulator.scenario.base import Where
+
+DataPath = tuple[str | int, ...]
+"""A path into the file's data: keys of mappings, indices of list entries."""
 
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {"null": "null", "bool": "true or false", "int": "whole number", "float": "number"}
@@ -37,13 +39,13 @@ class Document:
 
     data: Any
     file: str | None = None
-    values: dict[Where, Place] = field(default_factory=dict)
-    keys: dict[Where, Place] = field(default_factory=dict)
+    values: dict[DataPath, Place] = field(default_factory=dict)
+    keys: dict[DataPath, Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    taken: dict[Where, Any] = field(default_factory=dict)
+    taken: dict[DataPath, Any] = field(default_factory=dict)
     """What was filled in for fields that the file leaves open."""
 
-    def place(self, path: Where, of_key: bool = False) -> Place:
+    def place(self, path: DataPath, of_key: bool = False) -> Place:
         """Where `path` stands; something that is missing takes the place of what should hold it."""
         known = self.keys if of_key and path in self.keys else self.values
         while path and path not in known:
@@ -52,13 +54,13 @@ class Document:
         return known.get(path, Place(self.file))
 
     def problem(
-        self, path: Where, value: object, message: str, allowed: str | None, of_key: bool = False
+        self, path: DataPath, value: object, message: str, allowed: str | None, of_key: bool = False
     ) -> Problem:
         """A problem at `path`, with place and field filled in."""
         place = self.place(path, of_key)
         return Problem(place.file, place.line, place.column, self.name(path) or None, value, message, allowed)
 
-    def name(self, path: Where) -> str:
+    def name(self, path: DataPath) -> str:
         """`speculation.eagle3-k3.draft_length`: dotted, entries of a list by name where they have one."""
         text, here = "", self.data
         for key in path:
@@ -123,7 +125,7 @@ class _Reader:
         self.values_left = _MAX_VALUES
         self.constructor = YAML(typ="safe", pure=True).constructor
 
-    def read(self, node: Node, path: Where, depth: int) -> Any:
+    def read(self, node: Node, path: DataPath, depth: int) -> Any:
         self.values_left -= 1
         place = self._place(node)
         if depth > _MAX_DEPTH or self.values_left < 0:
@@ -144,7 +146,7 @@ class _Reader:
         assert isinstance(node, ScalarNode)
         return self._scalar(node, place, path)
 
-    def _items(self, node: MappingNode, path: Where, depth: int) -> Iterator[tuple[str, Any]]:
+    def _items(self, node: MappingNode, path: DataPath, depth: int) -> Iterator[tuple[str, Any]]:
         seen: dict[str, Place] = {}
         for key_node, value_node in node.value:
             place = self._place(key_node)
@@ -162,7 +164,7 @@ class _Reader:
             self.document.keys[(*path, key)] = place
             yield key, self.read(value_node, (*path, key), depth + 1)
 
-    def _scalar(self, node: ScalarNode, place: Place, path: Where) -> Any:
+    def _scalar(self, node: ScalarNode, place: Place, path: DataPath) -> Any:
         tag, text = str(node.tag or ""), str(node.value)
         try:
             if tag == f"{_TAG}null":
@@ -184,7 +186,9 @@ class _Reader:
         mark = node.start_mark
         return Place(self.document.file, mark.line + 1, mark.column + 1)
 
-    def _complain(self, place: Place, path: Where, value: object, message: str, allowed: str | None) -> None:
+    def _complain(
+        self, place: Place, path: DataPath, value: object, message: str, allowed: str | None
+    ) -> None:
         # the data is not there yet, so entries of lists are named by their number
         name = ".".join(str(part) for part in path)
         self.document.problems.append(Problem(*place, name or None, value, message, allowed))

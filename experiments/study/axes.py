@@ -10,17 +10,16 @@ from typing import Any
 from experiments.cell import SEED
 from experiments.study.axis import Axis, axis_values, collisions
 from experiments.study.file import StudyFile
-from simulator.document import Document
+from simulator.document import DataPath, Document
 from simulator.errors import Problem, did_you_mean
-from simulator.scenario.base import Where
 from simulator.scenario.fields import value_at
 from simulator.scenario.overrides import set_field
 from simulator.scenario.write import with_files
 
-TENSOR_PARALLEL: Where = ("hardware", "tensor_parallel")
+TENSOR_PARALLEL: DataPath = ("hardware", "tensor_parallel")
 
 
-def put(data: Any, where: Where, value: Any) -> None:
+def put(data: Any, where: DataPath, value: Any) -> None:
     """Set what stands at a place that is there."""
     *parents, last = where
     for key in parents:
@@ -37,7 +36,7 @@ def read_axes(document: Document, file: StudyFile, base: Document, folder: Path)
     """The axes; the scenario's data in `base` gets the first value of each. Problems join the documents'."""
     axes = []
     for path in file.axes:
-        at: Where = ("axes", path)
+        at: DataPath = ("axes", path)
         of_key = document.place(at, of_key=True)
         given = document.data["axes"][path]
         first = given[0] if isinstance(given, list) and given else None
@@ -59,7 +58,7 @@ def read_axes(document: Document, file: StudyFile, base: Document, folder: Path)
     return tuple(axes)
 
 
-def _with_files(value: Any, where: Where, folder: Path) -> Any:
+def _with_files(value: Any, where: DataPath, folder: Path) -> Any:
     key = str(where[-1])
     return with_files({key: value}, folder, absolute)[key]
 
@@ -99,19 +98,19 @@ def repeats(document: Document, axes: Sequence[Axis], groups: Sequence[Sequence[
             text = json.dumps(values, sort_keys=True)
             if text in seen:
                 value = values[0] if len(values) == 1 else text
-                at: Where = ("axes", axes[group[0]].path, index)
+                at: DataPath = ("axes", axes[group[0]].path, index)
                 yield document.problem(at, value, "stands twice", "each value of an axis once")
             seen.add(text)
 
 
-def followers_of(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[Where, ...]:
+def followers_of(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[DataPath, ...]:
     """The fields that say the scenario's own tensor parallelism again, and so go with it where it varies."""
     varied = [axis.where for axis in axes]
     if TENSOR_PARALLEL not in varied or ranks in (None, 1):
         return ()
     speculation = data.get("speculation")
     variants = range(len(speculation) if isinstance(speculation, list) else 0)
-    fields: list[Where] = [("hardware", "expert_parallel"), ("hardware", "attention_dp")]
+    fields: list[DataPath] = [("hardware", "expert_parallel"), ("hardware", "attention_dp")]
     fields += [("speculation", variant, "draft_tensor_parallel") for variant in variants]
     return tuple(
         field

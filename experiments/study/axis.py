@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from simulator.document import Document, Place
+from simulator.document import DataPath, Document, Place
 from simulator.errors import Problem, did_you_mean
-from simulator.scenario.base import Where, as_number
+from simulator.scenario.base import as_number
 from simulator.scenario.fields import annotation_at, options
 
 MOST_VALUES = 10_000
@@ -58,7 +58,7 @@ class Axis:
     """
 
     path: str
-    where: Where
+    where: DataPath
     values: tuple[Any, ...]
     places: tuple[Place, ...]
     span: Span | None = None
@@ -74,7 +74,7 @@ class Axis:
 
 
 def axis_values(
-    document: Document, path: str, where: Where, base: object, sampled: bool
+    document: Document, path: str, where: DataPath, base: object, sampled: bool
 ) -> tuple[tuple[Any, ...], Span | None]:
     """The values of the axis `path` of a study's document, and its range when samples are drawn from it.
 
@@ -82,7 +82,7 @@ def axis_values(
     document's problems; then there are no values.
     """
     given = document.data["axes"][path]
-    at: Where = ("axes", path)
+    at: DataPath = ("axes", path)
     if isinstance(given, list):
         if not given:
             document.problems.append(document.problem(at, None, "has no values", f"must be {_RANGE}"))
@@ -106,12 +106,12 @@ def axis_values(
 
 
 def _range_problems(
-    document: Document, at: Where, given: Mapping[str, Any], sampled: bool
+    document: Document, at: DataPath, given: Mapping[str, Any], sampled: bool
 ) -> Iterator[Problem]:
     for key in given:
         if key not in _RANGE_KEYS:
             guess = did_you_mean(key, _RANGE_KEYS)
-            message = "is no key here" + (f", did you mean {guess}?" if guess else "")
+            message = "unknown key" + (f", did you mean {guess}?" if guess else "")
             yield document.problem((*at, key), None, message, f"keys: {', '.join(_RANGE_KEYS)}", of_key=True)
     needed = ("from", "to") if sampled else ("from", "to", "steps")
     for key in needed:
@@ -135,7 +135,7 @@ def _range_problems(
         yield document.problem((*at, "steps"), steps, "is no number of values", allowed)
 
 
-def _too_many(document: Document, at: Where, count: int) -> Problem:
+def _too_many(document: Document, at: DataPath, count: int) -> Problem:
     return document.problem(at, None, f"has {count:,} values", f"at most {MOST_VALUES:,}")
 
 

@@ -21,8 +21,8 @@ from experiments.study.axes import TENSOR_PARALLEL
 from experiments.study.axis import Axis
 from experiments.study.conditions import Filter
 from experiments.study.study import Study
+from simulator.document import DataPath
 from simulator.errors import InputError, Problem
-from simulator.scenario.base import Where
 from simulator.scenario.fields import value_at
 from simulator.scenario.write import named_files
 
@@ -114,7 +114,7 @@ def cell_at(study: Study, settings: Settings) -> Cell:
     )
 
 
-def _with(data: Any, where: Where, value: Any) -> Any:
+def _with(data: Any, where: DataPath, value: Any) -> Any:
     """The data with another value at a place; what does not lead there is shared with the old."""
     if not where:
         return value
@@ -144,7 +144,7 @@ def _digest(path: Path, changed_ns: int, size_bytes: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _rank(where: Where) -> tuple[int, int]:
+def _rank(where: DataPath) -> tuple[int, int]:
     """Where an axis stands from the slowest to the fastest."""
     acceptance = int("acceptance" in where)  # the same prices and settings serve every acceptance
     section = str(where[0])

@@ -16,10 +16,9 @@ from experiments.study.check import study_problems
 from experiments.study.conditions import condition_sql
 from experiments.study.file import StudyFile
 from experiments.study.study import Study
-from simulator.document import Document, parse_yaml
+from simulator.document import DataPath, Document, parse_yaml
 from simulator.errors import InputError, Problem
 from simulator.scenario import Scenario
-from simulator.scenario.base import Where
 from simulator.scenario.fields import value_at
 from simulator.scenario.load import checked, in_order, read_text, require_mapping
 from simulator.scenario.overrides import apply_override
@@ -119,7 +118,7 @@ def _conditions(document: Document, file: StudyFile) -> tuple[str, ...]:
         try:
             found.append(condition_sql(condition, [*file.axes, SEED]))
         except InputError as error:
-            at: Where = ("where",) if isinstance(file.where, str) else ("where", index)
+            at: DataPath = ("where",) if isinstance(file.where, str) else ("where", index)
             place = document.place(at)
             document.problems += error.at(place.file, place.line, place.column, "where").problems
     return tuple(found)

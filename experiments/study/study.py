@@ -16,8 +16,7 @@ from typing import Any
 
 from experiments.study.axes import TENSOR_PARALLEL, put
 from experiments.study.axis import Axis
-from simulator.document import Place
-from simulator.scenario.base import Where
+from simulator.document import DataPath, Place
 from simulator.scenario.fields import value_at
 
 _NOWHERE = Place(None)
@@ -43,7 +42,7 @@ class Study:
     measures: tuple[str, ...] = ("simulate",)
     keep: tuple[str, ...] = ()
     refine: Mapping[str, Any] | None = None
-    followers: tuple[Where, ...] = ()
+    followers: tuple[DataPath, ...] = ()
     place: Place = _NOWHERE
     """Where the axes stand in the study file."""
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from simulator.document import Document
+from simulator.document import DataPath, Document
 from simulator.errors import InputError
-from simulator.scenario.base import Where
 
 _STAND_IN = {"model": "geometric", "alpha": 0.5}
 """Takes the place of a file that cannot be used, so that the rest of the scenario is still checked."""
@@ -32,7 +31,7 @@ def inline_acceptance_files(document: Document, base_dir: Path) -> None:
 
 
 def _measured(
-    document: Document, value: dict[str, Any], path: Where, variant: Mapping[str, Any], base_dir: Path
+    document: Document, value: dict[str, Any], path: DataPath, variant: Mapping[str, Any], base_dir: Path
 ) -> Mapping[str, Any]:
     from simulator.acceptance.chains import Geometric, Positional
     from simulator.acceptance.files import SELECTORS, model_from_file
@@ -40,7 +39,7 @@ def _measured(
 
     name = value["file"]
     problems = [
-        document.problem((*path, other), None, "is no key here", f"keys: file, {', '.join(SELECTORS)}", True)
+        document.problem((*path, other), None, "unknown key", f"keys: file, {', '.join(SELECTORS)}", True)
         for other in value
         if other not in ("file", *SELECTORS)
     ]
@@ -87,7 +86,7 @@ def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _acceptances(data: Any) -> Iterator[tuple[dict[str, Any], str, Where, dict[str, Any]]]:
+def _acceptances(data: Any) -> Iterator[tuple[dict[str, Any], str, DataPath, dict[str, Any]]]:
     """Every place an acceptance may stand: what holds it, its key there, its path, and the variant it
     is for.
     """

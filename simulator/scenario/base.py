@@ -10,14 +10,13 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_orig
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from simulator.document import DataPath
+
 FAULTS = "faults"
 """pydantic error type of a section whose fields are right one by one and wrong together."""
 
 TAG_FIELDS = ("kind", "model")
 """Keys by which a section says of which kind it is (`target.model` is a name, and no such key)."""
-
-Where = tuple[str | int, ...]
-"""A path into the file's data: keys of mappings, numbers of list entries."""
 
 Raw = Mapping[str, Any]
 """One section as it stands in the file, before anything is checked."""
@@ -33,7 +32,7 @@ FileName = Annotated[str, Field(min_length=1)]
 class Fault(NamedTuple):
     """Something wrong that no single field's type can say. `path` starts at the section it was found in."""
 
-    path: Where
+    path: DataPath
     value: object
     message: str
     allowed: str
@@ -77,7 +76,7 @@ class Section(BaseModel):
         return self
 
 
-def dotted(path: Where) -> str:
+def dotted(path: DataPath) -> str:
     """`a.b[0].c`."""
     text = ""
     for part in path:

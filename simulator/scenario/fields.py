@@ -9,13 +9,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from simulator.scenario.base import Section, Where
+from simulator.document import DataPath
+from simulator.scenario.base import Section
 from simulator.scenario.schema import Scenario
 
 
 def walk(
-    raw: object, annotation: Any = Scenario, path: Where = ()
-) -> Iterator[tuple[Where, type[Section], Mapping[str, Any]]]:
+    raw: object, annotation: Any = Scenario, path: DataPath = ()
+) -> Iterator[tuple[DataPath, type[Section], Mapping[str, Any]]]:
     """Every section that `raw` means to be: path, class, raw content. Skips what it cannot place."""
     if isinstance(raw, Mapping):
         section = meant_section(annotation, raw)
@@ -32,7 +33,7 @@ def walk(
             yield from walk(raw[key], inner, (*path, key))  # type: ignore[index]
 
 
-def annotation_at(path: Where, raw: object, root: type[Section] = Scenario) -> Any:
+def annotation_at(path: DataPath, raw: object, root: type[Section] = Scenario) -> Any:
     """The type that belongs at `path` of `raw`, a `root`; None when the schema has nothing there."""
     annotation: Any = root
     for key in path:
@@ -43,7 +44,7 @@ def annotation_at(path: Where, raw: object, root: type[Section] = Scenario) -> A
     return annotation
 
 
-def value_at(path: Where, raw: object) -> object:
+def value_at(path: DataPath, raw: object) -> object:
     """What stands at `path`, or None when there is nothing."""
     for key in path:
         inside_list = isinstance(raw, list | tuple) and isinstance(key, int) and key < len(raw)

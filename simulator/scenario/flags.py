@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simulator.document import parse_yaml
+from simulator.document import DataPath, parse_yaml
 from simulator.errors import InputError, Problem
-from simulator.scenario.base import Where
 from simulator.scenario.load import scenario_from_data
 from simulator.scenario.schema import Scenario
 
@@ -28,7 +27,7 @@ EXAMPLE: Mapping[str, Any] = {
 
 _VARIANT_FLAGS = ("draft", "draft_length", "alpha")
 
-_ORIGINS: Mapping[Where, str] = {
+_ORIGINS: Mapping[DataPath, str] = {
     ("target", "model"): "--model",
     ("target", "weights"): "--weights",
     ("target", "kv_cache"): "--kv-cache",

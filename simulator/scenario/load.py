@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from simulator.document import Document, Place, parse_yaml, to_json
+from simulator.document import DataPath, Document, Place, parse_yaml, to_json
 from simulator.errors import InputError, Problem, did_you_mean, reason
 from simulator.scenario import fields
 from simulator.scenario.acceptance_file import inline_acceptance_files
-from simulator.scenario.base import FAULTS, Fault, Section, Where
+from simulator.scenario.base import FAULTS, Fault, Section
 from simulator.scenario.names import fill_drafts, name_problems
 from simulator.scenario.overrides import apply_override
 from simulator.scenario.schema import Scenario
@@ -59,7 +59,7 @@ def scenario_from_data(
     base_dir: Path = Path("."),
     overrides: Sequence[str] = (),
     file: str | None = None,
-    origins: Mapping[Where, str] | None = None,
+    origins: Mapping[DataPath, str] | None = None,
 ) -> Scenario:
     """The scenario in plain data (made from flags, or inside a study): as from a file, without lines.
 
@@ -130,14 +130,14 @@ def _shape_problems(document: Document, root: type[Section]) -> Iterator[Problem
         for key in raw:
             if key not in section.model_fields:
                 guess = did_you_mean(key, section.model_fields)
-                message = "is no key here" if guess is None else f"is no key here, did you mean {guess}?"
+                message = "unknown key" if guess is None else f"unknown key, did you mean {guess}?"
                 known = f"keys: {', '.join(section.model_fields)}"
                 yield document.problem((*path, key), None, message, known, of_key=True)
         for fault in section.faults(raw):
             yield _of_fault(document, path, fault)
 
 
-def _of_fault(document: Document, path: Where, fault: Fault) -> Problem:
+def _of_fault(document: Document, path: DataPath, fault: Fault) -> Problem:
     value = None if isinstance(fault.value, list | tuple | dict) else fault.value
     return document.problem((*path, *fault.path), value, fault.message, fault.allowed)
 
@@ -175,7 +175,7 @@ def _explained(document: Document, root: type[Section], details: ErrorDetails) -
         yield document.problem(path, shown, message, allowed)
 
 
-def _explained_tag(document: Document, root: type[Section], path: Where) -> Iterator[Problem]:
+def _explained_tag(document: Document, root: type[Section], path: DataPath) -> Iterator[Problem]:
     """A section of several kinds that names none of them."""
     value = fields.value_at(path, document.data)
     annotation = fields.annotation_at(path, document.data, root)
@@ -220,9 +220,9 @@ def _message(kind: str, value: object, otherwise: str) -> str:
     return f"is wrong: {otherwise[:1].lower()}{otherwise[1:]}"
 
 
-def _path_in(data: object, details: ErrorDetails) -> Where:
+def _path_in(data: object, details: ErrorDetails) -> DataPath:
     """pydantic's location without the names of alternatives that it mixes in: a path in the data."""
-    path: Where = ()
+    path: DataPath = ()
     here: Any = data
     for position, part in enumerate(details["loc"]):
         in_list = isinstance(here, list) and isinstance(part, int) and part < len(here)

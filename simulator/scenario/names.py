@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulator.document import Document
+from simulator.document import DataPath, Document
 from simulator.errors import InputError, Problem, unknown_name
-from simulator.scenario.base import Where
 from simulator.scenario.fields import value_at
 from simulator.scenario.schema import MOST_GPUS
 
@@ -92,7 +91,7 @@ def fill_drafts(document: Document) -> None:
 
 
 def _variant(
-    document: Document, path: Where, variant: Mapping[str, Any], target: Model | None, base_dir: Path
+    document: Document, path: DataPath, variant: Mapping[str, Any], target: Model | None, base_dir: Path
 ) -> Iterator[Problem]:
     """An variant's method and drafter; the drafter only once the target is known."""
     from simulator.models.catalogue import load_drafter
@@ -114,7 +113,7 @@ def _variant(
 
 def _cut(document: Document, target: Model) -> Iterator[Problem]:
     """A tensor parallelism that engines refuse for this model, and groups that would share nothing."""
-    path: Where = ("hardware", "tensor_parallel")
+    path: DataPath = ("hardware", "tensor_parallel")
     ranks, groups = value_at(path, document.data), value_at(("hardware", "attention_dp"), document.data)
     if isinstance(groups, int) and groups > 1:
         if not any(layer.experts for layer in target.layers):
@@ -134,7 +133,7 @@ def _cut(document: Document, target: Model) -> Iterator[Problem]:
         )
 
 
-def _gpu(document: Document, path: Where, name: str, base_dir: Path) -> Iterator[Problem]:
+def _gpu(document: Document, path: DataPath, name: str, base_dir: Path) -> Iterator[Problem]:
     from simulator.gpu import GPUS
 
     if name and name not in GPUS:
@@ -144,7 +143,7 @@ def _gpu(document: Document, path: Where, name: str, base_dir: Path) -> Iterator
 
 
 def _tried(
-    document: Document, path: Where, load: Callable[..., Any], name: object, *arguments: object
+    document: Document, path: DataPath, load: Callable[..., Any], name: object, *arguments: object
 ) -> tuple[Any, list[Problem]]:
     """What `load` gives for that name, or its problems: at their line in a file it read,
     else where the name stands in the scenario."""
@@ -154,13 +153,13 @@ def _tried(
         return None, [p if p.line else _placed(document, path, p, name) for p in error.problems]
 
 
-def _placed(document: Document, path: Where, problem: Problem, name: object) -> Problem:
+def _placed(document: Document, path: DataPath, problem: Problem, name: object) -> Problem:
     message = f"{problem.field} {problem.message}" if problem.file and problem.field else problem.message
     value = name if problem.value is None or problem.file else problem.value
     return document.problem(path, value, message, problem.allowed)
 
 
-def _texts(value: Any, path: Where = ()) -> Iterator[tuple[Where, str]]:
+def _texts(value: Any, path: DataPath = ()) -> Iterator[tuple[DataPath, str]]:
     """Every text in the data with its path."""
     if isinstance(value, str):
         yield path, value
@@ -172,7 +171,9 @@ def _texts(value: Any, path: Where = ()) -> Iterator[tuple[Where, str]]:
             yield from _texts(inner, (*path, index))
 
 
-def _listed(document: Document, path: Where, kind: str, name: str, known: Iterable[str]) -> Iterator[Problem]:
+def _listed(
+    document: Document, path: DataPath, kind: str, name: str, known: Iterable[str]
+) -> Iterator[Problem]:
     names = list(known)
     if name and name not in names:
         problem = unknown_name(kind, name, names)

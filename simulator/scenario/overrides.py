@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, get_origin
 
-from simulator.document import Document, Place, parse_yaml
+from simulator.document import DataPath, Document, Place, parse_yaml
 from simulator.errors import InputError, Problem, did_you_mean
-from simulator.scenario.base import Section, Where, names_of
+from simulator.scenario.base import Section, names_of
 from simulator.scenario.fields import child, meant_section, options, value_at
 from simulator.scenario.schema import Scenario
 
@@ -34,13 +34,13 @@ def apply_override(document: Document, override: str) -> None:
         set_field(document, path_text, value.data, Place(label))
 
 
-def set_field(document: Document, left: str, value: Any, place: Place) -> Where | None:
+def set_field(document: Document, left: str, value: Any, place: Place) -> DataPath | None:
     """Follows the dotted path `left` through a scenario's data, puts the value at its end, and says where.
 
     What is found wrong with the value later is said at `place`. None: the path leads nowhere, which joins the
     document's problems.
     """
-    here, annotation, path = document.data, Scenario, ()  # type: Any, Any, Where
+    here, annotation, path = document.data, Scenario, ()  # type: Any, Any, DataPath
     while True:
         key, left = _next_key(here, left)
         if key is None:
@@ -89,7 +89,7 @@ def _next_key(here: dict[str, Any] | list[Any], left: str) -> tuple[str | int | 
     return otherwise, left if otherwise is None else left[len(first) + 1 :]
 
 
-def _no_entry(document: Document, here: list[Any], left: str, path: Where, place: Place) -> Problem:
+def _no_entry(document: Document, here: list[Any], left: str, path: DataPath, place: Place) -> Problem:
     text, names = left.partition(".")[0], names_of(here)
     guess = did_you_mean(text, names)
     message = f"has no entry {text!r}" + (f", did you mean {guess!r}?" if guess else "")

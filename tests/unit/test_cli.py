@@ -170,7 +170,7 @@ def test_what_no_memory_holds_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> N
     def exhausted(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("simulator.memory.report.report.memory", exhausted)
+    monkeypatch.setattr("simulator.memory.report.memory", exhausted)
     assert bad("memory", EXAMPLE) == ["not enough memory: fewer requests or tokens need less"]
 
 

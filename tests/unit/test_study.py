@@ -107,7 +107,7 @@ def test_a_store_is_shared_by_a_study_and_the_same_one_enlarged(tmp_path: Path) 
 
 
 BAD = {
-    "unknown field": (f"axes:\n  §{ALPHA[:-2]}a: [0.5]\n", "is no key here, did you mean alpha?"),
+    "unknown field": (f"axes:\n  §{ALPHA[:-2]}a: [0.5]\n", "unknown key, did you mean alpha?"),
     "unknown arm": ("axes:\n  speculation.eagle2.draft_length: [§1]\n", "did you mean 'eagle3'?"),
     "no section": ("axes:\n  workload.requests.more: [§1]\n", "it is no section"),
     "value out of range": (f"axes:\n  {CONCURRENCY}: [1, §0]\n", "is out of range (got 0)"),
@@ -178,7 +178,7 @@ BAD = {
     "unknown measure among several": ("measure: [breakeven, §simulat]\n", "is not known (got 'simulat')"),
     "unknown samples": (f"sample: {{kind: §random, n: 8}}\naxes:\n  {ALPHA}: [0.5]\n", "must be 'sobol'"),
     "unknown measure": ("measure: §simulat\n", "is not known"),
-    "unknown key": ("§axis:\n  a: [1]\n", "is no key here, did you mean axes?"),
+    "unknown key": ("§axis:\n  a: [1]\n", "unknown key, did you mean axes?"),
     "no seeds": ("seeds: §0\n", "is out of range"),
     "seeds beside an axis of seeds": ("seeds: §2\naxes:\n  run.seed: [1, 2]\n", "collides with run.seed"),
     "samples of nothing": ("sample: §{n: 8}\n", "has no axes"),
