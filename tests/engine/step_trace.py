@@ -94,7 +94,8 @@ def free_prices() -> Prices:
 
 def acceptance_of(scenario: Scenario, max_draft_length: int) -> AcceptanceTables:
     """The scripted acceptance: accepted drafts by output position, and seeded matches of prompt lookups."""
-    scripts = [request["accept"] for request in scenario["requests"]]
+    requests, drafts_on_a_miss = scenario["requests"], scenario["engine"].get("junk_on_miss", False)
+    scripts = [_accepted(request, drafts_on_a_miss) for request in requests]
     count = len(scripts)
     match = np.full(count, scenario["match_probability"])
     return AcceptanceTables(
@@ -114,6 +115,13 @@ def acceptance_of(scenario: Scenario, max_draft_length: int) -> AcceptanceTables
         trace_start=np.cumsum([0, *map(len, scripts)]),
         matched_before=np.zeros(count, np.bool_),
     )
+
+
+def _accepted(request: Scenario, drafts_on_a_miss: bool) -> list[int]:
+    """Accepted drafts by output position. An engine that drafts without a match has all of those rejected."""
+    if not drafts_on_a_miss:
+        return list(request["accept"])
+    return [run if hit else 0 for run, hit in zip(request["accept"], request["match"], strict=False)]
 
 
 def requests_of(scenario: Scenario) -> Requests:
