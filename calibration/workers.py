@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Numeric libraries start one thread per core in every worker otherwise."""
+
+
+T = TypeVar("T")
 
 
 def usable_cores() -> int:
@@ -29,6 +35,18 @@ def one_thread_each() -> Iterator[None]:
     finally:
         for name in ours:
             os.environ.pop(name, None)
+
+
+def for_worker(function: Callable[..., T], *arguments: Any) -> Callable[..., T]:
+    """A function and its first arguments, as a new process should be sent them.
+
+    A pickle holds a function by name, and in a folder with an `experiments` of the user's own a new process
+    would look it up there. It imports `decodesim` first where its driver has done so, which prevents that.
+    """
+    own_packages = sys.modules.get("decodesim.own_packages")
+    if own_packages is None:  # `python -m experiments` in a checkout: the current folder is the right one
+        return partial(function, *arguments)
+    return partial(own_packages.call, function, *arguments)
 
 
 def end_with_driver() -> None:

@@ -8,7 +8,7 @@
 import tempfile
 from pathlib import Path
 
-from experiments import api as decodesim
+import decodesim
 
 scenario = decodesim.load(
     {

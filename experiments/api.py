@@ -1,10 +1,4 @@
-"""decodesim for notebooks: a dozen calls, each a command of the command line as a function.
-
-    from experiments import api as decodesim
-
-    scenario = decodesim.load("my.yaml", "workload.requests=1000")
-    result = decodesim.simulate(scenario)
-    print(result.comparison["eagle3-k3"].verdict.sentence)
+"""The calls of `import decodesim`: each command of the command line as a function.
 
 Answers are typed records: frozen, with estimates (`value`, `ci95`, `band`) in SI units. `columns` makes
 arrays of any of them, by name, as pandas, polars and plots take them. Bad input raises `InputError`, whose

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 
-from calibration.workers import end_with_driver, one_thread_each, usable_cores
+from calibration.workers import end_with_driver, for_worker, one_thread_each, usable_cores
 
 MOST_WORKERS = 8
 
@@ -28,7 +28,8 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
         yield None
         return
     with one_thread_each():
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker)
+        context = get_context("spawn")
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=for_worker(_start_worker))
         try:
             yield pool
         except BaseException:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from importlib.util import find_spec
 from typing import Any
 
-from calibration.workers import one_thread_each
+from calibration.workers import for_worker, one_thread_each
 from experiments.runner.pools import (
     WHY_WORKERS_DIE,
     Pool,
@@ -45,7 +45,8 @@ class DaskPool(Pool):
     def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
         if self._client.status != "running":
             raise self.lost()
-        made: Future[list[Outcome]] = self._executor.submit(run_group, run, tasks, berth, self._fingerprint)
+        group = for_worker(run_group, run, tasks, berth, self._fingerprint)
+        made: Future[list[Outcome]] = self._executor.submit(group)
         return made
 
     def was_at(self, berth: int) -> int | None:
@@ -170,7 +171,7 @@ def _require_scheduler(address: str, host: str, port: int) -> None:
 def _refuse_other_versions(client: Any, address: str) -> None:
     """Raises InputError unless every worker has the versions of this machine: a line for each kind."""
     found: dict[str, list[str]] = {}
-    for worker, theirs in client.run(fingerprint, on_error="return").items():
+    for worker, theirs in client.run(for_worker(fingerprint), on_error="return").items():
         if isinstance(theirs, BaseException):
             other = f"no decodesim that can be imported ({theirs})"
         else:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import resource_tracker
 from typing import Any
 
-from calibration.workers import one_thread_each, usable_cores
+from calibration.workers import for_worker, one_thread_each, usable_cores
 from experiments.runner.worker import Marks, Outcome, one_line, run_group, start_worker
 from simulator.errors import InputError, Problem
 
@@ -72,7 +72,7 @@ class LocalPool(Pool):
     def _start(self) -> None:
         self._marks: Marks = self._context.RawArray("i", self.berths)
         self._executor = ProcessPoolExecutor(
-            self.workers, self._context, initializer=start_worker, initargs=(self._marks,)
+            self.workers, self._context, initializer=for_worker(start_worker), initargs=(self._marks,)
         )
 
     def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:

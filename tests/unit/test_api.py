@@ -157,9 +157,13 @@ def test_the_module_is_light() -> None:
 
 @pytest.fixture(scope="module")
 def notebook() -> tuple[dict[str, Any], str]:
-    """What the example's cells leave behind, and what they print."""
+    """What the example's cells leave behind, and what they print.
+
+    `import decodesim` gives the module of this checkout: another checkout may be the one that is installed.
+    """
     out = io.StringIO()
-    with contextlib.redirect_stdout(out):
+    with contextlib.redirect_stdout(out), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "decodesim", api)
         left = runpy.run_path(str(ROOT / "examples" / "notebook.py"))
     return left, out.getvalue()
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from calibration.measurements import Row
 from calibration.microbench.cuda_graph import captured
 from calibration.microbench.timing import WARM_UPS, Timed, timed_of
+from calibration.workers import for_worker
 
 _BF16 = 2
 _IN_GRAPH, _REPEATS = 20, 20
@@ -25,7 +26,8 @@ def allreduce_rows(kind: str, gpus: int, message_bytes: Sequence[int]) -> list[R
     mp: Any = torch.multiprocessing
     context = mp.get_context("spawn")
     answers = context.SimpleQueue()
-    mp.spawn(_rank, args=(gpus, kind, tuple(message_bytes), _free_port(), answers), nprocs=gpus)
+    rest = (gpus, kind, tuple(message_bytes), _free_port(), answers)
+    mp.spawn(for_worker(_rank), args=rest, nprocs=gpus)
     found: list[tuple[str, int, Timed]] = answers.get()
     return [_row(op, gpus, size, timed) for op, size, timed in found]
 
