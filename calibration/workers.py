@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Numeric libraries start one thread per core in every worker otherwise."""
 
-
 T = TypeVar("T")
 
 

@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.shared_data import ROOT
 
 
-def start(*command: str | Path, quiet: bool = False) -> subprocess.Popen[str]:
+def start(*command: str | Path, quiet: bool = False, background: bool = False) -> subprocess.Popen[str]:
     """A Python process that can import the tests, in a session of its own, where what it starts is found.
 
-    What it prints can be read, unless it is `quiet`: nobody reads it, and a full pipe would stop it.
+    What it prints can be read, unless it is `quiet`: nobody reads it, and a full pipe would stop it. Whatever
+    this process does at Ctrl-C, the new one ends unless it is in the `background`.
     """
     output = subprocess.DEVNULL if quiet else subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, *map(str, command)],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )
+    with _interrupts(ignored=background):
+        return subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        )
+
+
+@contextmanager
+def _interrupts(*, ignored: bool) -> Iterator[None]:
+    """Processes that start here ignore Ctrl-C or do not.
+
+    A shell script starts `make test &` with Ctrl-C ignored, and child processes inherit that. They do not
+    inherit a handler: Ctrl-C ends them.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def session_of(leader: int) -> dict[int, str]:

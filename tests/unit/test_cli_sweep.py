@@ -6,14 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from experiments.store.reader import StoreReader
-from tests.shared_data import ROOT
+from tests.processes import end, eventually, start
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, study_file
 from tests.unit.test_cli import bad, run
 
@@ -102,22 +100,38 @@ def test_another_studys_store_and_a_grid_too_large_are_refused(tmp_path: Path) -
 
 
 def test_an_interrupted_sweep_keeps_what_is_done(tmp_path: Path) -> None:
-    study_file(tmp_path, f"axes:\n  {ALPHA}: {{from: 0, to: 1, steps: 2000}}\n")
-    command = [sys.executable, "-m", "experiments", "sweep", tmp_path / "small.study.yaml", "--workers", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
-    ) as process:
-        store = tmp_path / "small.db"
-        while not (store.is_file() and done(store)):
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    sweep, store = started(tmp_path, cells=2000)
+    try:
+        assert eventually(lambda: done(store) > 0, within_s=120)
+        sweep.send_signal(signal.SIGINT)
+        _, said = sweep.communicate(timeout=60)
+    finally:
+        end([sweep])
+    assert sweep.returncode == 130
     assert "small.db keeps what is finished, the same command does the rest" in said
     assert "Traceback" not in said
     assert 0 < done(store) < 2000
+
+
+def test_a_sweep_in_the_background_goes_on_when_another_program_is_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal. A shell script starts `decodesim … &` with it ignored."""
+    sweep, store = started(tmp_path, cells=100, background=True)
+    try:
+        assert eventually(lambda: done(store) > 0, within_s=120)
+        assert done(store) < 100
+        os.killpg(sweep.pid, signal.SIGINT)
+        _, said = sweep.communicate(timeout=60)
+    finally:
+        end([sweep])
+    assert (sweep.returncode, done(store)) == (0, 100), said
+
+
+def started(folder: Path, cells: int, background: bool = False) -> tuple[subprocess.Popen[str], Path]:
+    """A sweep in a process of its own, and its store."""
+    study = study_file(folder, f"axes:\n  {ALPHA}: {{from: 0, to: 1, steps: {cells}}}\n")
+    store = folder / "small.db"
+    arguments = ("sweep", study, "--out", store, "--workers", "1")
+    return start("-m", "experiments", *arguments, background=background), store
 
 
 def done(store: Path) -> int:
