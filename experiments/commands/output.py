@@ -135,12 +135,12 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 
 def say_when_compiling() -> None:
-    """Says why the first run after an install takes longer, when this is that run."""
+    """Says what takes the time, and how much, when this run compiles the simulation first."""
     from simulator.numerics.compiled import is_compiled, kept_in
 
     if not is_compiled():
-        when = "once after an install" if kept_in() else "each time, as no cache folder can be written"
-        note(f"compiling the simulation, {when}: up to 20 s")
+        when = "once after an install" if kept_in() else "at every run, as no cache folder can be written"
+        note(f"compiling the simulation to machine code: about half a minute, {when}")
 
 
 def in_unit(estimate: Mapping[str, Any] | None, scale: float = 1.0) -> str:

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def cache_folder() -> Path:
-    """Return the folder for machine code of exactly this source, numba, Python and processor.
+    """Return the folder for machine code of exactly this source, at its path, numba, Python and processor.
 
     It lies below `NUMBA_CACHE_DIR` where that is set, else in the user's cache.
     """
@@ -29,7 +29,7 @@ def cache_folder() -> Path:
 
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(source.name.encode())
+        digest.update(str(source).encode())  # numba looks machine code up by the path of its source too
         digest.update(source.read_bytes())
     digest.update(f"{numba.__version__} {sys.version} {platform.machine()}".encode())
     root = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")

@@ -9,6 +9,7 @@ import numba
 import pytest
 
 from simulator.numerics import compiled
+from tests.shared_data import ROOT
 
 KEPT = compiled.kept_in
 
@@ -39,6 +40,15 @@ def test_the_folder_is_keyed_by_the_source(
     assert not compiled.is_compiled()
     (kept / "step.nbi").touch()
     assert compiled.is_compiled()
+
+
+def test_another_install_of_the_same_source_compiles_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = compiled.cache_folder().name
+    (tmp_path / "simulator").symlink_to(ROOT / "simulator")
+    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "simulator/numerics/compiled.py"))
+    assert compiled.cache_folder().name != key
 
 
 def test_a_folder_that_cannot_be_made_keeps_nothing_beside_the_source(
