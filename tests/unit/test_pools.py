@@ -45,7 +45,7 @@ def test_workers_have_one_thread_and_leave_interrupts_to_the_driver(monkeypatch:
             lambda _, error: None,
         )
     assert len(seen) == 6
-    assert len({pid for pid, *_ in seen}) == 2
+    assert len({pid for pid, *_ in seen}) <= 2  # on a busy machine one may be done before the other begins
     assert {about[1:] for about in seen} == {(os.getpid(), "1", True)}
     assert "OMP_NUM_THREADS" not in os.environ
 
