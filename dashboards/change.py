@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from simulator.results.catalogue import COMPARED
 from simulator.results.estimate import Estimate, Interval
-from simulator.results.summary import COMPARED
 
 BETTER, WORSE, EVEN = "better", "worse", "even"
 
@@ -13,7 +13,7 @@ _IN_PERCENT = 3.0
 
 def growth(name: str, ratio: Estimate) -> Estimate:
     """Speculative ÷ plain of the figure that a ratio compares: speedups of times are turned round."""
-    if COMPARED[name][1] != "speedup":
+    if not COMPARED[name].inverted:
         return ratio
     return Estimate(1 / ratio.value, _turned(ratio.ci95), _turned(ratio.band))
 
@@ -26,7 +26,7 @@ def direction(name: str, grown: Estimate) -> str:
     """Better or worse where the whole band says so: more of a rate is better, less of a time."""
     if grown.band is None or grown.band[0] <= 1 <= grown.band[1]:
         return EVEN
-    return BETTER if (grown.value > 1) == (COMPARED[name][1] == "rate") else WORSE
+    return BETTER if (grown.value > 1) == (COMPARED[name].figure.better > 0) else WORSE
 
 
 def percent(factor: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,8 @@ from dashboards.figures.look import clients
 from dashboards.markup import sentence
 from dashboards.stragglers import stragglers
 from dashboards.subject import PLAIN, Subject
+from simulator.results.catalogue import COMPARED, TAILS, TILES, title_of
 from simulator.results.estimate import Estimate
-from simulator.results.summary import COMPARED
 from simulator.results.verdict import LOSES, PAYS, UNDECIDED
 from simulator.units import format_number, format_rate, format_seconds
 
@@ -39,21 +39,6 @@ class Headline:
     changes: tuple[Change, ...]
 
 
-_TAILS = {
-    "tpot_p99_speedup": "time per output token",
-    "itl_p99_ratio": "gap between emissions",
-    "ttft_p99_ratio": "time to first token",
-}
-_TILES = {
-    "throughput_speedup": "Throughput",
-    "tpot_mean_speedup": "TPOT, mean",
-    "tpot_p99_speedup": "TPOT, P99",
-    "itl_p99_ratio": "ITL, P99",
-    "ttft_p99_ratio": "TTFT, P99",
-}
-"""Comparison → its words."""
-
-
 def headlines(subject: Subject) -> list[Headline]:
     """One verdict per speculative variant."""
     return [
@@ -73,7 +58,7 @@ def _headline(subject: Subject, variant: str) -> Headline:
         support = [sentence(why)]
     more = (_saturated, _tail, _stragglers, _needs, _assumed, _slo)
     support += [line for line in (say(subject, variant) for say in more) if line]
-    return Headline(variant, outcome, claim, tuple(support), tuple(_changes(subject, variant, _TILES)))
+    return Headline(variant, outcome, claim, tuple(support), tuple(_changes(subject, variant, TILES)))
 
 
 _WORDS = {PAYS: "pays", LOSES: "does not pay", UNDECIDED: "may or may not pay"}
@@ -122,17 +107,22 @@ def _gain(ratio: Estimate, outcome: str, offered: bool) -> str:
     return f"the same GPUs serve {change(ratio.value)} tokens per second ({band} with the model's error)"
 
 
-def _changes(subject: Subject, variant: str, chosen: Mapping[str, str]) -> list[Change]:
+def _changes(subject: Subject, variant: str, comparisons: Sequence[str]) -> list[Change]:
     plain, speculative = subject.result.variants[PLAIN], subject.result.variants[variant]
     found = []
-    for name, label in chosen.items():
+    for name in comparisons:
         ratio = subject.result.comparison[variant].ratios.get(name)
-        before, after = (side.estimates.get(COMPARED[name][0]) for side in (plain, speculative))
+        before, after = (side.estimates.get(COMPARED[name].path) for side in (plain, speculative))
         if ratio is not None and ratio.value > 0 and before is not None and after is not None:
             grown = growth(name, ratio)
-            shown = _pair(COMPARED[name][0], before.value, after.value)
-            found.append(Change(label, *shown, grown, direction(name, grown)))
+            shown = _pair(COMPARED[name].path, before.value, after.value)
+            found.append(Change(_heading(COMPARED[name].path), *shown, grown, direction(name, grown)))
     return found
+
+
+def _heading(path: str) -> str:
+    title = title_of(path)
+    return title[0].upper() + title[1:]
 
 
 def _pair(path: str, before: float, after: float) -> tuple[str, str]:
@@ -145,7 +135,7 @@ def _pair(path: str, before: float, after: float) -> tuple[str, str]:
 
 def _tail(subject: Subject, variant: str) -> str | None:
     """What happens to the slowest one in a hundred."""
-    changes = _changes(subject, variant, _TAILS)
+    changes = _changes(subject, variant, TAILS)
     if not changes:
         return None
     parts = []
@@ -154,7 +144,7 @@ def _tail(subject: Subject, variant: str) -> str | None:
         if these:
             listed = ", ".join(f"{change.label} {_glued(change)}" for change in these)
             parts.append(f"{verb}: {listed}")
-    return f"The P99 {'; '.join(parts)}."
+    return f"Tail latency {'; '.join(parts)}."
 
 
 def _stragglers(subject: Subject, variant: str) -> str | None:

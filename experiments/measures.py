@@ -12,7 +12,15 @@ from functools import lru_cache
 from typing import Any
 
 from experiments.cell import BREAK_EVEN, DONE, SIMULATE, Cell, Metric
-from experiments.metrics import SATURATED, SPEEDUP_AT, VERDICT, Keep
+from experiments.metrics import (
+    BREAK_EVEN_NOTE,
+    BREAK_EVEN_VERDICT,
+    REASON,
+    SATURATED,
+    SPEEDUP_AT,
+    VERDICT,
+    Keep,
+)
 from simulator.breakeven.breakeven import FEWEST_FOR_BREAK_EVEN
 from simulator.breakeven.case import Case
 from simulator.breakeven.simulated_bench import SimulatedBench
@@ -57,7 +65,7 @@ def measured(cell: Cell) -> tuple[str, Mapping[str, Metric], str | None]:
     if BREAK_EVEN in cell.measures:
         for variant in fitting:
             found += _break_even(scenario, variant, keep, _plain_records(shared))
-        found += [(name, "break_even_verdict", DOES_NOT_FIT) for name in shortages]
+        found += [(name, BREAK_EVEN_VERDICT, DOES_NOT_FIT) for name in shortages]
     kept = {f"{variant}.{name}": value for variant, name, value in found if keep.holds(variant, name)}
     if shortages and not fitting:
         return DOES_NOT_FIT, kept, "; ".join(shortages.values())
@@ -85,7 +93,7 @@ def _simulated(
             if estimate is not None and keep.holds(name, ratio):
                 yield name, ratio, _json(estimate, study.bands)
         yield name, VERDICT, comparison.verdict.outcome
-        yield name, "reason", comparison.verdict.sentence
+        yield name, REASON, comparison.verdict.sentence
 
 
 def _json(estimate: Estimate, bands: bool) -> Metric:
@@ -100,7 +108,7 @@ def _break_even(
     variant = compiled.variant
     assert variant is not None
     if variant.max_draft_length == 0:
-        yield variant.name, "break_even_note", "drafts nothing"
+        yield variant.name, BREAK_EVEN_NOTE, "drafts nothing"
         return
     bench = SimulatedBench(scenario, variant, own_draft_length=True, plain_runs=plain)
     replications = max(scenario.run.replications, FEWEST_FOR_BREAK_EVEN)
@@ -113,8 +121,8 @@ def _break_even(
     }
     yield from ((variant.name, name, e.to_json()) for name, e in estimates.items() if e is not None)
     others = {
-        "break_even_verdict": row.verdict,
-        "break_even_note": row.note,
+        BREAK_EVEN_VERDICT: row.verdict,
+        BREAK_EVEN_NOTE: row.note,
         "overhead": row.overhead,
         "geometric_alpha": row.geometric_alpha,
         "linear_acceptance_rate": row.linear_acceptance_rate,

@@ -12,93 +12,37 @@ from collections.abc import Collection, Iterable
 
 from experiments.cell import BREAK_EVEN, SIMULATE
 from simulator.errors import Problem, did_you_mean
+from simulator.results.catalogue import BREAK_EVEN as BREAK_EVEN_FIGURES
+from simulator.results.catalogue import CLASSES, COMPARED, POSITIONAL, STUDY, all_paths
 
 VERDICT = "verdict"
+REASON = "reason"
 SATURATED = "saturated"
+BREAK_EVEN_VERDICT = "break_even_verdict"
+BREAK_EVEN_NOTE = "break_even_note"
 SPEEDUP_AT = "speedup_at"
 """`speedup_at.0.7`: the speedup if α were 0.7, asked for by keeping it."""
 
-_LATENCIES = ("ttft_s", "tpot_s", "itl_s", "itl_token_s", "worst_gap_s", "e2e_s", "queue_s")
-_STATISTICS = ("mean", "p50", "p90", "p95", "p99", "p999")
-_PARTS = ("mean", "draft", "verify", "attention", "communication", "sampling", "host")
-_WASTED = ("rejected", "padding", "ghost", "trimmed")
+OF_A_VARIANT = (*all_paths(), SATURATED)
+"""Figures of any variant; `acceptance_rate_at.1`, … and those of a class, `classes.NAME.…`, as well."""
 
-OF_A_VARIANT = (
-    "throughput_tokens_per_s",
-    "request_rate_per_s",
-    *(f"{name}.{statistic}" for name in _LATENCIES for statistic in _STATISTICS),
-    "mean_acceptance_length",
-    "draft_acceptance_rate",
-    "draft_coverage",
-    "tokens_per_round",
-    "mean_batch",
-    "preemptions",
-    "kv_peak_fraction",
-    "steps",
-    *(f"step_s.{part}" for part in _PARTS),
-    *(f"wasted_rows.{kind}" for kind in _WASTED),
-    "timed_out_fraction",
-    "rejected_fraction",
-    "slo_attainment",
-    "goodput_requests_per_s",
-    SATURATED,
-)
-"""Figures of any variant; `acceptance_rate_at.1`, … and those of a class, `classes.NAME.…`, besides."""
+AGAINST_PLAIN = (*COMPARED, VERDICT, REASON)
+"""What the measure `simulate` reports of a speculative variant."""
 
-AGAINST_PLAIN = (
-    "throughput_speedup",
-    "tpot_mean_speedup",
-    "tpot_p99_speedup",
-    "itl_mean_ratio",
-    "itl_p99_ratio",
-    "ttft_p99_ratio",
-    "e2e_mean_speedup",
-    "goodput_speedup",
-    VERDICT,
-    "reason",
-)
-"""What the measure `simulate` says of a speculative variant."""
+BREAK_EVENS = (*BREAK_EVEN_FIGURES, BREAK_EVEN_VERDICT, BREAK_EVEN_NOTE)
+"""What the measure `breakeven` reports of a speculative variant, `speedup_at.ALPHA` as well."""
 
-BREAK_EVENS = (
-    "break_even_alpha",
-    "break_even_acceptance_length",
-    "break_even_verdict",
-    "break_even_note",
-    "overhead",
-    "geometric_alpha",
-    "linear_acceptance_rate",
-    "scenario_alpha",
-    "plain_mean_batch",
-)
-"""What the measure `breakeven` says of a speculative variant, `speedup_at.ALPHA` besides."""
-
-USUAL = (
-    "throughput_tokens_per_s",
-    "ttft_s.p99",
-    "tpot_s.mean",
-    "tpot_s.p99",
-    "itl_s.p99",
-    "mean_acceptance_length",
-    "mean_batch",
-    "step_s.mean",
-    SATURATED,
-    "throughput_speedup",
-    "tpot_mean_speedup",
-    VERDICT,
-    *BREAK_EVENS,
-)
-"""What is kept where a study does not say."""
+USUAL = (*STUDY, SATURATED, "throughput_speedup", "tpot_mean_speedup", VERDICT, *BREAK_EVENS)
+"""What is kept by default."""
 
 _KNOWN = frozenset((*OF_A_VARIANT, *AGAINST_PLAIN, *BREAK_EVENS))
-_BY_NUMBER = re.compile(
-    rf"(?:acceptance_rate_at|conditional_acceptance)\.[1-9]\d*|{SPEEDUP_AT}\.(?:0?\.\d+|[01])"
-)
+_BY_NUMBER = re.compile(rf"(?:{'|'.join(POSITIONAL)})\.[1-9]\d*|{SPEEDUP_AT}\.(?:0?\.\d+|[01])")
 
 
 def is_metric(name: str) -> bool:
     """Whether a name without its variant is that of a metric."""
-    if name.startswith("classes."):
-        return _metric_after_a_name(name.removeprefix("classes.")) is not None
+    if name.startswith(f"{CLASSES}."):
+        return _metric_after_a_name(name.removeprefix(f"{CLASSES}.")) is not None
     return name in _KNOWN or _BY_NUMBER.fullmatch(name) is not None
 
 
@@ -128,7 +72,7 @@ def keep_problem(
         return None
     guess = did_you_mean(variant, variants)
     message = f"names no variant {variant!r}" + (f", did you mean {guess!r}?" if guess else "")
-    return Problem(value=wanted, message=message, allowed=f"arms: {', '.join(variants)}")
+    return Problem(value=wanted, message=message, allowed=f"variants: {', '.join(variants)}")
 
 
 class Keep:

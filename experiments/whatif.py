@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.alternatives import Alternative, scenario_with
+from simulator.results.catalogue import COMPARED, TABLE, figure_of
 from simulator.results.change import change_of, speedup_change
 from simulator.results.estimate import Estimate
-from simulator.results.summary import COMPARED, ratio_of
+from simulator.results.summary import ratio_of
 from simulator.results.verdict import DOES_NOT_FIT, LOSES, PAYS, judge_speedup
 from simulator.scenario import PLAIN
 
@@ -24,23 +25,6 @@ if TYPE_CHECKING:
     from simulator.results.summary import VariantMeasurement
     from simulator.runs.replications import Progress, Replications, VariantRuns
     from simulator.scenario import Scenario
-
-FIGURES: Mapping[str, int] = {
-    "throughput_tokens_per_s": 1,
-    "request_rate_per_s": 1,
-    "ttft_s.mean": -1,
-    "ttft_s.p99": -1,
-    "tpot_s.mean": -1,
-    "tpot_s.p99": -1,
-    "itl_s.p99": -1,
-    "worst_gap_s.p99": -1,
-    "e2e_s.mean": -1,
-    "goodput_requests_per_s": 1,
-    "mean_acceptance_length": 1,
-    "mean_batch": 1,
-    "step_s.mean": -1,
-}
-"""Figures that are compared → +1 where more is better, −1 where less is."""
 
 
 @dataclass(frozen=True)
@@ -251,12 +235,12 @@ def _change(
     was, becomes = before.summary().estimates, after.summary().estimates
     figures = {
         path: Change(was.get(path), becomes.get(path), change_of(path, before, after, together))
-        for path in FIGURES
+        for path in TABLE
         if was.get(path) is not None or becomes.get(path) is not None
     }
     speedup = None
     if name != PLAIN:
-        ratio = next(ratio for ratio, (path, _) in COMPARED.items() if path == metric)
+        ratio = next(name for name, ratio in COMPARED.items() if ratio.path == metric)
         pairs = (old[PLAIN], before), (new[PLAIN], after)
         speedup = Change(
             ratio_of(ratio, *pairs[0]), ratio_of(ratio, *pairs[1]), speedup_change(ratio, *pairs, together)
@@ -266,7 +250,7 @@ def _change(
     if before.saturation.saturated:  # both serve less than is asked for
         metric = "throughput_tokens_per_s"
     ratio_of_metric = figures[metric].ratio if metric in figures else None
-    if ratio_of_metric is not None and FIGURES[metric] < 0:
+    if ratio_of_metric is not None and figure_of(metric).better < 0:
         ratio_of_metric = ratio_of_metric.inverse()
     return VariantChange(figures, judge_speedup(ratio_of_metric), speedup)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @scenario_options
-@click.option("--arm", metavar="NAME", help="The speculative variant; default the first.")
+@click.option("--arm", "variant", metavar="NAME", help="The speculative variant; default the first.")
 @click.option(
     "--of", default="speedup", show_default=True, metavar="ANSWER",
     help="speedup, break_even_alpha, or a ratio of the comparison as itl_p99_ratio.",

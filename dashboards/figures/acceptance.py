@@ -10,7 +10,7 @@ from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
-    Column("arm", "speculative arm"),
+    Column("variant", "speculative variant"),
     Column("position", "position in the draft"),
     Column(
         "conditional",
@@ -42,7 +42,7 @@ def prepare(subject: Subject) -> Table:
 def finding(table: Table) -> list[str]:
     """Tokens per verify, and what stops leave of them."""
     said = []
-    for variant in table.distinct("arm"):
+    for variant in table.distinct("variant"):
         length, tokens = (
             table.facts["mean_acceptance_length"][variant],
             table.facts["tokens_per_round"][variant],
@@ -73,7 +73,7 @@ def draw(table: Table) -> Any:
     import plotly.graph_objects as go
 
     figure = new_figure(300, "position in the draft", "share of drafts accepted")
-    variants = table.distinct("arm")
+    variants = table.distinct("variant")
     colours = variant_colours([PLAIN, *variants])
     for variant in variants:
         rows = table.where(variant=variant)

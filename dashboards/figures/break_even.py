@@ -21,7 +21,7 @@ from dashboards.subject import Subject, varying_variants
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
-    Column("arm", "speculative arm"),
+    Column("variant", "speculative variant"),
     Column("concurrency", "clients at work at once", "requests"),
     Column("draft_length", "drafts a round (K)", "tokens"),
     Column("simulated", "acceptance α at which the simulated throughput equals that of plain decoding"),
@@ -58,7 +58,7 @@ def prepare(subject: Subject) -> Table:
     scenario = subject.result.scenario
     facts = {
         "own_concurrency": scenario["workload"]["arrivals"].get("concurrency"),
-        "arms": tuple(subject.result.variants),
+        "variants": tuple(subject.result.variants),
         "varying": varying_variants(subject),
     }
     return Table(COLUMNS, tuple(rows), facts)
@@ -88,11 +88,11 @@ def _why_empty(subject: Subject) -> str:
 
 def finding(table: Table) -> list[str]:
     """Where the scenario's acceptance pays, and where it does not."""
-    return [_finding_of(table.where(variant=variant)) for variant in table.distinct("arm")]
+    return [_finding_of(table.where(variant=variant)) for variant in table.distinct("variant")]
 
 
 def _finding_of(table: Table) -> str:
-    variant, alpha = table["arm"][0], table["scenario"][0]
+    variant, alpha = table["variant"][0], table["scenario"][0]
     if alpha is None:
         known = [row for row in table.records() if row["simulated"] is not None]
         if not known:
@@ -132,7 +132,7 @@ def caption(table: Table) -> str:
 def draw(table: Table) -> Any:
     """Lines of one variant over concurrency (log scale): simulated with its band, and the closed forms."""
     figure = new_figure(360, "clients at work at once", "acceptance α", hovermode="x unified")
-    colour = variant_colours(table.facts["arms"])[table["arm"][0]]
+    colour = variant_colours(table.facts["variants"])[table["variant"][0]]
     _add_simulated(figure, table, colour)
     for name, title, dash in (
         ("geometric", "geometric", "dash"),
@@ -212,4 +212,4 @@ def _add_scenario(figure: Any, table: Table, colour: str) -> None:
     figure.add_annotation(mark(f"yours: {clients(own)}, α {alpha:.2f}", **place))
 
 
-FIGURE = Figure("break-even", "Acceptance needed to pay", prepare, draw, finding, caption, by="arm")
+FIGURE = Figure("break-even", "Acceptance needed to pay", prepare, draw, finding, caption, by="variant")

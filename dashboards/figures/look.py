@@ -165,7 +165,7 @@ def tick_text(duration_s: float) -> str:
 
 def draft_lengths(table: Table, varying: Collection[str]) -> str:
     """`K = 3`, or of which variant it is; variants whose K varies with the batch say so."""
-    variants = dict(zip(table["arm"], table["draft_length"], strict=True))
+    variants = dict(zip(table["variant"], table["draft_length"], strict=True))
     said = [f"K = {length}{' at most' if variant in varying else ''}" for variant, length in variants.items()]
     if len(set(said)) == 1:
         return said[0]

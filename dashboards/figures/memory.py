@@ -11,7 +11,7 @@ from dashboards.table import Column, Table, empty
 from simulator.units import GIB, format_bytes
 
 COLUMNS = (
-    Column("arm", "arm"),
+    Column("variant", "variant"),
     Column("part", "what it holds"),
     Column("bytes", "memory of one GPU", "bytes"),
 )
@@ -69,7 +69,7 @@ def draw(table: Table) -> Any:
     """One stacked bar per variant, to the memory that the driver reports."""
     import plotly.graph_objects as go
 
-    variants = table.distinct("arm")
+    variants = table.distinct("variant")
     figure = new_figure(120 + 44 * len(variants), "memory of one GPU, GiB", "", barmode="stack", bargap=0.35)
     for part, colour in MEMORY.items():
         rows = table.where(part=part)
@@ -77,7 +77,7 @@ def draw(table: Table) -> Any:
             continue
         figure.add_trace(
             go.Bar(
-                y=rows["arm"],
+                y=rows["variant"],
                 x=[size / GIB for size in rows["bytes"]],
                 name=part,
                 orientation="h",

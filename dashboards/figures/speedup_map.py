@@ -13,7 +13,7 @@ from dashboards.subject import Subject, varying_variants
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
-    Column("arm", "speculative arm"),
+    Column("variant", "speculative variant"),
     Column("draft_length", "drafts a round (K)", "tokens"),
     Column("concurrency", "clients at work at once", "requests"),
     Column("alpha", "acceptance α"),
@@ -51,11 +51,11 @@ def prepare(subject: Subject) -> Table:
 
 def finding(table: Table) -> list[str]:
     """What a better drafter is worth at the scenario's own load."""
-    return [_finding_of(table.where(variant=variant)) for variant in table.distinct("arm")]
+    return [_finding_of(table.where(variant=variant)) for variant in table.distinct("variant")]
 
 
 def _finding_of(table: Table) -> str:
-    variant = table["arm"][0]
+    variant = table["variant"][0]
     known = [row for row in table.records() if row["speedup"]]
     if not known:
         return f"{variant} does not fit the memory at these loads."
@@ -155,7 +155,7 @@ def boundary(grid: Sequence[Speedups]) -> tuple[list[float], list[float | None]]
 
 def _frame_own(figure: Any, table: Table, loads: Sequence[int], alphas: Sequence[float]) -> None:
     """A frame around the cell of the scenario's own load and acceptance."""
-    load, alpha = table.facts["own"].get(table["arm"][0], (None, None))
+    load, alpha = table.facts["own"].get(table["variant"][0], (None, None))
     if load not in loads or alpha not in alphas:
         return
     x, y = loads.index(load), alphas.index(alpha)
@@ -164,4 +164,6 @@ def _frame_own(figure: Any, table: Table, loads: Sequence[int], alphas: Sequence
         figure.add_shape(type="rect", **corners, line={"color": colour, "width": width})
 
 
-FIGURE = Figure("speedup-map", "Speedup by load and acceptance", prepare, draw, finding, caption, by="arm")
+FIGURE = Figure(
+    "speedup-map", "Speedup by load and acceptance", prepare, draw, finding, caption, by="variant"
+)

@@ -12,7 +12,7 @@ from simulator.units import format_seconds
 
 COLUMNS = (
     Column("basis", "a step, or a step ÷ the tokens that each request gets from it"),
-    Column("arm", "arm"),
+    Column("variant", "variant"),
     Column("part", "part of the step"),
     Column("time", "mean time", "s"),
 )
@@ -73,7 +73,8 @@ def finding(table: Table) -> list[str]:
     """The trade of speculation: a longer step for more tokens."""
     tokens = table.facts["tokens"]
     total_s = {
-        variant: sum(table.where(basis=STEP, variant=variant)["time"]) for variant in table.distinct("arm")
+        variant: sum(table.where(basis=STEP, variant=variant)["time"])
+        for variant in table.distinct("variant")
     }
     if PLAIN not in total_s:
         return []
@@ -103,7 +104,7 @@ def draw(table: Table) -> Any:
     """Stacked bars from left to right: a step of every variant, then a token of every variant."""
     import plotly.graph_objects as go
 
-    bars = list(dict.fromkeys(zip(table["basis"], table["arm"], strict=True)))
+    bars = list(dict.fromkeys(zip(table["basis"], table["variant"], strict=True)))
     names = {bar: f"{bar[1]}, one {bar[0]}" for bar in bars}
     figure = new_figure(130 + 44 * len(bars), "mean time, ms", "", barmode="stack", bargap=0.35)
     totals = dict.fromkeys(bars, 0.0)
@@ -111,7 +112,7 @@ def draw(table: Table) -> Any:
         rows = table.where(part=part)
         if not rows.rows:
             continue
-        at = list(zip(rows["basis"], rows["arm"], strict=True))
+        at = list(zip(rows["basis"], rows["variant"], strict=True))
         for bar, time_s in zip(at, rows["time"], strict=True):
             totals[bar] += time_s
         figure.add_trace(

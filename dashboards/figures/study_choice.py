@@ -21,7 +21,7 @@ COLUMNS = (
     Column("place", "values of the other axes"),
     Column("load", "load"),
     Column("where", "place and load in words"),
-    Column("arm", "the method with the largest throughput"),
+    Column("variant", "the method with the largest throughput"),
     Column("draft_length", "its drafts a round (K)", "tokens"),
     Column("speedup", "its throughput ÷ that of plain decoding"),
     Column("low", "lower end of its band"),
@@ -43,7 +43,7 @@ def prepare(study: StoredStudy) -> Table:
     if not rows:
         return empty(COLUMNS, "No speedups at given acceptances were kept: `keep: [speedup_at.0.7, …]`.")
     variants = tuple(dict.fromkeys(cell.variant for cell in found.cells))
-    return Table(COLUMNS, tuple(rows), {**axes_of(found), "arms": variants})
+    return Table(COLUMNS, tuple(rows), {**axes_of(found), "variants": variants})
 
 
 def _row(found: StudyMap, alpha: float, choice: Choice) -> tuple[Any, ...]:
@@ -70,7 +70,7 @@ def finding(table: Table) -> list[str]:
 
 def _finding_of(table: Table) -> str:
     rows = table.records()
-    variants = [row["arm"] for row in rows]
+    variants = [row["variant"] for row in rows]
     shares = sorted(
         ((variants.count(variant) / len(variants), variant) for variant in dict.fromkeys(variants)),
         reverse=True,
@@ -97,10 +97,11 @@ def caption(table: Table) -> str:
 def draw(table: Table) -> Any:
     """The map at one acceptance: a layer of cells for each method."""
     figure, cells = laid_out(table)
-    colours = {**variant_colours(table.facts["arms"]), PLAIN[0]: PLAIN_COLOUR}
+    colours = {**variant_colours(table.facts["variants"]), PLAIN[0]: PLAIN_COLOUR}
     for variant, colour in colours.items():
         mine = [
-            [cell if cell is not None and cell["arm"] == variant else None for cell in row] for row in cells
+            [cell if cell is not None and cell["variant"] == variant else None for cell in row]
+            for row in cells
         ]
         if any(cell is not None for row in mine for cell in row):
             add_cells(
@@ -125,13 +126,13 @@ def _depth(cell: Mapping[str, Any] | None) -> float | None:
     """On the colour scale from paper to colour: × 1 has a fifth of it, × 3 all."""
     if cell is None:
         return None
-    if cell["arm"] == PLAIN[0]:
+    if cell["variant"] == PLAIN[0]:
         return -0.4
     return min(-0.6 + 0.8 * (float(cell["speedup"]) - 1), 1.0)
 
 
 def _text(cell: Mapping[str, Any] | None) -> str:
-    if cell is None or cell["arm"] == PLAIN[0]:
+    if cell is None or cell["variant"] == PLAIN[0]:
         return ""
     return f"{cell['draft_length'] or ''}{'' if cell['sure'] else '?'}"
 
@@ -139,7 +140,7 @@ def _text(cell: Mapping[str, Any] | None) -> str:
 def _hover(cell: Mapping[str, Any] | None) -> str:
     if cell is None:
         return ""
-    best = option_text((cell["arm"], cell["draft_length"]))
+    best = option_text((cell["variant"], cell["draft_length"]))
     return (
         f"{cell['where']}: {best}, × {cell['speedup']:.2f} ["
         f"{cell['low']:.2f}, {cell['high']:.2f}]<br>within {AS_GOOD:.0%}: {cell['as_good']}"

@@ -17,7 +17,7 @@ from simulator.results.verdict import DOES_NOT_FIT
 
 COLUMNS = (
     Column("picture", "variant and draft length"),
-    Column("arm", "speculative arm"),
+    Column("variant", "speculative variant"),
     Column("draft_length", "drafts a round (K)", "tokens"),
     Column("place", "values of the other axes"),
     Column("load", "load"),
@@ -67,7 +67,7 @@ def picture_of(variant: str, draft_length: int | None) -> str:
 
 def finding(table: Table) -> list[str]:
     """How the rule of thumb fares, by variant."""
-    return [_finding_of(variant, table.where(variant=variant)) for variant in table.distinct("arm")]
+    return [_finding_of(variant, table.where(variant=variant)) for variant in table.distinct("variant")]
 
 
 def _finding_of(variant: str, table: Table) -> str:
@@ -106,7 +106,7 @@ def draw(table: Table) -> Any:
     )
     needed = [[cell and cell["needed"] for cell in row] for row in cells]
     _add_level(figure, needed, THRESHOLD, f"α {THRESHOLD:g}", color=LOSES_COLOUR, dash="dot")
-    own = table.facts["own"].get(table["arm"][0])
+    own = table.facts["own"].get(table["variant"][0])
     if own is not None:
         _add_level(figure, needed, own, f"α of the scenario, {own:g}")
     return figure

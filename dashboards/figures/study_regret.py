@@ -17,7 +17,7 @@ from experiments.maps.study_map import StudyMap
 
 COLUMNS = (
     Column("picture", "variant and acceptance"),
-    Column("arm", "speculative arm"),
+    Column("variant", "speculative variant"),
     Column("alpha", "acceptance α"),
     Column("draft_length", "drafts a round (K); 0 is plain decoding", "tokens"),
     Column("load", "load"),

@@ -17,7 +17,7 @@ from experiments.maps.study_map import SPEEDUP
 
 COLUMNS = (
     Column("picture", "variant and draft length"),
-    Column("arm", "speculative arm"),
+    Column("variant", "speculative variant"),
     Column("place", "values of the other axes"),
     Column("load", "load"),
     Column("where", "place and load in words"),
@@ -49,7 +49,7 @@ def prepare(study: StoredStudy) -> Table:
 
 def finding(table: Table) -> list[str]:
     """How often each variant pays."""
-    return [_finding_of(variant, table.where(variant=variant)) for variant in table.distinct("arm")]
+    return [_finding_of(variant, table.where(variant=variant)) for variant in table.distinct("variant")]
 
 
 def _finding_of(variant: str, table: Table) -> str:

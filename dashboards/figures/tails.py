@@ -14,6 +14,7 @@ from dashboards.stragglers import stragglers
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
 from simulator.results import metrics
+from simulator.results.catalogue import CATALOGUE
 from simulator.results.measure import known
 from simulator.results.metrics import SAMPLES_BEYOND, Floats
 from simulator.step.state import DONE
@@ -24,26 +25,30 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("metric", "which time"),
-    Column("arm", "arm"),
+    Column("variant", "variant"),
     Column("slower", "share of the samples that took longer"),
     Column("time", "time not exceeded by the others", "s"),
 )
 
 
 class Metric(NamedTuple):
-    """One latency: its words, the path of its statistics, and its limit in an SLO."""
+    """One latency of the catalogue: what its samples are, and its limit in an SLO."""
 
-    title: str
-    of: str
     path: str
+    of: str
     limit: str | None = None
+
+    @property
+    def title(self) -> str:
+        """`TTFT: first emission − arrival`."""
+        return f"{CATALOGUE[self.path].title}: {CATALOGUE[self.path].definition}"
 
 
 METRICS = (
-    Metric("Time to first token (TTFT)", "requests", "ttft_s", "ttft_p99_s"),
-    Metric("Time per output token (TPOT)", "requests", "tpot_s", "tpot_p99_s"),
-    Metric("Gap between emissions (ITL)", "gaps", "itl_s"),
-    Metric("Gap ÷ tokens of the emission (ITL per token)", "tokens", "itl_token_s"),
+    Metric("ttft_s", "requests", "ttft_p99_s"),
+    Metric("tpot_s", "requests", "tpot_p99_s"),
+    Metric("itl_s", "gaps"),
+    Metric("itl_token_s", "tokens"),
 )
 
 SHOWN = ((1.0, "0"), (0.5, "P50"), (0.1, "P90"), (0.01, "P99"), (0.001, "P99.9"), (0.0001, "P99.99"))
@@ -151,7 +156,7 @@ def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, fl
 
 def finding(table: Table) -> list[str]:
     """What speculation does to the mean and to the tail, per variant; both ITLs said apart."""
-    variants = [variant for variant in table.distinct("arm") if variant != PLAIN]
+    variants = [variant for variant in table.distinct("variant") if variant != PLAIN]
     means = table.facts["means"]
     said = []
     for variant in variants:
@@ -198,8 +203,10 @@ def draw(table: Table) -> Any:
     metric = next(metric for metric in METRICS if metric.title == title)
     figure = new_figure(300, f"percentile of {metric.of}", "time (log scale)")
     figure.update_layout(margin={"r": 26})
-    colours = variant_colours([PLAIN, *(variant for variant in table.distinct("arm") if variant != PLAIN)])
-    for variant in table.distinct("arm"):
+    colours = variant_colours(
+        [PLAIN, *(variant for variant in table.distinct("variant") if variant != PLAIN)]
+    )
+    for variant in table.distinct("variant"):
         rows = table.where(variant=variant)
         times = rows["time"]
         figure.add_trace(

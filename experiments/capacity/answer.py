@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.capacity.candidates import Candidate
+from simulator.results.catalogue import PLAN
 
 if TYPE_CHECKING:
     from experiments.capacity.crossover import Crossover
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from simulator.results.estimate import Estimate
 
 SCHEMA = "decodesim/plan-1"
-_SHOWN = ("ttft_s.mean", "ttft_s.p99", "tpot_s.mean", "tpot_s.p99", "itl_s.p99", "e2e_s.mean", "mean_batch")
-"""Figures of a replica at its part of the peak that every plan lists, beside those that the SLO limits."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class Plan:
 
     def _at_peak(self, one: Deployment) -> dict[str, Any]:
         """One replica at its part of the peak."""
-        paths = dict.fromkeys((*_SHOWN, *(limit.path for limit in self.slo.limits)))
+        paths = dict.fromkeys((*PLAN, *(limit.path for limit in self.slo.limits)))
         figures = {path: _json(one.summary.estimates.get(path)) for path in paths}
         return {"load": one.load, "keeps_slo": one.confirmed, "figures": figures}
 

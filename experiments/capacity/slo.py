@@ -15,13 +15,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from simulator.errors import InputError, Problem, did_you_mean
+from simulator.results.catalogue import LIMITABLE, title_of
+from simulator.results.catalogue import STATISTICS as CATALOGUE_STATISTICS
 from simulator.units import format_seconds
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-METRICS = ("ttft", "tpot", "itl", "e2e")
-STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+METRICS = tuple(name.removesuffix("_s") for name in LIMITABLE)
+STATISTICS = tuple(name for name in CATALOGUE_STATISTICS if name != "p999")
 GOODPUT = "goodput"
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6}
 _EXAMPLE = "for example ttft_p99=1s,tpot_p99=25ms"
@@ -55,9 +57,10 @@ class Limit:
     @property
     def label(self) -> str:
         """`TTFT P99`, `chat: TPOT mean`, `requests that miss a limit`."""
-        name = f"{self.metric.upper()} {self.statistic.replace('p', 'P')}"
-        name = "requests that miss a limit" if self.metric == GOODPUT else name
-        return name if self.traffic_class is None else f"{self.traffic_class}: {name}"
+        if self.metric != GOODPUT:
+            return title_of(self.path)
+        missed = "requests that miss a limit"
+        return missed if self.traffic_class is None else f"{self.traffic_class}: {missed}"
 
     def shown(self, value: float) -> str:
         """A value of this figure for people."""

@@ -26,19 +26,13 @@ from experiments.commands.output import (
     progress_bar,
     say_when_compiling,
 )
+from simulator.results.catalogue import REPLICA, figure_of, label_of
 from simulator.units import format_number, format_seconds
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 _MOST_ALTERNATIVES = 8
-_FIGURES = (
-    ("TTFT P99, ms", "ttft_s.p99", 1e3),
-    ("TPOT mean, ms", "tpot_s.mean", 1e3),
-    ("TPOT P99, ms", "tpot_s.p99", 1e3),
-    ("requests decoding together", "mean_batch", 1),
-)
-"""Rows of the table at the planned load, beside those of the SLO's limits."""
 
 
 @click.command()
@@ -135,14 +129,13 @@ def _print_ways(document: Mapping[str, Any]) -> None:
         row("headroom at the peak", "headroom", lambda share: f"{share:.0%}"),
         row(f"at the peak each gets, {unit}", "at_peak", lambda one: shown_load(one["load"])),
     ]
-    limits = [(limit["label"], limit["limit"]) for limit in document["slo"]]
-    figures = {path: (label, scale) for label, path, scale in _FIGURES}
-    for label, path in limits:
-        share = path.endswith("slo_attainment")
-        figures.setdefault(path, ("share of good requests" if share else f"{label}, ms", 1 if share else 1e3))
     rows += [
-        row(f"  {text}", "at_peak", lambda one, p=path, s=scale: in_unit(one["figures"][p], s))
-        for path, (text, scale) in figures.items()
+        row(
+            f"  {label_of(path)}",
+            "at_peak",
+            lambda one, p=path: in_unit(one["figures"][p], figure_of(p).scale),
+        )
+        for path in dict.fromkeys((*REPLICA, *(limit["limit"] for limit in document["slo"])))
     ]
     rows.append(row("TPOT mean at the mean load, ms", "tpot_at_mean_s", lambda s: format_number(s * 1e3)))
     shown = [cells for cells in rows if cells[1:] != [NOTHING, NOTHING]]

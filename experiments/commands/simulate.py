@@ -30,36 +30,10 @@ from experiments.commands.output import (
     say_when_compiling,
 )
 from simulator.errors import InputError, Problem
+from simulator.results.catalogue import COMPARED, TABLE, figure_of, label_of
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
-
-_METRICS = (
-    ("throughput, tokens/s", "throughput_tokens_per_s", 1),
-    ("requests/s", "request_rate_per_s", 1),
-    ("TTFT mean, ms", "ttft_s.mean", 1e3),
-    ("TTFT P99, ms", "ttft_s.p99", 1e3),
-    ("TPOT mean, ms", "tpot_s.mean", 1e3),
-    ("TPOT P99, ms", "tpot_s.p99", 1e3),
-    ("ITL mean, ms", "itl_s.mean", 1e3),
-    ("ITL P99, ms", "itl_s.p99", 1e3),
-    ("worst gap P99, ms", "worst_gap_s.p99", 1e3),
-    ("end to end mean, s", "e2e_s.mean", 1),
-    ("tokens per verify", "mean_acceptance_length", 1),
-    ("mean batch", "mean_batch", 1),
-    ("step mean, ms", "step_s.mean", 1e3),
-    ("good requests/s", "goodput_requests_per_s", 1),
-)
-"""Row of the table → (metric, what it is multiplied by)."""
-
-_RATIOS = (
-    ("throughput speedup", "throughput_speedup"),
-    ("TPOT mean speedup", "tpot_mean_speedup"),
-    ("TPOT P99 speedup", "tpot_p99_speedup"),
-    ("end to end speedup", "e2e_mean_speedup"),
-    ("ITL P99 ratio", "itl_p99_ratio"),
-    ("TTFT P99 ratio", "ttft_p99_ratio"),
-)
 
 _DEFAULTS_THAT_MATTER = ("target.kv_cache", "workload.prompt_tokens", "workload.output_tokens")
 """Defaults that move the answer and that nothing else in the output names."""
@@ -119,8 +93,11 @@ def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
     for name, compared in document["comparison"].items():
         print_text(f"→ {compared.get('reason') or name + ': ' + compared['verdict']}")
     rows = [
-        [label, *(in_unit(_metric(variant, path), scale) for variant in variants.values())]
-        for label, path, scale in _METRICS
+        [
+            label_of(path),
+            *(in_unit(_metric(variant, path), figure_of(path).scale) for variant in variants.values()),
+        ]
+        for path in TABLE
         if any(_metric(variant, path) is not None for variant in variants.values())
     ]
     print_table(
@@ -146,8 +123,8 @@ def _heading(name: str, variant: Mapping[str, Any]) -> str:
 def _print_comparison(comparison: Mapping[str, Any]) -> None:
     rows = []
     for name, compared in comparison.items():
-        for label, key in _RATIOS:
-            ratio = compared.get(key)
+        for key, figure in COMPARED.items():
+            label, ratio = figure.title, compared.get(key)
             if ratio is not None:
                 cells = (f"{ratio['value']:.2f}", as_range(ratio["ci95"]), as_range(ratio["band"]))
                 rows.append([f"{name}: {label}", *cells])

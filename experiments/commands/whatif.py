@@ -29,18 +29,7 @@ from experiments.commands.output import (
     say_when_compiling,
 )
 from simulator.errors import InputError, Problem
-
-_ROWS = (
-    ("throughput, tokens/s", "throughput_tokens_per_s", 1.0),
-    ("TTFT P99, ms", "ttft_s.p99", 1e3),
-    ("TPOT mean, ms", "tpot_s.mean", 1e3),
-    ("TPOT P99, ms", "tpot_s.p99", 1e3),
-    ("ITL P99, ms", "itl_s.p99", 1e3),
-    ("end to end mean, s", "e2e_s.mean", 1.0),
-    ("good requests/s", "goodput_requests_per_s", 1.0),
-    ("mean batch", "mean_batch", 1.0),
-)
-"""Row of the table → (figure, what it is multiplied by)."""
+from simulator.results.catalogue import CHANGES, figure_of, label_of
 
 _WORDS = {"pays": "better", "loses": "worse"}
 _SAME = 5e-4
@@ -146,7 +135,8 @@ def _is_same(ratio: Mapping[str, Any] | None) -> bool:
 def _rows(alternatives: list[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     for name in dict.fromkeys(variant for alternative in alternatives for variant in alternative["arms"]):
         variants = [alternative["arms"].get(name) for alternative in alternatives]
-        for label, path, scale in _ROWS:
+        for path in CHANGES:
+            label, scale = label_of(path), figure_of(path).scale
             changes = [variant and variant["figures"].get(path) for variant in variants]
             known = [change for change in changes if change]
             if known:

@@ -13,9 +13,10 @@ from experiments.sensitivity.knobs import Turnable, lengthened
 from simulator.breakeven.simulated_bench import acceptance_at
 from simulator.errors import InputError, unknown_name
 from simulator.numerics.roots import bracketed_root
+from simulator.results.catalogue import COMPARED
 from simulator.results.measure import measure
 from simulator.results.steady import above_capacity
-from simulator.results.summary import COMPARED, Traffic
+from simulator.results.summary import Traffic
 from simulator.runs.replications import replication_seed, traffic_of
 from simulator.scenario import Scenario, with_workload
 
@@ -46,8 +47,8 @@ class SensitivityRuns:
         if of not in (SPEEDUP, BREAK_EVEN, *COMPARED):
             raise InputError(unknown_name("answer", of, [SPEEDUP, BREAK_EVEN, *COMPARED], field="--of"))
         self.of, self.variant = of, variant
-        self.path, how = COMPARED[of if of in COMPARED else usual]
-        self.sign = -1 if how == "speedup" else 1
+        compared = COMPARED[of if of in COMPARED else usual]
+        self.path, self.sign = compared.path, -1 if compared.inverted else 1
         self.scenario = scenario if "p99" in self.path else shortened(scenario)
         self._variants: dict[tuple[str, ...], tuple[Turnable, Turnable]] = {}
         self._plain_runs: dict[tuple[object, ...], Figures] = {}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.sensitivity.inputs import UncertainInput
 from experiments.sensitivity.runs import BREAK_EVEN, SPEEDUP
+from simulator.results.catalogue import COMPARED
 from simulator.units import format_seconds
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ def answer_words(of: str) -> str:
         return "break-even α"
     if of == SPEEDUP:
         return "speedup"
-    words = of.replace("_", " ").split()
-    return " ".join(word.upper() if word in ("itl", "ttft", "tpot", "p99") else word for word in words)
+    return COMPARED[of].title
 
 
 def bound(one: UncertainInput, value: float) -> str:

@@ -22,7 +22,7 @@ from simulator.breakeven.bench import Bench, DoesNotFitError, Load
 from simulator.breakeven.case import Case
 from simulator.breakeven.theory import best_draft_length_of, tokens_per_verify
 from simulator.errors import InputError, Problem, unknown_name
-from simulator.results.metrics import METRICS
+from simulator.results.catalogue import SHORT_NAMES
 
 if TYPE_CHECKING:
     from simulator.runs.replications import Progress
@@ -146,7 +146,9 @@ def check_questions(
     answer.
     """
     problems = [
-        unknown_name("metric", metric, METRICS, field="metric") for metric in metrics if metric not in METRICS
+        unknown_name("metric", metric, SHORT_NAMES, field="metric")
+        for metric in metrics
+        if metric not in SHORT_NAMES
     ]
     problems += [
         Problem(

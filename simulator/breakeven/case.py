@@ -15,8 +15,8 @@ from simulator.breakeven.bench import Bench, DoesNotFitError
 from simulator.breakeven.root_search import ALWAYS, Root, RootSearch, Run
 from simulator.breakeven.root_search import UNREACHABLE as NO_ROOT
 from simulator.breakeven.theory import required_acceptance_linear, required_alpha_geometric
+from simulator.results.catalogue import SHORT_NAMES, figure_of
 from simulator.results.estimate import Estimate, paired_ratio
-from simulator.results.metrics import METRICS
 from simulator.results.verdict import DOES_NOT_FIT, SATURATED, UNDECIDED, UNREACHABLE, judge_acceptance
 
 TOLERANCE = 0.01
@@ -75,7 +75,7 @@ class Case:
                 "plain decoding serves the offered rate, and nothing can serve more; "
                 "ask for tpot_mean or goodput"
             )
-        path, _ = METRICS[metric]
+        path = SHORT_NAMES[metric]
         if not all(math.isfinite(self.plain(i)[path]) for i in range(self.replications)):
             return UNDECIDED, (
                 "the scenario sets no SLO" if metric == "goodput" else "too few requests for this percentile"
@@ -107,7 +107,8 @@ class Case:
         """How many times as good the metric is as that of plain decoding, on common luck; None where either
         has none. The band is what the first replication says at both ends of the step times' error.
         """
-        path, sign = METRICS[metric]
+        path = SHORT_NAMES[metric]
+        sign = figure_of(path).better
         plain = [self.plain(i)[path] for i in range(self.replications)]
         runs = [self.runs(alpha, i, 1.0)[path] for i in range(self.replications)]
         found = paired_ratio(runs, plain) if sign > 0 else paired_ratio(plain, runs)
@@ -119,7 +120,8 @@ class Case:
         return found.with_model_range(min(known), max(known)) if len(known) == len(ends) else found
 
     def _search(self, metric: str, target: float, geometric_alpha: float | None) -> Root:
-        path, sign = METRICS[metric]
+        path = SHORT_NAMES[metric]
+        sign = figure_of(path).better
 
         def evaluate(alpha: float, replication: int, scale: float) -> Run:
             figures = self.runs(alpha, replication, scale)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simulator.results.catalogue import COMPARED
 from simulator.results.estimate import Estimate, paired_ratio
-from simulator.results.summary import COMPARED, VariantMeasurement, model_factor
+from simulator.results.summary import VariantMeasurement, model_factor
 
 
 def change_of(path: str, before: VariantMeasurement, after: VariantMeasurement, together: bool) -> Estimate | None:
@@ -32,15 +33,15 @@ def speedup_change(
     together: bool,
 ) -> Estimate | None:
     """A speedup of `COMPARED` after ÷ before, each of (plain, speculative); None where one does not exist."""
-    path, how = COMPARED[name]
+    path, inverted = COMPARED[name].path, COMPARED[name].inverted
     if any(variant.summary().estimates.get(path) is None for variant in (*before, *after)):
         return None
     (old_plain, old), (new_plain, new) = ([variant.samples[path] for variant in pair] for pair in (before, after))
     tops = [a * b for a, b in zip(new, old_plain, strict=True)]
     bottoms = [a * b for a, b in zip(new_plain, old, strict=True)]
-    if how == "speedup":
+    if inverted:
         tops, bottoms = bottoms, tops
-    sign = -1 if how == "speedup" else 1
+    sign = -1 if inverted else 1
     old_factors, new_factors = (
         [model_factor(end[path], variant.samples[path]) ** sign for end in variant.decode_ends]
         for variant in (before[1], after[1])

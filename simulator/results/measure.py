@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.results import metrics
-from simulator.results.metrics import NAN, STATISTICS, Floats, Ints, share
+from simulator.results.catalogue import CLASSES, GAP_LATENCIES, REQUEST_LATENCIES, STATISTICS
+from simulator.results.metrics import NAN, Floats, Ints, share
 from simulator.step.build import UNLIMITED_BLOCKS
 from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT
 from simulator.units import NS_PER_S
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from simulator.results.record import RunRecord
 
 Mask = npt.NDArray[np.bool_]
-
-LATENCIES = ("ttft_s", "tpot_s", "itl_s", "itl_token_s", "worst_gap_s", "e2e_s", "queue_s")
-"""Blocks of `{mean, p50, …}`; `queue_s` is admission − arrival."""
 
 
 class Window(NamedTuple):
@@ -106,7 +104,7 @@ def measure(
         for index, name in enumerate(class_names):
             members, row = record.traffic_class == index, slice(index, index + 1)
             of_class = _measure_requests(record, window, members, row, limits or {})
-            found |= {f"classes.{name}.{path}": value for path, value in of_class.items()}
+            found |= {f"{CLASSES}.{name}.{path}": value for path, value in of_class.items()}
     return found
 
 
@@ -121,7 +119,7 @@ def _measure_requests(
     answered = known(record.first_ns) & known(record.arrival_ns)
     good = done.copy()
     found: dict[str, float] = {}
-    for name in ("ttft_s", "tpot_s", "worst_gap_s", "e2e_s", "queue_s"):  # one array of requests at a time
+    for name in REQUEST_LATENCIES:  # one array of requests at a time
         values = per_request(record, name)
         found |= _under(name, metrics.statistics(values[measured]))
         good &= metrics.meets_limits(limits, name, values)
@@ -165,7 +163,7 @@ def _gaps(record: RunRecord, measured: Mask, classes: slice) -> dict[str, float]
     edges = record.itl_edges_ns / NS_PER_S
     total_s = float((record.last_ns[measured] - record.first_ns[measured]).sum()) / NS_PER_S
     found: dict[str, float] = {}
-    for name, histogram in (("itl_s", record.itl_histogram), ("itl_token_s", record.itl_token_histogram)):
+    for name, histogram in zip(GAP_LATENCIES, (record.itl_histogram, record.itl_token_histogram), strict=True):
         counts = histogram[classes].sum(axis=0)
         mean = share(total_s, float(counts.sum()))
         found |= _under(name, metrics.histogram_statistics(counts, edges, mean))

@@ -21,33 +21,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from simulator.results.catalogue import QUANTILE, STATISTICS
 from simulator.units import NS_PER_S
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-QUANTILE: dict[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-"""The percentiles that are reported."""
-
-STATISTICS = ("mean", *QUANTILE)
-"""What is reported of every latency."""
-
 SAMPLES_BEYOND = 10
 """Samples that must lie beyond a percentile for it to be reported:
 1,000 for P99 and 10,000 for P99.9, in each replication.
 """
-
-METRICS = {
-    "throughput": ("throughput_tokens_per_s", 1),
-    "goodput": ("goodput_requests_per_s", 1),
-    "tpot_mean": ("tpot_s.mean", -1),
-    "tpot_p99": ("tpot_s.p99", -1),
-    "itl_mean": ("itl_s.mean", -1),
-    "itl_p99": ("itl_s.p99", -1),
-    "ttft_p99": ("ttft_s.p99", -1),
-    "e2e_mean": ("e2e_s.mean", -1),
-}
-"""Metric of a break-even → (figure, +1 where more is better and −1 where less is)."""
 
 NAN = math.nan
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simulator.errors import InputError, Problem, did_you_mean
+from simulator.results.catalogue import COMPARED, QUANTILE, SHORT_NAMES
 from simulator.results.estimate import Estimate
-from simulator.results.metrics import METRICS, QUANTILE
-from simulator.results.summary import COMPARED, VariantMeasurement, ratio_of
+from simulator.results.summary import VariantMeasurement, ratio_of
 from simulator.scenario import PLAIN, Run
 
 FEWEST_REPLICATIONS = 10
@@ -67,14 +67,14 @@ class Precision:
     def waits_for_samples(self, variants: Mapping[str, VariantMeasurement]) -> bool:
         """Whether the figure is a percentile that longer runs would have, or have an interval of."""
         chosen, name = self.asked(variants)
-        block, _, statistic = (COMPARED[name][0] if name in COMPARED else name).rpartition(".")
+        block, _, statistic = (COMPARED[name].path if name in COMPARED else name).rpartition(".")
         return statistic in QUANTILE and all(variants[variant].summary()[f"{block}.mean"] for variant in chosen)
 
     def asked(self, variants: Mapping[str, VariantMeasurement]) -> tuple[list[str], str]:
         """The variants that the figure is asked of, and its name in `COMPARED` or its path."""
         variant = next((name for name in variants if self.metric.startswith(f"{name}.")), None)
         name = self.metric if variant is None else self.metric.removeprefix(f"{variant}.")
-        name = "throughput_speedup" if name == SPEEDUP else METRICS[name][0] if name in METRICS else name
+        name = "throughput_speedup" if name == SPEEDUP else SHORT_NAMES.get(name, name)
         if name in COMPARED:
             drafting = [variant] if variant else [other for other in variants if other != PLAIN][:1]
             if drafting in ([], [PLAIN]):
@@ -83,7 +83,7 @@ class Precision:
             return drafting, name
         found = [one for one in ([variant] if variant else variants) if variants[one].has(name)]
         if not found:
-            words = [*METRICS, SPEEDUP, *COMPARED]
+            words = [*SHORT_NAMES, SPEEDUP, *COMPARED]
             paths = dict.fromkeys(path for measured in variants.values() for path in measured.samples)
             guess = did_you_mean(name, [*words, *paths])
             message = "unknown metric" if guess is None else f"unknown metric, did you mean {guess!r}?"

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from simulator.results.measure import LATENCIES, measure
+from simulator.results.catalogue import LATENCIES
+from simulator.results.measure import measure
 from simulator.results.saturation import saturation
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from simulator.results.variant_summary import POSITIONAL, VariantSummary, Traffic
+from simulator.results.variant_summary import Traffic, VariantSummary
+from simulator.results.catalogue import COMPARED, LATENCY_KINDS, Kind, Ratio, figure_of, is_kind
 from simulator.results.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
-from simulator.results.measure import LATENCIES, measure, window_of
+from simulator.results.measure import measure, window_of
 from simulator.results.metrics import samples_needed
 from simulator.results.saturation import Evidence, Saturation, evidence, judge
 from simulator.results.tails import BUNCHES_BEYOND, Beyond, beyond, bunches
@@ -32,35 +33,10 @@ STEP_BAND = 0.10
 of two step times (docs/results.md).
 """
 
-_ACCEPTANCE = ("mean_acceptance_length", "draft_acceptance_rate", *POSITIONAL)
-_SLO = ("slo_attainment", "goodput_requests_per_s")
-_FRACTIONS = (
-    "acceptance_rate_at",
-    "conditional_acceptance",
-    "draft_acceptance_rate",
-    "draft_coverage",
-    "kv_peak_fraction",
-    "slo_attainment",
-    "timed_out_fraction",
-    "rejected_fraction",
-)
+_UNDEFINED_ABOVE_CAPACITY = (*LATENCY_KINDS, Kind.SLO)
+"""Kinds of figures that only tell how long a run was, once the load is above capacity."""
 
 _BUNCHES = f"as what lies beyond comes in fewer than {BUNCHES_BEYOND} bunches a replication"
-
-COMPARED = {
-    "throughput_speedup": ("throughput_tokens_per_s", "rate"),
-    "tpot_mean_speedup": ("tpot_s.mean", "speedup"),
-    "tpot_p99_speedup": ("tpot_s.p99", "speedup"),
-    "itl_mean_ratio": ("itl_s.mean", "ratio"),
-    "itl_p99_ratio": ("itl_s.p99", "ratio"),
-    "ttft_p99_ratio": ("ttft_s.p99", "ratio"),
-    "e2e_mean_speedup": ("e2e_s.mean", "speedup"),
-    "goodput_speedup": ("goodput_requests_per_s", "rate"),
-}
-"""Comparison → (figure, how): `rate` and `ratio` are speculative ÷ plain,
-`speedup` is plain ÷ speculative.
-"""
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -135,7 +111,7 @@ class VariantMeasurement:
     def has(self, path: str) -> bool:
         """Whether this variant can have such a figure: acceptance belongs to variants that draft."""
         drafts = any(run.drafted for run in self.runs)
-        return path in self.samples and (drafts or not _in(path, _ACCEPTANCE))
+        return path in self.samples and (drafts or not is_kind(path, Kind.ACCEPTANCE))
 
     @cached_property
     def saturation(self) -> Saturation:
@@ -176,7 +152,7 @@ class VariantMeasurement:
 
     def estimate(self, path: str) -> Estimate | None:
         """One figure; None where the runs cannot tell."""
-        if self.saturation.saturated and _in(path, (*LATENCIES, *_SLO)):
+        if self.saturation.saturated and is_kind(path, *_UNDEFINED_ABOVE_CAPACITY):
             return None
         samples = self.samples[path]
         estimate = mean_estimate(samples)
@@ -187,17 +163,17 @@ class VariantMeasurement:
         factors = [model_factor(end[path], samples) for end in self.model_ends]
         if factors:
             estimate = estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))
-        return estimate.clipped(0.0, 1.0 if _in(path, _FRACTIONS) else float("inf"))
+        return estimate.clipped(0.0, 1.0 if figure_of(path).is_fraction else float("inf"))
 
     def _why_missing(self, path: str, speculative: bool) -> str:
-        if self.saturation.saturated and _in(path, (*LATENCIES, *_SLO)):
+        if self.saturation.saturated and is_kind(path, *_UNDEFINED_ABOVE_CAPACITY):
             return "not defined above capacity, where waiting grows with the length of the run"
-        if _in(path, _SLO):
+        if is_kind(path, Kind.SLO):
             return "the scenario sets no SLO"
-        if _in(path, _ACCEPTANCE):
+        if is_kind(path, Kind.ACCEPTANCE):
             return "no drafts were verified" if speculative else "no drafts, so no acceptance"
         statistic = path.rsplit(".", 1)[-1]
-        if _in(path, LATENCIES) and statistic != "mean":
+        if is_kind(path, *LATENCY_KINDS) and statistic != "mean":
             return f"too few samples for {statistic} ({samples_needed(statistic):,} in each replication)"
         return "nothing to measure it on"
 
@@ -235,14 +211,17 @@ def compare(name: str, plain: VariantMeasurement, speculative: VariantMeasuremen
 
 def ratio_of(name: str, plain: VariantMeasurement, speculative: VariantMeasurement) -> Estimate | None:
     """One of `COMPARED`, paired by replication; None where a variant lacks the figure."""
-    path, how = COMPARED[name]
-    if (plain.saturation.saturated or speculative.saturation.saturated) and _in(path, (*LATENCIES, *_SLO)):
+    compared = COMPARED[name]
+    path = compared.path
+    if (plain.saturation.saturated or speculative.saturation.saturated) and is_kind(path, *_UNDEFINED_ABOVE_CAPACITY):
         return None
-    return _paired(path, how, plain, speculative)
+    return _paired(compared, plain, speculative)
 
 
-def _paired(path: str, how: str, plain: VariantMeasurement, speculative: VariantMeasurement) -> Estimate | None:
-    sign = -1 if how == "speedup" else 1
+def _paired(
+    compared: Ratio, plain: VariantMeasurement, speculative: VariantMeasurement
+) -> Estimate | None:
+    path, sign = compared.path, -1 if compared.inverted else 1
     pair = (speculative.samples[path], plain.samples[path])[::sign]
     estimate = paired_ratio(*pair)
     factors = [model_factor(end[path], speculative.samples[path]) ** sign for end in speculative.decode_ends]
@@ -283,15 +262,12 @@ def model_factor(scaled: Sequence[float], samples: Sequence[float]) -> float:
     return factor if 0 < factor < float("inf") else 1.0
 
 
-def _in(path: str, names: Sequence[str]) -> bool:
-    """Whether a path, of all requests or of a class, lies under one of these names."""
-    parts = path.split(".")
-    return parts[2 if parts[0] == "classes" else 0] in names
+def _is_block(path: str) -> bool:
+    return is_kind(path, *LATENCY_KINDS) or figure_of(path).by_position
 
 
 def _brief(paths: Sequence[str], most: int = 8) -> str:
     """The figures, their statistics and positions left out."""
-    blocks = (*LATENCIES, *POSITIONAL)
-    names = list(dict.fromkeys(path.rpartition(".")[0] if _in(path, blocks) else path for path in paths))
+    names = list(dict.fromkeys(path.rpartition(".")[0] if _is_block(path) else path for path in paths))
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

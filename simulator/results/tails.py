@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.results.measure import per_request
-from simulator.results.metrics import QUANTILE, samples_needed, share
+from simulator.results.catalogue import GAP_LATENCIES, QUANTILE, REQUEST_LATENCIES
+from simulator.results.metrics import samples_needed, share
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -29,7 +30,6 @@ BUNCHES_BEYOND = 5
 interval of P99 holds the true one in fewer than 90 of 100 cases (docs/statistics.md)."""
 
 _STRETCHES = 20
-_OF_REQUESTS = ("ttft_s", "tpot_s", "worst_gap_s", "e2e_s", "queue_s")
 
 
 class Beyond(NamedTuple):
@@ -65,7 +65,7 @@ def _of_class(
     record: RunRecord, members: npt.NDArray[np.bool_], row: slice, prefix: str
 ) -> Iterator[tuple[str, Beyond]]:
     within = slice(record.first_measured, record.end_measured)
-    for name in _OF_REQUESTS:
+    for name in REQUEST_LATENCIES:
         values = per_request(record, name)[within][members[within]]
         known = values[~np.isnan(values)]
         statistics = _enough(len(known))
@@ -74,7 +74,7 @@ def _of_class(
             yield f"{prefix}{name}.{statistic}", _in_order(known >= level)
     steps = record.totals["decode_steps"] + record.totals["mixed_steps"]
     gaps_of_a_step = share(float(record.decode_rounds.sum()), float(steps))
-    for name, histogram in (("itl_s", record.itl_histogram), ("itl_token_s", record.itl_token_histogram)):
+    for name, histogram in zip(GAP_LATENCIES, (record.itl_histogram, record.itl_token_histogram), strict=True):
         count = int(histogram[row].sum())
         together = gaps_of_a_step * share(count, float(record.itl_histogram.sum()))
         for statistic in _enough(count):

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from simulator.results.catalogue import POSITIONAL
 from simulator.results.estimate import Estimate, estimate_from_json
 
 if TYPE_CHECKING:
     from simulator.runs.variant import CompiledVariant
-
-POSITIONAL = ("acceptance_rate_at", "conditional_acceptance")
-"""Figures by draft position: lists in the JSON, paths `NAME.1`, `NAME.2`, … here."""
 
 
 @dataclass(frozen=True)

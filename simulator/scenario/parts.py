@@ -19,7 +19,7 @@ def chosen_variant(scenario: Scenario, name: str | None, purpose: str) -> Varian
         message = f"is empty, so there is nothing to {purpose}"
         raise InputError(Problem(field="speculation", message=message, allowed="one variant or more"))
     if name is not None and name not in names:
-        raise InputError(unknown_name("arm", name, names, field="arm"))
+        raise InputError(unknown_name("variant", name, names, field="arm"))
     return scenario.variant(names[0] if name is None else name)
 
 

@@ -108,7 +108,7 @@ def test_a_plan_wants_an_slo_and_cases_a_file(tmp_path: Path) -> None:
 
 
 def test_a_map_is_of_a_variant_that_is_there() -> None:
-    with pytest.raises(InputError, match="unknown arm"):
+    with pytest.raises(InputError, match="unknown variant"):
         api.speedup_map(api.load(SMALL), variant="eagle4")
     with pytest.raises(InputError, match="speculation: is empty, so there is nothing to compare"):
         api.speedup_map(api.load(SMALL, "speculation=[]"))

@@ -44,7 +44,7 @@ def test_simulate_prints_variants_ratios_verdict_and_what_it_rests_on() -> None:
         "throughput, tokens/s",
         "TPOT mean, ms",
         "ITL mean, ms",
-        "tokens per verify",
+        "mean acceptance length, tokens",
         "mean batch",
         "throughput speedup",
         "Rests on",

@@ -127,7 +127,7 @@ def test_curves_end_where_ten_samples_lie_beyond() -> None:
 def test_a_saturated_variant_has_no_curve() -> None:
     subject = with_variants_saturated(small_subject(), VARIANT)
     table = tails.prepare(subject)
-    assert table.distinct("arm") == ["plain"]
+    assert table.distinct("variant") == ["plain"]
     assert f"without a curve: {VARIANT}." in tails.caption(table)
     nobody = tails.prepare(with_variants_saturated(small_subject(), "plain", VARIANT))
     assert nobody.rows == ()
@@ -273,4 +273,7 @@ def test_a_page_of_many_variants_gives_each_a_picture() -> None:
     subject = replace(subject, study=replace(subject.study, break_even=documents))
     table = break_even.prepare(subject)
     pictures = FIGURES["break-even"].pictures(table)
-    assert [(title, part.distinct("arm")) for title, part in pictures] == [("one", ["one"]), ("two", ["two"])]
+    assert [(title, part.distinct("variant")) for title, part in pictures] == [
+        ("one", ["one"]),
+        ("two", ["two"]),
+    ]

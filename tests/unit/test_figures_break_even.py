@@ -90,7 +90,7 @@ def test_a_variant_whose_k_varies_says_so_and_has_no_closed_forms() -> None:
 
 
 def test_lengths_of_several_variants_are_told_apart() -> None:
-    columns = (Column("arm", ""), Column("draft_length", ""))
+    columns = (Column("variant", ""), Column("draft_length", ""))
     assert draft_lengths(Table(columns, (("a", 3), ("b", 3))), ()) == "K = 3"
     assert draft_lengths(Table(columns, (("a", 3), ("b", 5))), ("b",)) == "K = 3 for a, K = 5 at most for b"
 

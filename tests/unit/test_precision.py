@@ -89,7 +89,7 @@ def test_what_cannot_be_reached_is_said() -> None:
         ("thruput", "unknown metric, did you mean 'throughput'?"),
         ("eagle3.tpot_p42", "unknown metric, did you mean 'tpot_p99'?"),
         ("42", "; or a path of the results, such as tpot_s.p99"),
-        ("plain.throughput_speedup", "needs a speculative arm"),
+        ("plain.throughput_speedup", "needs a speculative variant"),
     ],
 )
 def test_an_unknown_figure_is_refused(metric: str, problem: str) -> None:

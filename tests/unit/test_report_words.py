@@ -82,11 +82,11 @@ def test_the_tail_is_told_with_its_price() -> None:
     }
     (headline,) = headlines(by_hand(plain, fast, ratios))
     said = " ".join(headline.support).replace("\u00a0", " ")
-    assert "The P99 worsens: time per output token 20.0 → 40.0 ms" in said
-    assert "improves: gap between emissions 100 → 90.0 ms" in said
+    assert "Tail latency worsens: TPOT P99 20.0 → 40.0 ms" in said
+    assert "improves: ITL P99 100 → 90.0 ms" in said
     assert "stays within the error: time to first token 900 ms → 1.10 s" in said
     directions = {change.label: change.direction for change in headline.changes}
-    assert directions == {"TPOT, P99": WORSE, "ITL, P99": BETTER, "TTFT, P99": EVEN}
+    assert directions == {"TPOT P99": WORSE, "ITL P99": BETTER, "TTFT P99": EVEN}
 
 
 def test_the_break_even_stands_beside_the_scenarios_acceptance() -> None:

@@ -263,7 +263,7 @@ def ask(scenario: Scenario = SCENARIO, **question: Any) -> None:
 
 
 def test_questions_without_an_answer_are_refused() -> None:
-    with pytest.raises(InputError, match="unknown arm"):
+    with pytest.raises(InputError, match="unknown variant"):
         ask(variant="eagle4")
     with pytest.raises(InputError, match="unknown answer, did you mean 'speedup'"):
         ask(of="speed")
@@ -307,7 +307,7 @@ def test_json_is_one_document() -> None:
     [
         (("--sobol", "100"), "--sobol: is no number of samples (got 100), a power of 2"),
         (("--html", "/nowhere/at/all.html"), "cannot be written: its folder is not there"),
-        (("--arm", "medusa"), "unknown arm"),
+        (("--arm", "medusa"), "unknown variant"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], said: str) -> None:

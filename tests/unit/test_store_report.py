@@ -109,7 +109,7 @@ def test_the_choice_is_drawn_as_the_variants_colour_and_its_draft_length() -> No
         figure = study_choice.draw(part)
         heats = [trace for trace in figure.data if trace.type == "heatmap"]
         shown = {trace.name for trace in figure.data if trace.type == "bar"}
-        assert shown == set(part["arm"])
+        assert shown == set(part["variant"])
         cells = sum(value is not None for heat in heats for row in heat.z for value in row)
         assert cells == len(part.rows)
     unsure = [row for row in table.records() if not row["sure"]]

@@ -108,7 +108,7 @@ def test_a_store_is_shared_by_a_study_and_the_same_one_enlarged(tmp_path: Path) 
 
 BAD = {
     "unknown field": (f"axes:\n  §{ALPHA[:-2]}a: [0.5]\n", "unknown key, did you mean alpha?"),
-    "unknown arm": ("axes:\n  speculation.eagle2.draft_length: [§1]\n", "did you mean 'eagle3'?"),
+    "unknown variant": ("axes:\n  speculation.eagle2.draft_length: [§1]\n", "did you mean 'eagle3'?"),
     "no section": ("axes:\n  workload.requests.more: [§1]\n", "it is no section"),
     "value out of range": (f"axes:\n  {CONCURRENCY}: [1, §0]\n", "is out of range (got 0)"),
     "value of a wrong type": (f"axes:\n  {CONCURRENCY}: [1, §1.5]\n", "must be a whole number"),
@@ -173,7 +173,7 @@ BAD = {
         "is no condition",
     ),
     "unknown metric": ("keep: [verdict, §troughput_speedup]\n", "did you mean throughput_speedup?"),
-    "metric of no arm": ("keep: [§eagle2.verdict]\n", "did you mean 'eagle3'?"),
+    "metric of no variant": ("keep: [§eagle2.verdict]\n", "did you mean 'eagle3'?"),
     "metric that is not measured": ("keep: [§break_even_alpha]\n", "is not measured by simulate"),
     "unknown measure among several": ("measure: [breakeven, §simulat]\n", "is not known (got 'simulat')"),
     "unknown samples": (f"sample: {{kind: §random, n: 8}}\naxes:\n  {ALPHA}: [0.5]\n", "must be 'sobol'"),
