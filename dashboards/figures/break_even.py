@@ -88,7 +88,7 @@ def _why_empty(subject: Subject) -> str:
 
 def finding(table: Table) -> list[str]:
     """Where the scenario's acceptance pays, and where it does not."""
-    return [_finding_of(table.where(variant=variant)) for variant in table.distinct("arm")]
+    return [_finding_of(table.where(arm=variant)) for variant in table.distinct("arm")]
 
 
 def _finding_of(table: Table) -> str:

@@ -51,7 +51,7 @@ def prepare(subject: Subject) -> Table:
 
 def finding(table: Table) -> list[str]:
     """What a better drafter is worth at the scenario's own load."""
-    return [_finding_of(table.where(variant=variant)) for variant in table.distinct("arm")]
+    return [_finding_of(table.where(arm=variant)) for variant in table.distinct("arm")]
 
 
 def _finding_of(table: Table) -> str:

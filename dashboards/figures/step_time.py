@@ -73,7 +73,7 @@ def finding(table: Table) -> list[str]:
     """The trade of speculation: a longer step for more tokens."""
     tokens = table.facts["tokens"]
     total_s = {
-        variant: sum(table.where(basis=STEP, variant=variant)["time"]) for variant in table.distinct("arm")
+        variant: sum(table.where(basis=STEP, arm=variant)["time"]) for variant in table.distinct("arm")
     }
     if PLAIN not in total_s:
         return []

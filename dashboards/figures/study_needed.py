@@ -67,7 +67,7 @@ def picture_of(variant: str, draft_length: int | None) -> str:
 
 def finding(table: Table) -> list[str]:
     """How the rule of thumb fares, by variant."""
-    return [_finding_of(variant, table.where(variant=variant)) for variant in table.distinct("arm")]
+    return [_finding_of(variant, table.where(arm=variant)) for variant in table.distinct("arm")]
 
 
 def _finding_of(variant: str, table: Table) -> str:

@@ -49,7 +49,7 @@ def prepare(study: StoredStudy) -> Table:
 
 def finding(table: Table) -> list[str]:
     """How often each variant pays."""
-    return [_finding_of(variant, table.where(variant=variant)) for variant in table.distinct("arm")]
+    return [_finding_of(variant, table.where(arm=variant)) for variant in table.distinct("arm")]
 
 
 def _finding_of(variant: str, table: Table) -> str:

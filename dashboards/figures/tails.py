@@ -200,7 +200,7 @@ def draw(table: Table) -> Any:
     figure.update_layout(margin={"r": 26})
     colours = variant_colours([PLAIN, *(variant for variant in table.distinct("arm") if variant != PLAIN)])
     for variant in table.distinct("arm"):
-        rows = table.where(variant=variant)
+        rows = table.where(arm=variant)
         times = rows["time"]
         figure.add_trace(
             go.Scatter(
