@@ -76,7 +76,7 @@ def draw(table: Table) -> Any:
     variants = table.distinct("variant")
     colours = variant_colours([PLAIN, *variants])
     for variant in variants:
-        rows = table.where(arm=variant)
+        rows = table.where(variant=variant)
         for column, title, dash in (("conditional", "if reached (α)", "solid"), ("reached", "so far", "dot")):
             figure.add_trace(
                 go.Scatter(

@@ -97,7 +97,7 @@ def test_tails_are_the_percentiles_of_one_run() -> None:
             figures = measure(record)
             for slower, name in ((0.5, "p50"), (0.1, "p90")):
                 expected = figures[f"{metric.path}.{name}"]
-                curve = table.where(metric=metric.title, arm=variant, slower=slower)
+                curve = table.where(metric=metric.title, variant=variant, slower=slower)
                 assert curve["time"] == pytest.approx([expected])
 
 
@@ -179,7 +179,7 @@ def test_simulated_parts_sum_to_the_mean_step() -> None:
     table = step_time.prepare(small_subject())
     for name, variant in small_subject().result.variants.items():
         mean = variant.values()["step_s.mean"]
-        assert sum(table.where(basis="step", arm=name)["time"]) == pytest.approx(mean, rel=0.01)
+        assert sum(table.where(basis="step", variant=name)["time"]) == pytest.approx(mean, rel=0.01)
 
 
 def test_a_token_is_a_step_divided_by_its_tokens() -> None:
@@ -191,9 +191,9 @@ def test_a_token_is_a_step_divided_by_its_tokens() -> None:
         "tokens_per_round": 1.0,
     }
     table = step_time.prepare(by_hand(plain, STEP))
-    steps, tokens = (table.where(basis=basis, arm=VARIANT)["time"] for basis in ("step", "token"))
+    steps, tokens = (table.where(basis=basis, variant=VARIANT)["time"] for basis in ("step", "token"))
     assert tokens == pytest.approx([time_s / 2.5 for time_s in steps])
-    assert table.where(basis="step", arm="plain", part="draft").rows == ()
+    assert table.where(basis="step", variant="plain", part="draft").rows == ()
     assert step_time.finding(table) == [
         f"A step of {VARIANT} takes 2.00 × as long (40.0 ms in place of 20.0 ms) and brings each request "
         f"2.50 "
@@ -204,8 +204,8 @@ def test_a_token_is_a_step_divided_by_its_tokens() -> None:
 def test_memory_sums_to_the_device() -> None:
     table = memory.prepare(small_subject())
     for variant in ("plain", VARIANT):
-        assert sum(table.where(arm=variant)["bytes"]) == table.facts["device_bytes"]
-    assert table.where(arm="plain", part="drafter").rows == ()
+        assert sum(table.where(variant=variant)["bytes"]) == table.facts["device_bytes"]
+    assert table.where(variant="plain", part="drafter").rows == ()
     assert table.facts["kv_tokens"][VARIANT] < table.facts["kv_tokens"]["plain"]
     (said,) = memory.finding(table)
     lost = 1 - table.facts["kv_tokens"][VARIANT] / table.facts["kv_tokens"]["plain"]

@@ -84,7 +84,7 @@ def test_the_tail_is_told_with_its_price() -> None:
     said = " ".join(headline.support).replace("\u00a0", " ")
     assert "Tail latency worsens: TPOT P99 20.0 → 40.0 ms" in said
     assert "improves: ITL P99 100 → 90.0 ms" in said
-    assert "stays within the error: time to first token 900 ms → 1.10 s" in said
+    assert "stays within the error: TTFT P99 900 ms → 1.10 s" in said
     directions = {change.label: change.direction for change in headline.changes}
     assert directions == {"TPOT P99": WORSE, "ITL P99": BETTER, "TTFT P99": EVEN}
 

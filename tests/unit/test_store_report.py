@@ -93,7 +93,7 @@ def test_needed_is_drawn_with_both_lines_and_figures_in_the_cells() -> None:
 
 def test_the_finding_counts_where_the_rule_of_thumb_holds() -> None:
     table = study_needed.prepare(break_even_study())
-    known = [row for row in table.where(arm="head").records() if row["needed"] is not None]
+    known = [row for row in table.where(variant="head").records() if row["needed"] is not None]
     surely = sum(row["high"] < THRESHOLD for row in known) / len(known)
     (head, _) = study_needed.finding(table)
     assert head.startswith("head needs an α of ")
