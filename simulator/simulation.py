@@ -7,10 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulator.memory.report import require_fit
 from simulator.models.catalogue import taken_as
 from simulator.results.result import Provenance, Result
 from simulator.results.summary import Traffic, compare
+from simulator.runs.fit import fitting_variants
 from simulator.runs.replications import Progress, Replications, VariantRuns
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, defaults_used
@@ -37,9 +37,7 @@ def simulate(
     with replications. Raises InputError where the scenario does not fit the memory,
     or names something that cannot be used.
     """
-    if scenario.run.mechanisms.kv_limit:
-        require_fit(scenario)
-    variants = [CompiledVariant.compile(scenario, variant) for variant in (None, *scenario.speculation)]
+    variants = fitting_variants(scenario)
     timelines: dict[str, list[Stage]] = {variant.name: [] for variant in variants}
     runs = [VariantRuns(variant, Traffic.of(variant), keep_requests) for variant in variants]
     study = Replications(scenario, runs, progress, timelines=timelines if trace_out is not None else None)

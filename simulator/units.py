@@ -13,6 +13,10 @@ GIB = 1 << 30
 GB = 1_000_000_000
 """Bytes in a gigabyte."""
 
+LATEST_S = 4e9
+"""The last moment at which a request may arrive. The clock counts integer ns and takes 2**62 of them, 4.6e9
+s, for never; what lies between is left for service."""
+
 
 def seconds_to_ns(duration_s: float) -> int:
     """A duration in seconds as integer nanoseconds, rounded to the nearest (ties to even).

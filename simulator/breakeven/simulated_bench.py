@@ -12,10 +12,10 @@ from simulator.acceptance import AcceptanceModel, acceptance_model
 from simulator.acceptance.base import logit
 from simulator.breakeven.bench import DoesNotFitError, Load
 from simulator.errors import InputError, Problem
-from simulator.memory.report import shortage_of
 from simulator.results.record import RunRecord
 from simulator.results.steady import above_capacity, steady_figures
 from simulator.results.summary import Traffic
+from simulator.runs.fit import shortage_of
 from simulator.runs.replications import replication_seed, traffic_of
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import (
@@ -159,7 +159,9 @@ class SimulatedBench:
         self, draft_length: int, alpha: float, replication: int, step_scale: float
     ) -> Mapping[str, float]:
         """Figures of the speculative variant; latencies are NaN where it cannot serve the load."""
-        variant = self._own_variant if self.draft_length_varies else self._variant_with(draft_length)
+        variant = (
+            self._fitting(self._own_variant) if self.draft_length_varies else self._variant_with(draft_length)
+        )
         seed = replication_seed(self.scenario.run.seed, replication)
         record = variant.run(
             traffic_of(self.scenario, replication),
@@ -173,9 +175,7 @@ class SimulatedBench:
     @property
     def beyond_drafter(self) -> str | None:
         """Which share of the requests grows longer than the drafter goes, in words."""
-        return CompiledVariant.compile(self.scenario, self.variant).beyond_drafter(
-            traffic_of(self.scenario, 0)
-        )
+        return self._own_variant.beyond_drafter(traffic_of(self.scenario, 0))
 
     def step_s(self, draft_length: int, batch: float) -> float:
         """Time of a uniform decode step at the workload's mean context, s."""
@@ -200,7 +200,7 @@ class SimulatedBench:
 
     @cached_property
     def _own_variant(self) -> CompiledVariant:
-        return self._fitting(CompiledVariant.compile(self.scenario, self.variant))
+        return CompiledVariant.compile(self.scenario, self.variant)
 
     def _variant_with(self, draft_length: int) -> CompiledVariant:
         if draft_length not in self._speculative:
@@ -209,7 +209,7 @@ class SimulatedBench:
         return self._speculative[draft_length]
 
     def _fitting(self, variant: CompiledVariant) -> CompiledVariant:
-        shortage = shortage_of(self.scenario, variant.memory)
+        shortage = shortage_of(variant)
         if shortage is not None:
             raise DoesNotFitError(shortage)
         return variant

@@ -8,23 +8,20 @@ Whatever a drafter takes is missing there, which lowers the batch that can be re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import gcd
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulator.errors import InputError, Problem
 from simulator.memory.gpu_memory import GpuMemory
-from simulator.models.catalogue import load_drafter, load_model, taken_as
+from simulator.models.catalogue import taken_as
 from simulator.models.drafter import Drafter
 from simulator.models.model import Model
 from simulator.scenario import PLAIN, Scenario, Variant, engine_preset, memory_bytes
-from simulator.speculation import method
+from simulator.scenario.models import models_of
+from simulator.traffic.request_tokens import request_tokens
 from simulator.units import format_bytes
 
 if TYPE_CHECKING:
     from simulator.engines.preset import Preset
-    from simulator.scenario.workload import Workload
 
 LARGEST_TENSOR_PARALLEL = 8
 
@@ -145,7 +142,7 @@ def gpu_memory(scenario: Scenario, variant: Variant | None, tensor_parallel: int
     draft_ranks = ranks
     if variant is not None and variant.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
         draft_ranks = groups  # one each
-    mean, longest = request_tokens(scenario)
+    requests = request_tokens(scenario)
     states = _states(preset, variant)
     return GpuMemory(
         variant=PLAIN if variant is None else variant.name,
@@ -161,13 +158,13 @@ def gpu_memory(scenario: Scenario, variant: Variant | None, tensor_parallel: int
             drafter,
             ranks // groups,
             draft_ranks // groups,
-            mean,
+            requests.mean,
         ),
         state_bytes=target.kv_bytes(0, scenario.target.kv_cache, ranks // groups, states),
         state_pool_share=preset.state_pool_share,
         block_tokens=preset.block_tokens,
-        request_tokens=min(mean, target.max_context_tokens),
-        longest_request_tokens=min(longest, target.max_context_tokens),
+        request_tokens=min(requests.mean, target.max_context_tokens),
+        longest_request_tokens=min(requests.longest, target.max_context_tokens),
         groups=groups,
     )
 
@@ -190,63 +187,6 @@ def fix_of(smallest: int | None) -> str:
     if smallest is None:
         return f"no tensor parallelism up to {LARGEST_TENSOR_PARALLEL} is enough"
     return f"the smallest tensor parallelism that fits is {smallest}"
-
-
-def require_fit(scenario: Scenario) -> None:
-    """Raises InputError with the numbers of every variant that does not fit, and the smallest TP that
-    would.
-    """
-    report = memory(scenario)
-    if not report.fits:
-        text, ranks = "; ".join(report.shortages), scenario.hardware.tensor_parallel
-        raise InputError(
-            Problem(field="hardware.tensor_parallel", value=ranks, message=text, allowed=report.fix)
-        )
-
-
-def shortage_of(scenario: Scenario, variant: GpuMemory) -> str | None:
-    """What the memory of one variant lacks, and what would make all of the scenario fit; None where it
-    fits, or
-    memory sets no limit.
-    """
-    if not scenario.run.mechanisms.kv_limit or variant.fits:
-        return None
-    return f"{variant.shortage}; {fix_of(smallest_tensor_parallel(scenario))}"
-
-
-def request_tokens(scenario: Scenario) -> tuple[float, int]:
-    """Mean and largest prompt + output of the workload's requests, in tokens."""
-    return _request_tokens(scenario.workload, scenario.run.seed, scenario.base_dir)
-
-
-@lru_cache(maxsize=64)
-def _request_tokens(workload: Workload, seed: int, base_dir: Path) -> tuple[float, int]:
-    from simulator.traffic.workload import generate
-
-    requests = generate(workload, seed, base_dir)
-    tokens = requests.prompt_tokens + requests.output_tokens
-    return float(tokens.mean()), int(tokens.max())
-
-
-def models_of(scenario: Scenario, variant: Variant | None) -> tuple[Model, Drafter | None]:
-    """The target in the weights asked for, and the variant's drafter
-    where a network drafts. Raises InputError.
-    """
-    drafting = (None, None) if variant is None else (variant.method, variant.draft)
-    return _models(scenario.target.model, scenario.target.weights, *drafting, scenario.base_dir)
-
-
-@lru_cache(maxsize=64)
-def _models(
-    name: str, weights: str | None, method_name: str | None, draft: str | None, base_dir: Path
-) -> tuple[Model, Drafter | None]:
-    target = load_model(name, base_dir)
-    if weights is not None:
-        target = target.with_weights(weights)
-    how = None if method_name is None else method(method_name)
-    if how is None or how.drafter is None:
-        return target, None
-    return target, load_drafter(draft, target, how.drafter, base_dir)
 
 
 def _reserve_bytes(preset: Preset, target: Model, variant: Variant | None, ranks: int) -> int:

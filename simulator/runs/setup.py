@@ -12,10 +12,10 @@ from simulator.costs.cost import CostModel
 from simulator.costs.prices import Prices, compile_prices
 from simulator.costs.profiles import Profile, load_profile
 from simulator.engines.preset import Preset
-from simulator.memory.report import models_of
 from simulator.models.drafter import Drafter
 from simulator.models.model import Model
 from simulator.scenario import Scenario, Variant, engine_preset
+from simulator.scenario.models import models_of
 
 LONGEST_DRAFT = 16
 """Draft lengths up to this share one set of price tables."""

@@ -26,7 +26,8 @@ from simulator.scheduling import Rule, scheduler_rule
 from simulator.speculation import Method, method
 from simulator.step.build import UNLIMITED_BLOCKS, EngineSettings
 from simulator.step.state import NEVER
-from simulator.traffic.workload import Requests, generate
+from simulator.traffic.request_tokens import request_tokens
+from simulator.traffic.workload import Requests
 from simulator.units import NS_PER_S, seconds_to_ns
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class CompiledVariant:
         """Whether what is set aside for recurrent states seats fewer requests than the engine would."""
         of_the_engine = self.setup.preset.max_num_seqs * self.scenario.hardware.attention_dp
         return self.settings.max_num_seqs < of_the_engine
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory holds the longest request to its end, or sets no limit."""
+        return self.memory.fits or not self.scenario.run.mechanisms.kv_limit
 
     @property
     def prices(self) -> Prices:
@@ -269,9 +275,7 @@ def _goodput_table(compiled: CompiledVariant, longest: int) -> tuple[int, ...]:
     """Return K by batch that promises the most tokens per second at the workload's mean context (arXiv
     2406.14066).
     """
-    scenario = compiled.scenario
-    requests = generate(scenario.workload, scenario.run.seed, scenario.base_dir)
-    context = float(requests.prompt_tokens.mean() + requests.output_tokens.mean() / 2)
+    context = request_tokens(compiled.scenario).mean_halfway
     model = next(one for one in compiled.acceptance if one is not None)
     expected = [model.mean_acceptance_length(k) for k in range(longest + 1)]
     seats = compiled.settings.max_num_seqs

@@ -13,8 +13,7 @@ from simulator.errors import InputError, Problem
 from simulator.traces.fields import RowError
 from simulator.traces.files import Row
 from simulator.traces.trace import IntArray, Trace, encode_prefixes
-from simulator.traffic.arrivals import LATEST_S
-from simulator.units import NS_PER_S
+from simulator.units import LATEST_S, NS_PER_S
 
 _MOST_PROBLEMS = 20
 """Broken rows that are listed; reading stops there."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from simulator.errors import InputError, Problem
 from simulator.traffic.streams import stream
-from simulator.units import NS_PER_S
+from simulator.units import LATEST_S, NS_PER_S
 
 if TYPE_CHECKING:
     from simulator.scenario.arrivals import (
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 UNKNOWN_NS = -1
 """Arrival of a request that is issued when another one ends."""
-
-LATEST_S = 4e9
-"""The clock counts integer ns, and 2**62 of them, 4.6e9 s, mean never; the rest is left to service."""
 
 _SMALLEST_CV = 1e-9
 

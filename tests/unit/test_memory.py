@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from unittest.mock import Mock
 
 import pytest
 
 from simulator.errors import InputError
-from simulator.memory.report import gpu_memory, memory, require_fit, smallest_tensor_parallel
+from simulator.memory.gpu_memory import GpuMemory
+from simulator.memory.report import gpu_memory, memory, smallest_tensor_parallel
 from simulator.models.catalogue import load_model
+from simulator.runs.fit import fitting_variants
 from simulator.runs.variant import CompiledVariant
-from simulator.scenario import Scenario, scenario_from_flags
+from simulator.scenario import Scenario, Variant, scenario_from_flags
 from simulator.simulation import simulate
 
 TWO_DRAFTERS = (
@@ -145,8 +148,24 @@ def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:
     assert (report.variants[0].kv_bytes, report.variants[0].kv_tokens) == (0, 0)
     assert "131 GiB weights" in report.notes[0]
     with pytest.raises(InputError, match=r"131 GiB weights .* of 73\.3 GiB usable .* that fits is 2"):
-        require_fit(one)
-    require_fit(scenario("llama-3.3-70b-instruct", 2))
+        fitting_variants(one)
+    assert [variant.fits for variant in fitting_variants(scenario("llama-3.3-70b-instruct", 2))] == [True]
+
+
+def test_a_run_asks_for_the_memory_of_each_variant_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(scenario: Scenario, variant: Variant | None) -> GpuMemory:
+        answer = gpu_memory(scenario, variant)
+        asked.append(answer.variant)
+        return answer
+
+    monkeypatch.setattr("simulator.runs.variant.gpu_memory", counted)
+    no_report = Mock(side_effect=AssertionError("a run needs no report of the memory"))
+    monkeypatch.setattr("simulator.memory.report.gpu_memory", no_report)
+    short = "workload={requests: 20, arrivals: {kind: burst}}"
+    simulate(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS, short, "run.replications=1"))
+    assert asked == ["plain", "head", "small", "lookup"]
 
 
 def test_fitting_means_that_the_longest_request_fits() -> None:
