@@ -14,7 +14,6 @@ from simulator.models.matrices import WEIGHT_FORMATS, Experts, Linear, share, we
 
 __all__ = [
     "KV_CACHE_BYTES",
-    "KV_CACHE_FORMATS",
     "WEIGHT_FORMATS",
     "Attention",
     "Experts",
@@ -25,7 +24,6 @@ __all__ = [
     "weight_bytes_each",
 ]
 
-KV_CACHE_FORMATS = ("bf16", "fp8")
 KV_CACHE_BYTES = {"bf16": 2, "fp8": 1}
 
 

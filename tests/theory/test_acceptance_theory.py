@@ -20,6 +20,7 @@ from simulator.acceptance import (
     Trace,
 )
 from simulator.breakeven import theory
+from tests import closed_forms
 from tests.acceptance_reference import ReferenceRequest, first_rounds, one_class, survival_scores, tables_of
 
 SEED = 7
@@ -60,7 +61,7 @@ def test_without_heterogeneity_the_population_is_the_same(name: str) -> None:
     ("drawn_from", "claimed"),
     [
         (Geometric(0.7), Geometric(0.73)),
-        (Fixed(0.47, K), Geometric(theory.alpha_from_acceptance_rate(0.47, K) or 0.0)),
+        (Fixed(0.47, K), Geometric(theory.alpha_from_tokens_per_verify(1 + 0.47 * K, K) or 0.0)),
         (Decay.from_alpha(0.75, 0.2), Geometric(0.75)),
         (Hierarchical.from_alpha(0.65, 0.1, request_sd=1.2), Decay.from_alpha(0.65, 0.1)),
         (
@@ -186,7 +187,7 @@ def test_finite_outputs_match_the_recursion() -> None:
             one.round(k)
             rounds[r] += 1
     error = rounds.std(ddof=1) / math.sqrt(requests)
-    assert abs(rounds.mean() - output / theory.finite_tokens_per_verify(alpha, k, output)) < 3.0 * error
+    assert abs(rounds.mean() - output / closed_forms.finite_tokens_per_verify(alpha, k, output)) < 3.0 * error
     assert abs(rounds.mean() - output / theory.tokens_per_verify(alpha, k)) > 5.0 * error
 
 
