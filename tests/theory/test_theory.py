@@ -246,7 +246,7 @@ def test_waits_of_the_textbook() -> None:
 
 
 @pytest.mark.parametrize(
-    ("draw", "wait"), [("exponential", theory.mm1_wait_s), ("constant", theory.md1_wait_s)]
+    ("draw", "wait"), [("exponential", closed_forms.mm1_wait_s), ("constant", closed_forms.md1_wait_s)]
 )
 def test_waits_of_a_simulated_queue(draw: str, wait: object) -> None:
     """Lindley's recursion, independent replications; each formula is the other queue's negative control."""
@@ -264,7 +264,7 @@ def test_waits_of_a_simulated_queue(draw: str, wait: object) -> None:
     error = means.std(ddof=1) / math.sqrt(replications)
     assert callable(wait)
     assert abs(means.mean() - wait(rate, 1.0)) < 3.0 * error
-    other = theory.md1_wait_s if draw == "exponential" else theory.mm1_wait_s
+    other = closed_forms.md1_wait_s if draw == "exponential" else closed_forms.mm1_wait_s
     assert abs(means.mean() - other(rate, 1.0)) > 5.0 * error
 
 
