@@ -22,7 +22,7 @@ from experiments.metrics import (
     Keep,
 )
 from simulator.breakeven.breakeven import FEWEST_FOR_BREAK_EVEN
-from simulator.breakeven.case import Case
+from simulator.breakeven.case import BreakEvenCase
 from simulator.breakeven.simulated_bench import SimulatedBench
 from simulator.results.estimate import Estimate
 from simulator.results.record import RunRecord
@@ -108,7 +108,7 @@ def _break_even(
         return
     bench = SimulatedBench(scenario, variant, own_draft_length=True, plain_runs=plain)
     replications = max(scenario.run.replications, FEWEST_FOR_BREAK_EVEN)
-    case = Case(bench, variant.max_draft_length, replications, STEP_BAND)
+    case = BreakEvenCase(bench, variant.max_draft_length, replications, STEP_BAND)
     row = case.row("tpot_mean" if bench.open_loop else "throughput", 1.0, keep.alphas)
     estimates = {
         "break_even_alpha": row.simulated_alpha,

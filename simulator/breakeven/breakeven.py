@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from simulator.breakeven.answer import BreakEven, BreakEvenRow
 from simulator.breakeven.bench import Bench, DoesNotFitError, Load
-from simulator.breakeven.case import Case
+from simulator.breakeven.case import BreakEvenCase
 from simulator.breakeven.theory import best_draft_length_of, tokens_per_verify
 from simulator.errors import InputError, Problem, unknown_name
 from simulator.results.catalogue import SHORT_NAMES
@@ -104,7 +104,7 @@ def break_even_of(
     for bench in benches:
         label = load_label(bench.load)
         for draft_length in draft_lengths:
-            case = Case(bench, draft_length, replications, band)
+            case = BreakEvenCase(bench, draft_length, replications, band)
             for target in target_speedups:
                 for metric in metrics:
                     rows.append(case.row(metric, target, alphas))

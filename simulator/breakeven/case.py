@@ -12,7 +12,7 @@ from typing import Any
 
 from simulator.breakeven.answer import BreakEvenRow
 from simulator.breakeven.bench import Bench, DoesNotFitError
-from simulator.breakeven.root_search import ALWAYS, Root, RootSearch, Run
+from simulator.breakeven.root_search import ALWAYS, Root, RootSearch, ScoredRun
 from simulator.breakeven.root_search import UNREACHABLE as NO_ROOT
 from simulator.breakeven.theory import required_acceptance_linear, required_alpha_geometric
 from simulator.results.catalogue import SHORT_NAMES, figure_of
@@ -23,7 +23,7 @@ TOLERANCE = 0.01
 """Half-width in α that the search aims at."""
 
 
-class Case:
+class BreakEvenCase:
     """One load and draft length: its runs are made once and serve every target and metric."""
 
     def __init__(self, bench: Bench, draft_length: int, replications: int, band: float) -> None:
@@ -123,10 +123,10 @@ class Case:
         path = SHORT_NAMES[metric]
         sign = figure_of(path).better
 
-        def evaluate(alpha: float, replication: int, scale: float) -> Run:
+        def evaluate(alpha: float, replication: int, scale: float) -> ScoredRun:
             figures = self.runs(alpha, replication, scale)
             ratio = log_ratio(figures[path], self.plain(replication)[path])
-            return Run(sign * ratio - math.log(target), figures["mean_acceptance_length"])
+            return ScoredRun(sign * ratio - math.log(target), figures["mean_acceptance_length"])
 
         search = RootSearch(
             evaluate,

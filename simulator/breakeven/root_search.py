@@ -30,7 +30,7 @@ _WIDENING_ROUNDS = 2
 """In the first rounds a root further away widens the window, and replications may be added."""
 
 
-class Run(NamedTuple):
+class ScoredRun(NamedTuple):
     """What one pair of runs says: `score` > 0 where x is more than enough,
     and a companion figure to report at the root.
     """
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     companion: float = math.nan
 
 
-Evaluate = Callable[[float, int, float], Run]
+Evaluate = Callable[[float, int, float], ScoredRun]
 """(x, replication, scale of the step times) → run.
 Replications count from 0 without end; the same arguments, the same run.
 """

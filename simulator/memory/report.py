@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.memory.gpu_memory import GpuMemory
 from simulator.models.catalogue import taken_as
-from simulator.models.drafter import Drafter
+from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 from simulator.scenario import PLAIN, Scenario, Variant, engine_preset, memory_bytes
 from simulator.scenario.models import models_of
@@ -217,7 +217,7 @@ def _kv_bytes_per_token(
     scenario: Scenario,
     states: int,
     target: Model,
-    drafter: Drafter | None,
+    drafter: DrafterModel | None,
     ranks: int,
     draft_ranks: int,
     context_tokens: float,

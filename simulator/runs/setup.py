@@ -12,7 +12,7 @@ from simulator.costs.cost import CostModel
 from simulator.costs.prices import Prices, compile_prices
 from simulator.costs.profiles import Profile, load_profile
 from simulator.engines.preset import Preset
-from simulator.models.drafter import Drafter
+from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 from simulator.scenario import Scenario, Variant, engine_preset
 from simulator.scenario.models import models_of
@@ -26,7 +26,7 @@ class Setup:
     """The fixed parts of a variant. `drafter` is None for plain decoding and for lookups."""
 
     target: Model
-    drafter: Drafter | None
+    drafter: DrafterModel | None
     profile: Profile
     preset: Preset
     preset_note: str | None

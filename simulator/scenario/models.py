@@ -6,14 +6,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from simulator.models.catalogue import load_drafter, load_model
-from simulator.models.drafter import Drafter
+from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 from simulator.scenario.schema import Scenario
 from simulator.scenario.speculation import Variant
 from simulator.speculation import method
 
 
-def models_of(scenario: Scenario, variant: Variant | None) -> tuple[Model, Drafter | None]:
+def models_of(scenario: Scenario, variant: Variant | None) -> tuple[Model, DrafterModel | None]:
     """Return the target in the weights asked for, and the drafter of a variant; None where no network drafts.
 
     `variant` is None for plain decoding. Raises InputError for a model that is unknown or cannot be used.
@@ -25,7 +25,7 @@ def models_of(scenario: Scenario, variant: Variant | None) -> tuple[Model, Draft
 @lru_cache(maxsize=64)
 def _models(
     name: str, weights: str | None, method_name: str | None, draft: str | None, base_dir: Path
-) -> tuple[Model, Drafter | None]:
+) -> tuple[Model, DrafterModel | None]:
     target = load_model(name, base_dir)
     if weights is not None:
         target = target.with_weights(weights)

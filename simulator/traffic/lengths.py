@@ -32,7 +32,7 @@ Z_95 = 1.6448536269514722
 _NAMES = ("tokens", "length", "value")
 
 
-class LengthLuck:
+class LengthDraws:
     """The luck of `n` requests with one kind of length;
     `name` is the stream ("prompt_tokens", "output_tokens").
 
@@ -61,7 +61,7 @@ class LengthLuck:
 
 def draw_lengths(
     lengths: Lengths,
-    luck: LengthLuck,
+    luck: LengthDraws,
     chosen: NDArray[np.bool_] | slice,
     *,
     base_dir: Path,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from simulator.errors import InputError
 from simulator.traces import NOT_GIVEN
 from simulator.traffic.arrivals import check_clock, draw_arrivals
-from simulator.traffic.lengths import LengthLuck, draw_lengths
+from simulator.traffic.lengths import LengthDraws, draw_lengths
 from simulator.traffic.recorded import load_trace
 from simulator.traffic.sessions import SESSION_BLOCK_TOKENS, build_sessions
 from simulator.traffic.streams import stream
@@ -206,7 +206,7 @@ def _lengths(
 ) -> IntArray:
     """Prompt or output lengths (n,), each request's from its class's distribution, or the workload's."""
     n = len(traffic_class)
-    luck = LengthLuck(seed, what, n)
+    luck = LengthDraws(seed, what, n)
     default: Lengths = getattr(workload, what)
     entries = workload.traffic_classes
     forms: list[Lengths] = [getattr(entry, what) or default for entry in entries]

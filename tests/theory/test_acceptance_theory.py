@@ -17,7 +17,7 @@ from simulator.acceptance import (
     Geometric,
     Hierarchical,
     Positional,
-    Trace,
+    ReplayedAcceptance,
 )
 from simulator.breakeven import theory
 from tests import closed_forms
@@ -113,7 +113,7 @@ def test_matches_stick_as_asked() -> None:
     assert match.after_match - match.after_miss == pytest.approx(0.6)
 
 
-TRACE = Trace(((1, 3, 2, 1, 6, 2, 2, 1, 4), (2, 2, 5, 1, 1, 3)))
+TRACE = ReplayedAcceptance(((1, 3, 2, 1, 6, 2, 2, 1, 4), (2, 2, 5, 1, 1, 3)))
 
 
 @pytest.mark.parametrize("model", [*MODELS.values(), TRACE], ids=[*MODELS, "trace"])
