@@ -23,7 +23,7 @@ from experiments.metrics import (
 )
 from simulator.breakeven.breakeven import FEWEST_FOR_BREAK_EVEN
 from simulator.breakeven.case import BreakEvenCase
-from simulator.breakeven.simulated_bench import SimulatedBench
+from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
 from simulator.results.estimate import Estimate
 from simulator.results.record import RunRecord
 from simulator.results.summary import STEP_BAND, Traffic, compare
@@ -106,10 +106,10 @@ def _break_even(
     if variant.max_draft_length == 0:
         yield variant.name, BREAK_EVEN_NOTE, "drafts nothing"
         return
-    bench = SimulatedBench(scenario, variant, own_draft_length=True, plain_runs=plain)
+    evaluator = SimulatedEvaluator(scenario, variant, own_draft_length=True, plain_runs=plain)
     replications = max(scenario.run.replications, FEWEST_FOR_BREAK_EVEN)
-    case = BreakEvenCase(bench, variant.max_draft_length, replications, STEP_BAND)
-    row = case.row("tpot_mean" if bench.open_loop else "throughput", 1.0, keep.alphas)
+    case = BreakEvenCase(evaluator, variant.max_draft_length, replications, STEP_BAND)
+    row = case.row("tpot_mean" if evaluator.open_loop else "throughput", 1.0, keep.alphas)
     estimates = {
         "break_even_alpha": row.simulated_alpha,
         "break_even_acceptance_length": row.mean_acceptance_length,

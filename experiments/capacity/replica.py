@@ -163,7 +163,7 @@ class Replica:
     def _run(
         self, kind: str, amount: float, replication: int, requests: int, scale: float, decodes_only: bool
     ) -> RunRecord:
-        from simulator.breakeven.simulated_bench import acceptance_at
+        from simulator.breakeven.simulated_evaluator import acceptance_at
         from simulator.runs.replications import replication_seed, traffic_of
 
         variant = self._variant(kind, amount, requests)
@@ -185,7 +185,7 @@ class Replica:
         return self._variants[load]
 
     def _at(self, kind: str, amount: float, requests: int) -> Scenario:
-        from simulator.breakeven.simulated_bench import scenario_at
+        from simulator.breakeven.simulated_evaluator import scenario_at
         from simulator.scenario import ArrivalsClosed, with_workload
 
         if kind == RATE:

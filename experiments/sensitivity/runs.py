@@ -10,7 +10,7 @@ from experiments.alternatives import scenario_with
 from experiments.maps.speedup import enough_for_a_ratio
 from experiments.sensitivity.inputs import ALPHA, STEP, UncertainInput
 from experiments.sensitivity.knobs import Turnable, lengthened
-from simulator.breakeven.simulated_bench import acceptance_at
+from simulator.breakeven.simulated_evaluator import acceptance_at
 from simulator.errors import InputError, unknown_name
 from simulator.numerics.roots import bracketed_root
 from simulator.results.catalogue import COMPARED

@@ -37,9 +37,9 @@ class MemoryReport:
     model_note: str | None = None
     """Which model a name is taken for."""
     preset_note: str | None = None
-    """Which preset stands for the one asked for."""
+    """Which preset is used for the one asked for."""
     reserve_source: str = ""
-    """What the preset's reserve rests on."""
+    """The source of the preset's reserve."""
     headroom_source: str | None = None
     """The rule by which the engine leaves a part of a GPU, where it has one."""
     pool_source: str = ""
@@ -52,7 +52,7 @@ class MemoryReport:
 
     @property
     def shortages(self) -> tuple[str, ...]:
-        """Why each of those variants does not fit that do not."""
+        """The shortage of each variant that does not fit."""
         return tuple(variant.shortage for variant in self.variants if variant.shortage)
 
     @property
@@ -62,34 +62,38 @@ class MemoryReport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What does not fit, what would, and what is assumed."""
+        """What does not fit, what would, and what the report assumes."""
         by_size: dict[str, list[str]] = {}
         for variant in self.variants:
             by_size.setdefault(format_bytes(variant.reserve_bytes), []).append(variant.variant)
-        kept = ", ".join(
+        reserves = ", ".join(
             size if len(by_size) == 1 else f"{size} ({', '.join(variants)})"
             for size, variants in by_size.items()
         )
-        said = [note for note in (self.model_note, self.preset_note) if note is not None]
-        said.append(f"kept by the engine, of the usable memory of a GPU: {kept}; {self.reserve_source}")
+        assumptions = [note for note in (self.model_note, self.preset_note) if note is not None]
+        assumptions.append(
+            f"kept by the engine, of the usable memory of a GPU: {reserves}; {self.reserve_source}"
+        )
         if self.headroom_source is not None:
-            left = self.variants[0].device_bytes - self.variants[0].usable_bytes
-            said.append(f"not usable: {format_bytes(left)}; {self.headroom_source}")
+            unusable_bytes = self.variants[0].device_bytes - self.variants[0].usable_bytes
+            assumptions.append(f"not usable: {format_bytes(unusable_bytes)}; {self.headroom_source}")
         if any(variant.state_pool_bytes is not None for variant in self.variants):
-            seats = ", ".join(f"{variant.state_seats:,} ({variant.variant})" for variant in self.variants)
-            said.append(
-                f"requests that the states of recurrent layers leave room for: {seats}; {self.pool_source}"
+            limits = ", ".join(
+                f"{variant.state_request_limit:,} ({variant.variant})" for variant in self.variants
+            )
+            assumptions.append(
+                f"requests that the states of recurrent layers leave room for: {limits}; {self.pool_source}"
             )
         elif any(variant.state_bytes for variant in self.variants):
-            said.append(
+            assumptions.append(
                 "KV per token has the states of recurrent layers in it, spread over a request; an engine "
-                "that keeps them apart from the KV cache, as SGLang does, may seat fewer requests"
+                "that keeps them apart from the KV cache, as SGLang does, may serve fewer requests at once"
             )
-        return (*self.shortages, *(() if self.fits else (self.fix,)), *said)
+        return (*self.shortages, *(() if self.fits else (self.fix,)), *assumptions)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `decodesim memory`. `per_gpu` is of the first speculative variant, `arms` of
-        each.
+        """The document of `decodesim memory`: `per_gpu` holds the first speculative variant, `arms` every
+        variant.
         """
         shown = self.variants[min(1, len(self.variants) - 1)]
         return {
@@ -105,7 +109,7 @@ class MemoryReport:
 
 
 def memory(scenario: Scenario) -> MemoryReport:
-    """What every variant of a scenario takes and leaves. Raises InputError for models that cannot be
+    """Return what every variant of a scenario takes and leaves. Raises InputError for models that cannot be
     loaded.
     """
     variants: list[Variant | None] = [None, *scenario.speculation]
@@ -125,14 +129,15 @@ def memory(scenario: Scenario) -> MemoryReport:
 
 
 def _sources(preset: Preset, *names: str) -> str:
-    """What these figures of a preset rest on."""
-    said = [preset.sources[name] for name in names if name in preset.sources]
-    return "; ".join(said) or f"from the preset {preset.name}"
+    """The sources of these figures of a preset."""
+    sources = [preset.sources[name] for name in names if name in preset.sources]
+    return "; ".join(sources) or f"from the preset {preset.name}"
 
 
 def gpu_memory(scenario: Scenario, variant: Variant | None, tensor_parallel: int | None = None) -> GpuMemory:
-    """The memory of one variant (None: plain decoding), on `tensor_parallel` GPUs instead of the
-    scenario's.
+    """Return the memory of one variant, on `tensor_parallel` GPUs instead of the scenario's where given.
+
+    `variant` is None for plain decoding.
     """
     ranks = tensor_parallel or scenario.hardware.tensor_parallel
     experts = gcd(scenario.hardware.expert_parallel, ranks)
@@ -141,7 +146,7 @@ def gpu_memory(scenario: Scenario, variant: Variant | None, tensor_parallel: int
     preset, _ = engine_preset(scenario)
     draft_ranks = ranks
     if variant is not None and variant.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
-        draft_ranks = groups  # one each
+        draft_ranks = groups  # one GPU of each group
     requests = request_tokens(scenario)
     states = _states(preset, variant)
     return GpuMemory(
@@ -170,12 +175,14 @@ def gpu_memory(scenario: Scenario, variant: Variant | None, tensor_parallel: int
 
 
 def smallest_tensor_parallel(scenario: Scenario) -> int | None:
-    """The fewest GPUs, 1 to 8, that the model can be cut over and on which every variant fits."""
+    """Return the fewest GPUs, 1 to 8, that the model can be cut over and on which every variant fits; None
+    where 8 are too few.
+    """
     target, _ = models_of(scenario, None)
     variants: list[Variant | None] = [None, *scenario.speculation]
     for ranks in range(1, LARGEST_TENSOR_PARALLEL + 1):
-        own = ranks // gcd(scenario.hardware.attention_dp, ranks)
-        if target.divides_over(own) and all(
+        group_ranks = ranks // gcd(scenario.hardware.attention_dp, ranks)
+        if target.divides_over(group_ranks) and all(
             gpu_memory(scenario, variant, ranks).fits for variant in variants
         ):
             return ranks
@@ -191,21 +198,22 @@ def fix_of(smallest: int | None) -> str:
 
 def _reserve_bytes(preset: Preset, target: Model, variant: Variant | None, ranks: int) -> int:
     """What the engine keeps of a GPU besides weights and KV; each rank samples from the whole vocabulary."""
-    each = preset.sampler_bytes
+    row_bytes = preset.sampler_bytes
     if variant is not None and variant.max_draft_length > 0:
-        each += preset.draft_sampler_bytes
-    seats = min(preset.max_num_seqs, preset.max_num_batched_tokens)
+        row_bytes += preset.draft_sampler_bytes
+    rows = min(preset.max_num_seqs, preset.max_num_batched_tokens)
     return (
         preset.reserve_bytes
         + (preset.rank_reserve_bytes * ranks if ranks > 1 else 0)
-        + each * seats * target.vocab_size
+        + row_bytes * rows * target.vocab_size
     )
 
 
 def _states(preset: Preset, variant: Variant | None) -> int:
-    """States that a recurrent layer keeps of a request: the preset's slots, or one that it goes on from. It
-    cannot forget a rejected draft, so a variant that drafts keeps the state after every row that it verifies
-    (vLLM `MambaSpec.num_speculative_blocks`, SGLang `intermediate_ssm_state_cache`).
+    """States that a recurrent layer keeps of a request: the preset's slots, or the one that it goes on from.
+
+    The layer cannot forget a rejected draft, so a variant that drafts keeps the state after every row that it
+    verifies (vLLM `MambaSpec.num_speculative_blocks`, SGLang `intermediate_ssm_state_cache`).
     """
     drafts = 0 if variant is None else variant.max_draft_length
     verified = 1 + drafts if drafts else 0
@@ -223,8 +231,8 @@ def _kv_bytes_per_token(
     context_tokens: float,
 ) -> float:
     """Bytes on one GPU per token of a context this long: exact for full attention, the mean for windows."""
-    held, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
-    total = target.kv_bytes(held, kv_cache, ranks, states)
+    context, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
+    total = target.kv_bytes(context, kv_cache, ranks, states)
     if drafter is not None:
-        total += drafter.modules * drafter.model.kv_bytes(held, kv_cache, draft_ranks)
-    return total / held
+        total += drafter.modules * drafter.model.kv_bytes(context, kv_cache, draft_ranks)
+    return total / context

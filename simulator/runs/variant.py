@@ -1,5 +1,5 @@
-"""An variant compiled: one scenario and one way of decoding,
-with everything a run needs except requests and luck.
+"""A compiled variant: one scenario and one way of decoding, with everything that a run needs except requests
+and random numbers.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class CompiledVariant:
         return self.variant.name if self.variant is not None else PLAIN
 
     @property
-    def seated_by_states(self) -> bool:
-        """Whether what is set aside for recurrent states seats fewer requests than the engine would."""
+    def limited_by_states(self) -> bool:
+        """Whether the memory for recurrent states holds fewer requests than the engine would run."""
         of_the_engine = self.setup.preset.max_num_seqs * self.scenario.hardware.attention_dp
         return self.settings.max_num_seqs < of_the_engine
 
@@ -215,8 +215,10 @@ def _settings(
         limit = setup.drafter_max_context_tokens
     host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
     seats = preset.max_num_seqs * groups
-    if mechanisms.kv_limit and memory.state_seats is not None:
-        seats = min(seats, max(memory.state_seats, 1))  # a variant without any is not run, but it is priced
+    if mechanisms.kv_limit and memory.state_request_limit is not None:
+        seats = min(
+            seats, max(memory.state_request_limit, 1)
+        )  # a variant without any is not run, but it is priced
     return EngineSettings(
         max_num_seqs=seats,
         max_num_batched_tokens=preset.max_num_batched_tokens * groups,

@@ -102,7 +102,9 @@ def test_a_pool_of_their_own_limits_the_requests_whose_states_it_holds() -> None
         assert variant.state_pool_bytes == pytest.approx(0.9 / 1.9 * left, rel=1e-3)
         assert variant.state_bytes == states * state
         assert (
-            variant.state_seats == variant.state_pool_bytes // variant.state_bytes == variant.max_concurrency
+            variant.state_request_limit
+            == variant.state_pool_bytes // variant.state_bytes
+            == variant.max_concurrency
         )
         assert variant.kv_bytes == left - variant.state_pool_bytes
     plain = report.variants[0]
@@ -121,7 +123,7 @@ def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
         "run.replications=1",
     )
     pooled = scenario("qwen3.5-27b", 1, *POOLS, *wanted)
-    seats = [variant.state_seats for variant in memory(pooled).variants]
+    seats = [variant.state_request_limit for variant in memory(pooled).variants]
     assert seats == [17, 4]
     variants = [CompiledVariant.compile(pooled, variant) for variant in (None, *pooled.speculation)]
     assert [variant.settings.max_num_seqs for variant in variants] == seats
@@ -134,7 +136,7 @@ def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
 def test_a_pool_too_small_for_one_request_does_not_start() -> None:
     few = scenario("qwen3.5-27b", 1, *POOLS, "engine.gpu_memory_utilization=0.66")
     plain, mtp = memory(few).variants
-    assert (plain.fits, mtp.fits, mtp.state_seats) == (True, False, 0)
+    assert (plain.fits, mtp.fits, mtp.state_request_limit) == (True, False, 0)
     assert mtp.shortage is not None
     assert re.search(
         r"\+ \S+ MiB for states of .*: the recurrent states of one request take 1\.\S+ GiB", mtp.shortage

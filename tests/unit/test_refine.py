@@ -22,7 +22,7 @@ from experiments.store.store import Store
 from experiments.study.grid import Grid
 from experiments.study.load import load_study
 from experiments.study.study import Study
-from simulator.breakeven.simulated_bench import SimulatedBench
+from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
 from simulator.breakeven.theory import tokens_per_verify
 from simulator.errors import InputError
 from simulator.runs.variant import CompiledVariant
@@ -211,7 +211,7 @@ def test_speedup_over_acceptance_and_load_in_real_runs() -> None:
     loads = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
     scenario = load_scenario(EXAMPLE, ["workload.requests=160", "engine.max_num_seqs=32"])
     variant = scenario.speculation[0]
-    benches = [SimulatedBench(scenario, variant, {"concurrency": load}) for load in loads]
+    benches = [SimulatedEvaluator(scenario, variant, {"concurrency": load}) for load in loads]
 
     def speedup(at: Index) -> float:
         bench = benches[at[1]]
