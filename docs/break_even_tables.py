@@ -8,9 +8,10 @@ from itertools import dropwhile, pairwise, takewhile
 from statistics import fmean, median
 from typing import Any
 
+from break_even_limits import Limit, limit_of
+
 from dashboards.stored import THRESHOLD, StoredStudy
 from experiments.maps.choice import PLAIN, choices
-from experiments.maps.limits import Limit, limit_of
 from experiments.maps.study_map import BEYOND, MapCell, Setting, StudyMap
 
 VARIANT, OTHER = "eagle3", "draft-1b"

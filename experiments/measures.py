@@ -22,13 +22,13 @@ from experiments.metrics import (
     Keep,
 )
 from simulator.breakeven.breakeven import FEWEST_FOR_BREAK_EVEN
-from simulator.breakeven.case import Case
-from simulator.breakeven.simulated_bench import SimulatedBench
-from simulator.memory.report import shortage_of
+from simulator.breakeven.case import BreakEvenCase
+from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
 from simulator.results.estimate import Estimate
 from simulator.results.record import RunRecord
 from simulator.results.summary import STEP_BAND, Traffic, compare
 from simulator.results.verdict import DOES_NOT_FIT
+from simulator.runs.fit import shortage_of
 from simulator.runs.replications import Replications, VariantRuns, traffic_of
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, scenario_from_data
@@ -48,15 +48,11 @@ def measured(cell: Cell) -> tuple[str, Mapping[str, Metric], str | None]:
     scenario, keep = scenario_from_data(data), Keep(cell.keep)
     shared = _without_speculation(data)
     plain = _plain_runs(shared)
-    short = shortage_of(scenario, plain.variant.memory)
+    short = shortage_of(plain.variant)
     if short is not None:
         return DOES_NOT_FIT, {}, short
     variants = [CompiledVariant.compile(scenario, variant) for variant in scenario.speculation]
-    shortages = {
-        variant.name: text
-        for variant in variants
-        if (text := shortage_of(scenario, variant.memory)) is not None
-    }
+    shortages = {variant.name: text for variant in variants if (text := shortage_of(variant)) is not None}
     fitting = [variant for variant in variants if variant.name not in shortages]
     found: list[Found] = []
     if SIMULATE in cell.measures:
@@ -110,10 +106,10 @@ def _break_even(
     if variant.max_draft_length == 0:
         yield variant.name, BREAK_EVEN_NOTE, "drafts nothing"
         return
-    bench = SimulatedBench(scenario, variant, own_draft_length=True, plain_runs=plain)
+    evaluator = SimulatedEvaluator(scenario, variant, own_draft_length=True, plain_runs=plain)
     replications = max(scenario.run.replications, FEWEST_FOR_BREAK_EVEN)
-    case = Case(bench, variant.max_draft_length, replications, STEP_BAND)
-    row = case.row("tpot_mean" if bench.open_loop else "throughput", 1.0, keep.alphas)
+    case = BreakEvenCase(evaluator, variant.max_draft_length, replications, STEP_BAND)
+    row = case.row("tpot_mean" if evaluator.open_loop else "throughput", 1.0, keep.alphas)
     estimates = {
         "break_even_alpha": row.simulated_alpha,
         "break_even_acceptance_length": row.mean_acceptance_length,

@@ -7,28 +7,18 @@ interruption, ends with the same cells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.cell import DONE, SEED
+from experiments.cell import DONE
 from experiments.contours import Index, Label, refined
-from experiments.metrics import Keep, keep_problem
-from experiments.study.conditions import Filter
 from experiments.study.grid import Grid, cell_at
-from simulator.errors import Problem
+from experiments.study.refine import Positions
 
 if TYPE_CHECKING:
     from experiments.cell import Cell
     from experiments.store.reader import StoreReader
     from experiments.study.study import Study
-    from simulator.document import Document
-
-_WORDS = ("verdict", "break_even_verdict")
-"""Metrics that have no level: the contour runs between different words."""
-
-FEWEST_VALUES = 4
-"""Numeric axes with fewer values have nothing to leave out: each value is a grid of its own."""
 
 
 def run_refined(study: Study, store: StoreReader, run: Callable[[Sequence[Cell]], None]) -> int:
@@ -39,15 +29,21 @@ def run_refined(study: Study, store: StoreReader, run: Callable[[Sequence[Cell]]
     assert study.refine is not None
     if study.where:
         Grid(study).count(1)  # refuses more points than conditions are tried on
-    grid = _Grid(study)
+    positions = Positions(study)
 
     def ask(asked: Sequence[Index]) -> Mapping[Index, Label]:
-        cells = {index: cell_at(study, grid.settings(index)) for index in asked}
+        cells = {index: cell_at(study, positions.settings(index)) for index in asked}
         run(list(cells.values()))
         labels = labels_in(store, study.refine or {})
         return {index: labels.get(cell.key, "missing") for index, cell in cells.items()}
 
-    found = refined(grid.shape, ask, along=grid.along, every=study.refine["every"], absent=grid.absent())
+    found = refined(
+        positions.shape,
+        ask,
+        along=positions.along,
+        every=study.refine["every"],
+        absent=positions.absent(),
+    )
     return len(found)
 
 
@@ -66,74 +62,3 @@ def _label(status: str, value: Any, level: float | None) -> Label:
         return "none" if status == DONE else status
     side: Label = value if level is None else value > level
     return side
-
-
-class _Grid:
-    """The positions of a study: an axis per group of its axes that go together, and one for the seeds."""
-
-    def __init__(self, study: Study) -> None:
-        self.study = study
-        self.groups = [[study.axes[n] for n in group] for group in study.groups]
-        self.orders = [
-            sorted(range(len(lead.values)), key=lead.values.__getitem__)
-            if lead.ordered
-            else range(len(lead.values))
-            for lead, *_ in self.groups
-        ]
-        self.shape = (*map(len, self.orders), study.seeds)
-        self.along = tuple(
-            place
-            for place, (lead, *_) in enumerate(self.groups)
-            if lead.ordered and len(lead.values) >= FEWEST_VALUES
-        )
-
-    def settings(self, index: Index) -> dict[str, Any]:
-        """The settings of a cell."""
-        *places, seed = index
-        found = {
-            axis.path: axis.values[order[place]]
-            for group, order, place in zip(self.groups, self.orders, places, strict=True)
-            for axis in group
-        }
-        return {**found, SEED: self.study.first_seed + seed}
-
-    def absent(self) -> frozenset[Index]:
-        """The positions that the study's conditions leave out."""
-        if not self.study.where:
-            return frozenset()
-        everywhere = list(product(*map(range, self.shape)))
-        rows = ({**self.settings(index), "": index} for index in everywhere)
-        chosen = Filter(self.study.where, [*self.study.paths, SEED])
-        return frozenset(everywhere).difference(row[""] for row in chosen.holding(rows))
-
-
-def refine_problems(study: Study, variants: Collection[str], document: Document) -> Iterator[Problem]:
-    """What is wrong with the key `refine` of a study that was read from `document`."""
-    refine = study.refine
-    if refine is None:
-        return
-    if study.samples is not None:
-        yield document.problem(
-            ("refine",), None, "needs a grid", "leave sample out: samples have no neighbours"
-        )
-    elif not _Grid(study).along:
-        allowed = f"an axis of {FEWEST_VALUES} numbers or more"
-        yield document.problem(("refine",), None, "has no axis to leave cells out of", allowed)
-    metric: str = refine["metric"]
-    at = ("refine", "metric")
-    variant = next((variant for variant in variants if metric.startswith(f"{variant}.")), None)
-    problem = keep_problem(metric, variants)
-    if variant is None or problem is not None:
-        message = problem.message if problem is not None else "does not say of which variant"
-        allowed = f"ARM.METRIC, variants: {', '.join(variants)}"
-        yield document.problem(at, metric, message, allowed)
-        return
-    name = metric.removeprefix(f"{variant}.")
-    if not Keep(study.keep).holds(variant, name):
-        yield document.problem(at, metric, "is not kept", "a metric that `keep` names, or the usual ones")
-    if name in _WORDS and refine["level"] is not None:
-        yield document.problem(
-            ("refine", "level"), refine["level"], "has no meaning for words", "leave it out"
-        )
-    if name not in _WORDS and refine["level"] is None:
-        yield document.problem(("refine",), None, "does not say the level of the contour", "level: a number")

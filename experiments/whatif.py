@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from simulator.results.precision import Precision
     from simulator.results.summary import VariantMeasurement
     from simulator.runs.replications import Progress, Replications, VariantRuns
+    from simulator.runs.variant import CompiledVariant
     from simulator.scenario import Scenario
 
 
@@ -114,15 +115,18 @@ def what_if(
     `run.precision` is asked of every ratio of `run.precision_metric`. Raises InputError for settings that
     cannot be used, and where the baseline does not fit.
     """
-    from simulator.memory.report import require_fit
+    from simulator.runs.fit import compile_variants, fitting_variants, shortage_of
 
-    if scenario.run.mechanisms.kv_limit:
-        require_fit(scenario)
     pairs = [(alternative, scenario_with(scenario, alternative.settings)) for alternative in alternatives]
-    shortages = {alternative.name: _shortage(changed) for alternative, changed in pairs}
     runs = _Runs(progress)
-    before = runs.of(scenario)
-    after = {one.name: runs.of(changed) for one, changed in pairs if not shortages[one.name]}
+    before = runs.of(scenario, fitting_variants(scenario))
+    compiled = {alternative.name: compile_variants(changed) for alternative, changed in pairs}
+    shortages = {name: shortage_of(*variants) for name, variants in compiled.items()}
+    after = {
+        alternative.name: runs.of(changed, compiled[alternative.name])
+        for alternative, changed in pairs
+        if not shortages[alternative.name]
+    }
     missed = _run(scenario, before, after.values())
     old = _by_variant(before)
     metric = "tpot_s.mean" if old[PLAIN].traffic.open_loop else "throughput_tokens_per_s"
@@ -149,18 +153,17 @@ class _Runs:
         self.progress = progress
         self._variants: dict[str, VariantRuns] = {}
 
-    def of(self, scenario: Scenario) -> Replications:
+    def of(self, scenario: Scenario, variants: Sequence[CompiledVariant]) -> Replications:
         """The replications of one of the scenarios, not yet run."""
         from simulator.results.summary import Traffic
         from simulator.runs.replications import Replications, VariantRuns, traffic_of
-        from simulator.runs.variant import CompiledVariant
 
         data = scenario.model_dump(mode="json", exclude={"name", "speculation"})
         runs = []
-        for variant in (None, *scenario.speculation):
+        for compiled in variants:
+            variant = compiled.variant
             key = json.dumps([data, None if variant is None else variant.model_dump(mode="json")])
             if key not in self._variants:
-                compiled = CompiledVariant.compile(scenario, variant)
                 self._variants[key] = VariantRuns(compiled, Traffic.of(compiled))
             runs.append(self._variants[key])
         return Replications(scenario, runs, self.progress, traffic=traffic_of)
@@ -253,13 +256,3 @@ def _change(
     if ratio_of_metric is not None and figure_of(metric).better < 0:
         ratio_of_metric = ratio_of_metric.inverse()
     return VariantChange(figures, judge_speedup(ratio_of_metric), speedup)
-
-
-def _shortage(scenario: Scenario) -> str | None:
-    """What the memory of a scenario lacks, and what would do; None where all variants fit."""
-    from simulator.memory.report import memory
-
-    if not scenario.run.mechanisms.kv_limit:
-        return None
-    report = memory(scenario)
-    return None if report.fits else "; ".join((*report.shortages, report.fix))

@@ -1,4 +1,4 @@
-"""`simulate(scenario)`: every variant on the same traffic and luck, measured and compared."""
+"""`simulate(scenario)`: every variant on the same requests and random numbers, measured and compared."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulator.memory.report import require_fit
 from simulator.models.catalogue import taken_as
 from simulator.results.result import Provenance, Result
 from simulator.results.summary import Traffic, compare
+from simulator.runs.fit import fitting_variants
 from simulator.runs.replications import Progress, Replications, VariantRuns
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, defaults_used
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulator.drivers.pipeline import Stage
 
 _WITHOUT_MISSES = ("geometric", "decay", "hierarchical")
-"""Acceptance models that a lookup cannot miss with."""
+"""Acceptance models under which a prompt lookup always finds a match."""
 
 
 def simulate(
@@ -30,16 +30,15 @@ def simulate(
     trace_out: str | Path | None = None,
     keep_requests: bool = True,
 ) -> Result:
-    """Run plain decoding and every speculative variant of a scenario and return what each gives.
+    """Run plain decoding and every speculative variant of a scenario, and return their figures and
+    comparisons.
 
-    `trace_out`: the stages of all steps of the first replication are written there as a Chrome trace.
-    `keep_requests`: the result holds every request of every run; without, memory does not grow
-    with replications. Raises InputError where the scenario does not fit the memory,
-    or names something that cannot be used.
+    `trace_out`: the file for a Chrome trace with the stages of all steps of the first replication.
+    `keep_requests`: the result holds every request of every run. Without them memory does not grow with
+    replications. Raises InputError where the scenario does not fit the memory, or names something that cannot
+    be used.
     """
-    if scenario.run.mechanisms.kv_limit:
-        require_fit(scenario)
-    variants = [CompiledVariant.compile(scenario, variant) for variant in (None, *scenario.speculation)]
+    variants = fitting_variants(scenario)
     timelines: dict[str, list[Stage]] = {variant.name: [] for variant in variants}
     runs = [VariantRuns(variant, Traffic.of(variant), keep_requests) for variant in variants]
     study = Replications(scenario, runs, progress, timelines=timelines if trace_out is not None else None)
@@ -58,7 +57,7 @@ def simulate(
             for variant, measured in zip(variants[1:], measurements[1:], strict=True)
         },
         notes=(*_notes(scenario, study.variants), *study.notes(), *([missed] if missed else ())),
-        records={one.variant.name: one.records(study.warm_up) for one in study.variants}
+        records={runs.variant.name: runs.records(study.warm_up) for runs in study.variants}
         if keep_requests
         else {},
     )
@@ -102,72 +101,80 @@ def _provenance(scenario: Scenario, study: Replications) -> Provenance:
     )
 
 
-def _never_served(one: VariantRuns) -> str:
-    """How many requests are left out, and what they exceed."""
-    settings = one.variant.settings
+def _never_served(runs: VariantRuns) -> str:
+    """Return how many requests are left out, and the limits that they exceed."""
+    settings = runs.variant.settings
     limits = [f"the model's context ({settings.max_context_tokens:,} tokens)"]
-    if one.variant.scenario.run.mechanisms.kv_limit:
+    if runs.variant.scenario.run.mechanisms.kv_limit:
         limits.append(f"the KV memory ({settings.total_blocks * settings.block_tokens:,})")
     if not settings.chunked_prefill:
-        limits.append(f"a step that prompts may not be cut for ({settings.max_num_batched_tokens:,})")
-    count = one.rejected / one.made
+        limits.append(f"a step that holds a whole prompt ({settings.max_num_batched_tokens:,})")
+    count = runs.rejected / runs.made
     return f"{count:g} requests a run are left out, as they are longer than {' or '.join(limits)}"
 
 
 def _of_the_engine(scenario: Scenario, variants: Sequence[CompiledVariant]) -> Iterator[str]:
-    """What the serving engine does with speculative variants that the simulated one does not."""
-    drafting = [one for one in variants if one.variant is not None and one.variant.max_draft_length > 0]
+    """Yield what the serving engine does with speculative variants and the simulated engine does not."""
+    drafting = [
+        compiled
+        for compiled in variants
+        if compiled.variant is not None and compiled.variant.max_draft_length > 0
+    ]
     if not drafting:
         return
-    preset, seated = drafting[0].setup.preset, drafting[0].settings.max_num_seqs
-    looking = [one.name for one in drafting if one.method is not None and one.method.drafter is None]
-    if looking and preset.lookup_note:
-        yield f"{', '.join(looking)}: {preset.lookup_note}"
+    preset, max_num_seqs = drafting[0].setup.preset, drafting[0].settings.max_num_seqs
+    lookups = [
+        compiled.name
+        for compiled in drafting
+        if compiled.method is not None and compiled.method.drafter is None
+    ]
+    if lookups and preset.lookup_note:
+        yield f"{', '.join(lookups)}: {preset.lookup_note}"
     arrivals = scenario.workload.arrivals
-    come = scenario.workload.requests if arrivals.kind == "burst" else 0
+    clients = scenario.workload.requests if arrivals.kind == "burst" else 0
     if arrivals.kind == "closed":
-        come = arrivals.concurrency
-    told = scenario.engine.max_num_seqs is not None
-    if min(come / scenario.hardware.replicas, seated) > preset.draft_seats > 0 and not told:
-        names = ", ".join(one.name for one in drafting)
+        clients = arrivals.concurrency
+    is_set = scenario.engine.max_num_seqs is not None
+    if min(clients / scenario.hardware.replicas, max_num_seqs) > preset.draft_seats > 0 and not is_set:
+        names = ", ".join(compiled.name for compiled in drafting)
         yield (
-            f"{names}: {preset.engine} seats {preset.draft_seats} requests while it speculates, unless it is "
-            f"told otherwise; here {seated:,} may decode. A run with fewer (engine.max_num_seqs) shows such "
-            "an variant as it would be; plain decoding keeps its own seats"
+            f"{names}: {preset.engine} runs at most {preset.draft_seats} requests while it speculates, "
+            f"unless it is configured otherwise; here {max_num_seqs:,} may run. Set engine.max_num_seqs to "
+            f"{preset.draft_seats} to see such a variant; plain decoding keeps its own limit"
         )
 
 
 def _notes(scenario: Scenario, variants: Sequence[VariantRuns]) -> tuple[str, ...]:
-    """What a reader must know before trusting the figures."""
+    """Return what a reader must know before trusting the figures."""
     notes = [*workload_notes(scenario.workload, scenario.base_dir)]
     setup = variants[0].variant.setup
     if (taken := taken_as(scenario.target.model, scenario.base_dir)) is not None:
         notes.append(taken)
     if setup.preset_note:
         notes.append(setup.preset_note)
-    for one in variants:
-        if one.rejected:
-            notes.append(f"{one.variant.name}: {_never_served(one)}")
-        if one.beyond_drafter:
-            notes.append(f"{one.variant.name}: {one.beyond_drafter}")
-        kept = one.variant.memory
-        if one.variant.seated_by_states:
+    for runs in variants:
+        name, memory = runs.variant.name, runs.variant.memory
+        if runs.rejected:
+            notes.append(f"{name}: {_never_served(runs)}")
+        if runs.beyond_drafter:
+            notes.append(f"{name}: {runs.beyond_drafter}")
+        if runs.variant.limited_by_states:
             notes.append(
-                f"{one.variant.name}: at most {kept.state_seats:,} are served at once: each request takes "
-                f"{format_bytes(kept.state_bytes)} of what is set aside for the states of recurrent layers"
+                f"{name}: at most {memory.state_request_limit:,} are served at once: each request takes "
+                f"{format_bytes(memory.state_bytes)} of what is set aside for the states of recurrent layers"
             )
-        entry = one.variant.variant
+        entry = runs.variant.variant
         if entry is not None and entry.method == "ngram" and entry.acceptance.model in _WITHOUT_MISSES:
             notes.append(
-                f"{one.variant.name}: {entry.acceptance.model} acceptance supposes that every n-gram lookup "
-                "finds a match; {model: gated, …} says how often one does"
+                f"{name}: {entry.acceptance.model} acceptance assumes that every prompt lookup finds a "
+                "match; {model: gated, …} states how often one does"
             )
-    notes += _of_the_engine(scenario, [one.variant for one in variants])
+    notes += _of_the_engine(scenario, [runs.variant for runs in variants])
     ranks = setup.cost.target_pricing.network.tensor_parallel
     measured = max(setup.profile.allreduce().tables, default=0)
     if scenario.hardware.attention_dp > 1:
         notes.append(
-            "data-parallel attention: requests are taken as spread evenly, and all groups step together"
+            "data-parallel attention: requests are assumed to be spread evenly, and all groups step together"
         )
     if ranks > measured > 0:
         notes.append(
@@ -176,7 +183,7 @@ def _notes(scenario: Scenario, variants: Sequence[VariantRuns]) -> tuple[str, ..
         )
     parts = setup.profile.statuses
     for status in ("inherited", "assumed"):
-        names = sorted(name for name, of_part in parts.items() if of_part == status)
+        names = sorted(part for part, of_part in parts.items() if of_part == status)
         if names:
             notes.append(f"{status} in the profile {setup.profile.name}: {', '.join(names)}")
     return tuple(notes)

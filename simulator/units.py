@@ -10,8 +10,9 @@ NS_PER_S = 1_000_000_000
 GIB = 1 << 30
 """Bytes in a gibibyte."""
 
-GB = 1_000_000_000
-"""Bytes in a gigabyte."""
+LATEST_S = 4e9
+"""The last moment at which a request may arrive. The clock counts integer ns and takes 2**62 of them, 4.6e9
+s, for never; what lies between is left for service."""
 
 
 def seconds_to_ns(duration_s: float) -> int:

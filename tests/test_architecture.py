@@ -3,20 +3,15 @@
 Imports are read from the syntax tree: a forbidden one is found even where no test reaches it.
 """
 
-import ast
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import pytest
 
+from tests.imports import LINE, SOURCES, imports, module_of, name_of, ring_of
 from tests.shared_data import ROOT
-
-LINE = ("simulator", "calibration", "experiments", "dashboards")
-"""The packages from left to right; each imports itself and what stands to its left."""
 
 HEAVY = frozenset(
     {"torch", "transformers", "numba", "scipy", "pyarrow", "plotly", "dash", "dask", "distributed", "kaleido"}
@@ -30,62 +25,6 @@ TORCH_FOLDERS = tuple(
 """Folders whose files are written in torch and import it at their top; others import these files late."""
 
 MAX_LINES = 350
-
-SOURCES = sorted(path for package in LINE for path in (ROOT / package).rglob("*.py"))
-
-
-def name_of(path: Path) -> str:
-    """Relative path, as the id of a parametrised case."""
-    return path.relative_to(ROOT).as_posix()
-
-
-class Import(NamedTuple):
-    """An import of a file: the full name of the module, what is taken from it, and when it happens.
-
-    `when`: "import" where the module's own import runs it, "call" within a function, "typing" under
-    `if TYPE_CHECKING:`, which costs nothing and yet ties the packages.
-    """
-
-    module: str
-    names: tuple[str, ...]
-    line: int
-    when: Literal["import", "call", "typing"]
-
-    @property
-    def reaches(self) -> tuple[str, ...]:
-        """Every name that may be that of a module."""
-        return (self.module, *(f"{self.module}.{name}" for name in self.names))
-
-
-def imports(path: Path, source: str | None = None) -> Iterator[Import]:
-    """Yield every import of a file; strings given to `import_module` are read too."""
-    tree = ast.parse(path.read_text(encoding="utf-8") if source is None else source, filename=str(path))
-    package = [*path.relative_to(ROOT).parts[:-1]]
-
-    def visit(node: ast.AST, when: Literal["import", "call", "typing"]) -> Iterator[Import]:
-        for child in ast.iter_child_nodes(node):
-            within = when
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-                within = "typing"
-            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and when == "import":
-                within = "call"
-            if isinstance(child, ast.Import):
-                yield from (Import(alias.name, (), child.lineno, when) for alias in child.names)
-            elif isinstance(child, ast.ImportFrom):
-                base = package[: len(package) - child.level + 1] if child.level else []
-                module = ".".join([*base, *([child.module] if child.module else [])])
-                yield Import(module, tuple(alias.name for alias in child.names), child.lineno, when)
-            elif (
-                isinstance(child, ast.Call)
-                and ast.unparse(child.func).rpartition(".")[2] in {"import_module", "__import__"}
-                and child.args
-                and isinstance(child.args[0], ast.Constant)
-                and isinstance(child.args[0].value, str)
-            ):
-                yield Import(child.args[0].value, (), child.lineno, when)
-            yield from visit(child, within)
-
-    yield from visit(tree, "import")
 
 
 def top(module: str) -> str:
@@ -121,11 +60,6 @@ def offences(path: Path, source: str | None = None) -> list[str]:
     return found
 
 
-def module_of(path: Path) -> str:
-    """The dotted name of a file's module."""
-    return name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
 def circle(sources: Mapping[Path, str | None]) -> list[str]:
     """Modules that import one another in a ring, each the next, or [] where there is none.
 
@@ -143,12 +77,7 @@ def circle(sources: Mapping[Path, str | None]) -> list[str]:
                     yield one.module
 
     graph = {module_of(path): {*imported(path)} - {module_of(path)} for path in sources}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        ring: list[str] = error.args[1]
-        return ring[::-1]
-    return []
+    return ring_of(graph)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from calibration.acceptance.goodness import goodness
 from calibration.acceptance.predict import shown_length
 from calibration.acceptance.report import groups_of
 from calibration.acceptance.rows import estimate_json, row_of
-from calibration.acceptance.samples import DIGITS, Sample, Setting
+from calibration.acceptance.samples import DIGITS, Sample
 
 FILE = Path(__file__).parents[1] / "data" / "acceptance-smollm2.json"
 LONGEST_FITTED = 4
@@ -49,29 +49,6 @@ def rounds_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def read_rounds(document: Mapping[str, Any]) -> Iterator[Sample]:
-    """Yield the samples that `rounds_json` wrote, without their levels and tokens."""
-    for group in document["rounds"]:
-        setting = Setting(group["temperature"], group["draft_length"], group["draft_sampling"])
-        for prompt, prompt_tokens, max_tokens, drafted, accepted, *nodes in group["requests"]:
-            counts = tuple(DIGITS.index(one) for one in accepted)
-            levels = tuple(DIGITS.index(one) for one in drafted)
-            if len(levels) != len(counts):
-                levels = levels * len(counts)
-            yield Sample(
-                draft=group["draft"],
-                domain=group["domain"],
-                prompt=prompt,
-                prompt_tokens=prompt_tokens,
-                setting=setting,
-                max_tokens=max_tokens,
-                drafted=levels,
-                nodes=tuple(DIGITS.index(one) for one in nodes[0]) if nodes else levels,
-                accepted=counts,
-                levels=(),
-            )
 
 
 def predictions(samples: Sequence[Sample], unused: frozenset[str]) -> list[dict[str, Any]]:

@@ -91,11 +91,6 @@ class Measured:
         return median(pair.verify_s / pair.plain_pass_s for pair in self.pairs)
 
     @cached_property
-    def cycle_ratio(self) -> float:
-        """Cycle ÷ plain step, in pairs: the tokens a cycle has to emit."""
-        return median(pair.cycle_s / pair.plain_s for pair in self.pairs)
-
-    @cached_property
     def contexts(self) -> tuple[float, float]:
         """Mean context of plain steps and of cycles, tokens before the pass."""
         return fmean(pair.plain_context for pair in self.pairs), fmean(pair.context for pair in self.pairs)

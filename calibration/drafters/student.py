@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from calibration.drafters.feature_head import Features
 from calibration.drafters.network import Network
 
-LAYERS = 2
-
 
 class Student(nn.Module):
     """Layers and final norm are learned; embedding and head stay the target's."""

@@ -27,7 +27,7 @@ from calibration.fit.points import (
 )
 from calibration.fit.robust import TWO_SIDED, error_of_median, far_off
 from calibration.measurements import Measurement
-from simulator.costs.network import Network, network
+from simulator.costs.network import Interconnect, network
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part, Profile
 from simulator.models.config import model_from_config
@@ -104,7 +104,7 @@ def large_operators_us(kind: Kind, batch: int, queries: int, context: int, profi
 
 
 @lru_cache(maxsize=16)
-def one_layer(kind: Kind) -> Network:
+def one_layer(kind: Kind) -> Interconnect:
     """A network of one layer: hidden, heads, KV heads, head dimension, intermediate."""
     names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
     config = {

@@ -15,7 +15,7 @@ from simulator.costs.cost import CostModel, Explained
 from simulator.costs.pricing import NetworkPricing
 from simulator.costs.profiles import Profile, parse_profile
 from simulator.engines.presets import load_preset
-from simulator.models.drafter import Drafter, drafter_from_model
+from simulator.models.drafter import DrafterModel, drafter_from_model
 from simulator.models.model import Model
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -47,7 +47,7 @@ class Priced:
 def four_numbers(
     profile: Profile | Mapping[str, Any],
     target: Model,
-    drafter: Drafter | None = None,
+    drafter: DrafterModel | None = None,
     context: int = CONTEXT_TOKENS,
 ) -> dict[str, Any]:
     """The four keys of `calibrate`'s answer; `profile` may be its JSON.
@@ -123,7 +123,7 @@ def _with_error(estimate: Mapping[str, Any]) -> str:
     return f"{estimate['value']:.2f} ± {(high - low) / 2:.2f}"
 
 
-def _cost(profile: Profile, target: Model, drafter: Drafter | None) -> CostModel:
+def _cost(profile: Profile, target: Model, drafter: DrafterModel | None) -> CostModel:
     preset = load_preset("torch-2")[0]
     first = drafter or drafter_from_model(
         replace(target, layers=(replace(target.layers[0], count=1),)), target

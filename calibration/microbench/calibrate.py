@@ -15,7 +15,7 @@ from calibration.microbench.point import Point
 from calibration.microbench.session import Progress, Session
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
-from simulator.models.drafter import Drafter
+from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Request:
 
     kind: str
     model: Model
-    drafter: Drafter | None = None
+    drafter: DrafterModel | None = None
     tensor_parallel: tuple[int, ...] = (1,)
     weights: tuple[str, ...] = ("bf16",)
     quick: bool = False

@@ -18,7 +18,7 @@ from calibration.microbench.benches.sampler import sampler_points
 from calibration.microbench.device import Device
 from calibration.microbench.point import BYTES, Point
 from calibration.microbench.subject import Grid, Subject, drafter_subject, grid_of, target_subject
-from simulator.models.drafter import Drafter
+from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 
 _ARENAS = 3
@@ -62,7 +62,7 @@ class Plan:
 def make_plan(
     device: Device,
     model: Model,
-    drafter: Drafter | None,
+    drafter: DrafterModel | None,
     tensor_parallel: Sequence[int],
     weights: Sequence[str],
     quick: bool,
@@ -89,7 +89,7 @@ def make_plan(
 def _subjects(
     device: Device,
     model: Model,
-    drafter: Drafter | None,
+    drafter: DrafterModel | None,
     tensor_parallel: Sequence[int],
     weights: Sequence[str],
 ) -> Iterator[Subject]:

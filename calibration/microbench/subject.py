@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from calibration.decoder.shape import DecoderShape
 from calibration.microbench.device import Device
 from calibration.microbench.timing import Effort
-from simulator.costs.network import Network, network
+from simulator.costs.network import Interconnect, network
 from simulator.errors import InputError
-from simulator.models.drafter import Drafter
+from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 
 MOST_LAYERS = 64
@@ -24,7 +24,7 @@ class Subject:
     timed in place in bf16 only, beside matrices in bf16. `draft_layers` make a draft pass, 0: none.
     """
 
-    network: Network
+    network: Interconnect
     decoder: DecoderShape | None
     draft_layers: int = 0
 
@@ -40,7 +40,7 @@ def target_subject(device: Device, model: Model, tensor_parallel: int, draft_lay
     return Subject(network(model, tensor_parallel), shape, draft_layers)
 
 
-def drafter_subject(device: Device, drafter: Drafter, tensor_parallel: int) -> Subject:
+def drafter_subject(device: Device, drafter: DrafterModel, tensor_parallel: int) -> Subject:
     """The drafter on one rank: a model of its own is timed in place too, a head by its matrices."""
     one = network(drafter.model, tensor_parallel, 1, drafter.fc)
     if drafter.kind != "draft_model":

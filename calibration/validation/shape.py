@@ -31,7 +31,7 @@ from calibration.validation.quantities import speedup_of_figures
 from calibration.validation.row import question_of
 from calibration.validation.run import setup_key
 from simulator.acceptance import AcceptanceModel, Gated, Hierarchical
-from simulator.breakeven.simulated_bench import scenario_at
+from simulator.breakeven.simulated_evaluator import scenario_at
 from simulator.errors import InputError
 from simulator.numerics.roots import bracketed_root
 from simulator.results.summary import STEP_BAND

@@ -89,7 +89,7 @@ class Candidates:
 
     def ranks(self, gpu: str | None = None) -> tuple[int, ...]:
         """The tensor parallelism that the model can be cut over and on which plain decoding fits."""
-        from simulator.memory.report import models_of
+        from simulator.scenario.models import models_of
 
         target, _ = models_of(self.scenario, None)
         own = self.scenario.hardware.tensor_parallel

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 RATE, USERS = "rate_per_s", "concurrency"
-"""The two kinds of load, under the names of `breakeven.bench.Load`."""
+"""The two kinds of load, under the names of `breakeven.evaluator.Load`."""
 
 MOST = 1e6
 _DAY_S, _HOUR_S = 86_400.0, 3_600.0

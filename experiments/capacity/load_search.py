@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from experiments.capacity.demand import RATE, USERS
 from experiments.capacity.replica import FULL, Replica, Seen
-from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE, Evaluate, Root, RootSearch, Run
+from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE, Evaluate, Root, RootSearch, ScoredRun
 from simulator.numerics.roots import bracketed_root
 from simulator.results.estimate import Estimate, mean_estimate
 
@@ -156,16 +156,16 @@ def over_loads(kind: str, score: Callable[[float, int, float], float]) -> Evalua
     straight line.
     """
 
-    def evaluate(x: float, replication: int, scale: float) -> Run:
+    def evaluate(x: float, replication: int, scale: float) -> ScoredRun:
         load = math.exp(x)
         if kind == RATE:
-            return Run(score(load, replication, scale))
+            return ScoredRun(score(load, replication, scale))
         below = max(1, math.floor(load + 1e-9))
         at_below = score(below, replication, scale)
         if load <= below + 1e-9:
-            return Run(at_below)
+            return ScoredRun(at_below)
         share = math.log(load / below) / math.log1p(1 / below)
-        return Run(at_below + (score(below + 1, replication, scale) - at_below) * share)
+        return ScoredRun(at_below + (score(below + 1, replication, scale) - at_below) * share)
 
     return evaluate
 

@@ -110,16 +110,16 @@ def _is_fixed(setting: Setting) -> bool:
 def break_even_alpha(candidates: Candidates, chosen: Deployment | None) -> BreakEvenAlpha | None:
     """The acceptance at which plain decoding and the best variant tie, at one replica's part of the peak."""
     from simulator.breakeven.breakeven import break_even_of
-    from simulator.breakeven.simulated_bench import SimulatedBench
+    from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
 
     if chosen is None or chosen.setting.variant is None:
         return None
     demand, variant = candidates.demand, chosen.setting.variant
     one = with_workload(candidates.replica(chosen.setting).scenario, requests=2 * chosen.capacity.requests)
-    bench = SimulatedBench(one, variant, {demand.kind: chosen.load}, own_draft_length=True)
+    evaluator = SimulatedEvaluator(one, variant, {demand.kind: chosen.load}, own_draft_length=True)
     metric = "tpot_mean" if demand.kind == RATE else "throughput"
     answer = break_even_of(
-        [bench], [variant.max_draft_length], [1.0], [metric], candidates.replications, candidates.band
+        [evaluator], [variant.max_draft_length], [1.0], [metric], candidates.replications, candidates.band
     )
     candidates.tell("break-even acceptance")
     row = answer.rows[0]

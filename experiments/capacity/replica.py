@@ -17,9 +17,9 @@ from simulator.results.metrics import samples_needed
 
 if TYPE_CHECKING:
     from experiments.capacity.slo import Slo
-    from simulator.memory.gpu_memory import GpuMemory
     from simulator.results.record import RunRecord
     from simulator.results.summary import Measured, Traffic, VariantMeasurement
+    from simulator.runs.variant import CompiledVariant
     from simulator.scenario import Scenario, Variant
 
 _REQUESTS_PER_SAMPLE = 1.6
@@ -85,28 +85,27 @@ class Replica:
         self.setting, self.slo = setting, slo
         self.scenario = one_replica(scenario, setting)
         self._seen: dict[tuple[object, ...], Seen] = {}
+        self._variants: dict[tuple[str, float, int], CompiledVariant] = {}
 
     @cached_property
-    def memory(self) -> GpuMemory:
-        """What the variant takes of the memory, and what is left for KV."""
-        from simulator.memory.report import gpu_memory
+    def compiled(self) -> CompiledVariant:
+        """The setting under the scenario's own load, ready to run."""
+        from simulator.runs.variant import CompiledVariant
 
-        return gpu_memory(self.scenario, self.setting.variant)
+        return CompiledVariant.compile(self.scenario, self.setting.variant)
 
     @property
     def shortage(self) -> str | None:
         """Why an engine would not start, None where it does."""
-        return self.memory.shortage if self.scenario.run.mechanisms.kv_limit else None
+        return None if self.compiled.fits else self.compiled.memory.shortage
 
     @property
     def seats(self) -> int:
         """Requests of mean length that can be served at once."""
-        from simulator.scenario import engine_preset
-
-        preset, _ = engine_preset(self.scenario)
+        max_num_seqs = self.compiled.setup.preset.max_num_seqs
         if not self.scenario.run.mechanisms.kv_limit:
-            return preset.max_num_seqs
-        return max(1, min(preset.max_num_seqs, self.memory.max_concurrency))
+            return max_num_seqs
+        return max(1, min(max_num_seqs, self.compiled.memory.max_concurrency))
 
     @cached_property
     def fewest_requests(self) -> int:
@@ -164,22 +163,29 @@ class Replica:
     def _run(
         self, kind: str, amount: float, replication: int, requests: int, scale: float, decodes_only: bool
     ) -> RunRecord:
-        from simulator.breakeven.simulated_bench import acceptance_at
+        from simulator.breakeven.simulated_evaluator import acceptance_at
         from simulator.runs.replications import replication_seed, traffic_of
-        from simulator.runs.variant import CompiledVariant
 
-        at_load = self._at(kind, amount, requests)
-        variant = CompiledVariant.compile(at_load, self.setting.variant)
+        variant = self._variant(kind, amount, requests)
         return variant.run(
-            traffic_of(at_load, replication),
-            replication_seed(at_load.run.seed, replication),
+            traffic_of(variant.scenario, replication),
+            replication_seed(variant.scenario.run.seed, replication),
             acceptance=None if self.setting.alpha is None else acceptance_at(variant, self.setting.alpha),
             step_scale=scale,
             scales_decodes_only=decodes_only,
         )
 
+    def _variant(self, kind: str, amount: float, requests: int) -> CompiledVariant:
+        """The setting under a load, compiled once."""
+        from simulator.runs.variant import CompiledVariant
+
+        load = (kind, amount, requests)
+        if load not in self._variants:
+            self._variants[load] = CompiledVariant.compile(self._at(*load), self.setting.variant)
+        return self._variants[load]
+
     def _at(self, kind: str, amount: float, requests: int) -> Scenario:
-        from simulator.breakeven.simulated_bench import scenario_at
+        from simulator.breakeven.simulated_evaluator import scenario_at
         from simulator.scenario import ArrivalsClosed, with_workload
 
         if kind == RATE:
@@ -193,10 +199,8 @@ class Replica:
 
     def _traffic(self, kind: str, amount: float) -> Traffic:
         from simulator.results.summary import Traffic
-        from simulator.runs.variant import CompiledVariant
 
-        variant = CompiledVariant.compile(self._at(kind, amount, 1), self.setting.variant)
-        return replace(Traffic.of(variant), limits=self.slo.limits_of_requests)
+        return replace(Traffic.of(self._variant(kind, amount, 1)), limits=self.slo.limits_of_requests)
 
 
 def one_replica(scenario: Scenario, setting: Setting) -> Scenario:

@@ -23,7 +23,7 @@ from experiments.commands.output import (
 from simulator.errors import InputError, Problem, unknown_name
 
 if TYPE_CHECKING:
-    from simulator.models.drafter import Drafter
+    from simulator.models.drafter import DrafterModel
     from simulator.models.model import Model
 
 _DEVICES = ("cuda", "cpu")
@@ -136,7 +136,7 @@ def _print(
     profile: Mapping[str, Any],
     output: Path,
     model: Model,
-    drafter: Drafter | None,
+    drafter: DrafterModel | None,
     notes: Sequence[str],
     as_json: bool,
 ) -> None:

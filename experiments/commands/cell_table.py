@@ -7,8 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.commands.output import NOTHING, in_unit
+from experiments.conditions import short_names
 from experiments.store.columns import CELL, CI95, METRIC, SETTING, Column, variant_and_path
-from experiments.study.conditions import short_names
 
 if TYPE_CHECKING:
     from experiments.store.reader import StoreReader

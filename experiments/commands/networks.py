@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from simulator.models.drafter import Drafter
+    from simulator.models.drafter import DrafterModel
     from simulator.models.model import Model
 
 
-def networks(model: str | None, draft: str | None) -> tuple[Model, Drafter | None]:
+def networks(model: str | None, draft: str | None) -> tuple[Model, DrafterModel | None]:
     """Target and drafter by catalogue name or config.json. Raises InputError."""
     from simulator.models.catalogue import load_model
 
@@ -24,7 +24,7 @@ def networks(model: str | None, draft: str | None) -> tuple[Model, Drafter | Non
     return target, None if draft is None else _drafter(draft, target)
 
 
-def _drafter(name: str, target: Model) -> Drafter:
+def _drafter(name: str, target: Model) -> DrafterModel:
     """A drafter by catalogue name, or by the config.json of a whole model or of a head."""
     from simulator.models.catalogue import entry, find_drafter, load_drafter
 

@@ -166,7 +166,7 @@ def _about(duration_s: float) -> str:
 
 def _best(best: Best) -> str:
     """`eagle3.throughput_speedup 1.84 at draft_length 5, concurrency 1`: settings by their short names."""
-    from experiments.study.conditions import as_column, short_names
+    from experiments.conditions import as_column, short_names
 
     short = {full: name for name, full in short_names(best.settings).items()}
     at = ", ".join(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simulator.breakeven.bench import DoesNotFitError
+from simulator.breakeven.evaluator import DoesNotFitError
 from simulator.scenario import with_workload
 
 if TYPE_CHECKING:
@@ -129,13 +129,13 @@ def speedup_map(
 
 def _column(scenario: Scenario, variant: Variant, load: int, alphas: Sequence[float]) -> list[float | None]:
     """The speedups at one load, one per acceptance."""
-    from simulator.breakeven.simulated_bench import SimulatedBench
+    from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
 
     long = with_workload(scenario, requests=enough_for_a_ratio(load))
-    bench = SimulatedBench(long, variant, {"concurrency": load}, own_draft_length=True)
+    evaluator = SimulatedEvaluator(long, variant, {"concurrency": load}, own_draft_length=True)
     try:
-        plain = bench.plain(0)[_METRIC]
-        runs = [bench.speculative(variant.max_draft_length, alpha, 0, 1.0)[_METRIC] for alpha in alphas]
+        plain = evaluator.plain(0)[_METRIC]
+        runs = [evaluator.speculative(variant.max_draft_length, alpha, 0, 1.0)[_METRIC] for alpha in alphas]
     except DoesNotFitError:
         return [None for _ in alphas]
     return [run / plain if plain > 0 else None for run in runs]

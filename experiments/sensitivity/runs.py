@@ -10,7 +10,7 @@ from experiments.alternatives import scenario_with
 from experiments.maps.speedup import enough_for_a_ratio
 from experiments.sensitivity.inputs import ALPHA, STEP, UncertainInput
 from experiments.sensitivity.knobs import Turnable, lengthened
-from simulator.breakeven.simulated_bench import acceptance_at
+from simulator.breakeven.simulated_evaluator import acceptance_at
 from simulator.errors import InputError, unknown_name
 from simulator.numerics.roots import bracketed_root
 from simulator.results.catalogue import COMPARED
@@ -18,7 +18,7 @@ from simulator.results.measure import measure
 from simulator.results.steady import above_capacity
 from simulator.results.summary import Traffic
 from simulator.runs.replications import replication_seed, traffic_of
-from simulator.scenario import Scenario, with_workload
+from simulator.scenario import PLAIN, Scenario, with_workload
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -54,24 +54,20 @@ class SensitivityRuns:
         self._plain_runs: dict[tuple[object, ...], Figures] = {}
 
     def variants(self, settings: tuple[str, ...] = ()) -> tuple[Turnable, Turnable]:
-        """Plain decoding and the variant, with fields of the scenario set. Raises InputError where they
-        do not
-        fit the memory."""
+        """Plain decoding and the variant, with fields of the scenario set.
+
+        Raises InputError where the memory does not hold them.
+        """
         if settings not in self._variants:
             self._variants[settings] = self._compiled(settings)
         return self._variants[settings]
 
     def _compiled(self, settings: tuple[str, ...]) -> tuple[Turnable, Turnable]:
-        from simulator.memory.report import require_fit
-        from simulator.runs.variant import CompiledVariant
+        from simulator.runs.fit import fitting_variants
 
         scenario = scenario_with(self.scenario, settings) if settings else self.scenario
-        if scenario.run.mechanisms.kv_limit:
-            require_fit(scenario)
-        variant = scenario.variant(self.variant)
-        return Turnable(CompiledVariant.compile(scenario, None)), Turnable(
-            CompiledVariant.compile(scenario, variant)
-        )
+        variants = {variant.name: variant for variant in fitting_variants(scenario)}
+        return Turnable(variants[PLAIN]), Turnable(variants[self.variant])
 
     def outcome(
         self, values: Mapping[UncertainInput, float], replications: int = REPLICATIONS

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from experiments.conditions import condition_sql, quoted, short_names, shown_names
 from experiments.store.columns import SETTING, TEXT, Column, ordered
 from experiments.store.file import bad_store, explained, network_file_system, refuse_strangers
-from experiments.study.conditions import condition_sql, quoted, short_names, shown_names
 from simulator.errors import InputError, Problem, unknown_name
 
 if TYPE_CHECKING:

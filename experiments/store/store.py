@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from experiments.conditions import as_column, quoted
 from experiments.store.columns import (
     BAND,
     CELL_COLUMNS,
@@ -28,7 +29,6 @@ from experiments.store.columns import (
 from experiments.store.file import bad_store, explained, refuse_network, writers_lock
 from experiments.store.reader import StoreReader, packed
 from experiments.store.tables import make, put_about, remove, require_same
-from experiments.study.conditions import as_column, quoted
 
 if TYPE_CHECKING:
     from experiments.cell import Cell, CellResult, Metric

@@ -12,7 +12,7 @@ from copy import deepcopy
 from itertools import islice, product
 
 from experiments.metrics import keep_problem
-from experiments.refine import refine_problems
+from experiments.study.refine import refine_problems
 from experiments.study.study import Study, follow
 from simulator.document import Document
 from simulator.errors import InputError, Problem

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cell import SEED, Cell
+from experiments.conditions import Filter
 from experiments.study.axes import TENSOR_PARALLEL
 from experiments.study.axis import Axis
-from experiments.study.conditions import Filter
 from experiments.study.study import Study
 from simulator.document import DataPath
 from simulator.errors import InputError, Problem
@@ -88,11 +88,6 @@ class Grid:
     def _values(self, indices: Iterable[int]) -> Settings:
         place = {n: index for group, index in zip(self._groups, indices, strict=True) for n in group}
         return {axis.path: axis.values[place[n]] for n, axis in enumerate(self._axes)}
-
-
-def cells_of(study: Study) -> Iterator[Cell]:
-    """Every cell of a study, made as it is asked for."""
-    return Grid(study).cells()
 
 
 def cell_at(study: Study, settings: Settings) -> Cell:

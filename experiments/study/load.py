@@ -10,10 +10,10 @@ from copy import deepcopy
 from pathlib import Path
 
 from experiments.cell import SEED
+from experiments.conditions import condition_sql
 from experiments.study.axes import TENSOR_PARALLEL, absolute, followers_of, read_axes, read_zips, repeats
 from experiments.study.axis import Axis
 from experiments.study.check import study_problems
-from experiments.study.conditions import condition_sql
 from experiments.study.file import StudyFile
 from experiments.study.study import Study
 from simulator.document import DataPath, Document, parse_yaml

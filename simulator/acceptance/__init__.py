@@ -1,31 +1,39 @@
 """How many drafts survive a round: acceptance models, and their compiled form (docs/acceptance.md)."""
 
-from simulator.acceptance.base import GATED, TABLE, TRACE, AcceptanceModel, Effects, Entry, Match
+from simulator.acceptance.base import (
+    GATED,
+    TABLE,
+    TRACE,
+    AcceptanceEntry,
+    AcceptanceModel,
+    LookupMatch,
+    RequestEffects,
+)
 from simulator.acceptance.chains import Decay, Fixed, Geometric, Positional
 from simulator.acceptance.files import model_from_file
 from simulator.acceptance.gated import Gated
 from simulator.acceptance.hierarchical import Hierarchical
 from simulator.acceptance.registry import MODELS, acceptance_model
 from simulator.acceptance.tables import AcceptanceTables, compile_acceptance
-from simulator.acceptance.trace import Trace, read_sequences
+from simulator.acceptance.trace import ReplayedAcceptance, read_sequences
 
 __all__ = [
     "GATED",
     "MODELS",
     "TABLE",
     "TRACE",
+    "AcceptanceEntry",
     "AcceptanceModel",
     "AcceptanceTables",
     "Decay",
-    "Effects",
-    "Entry",
     "Fixed",
     "Gated",
     "Geometric",
     "Hierarchical",
-    "Match",
+    "LookupMatch",
     "Positional",
-    "Trace",
+    "ReplayedAcceptance",
+    "RequestEffects",
     "acceptance_model",
     "compile_acceptance",
     "model_from_file",

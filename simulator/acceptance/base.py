@@ -27,7 +27,7 @@ LARGEST_SD = 10.0
 """Logits between requests; the quadratures are sized for it."""
 
 
-class Effects(NamedTuple):
+class RequestEffects(NamedTuple):
     """What moves a request's acceptance away from the common level,
     on the logit scale. All zero: nothing does.
     """
@@ -42,7 +42,7 @@ class Effects(NamedTuple):
         return self.request_sd > 0.0 or self.drift_sd > 0.0
 
 
-class Match(NamedTuple):
+class LookupMatch(NamedTuple):
     """Probability that a round of a request has a usable draft: in the long run, after a round without, after
     a round with; shapes (requests,).
     """
@@ -65,7 +65,7 @@ class AcceptanceModel(ABC):
 
     @classmethod
     @abstractmethod
-    def from_entry(cls, entry: Entry) -> AcceptanceModel:
+    def from_entry(cls, entry: AcceptanceEntry) -> AcceptanceModel:
         """Return the model that a scenario entry describes.
         Raises InputError for missing or impossible values.
         """
@@ -90,9 +90,9 @@ class AcceptanceModel(ABC):
         """Return the member of the same family (the common logit shifts) whose `alpha` is the one given."""
 
     @property
-    def effects(self) -> Effects:
+    def effects(self) -> RequestEffects:
         """Random effects between requests and along them."""
-        return Effects()
+        return RequestEffects()
 
     @property
     def match_sd(self) -> float:
@@ -104,10 +104,10 @@ class AcceptanceModel(ABC):
         """Mean over requests of the share of their rounds that have a usable draft."""
         return 1.0
 
-    def match_at(self, effects: Floats) -> Match:
+    def match_at(self, effects: Floats) -> LookupMatch:
         """Return how often requests with these logit effects, shape (requests,), have a usable draft."""
         always = np.ones(len(effects))
-        return Match(always, always, always)
+        return LookupMatch(always, always, always)
 
     @property
     def sequences(self) -> tuple[tuple[int, ...], ...]:
@@ -137,7 +137,7 @@ class AcceptanceModel(ABC):
 
 
 @dataclass(frozen=True)
-class Entry:
+class AcceptanceEntry:
     """One `acceptance` entry of a scenario: its fields, the variant's draft length,
     and the folder of relative file names.
     """
@@ -286,7 +286,7 @@ def mu_for_mean_length(
     return bracketed_root(excess, low, high)
 
 
-def mu_of(entry: Entry, family: Callable[[float], AcceptanceModel], spread: float) -> float:
+def mu_of(entry: AcceptanceEntry, family: Callable[[float], AcceptanceModel], spread: float) -> float:
     """Return the logit of alpha that an entry gives, directly or
     by a mean acceptance length at a draft length.
     """

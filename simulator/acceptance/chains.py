@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from simulator.acceptance.base import (
+    AcceptanceEntry,
     AcceptanceModel,
-    Entry,
     Floats,
     check_between,
     check_draft_length,
@@ -40,7 +40,7 @@ class Fixed(AcceptanceModel):
         check_draft_length(self.at_draft_length)
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> Fixed:
+    def from_entry(cls, entry: AcceptanceEntry) -> Fixed:
         """`{model: fixed, rate}`."""
         return cls(entry.number("rate"), entry.draft_length)
 
@@ -84,7 +84,7 @@ class Geometric(AcceptanceModel):
         check_between("alpha", self.level, 0.0, 1.0)
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> Geometric:
+    def from_entry(cls, entry: AcceptanceEntry) -> Geometric:
         """`{model: geometric, alpha}` or `{…, mean_acceptance_length, at_draft_length}`."""
         return cls(float(logistic(mu_of(entry, lambda mu: cls(float(logistic(mu))), spread=0.0))))
 
@@ -123,7 +123,7 @@ class Positional(AcceptanceModel):
             check_between(f"conditional[{index}]", rate, 0.0, 1.0)
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> Positional:
+    def from_entry(cls, entry: AcceptanceEntry) -> Positional:
         """`{model: positional, conditional: […]}` or `survival: […]`."""
         if entry.has("conditional") and entry.has("survival"):
             raise fault(
@@ -201,7 +201,7 @@ class Decay(AcceptanceModel):
         return cls(logit(alpha), delta)
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> Decay:
+    def from_entry(cls, entry: AcceptanceEntry) -> Decay:
         """`{model: decay, alpha, delta}`, or a mean acceptance length in place of alpha."""
         delta = entry.number("delta", 0.0)
         spread = abs(delta) * entry.number("at_draft_length", 1.0)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simulator.acceptance.base import AcceptanceModel, Entry, fault, logistic, mu_for_mean_length
+from simulator.acceptance.base import AcceptanceEntry, AcceptanceModel, fault, logistic, mu_for_mean_length
 from simulator.acceptance.chains import Geometric, Positional
 from simulator.acceptance.gated import Gated
 from simulator.acceptance.trace import parse_json
@@ -109,7 +109,7 @@ def _model(row: Mapping[str, Any], where: str) -> AcceptanceModel:
     if gate is not None:
         if not isinstance(gate, dict):
             raise fault(where + "gated", gate, "is no gate", "match, stickiness, first, run, request_sd")
-        return _placed(lambda: Gated.from_entry(Entry(gate, 1, Path())), where + "gated.")
+        return _placed(lambda: Gated.from_entry(AcceptanceEntry(gate, 1, Path())), where + "gated.")
     for field, make in (
         ("conditional_acceptance", Positional),
         ("acceptance_rate_at", Positional.from_survival),

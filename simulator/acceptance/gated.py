@@ -13,10 +13,10 @@ import numpy as np
 from simulator.acceptance.base import (
     GATED,
     LARGEST_SD,
+    AcceptanceEntry,
     AcceptanceModel,
-    Entry,
     Floats,
-    Match,
+    LookupMatch,
     check_between,
     check_draft_length,
     fault,
@@ -56,7 +56,7 @@ class Gated(AcceptanceModel):
         check_between("request_sd", self.request_sd, 0.0, LARGEST_SD, f"0 to {LARGEST_SD:g} logits")
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> Gated:
+    def from_entry(cls, entry: AcceptanceEntry) -> Gated:
         """`{model: gated, match, stickiness, first, run, request_sd}`."""
         return cls(
             entry.number("match"),
@@ -83,10 +83,10 @@ class Gated(AcceptanceModel):
         """Mean over requests of the share of their rounds with a match."""
         return self.match_probability
 
-    def match_at(self, effects: Floats) -> Match:
+    def match_at(self, effects: Floats) -> LookupMatch:
         """P(match) of requests with these effects: in the long run, after a miss, after a match."""
         often = logistic(_level(self.match_probability, self.request_sd) + effects)
-        return Match(often, often * (1.0 - self.stickiness), often + self.stickiness * (1.0 - often))
+        return LookupMatch(often, often * (1.0 - self.stickiness), often + self.stickiness * (1.0 - often))
 
     def mean_acceptance_lengths_by_request(self, draft_length: int) -> tuple[Floats, Floats]:
         """E of a request and the share of requests like it, at the nodes of its effect."""

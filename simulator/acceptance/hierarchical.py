@@ -16,10 +16,10 @@ import numpy as np
 
 from simulator.acceptance.base import (
     LARGEST_SD,
+    AcceptanceEntry,
     AcceptanceModel,
-    Effects,
-    Entry,
     Floats,
+    RequestEffects,
     check_between,
     check_draft_length,
     checked_number,
@@ -63,7 +63,7 @@ class Hierarchical(AcceptanceModel):
         return cls(logit(alpha), delta, request_sd, drift_sd, drift_correlation)
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> Hierarchical:
+    def from_entry(cls, entry: AcceptanceEntry) -> Hierarchical:
         """`{model: hierarchical, alpha, delta, request_sd, drift_sd, drift_correlation}`, or a mean
         acceptance length for alpha.
         """
@@ -77,9 +77,9 @@ class Hierarchical(AcceptanceModel):
         return float(logistic(self.mu))
 
     @property
-    def effects(self) -> Effects:
+    def effects(self) -> RequestEffects:
         """The two random effects."""
-        return Effects(self.request_sd, self.drift_sd, self.drift_correlation)
+        return RequestEffects(self.request_sd, self.drift_sd, self.drift_correlation)
 
     def conditional_at(self, effects: Floats, max_draft_length: int) -> Floats:
         """c_j of rounds at given effects u + v, shape (effects, max_draft_length)."""

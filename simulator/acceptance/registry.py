@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simulator.acceptance.base import AcceptanceModel, Entry, fault, fields_of
+from simulator.acceptance.base import AcceptanceEntry, AcceptanceModel, fault, fields_of
 from simulator.acceptance.chains import Decay, Fixed, Geometric, Positional
 from simulator.acceptance.files import SELECTORS, model_from_file
 from simulator.acceptance.gated import Gated
 from simulator.acceptance.hierarchical import Hierarchical
-from simulator.acceptance.trace import Trace
+from simulator.acceptance.trace import ReplayedAcceptance
 from simulator.errors import InputError, unknown_name
 
 MODELS: dict[str, type[AcceptanceModel]] = {
-    model.name: model for model in (Fixed, Geometric, Positional, Decay, Hierarchical, Gated, Trace)
+    model.name: model
+    for model in (Fixed, Geometric, Positional, Decay, Hierarchical, Gated, ReplayedAcceptance)
 }
 
 
@@ -28,7 +29,7 @@ def acceptance_model(entry: object, draft_length: int, base_dir: Path | str = ".
         return entry
     fields = fields_of(entry)
     folder = Path(base_dir)
-    made = Entry(fields, draft_length, folder)
+    made = AcceptanceEntry(fields, draft_length, folder)
     name = fields.get("model")
     if name is None:
         if not made.has("file"):

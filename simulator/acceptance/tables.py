@@ -13,7 +13,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.base import GATED, TABLE, TRACE, AcceptanceModel, Effects, Floats, Match, fault
+from simulator.acceptance.base import (
+    GATED,
+    TABLE,
+    TRACE,
+    AcceptanceModel,
+    Floats,
+    LookupMatch,
+    RequestEffects,
+    fault,
+)
 
 EFFECT_BINS_PER_UNIT = 128
 """Bins per logit: a draft is judged at the middle of its bin,
@@ -114,7 +123,7 @@ def compile_acceptance(
     if request_sd.any():
         request_effect = request_sd[classes] * request_normals(seed, count)
     by_request = any(model.match_sd > 0.0 for _, model in drafting)
-    match = Match(*np.zeros((len(Match._fields), count if by_request else len(models))))
+    match = LookupMatch(*np.zeros((len(LookupMatch._fields), count if by_request else len(models))))
     for index, model in drafting:
         own = classes == index if by_request else slice(index, index + 1)
         effect = request_effect[own] if by_request else np.zeros(1)
@@ -192,7 +201,7 @@ def _common_kind(models: list[AcceptanceModel]) -> int:
     return max(kinds, default=TABLE)
 
 
-def _common_effects(models: list[AcceptanceModel]) -> Effects:
+def _common_effects(models: list[AcceptanceModel]) -> RequestEffects:
     """The drift that all classes share, and the largest spread between requests."""
     with_effects = [model.effects for model in models if model.effects.any]
     drifts = {(one.drift_sd, one.drift_correlation if one.drift_sd > 0.0 else 0.0) for one in with_effects}
@@ -204,10 +213,12 @@ def _common_effects(models: list[AcceptanceModel]) -> Effects:
             "the same drift_sd and drift_correlation in every class with random effects",
         )
     drift_sd, drift_correlation = drifts.pop() if drifts else (0.0, 0.0)
-    return Effects(max((one.request_sd for one in with_effects), default=0.0), drift_sd, drift_correlation)
+    return RequestEffects(
+        max((one.request_sd for one in with_effects), default=0.0), drift_sd, drift_correlation
+    )
 
 
-def _effect_grid(effects: Effects) -> tuple[Floats, float, float]:
+def _effect_grid(effects: RequestEffects) -> tuple[Floats, float, float]:
     """Return (middles of the bins, lower edge, bins per logit); one bin without effects."""
     if not effects.any:
         return np.zeros(1), 0.0, 0.0

@@ -20,7 +20,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from simulator.acceptance.base import TRACE, AcceptanceModel, Entry, Floats, check_draft_length, fault
+from simulator.acceptance.base import (
+    TRACE,
+    AcceptanceEntry,
+    AcceptanceModel,
+    Floats,
+    check_draft_length,
+    fault,
+)
 from simulator.acceptance.chains import Positional
 from simulator.errors import InputError, Problem, reason
 
@@ -29,7 +36,7 @@ _MOST_PROBLEMS = 20
 
 
 @dataclass(frozen=True)
-class Trace(AcceptanceModel):
+class ReplayedAcceptance(AcceptanceModel):
     """Request r replays sequence r mod sequences: at output position i a round
     of K drafts accepts min(entry_i - 1, K).
 
@@ -52,7 +59,7 @@ class Trace(AcceptanceModel):
                 )
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> Trace:
+    def from_entry(cls, entry: AcceptanceEntry) -> ReplayedAcceptance:
         """`{model: trace, file}`."""
         return cls(read_sequences(entry.path("file")))
 

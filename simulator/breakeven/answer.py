@@ -12,11 +12,11 @@ from simulator.results.estimate import Estimate
 @dataclass(frozen=True)
 class BreakEvenRow:
     """The acceptance needed for one (load, draft length, target, metric).
-    None: there is no such acceptance, and `verdict` says why.
+    None: there is no such acceptance, and `verdict` gives the reason.
 
-    `simulated_alpha` is 0 where the target is reached without one accepted draft. `plain_mean_batch` is
-    what the closed forms rest on. `speedup_at`: acceptance → how many times as good the metric is as that of
-    plain decoding, for the acceptances that were asked about.
+    `simulated_alpha` is 0 where the target is reached without an accepted draft. The closed forms use
+    `plain_mean_batch`. `speedup_at`: acceptance → how many times as good the metric is as that of plain
+    decoding, for the acceptances that were asked about.
     """
 
     load: Mapping[str, float]
@@ -48,7 +48,9 @@ class BreakEvenRow:
             "simulated_alpha": self.simulated_alpha and self.simulated_alpha.to_json(),
             "mean_acceptance_length": self.mean_acceptance_length and self.mean_acceptance_length.to_json(),
             "plain_mean_batch": self.plain_mean_batch,
-            "speedup_at": {alpha: found and found.to_json() for alpha, found in self.speedup_at.items()},
+            "speedup_at": {
+                alpha: speedup and speedup.to_json() for alpha, speedup in self.speedup_at.items()
+            },
             "scenario_alpha": self.scenario_alpha,
             "verdict": self.verdict,
             "note": self.note,

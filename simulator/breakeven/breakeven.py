@@ -1,13 +1,12 @@
-"""Which acceptance does speculation need to pay? Linear, geometric and simulated,
-by load, draft length, target and metric.
+"""The acceptance that speculation needs to pay: linear, geometric and simulated, by load, draft length,
+target and metric.
 
-The closed forms take the overhead o = T_speculative / T_plain − 1 of uniform steps at the plain
-variant's mean
-batch and context: *linear* is the acceptance rate at this draft length, an identity; *geometric* the i.i.d.
-acceptance α with E(α) = target · (1 + o) (`theory.py`). *Simulated* is the α at which the simulated
-ratio reaches the target on common luck, with everything the closed forms leave out. Compare α with α only:
-an acceptance rate is another figure. For acceptance models with more than α the family is a common logit
-shift of the scenario's conditionals.
+The closed forms take the overhead o = T_speculative / T_plain − 1 of uniform steps at the mean batch and
+context of plain decoding: *linear* is the acceptance rate at this draft length, an identity; *geometric* the
+i.i.d. acceptance α with E(α) = target · (1 + o) (`theory.py`). *Simulated* is the α at which the simulated
+ratio reaches the target on common random numbers, with everything that the closed forms leave out. Compare α
+with α only: an acceptance rate is another figure. For acceptance models with more than α the family is a
+common logit shift of the scenario's conditionals.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from simulator.breakeven.answer import BreakEven, BreakEvenRow
-from simulator.breakeven.bench import Bench, DoesNotFitError, Load
-from simulator.breakeven.case import Case
+from simulator.breakeven.case import BreakEvenCase
+from simulator.breakeven.evaluator import DoesNotFitError, Evaluator, Load
 from simulator.breakeven.theory import best_draft_length_of, tokens_per_verify
 from simulator.errors import InputError, Problem, unknown_name
 from simulator.results.catalogue import SHORT_NAMES
@@ -47,7 +46,7 @@ def breakeven(
     variant: str | None = None,
     alphas: Sequence[float] = (),
 ) -> BreakEven:
-    """The break-even of a scenario's speculative variant (the first one, or `variant` by name).
+    """Return the break-even of a speculative variant of a scenario: the first, or `variant` by name.
 
     `loads` (`{"concurrency": 64}` or `{"rate_per_s": 2.5}`) and `draft_lengths` default to the scenario's
     own; `metrics` to throughput, at offered rates mean TPOT too, since there both variants may serve all.
@@ -55,22 +54,27 @@ def breakeven(
     Rows also give the speedup at each of `alphas`.
     Raises InputError for what cannot be asked or does not exist.
     """
-    from simulator.breakeven.simulated_bench import SimulatedBench
+    from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
     from simulator.results.summary import STEP_BAND
     from simulator.scenario import chosen_variant, engine_preset
 
     chosen = chosen_variant(scenario, variant, "break even")
     lengths = (chosen.max_draft_length,) if draft_lengths is None else tuple(draft_lengths)
     check_questions(lengths, target_speedups, metrics or (), alphas)
-    own = draft_lengths is None
-    benches = [SimulatedBench(scenario, chosen, load, own) for load in ([None] if loads is None else loads)]
+    own_draft_length = draft_lengths is None
+    evaluators = [
+        SimulatedEvaluator(scenario, chosen, load, own_draft_length)
+        for load in ([None] if loads is None else loads)
+    ]
     if metrics is None:
         metrics = (
-            ("throughput", "tpot_mean") if all(bench.open_loop for bench in benches) else ("throughput",)
+            ("throughput", "tpot_mean")
+            if all(evaluator.open_loop for evaluator in evaluators)
+            else ("throughput",)
         )
     replications = max(scenario.run.replications, FEWEST_FOR_BREAK_EVEN)
     answer = break_even_of(
-        benches, lengths, target_speedups, metrics, replications, STEP_BAND, progress, alphas
+        evaluators, lengths, target_speedups, metrics, replications, STEP_BAND, progress, alphas
     )
     provenance = {
         "arm": chosen.name,
@@ -78,13 +82,13 @@ def breakeven(
         "replications": replications,
         "scenario_sha256": scenario.scenario_sha256,
     }
-    said = (engine_preset(scenario)[1], benches[0].beyond_drafter if benches else None)
-    notes = (*(note for note in said if note is not None), *answer.notes)
+    assumptions = (engine_preset(scenario)[1], evaluators[0].beyond_drafter if evaluators else None)
+    notes = (*(note for note in assumptions if note is not None), *answer.notes)
     return replace(answer, notes=notes, provenance=provenance)
 
 
 def break_even_of(
-    benches: Sequence[Bench],
+    evaluators: Sequence[Evaluator],
     draft_lengths: Sequence[int],
     target_speedups: Sequence[float],
     metrics: Sequence[str],
@@ -97,23 +101,23 @@ def break_even_of(
     check_questions(draft_lengths, target_speedups, metrics, alphas)
     draft_lengths, metrics = list(dict.fromkeys(draft_lengths)), list(dict.fromkeys(metrics))
     target_speedups = list(dict.fromkeys(target_speedups))
-    total = len(benches) * len(draft_lengths) * len(target_speedups) * len(metrics)
+    total = len(evaluators) * len(draft_lengths) * len(target_speedups) * len(metrics)
     rows: list[BreakEvenRow] = []
     best: dict[str, dict[str, int]] = {}
     ratios: dict[str, float] = {}
-    for bench in benches:
-        label = load_label(bench.load)
+    for evaluator in evaluators:
+        load = load_label(evaluator.load)
         for draft_length in draft_lengths:
-            case = Case(bench, draft_length, replications, band)
+            case = BreakEvenCase(evaluator, draft_length, replications, band)
             for target in target_speedups:
                 for metric in metrics:
                     rows.append(case.row(metric, target, alphas))
                     if progress is not None:
-                        what = f"{_in_words(bench.load)}, draft length {draft_length}, {metric}"
-                        progress(len(rows), total, what)
-        best_here = _best_draft_lengths(bench)
+                        label = f"{_in_words(evaluator.load)}, draft length {draft_length}, {metric}"
+                        progress(len(rows), total, label)
+        best_here = _best_draft_lengths(evaluator)
         if best_here is not None:
-            best[label], ratios[label] = best_here
+            best[load], ratios[load] = best_here
     notes = [
         f"{_in_words(row.load)}, draft length {row.draft_length}, {row.metric}, target "
         f"{row.target_speedup:g}×: {row.note}"
@@ -142,7 +146,7 @@ def check_questions(
     metrics: Sequence[str],
     alphas: Sequence[float] = (),
 ) -> None:
-    """Raise InputError, all at once, for draft lengths, targets, metrics and acceptances that nobody can
+    """Raise InputError, all at once, for draft lengths, targets, metrics and acceptances that have no
     answer.
     """
     problems = [
@@ -166,7 +170,7 @@ def check_questions(
         if not 0 < x < math.inf
     ]
     problems += [
-        Problem(field="alpha", value=x, message="is no acceptance", allowed="a number from 0 to 1")
+        Problem(field="alpha", value=x, message="is not an acceptance", allowed="a number from 0 to 1")
         for x in alphas
         if not 0 <= x <= 1
     ]
@@ -174,15 +178,15 @@ def check_questions(
         raise InputError(problems)
 
 
-def _best_draft_lengths(bench: Bench) -> tuple[dict[str, int], float] | None:
+def _best_draft_lengths(evaluator: Evaluator) -> tuple[dict[str, int], float] | None:
     """Best K by α from the price of uniform steps at the plain variant's mean batch,
     and the marginal cost of a draft token.
     """
     try:
-        batch = bench.plain(0)["mean_batch"]
+        batch = evaluator.plain(0)["mean_batch"]
         if not math.isfinite(batch):
-            return None  # nobody is served
-        cycles = [bench.step_s(draft_length, batch) for draft_length in range(_LONGEST_DRAFT + 1)]
+            return None  # no request is served
+        cycles = [evaluator.step_s(draft_length, batch) for draft_length in range(_LONGEST_DRAFT + 1)]
     except DoesNotFitError:
         return None
     best = {

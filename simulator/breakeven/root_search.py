@@ -1,10 +1,10 @@
-"""The ONE root search on common luck: at which x do two simulated systems tie?
+"""The one root search on common random numbers: the x at which two simulated systems tie.
 
-Both systems meet the same requests and the same luck of every token, so the score is a nearly smooth, rising
-function of x and few runs are enough. One replication is searched; then all replications are run a little
-below and above its root, and each replication's own root follows from the common slope: their spread is the
-sampling interval. The band comes from searching the first replication again with the step times at either
-end of the cost model's error.
+Both systems meet the same requests and the same random numbers of every token. The score is therefore a
+nearly smooth, rising function of x, and few runs are enough. One replication is searched; then all
+replications are run a little below and above its root, and each replication's own root follows from the
+common slope: their spread is the sampling interval. The band comes from searching the first replication again
+with the step times at either end of the cost model's error.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _WIDENING_ROUNDS = 2
 """In the first rounds a root further away widens the window, and replications may be added."""
 
 
-class Run(NamedTuple):
-    """What one pair of runs says: `score` > 0 where x is more than enough,
-    and a companion figure to report at the root.
+class ScoredRun(NamedTuple):
+    """The outcome of one pair of runs: `score` > 0 where x is more than enough, and a companion figure to
+    report at the root.
     """
 
     score: float
     companion: float = math.nan
 
 
-Evaluate = Callable[[float, int, float], Run]
+Evaluate = Callable[[float, int, float], ScoredRun]
 """(x, replication, scale of the step times) → run.
 Replications count from 0 without end; the same arguments, the same run.
 """
@@ -78,12 +78,12 @@ class RootSearch:
         single = self._single(guess, 1.0)
         if isinstance(single, str):
             return self._end(single)
-        found = self._all_replications(single)
-        if found is None:
+        root = self._all_replications(single)
+        if root is None:
             return Root(
                 UNDETERMINED, note="the metric does not change with acceptance by more than its noise"
             )
-        return found
+        return root
 
     def _end(self, outcome: str) -> Root:
         """The answer where no root lies inside."""
@@ -92,9 +92,9 @@ class RootSearch:
         run = self.evaluate(self.low, 0, 1.0)
         slower = self._single(self.low + _FIRST_STEP, 1.0 + self.band)
         top = self.low if slower == ALWAYS else self.high if isinstance(slower, str) else slower
-        known = math.isfinite(run.companion)
-        at_top = self.evaluate(top, 0, 1.0).companion if known else math.nan
-        companion = _with_band(run.companion, run.companion, at_top) if known else None
+        has_companion = math.isfinite(run.companion)
+        at_top = self.evaluate(top, 0, 1.0).companion if has_companion else math.nan
+        companion = _with_band(run.companion, run.companion, at_top) if has_companion else None
         return Root(ALWAYS, _with_band(self.low, self.low, top), companion)
 
     def _single(self, guess: float, scale: float) -> float | str:
@@ -138,16 +138,17 @@ class RootSearch:
             middle = (below + above) / 2
             roots = [middle - (_cut(a.score) + _cut(b.score)) / 2 / slope for a, b in runs]
             mean = sum(roots) / count
-            there = min(max(mean, self.low), self.high)
-            if abs(mean - middle) > 2 * half and there != centre:  # a line from afar is no root: look there
-                centre = there
+            next_centre = min(max(mean, self.low), self.high)
+            # A line from far away does not meet the score at its root: search again around the new place.
+            if abs(mean - middle) > 2 * half and next_centre != centre:
+                centre = next_centre
                 half = 2 * half if attempt < _WIDENING_ROUNDS else 2 * self.tolerance
                 continue
             value = mean_estimate(roots)
             if value is None:
                 return None
             if value.half_width > self.tolerance and count < most and attempt < _WIDENING_ROUNDS:
-                centre, count = there, min(most, 2 * count)
+                centre, count = next_centre, min(most, 2 * count)
                 continue
             rise = sum(b.companion - a.companion for a, b in runs) / count / (above - below)
             levels = [
@@ -176,9 +177,9 @@ class RootSearch:
             levels.append(self.evaluate(single, 0, scale).companion)
         value = value.with_model_range(*ends)
         if companion is not None:
-            here = companion.value
-            known = [level for level in levels if math.isfinite(level)] or [here]
-            companion = companion.with_model_range(min(known), max(known))
+            level_at_root = companion.value
+            finite = [level for level in levels if math.isfinite(level)] or [level_at_root]
+            companion = companion.with_model_range(min(finite), max(finite))
         note = "the band reaches an end of what is possible" if beyond else None
         return Root(FOUND, value.clipped(self.low, self.high), companion, note)
 

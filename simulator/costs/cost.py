@@ -17,7 +17,7 @@ from simulator.costs.pass_cost import PassCost
 from simulator.costs.pricing import NetworkPricing, pair_flops, window_of
 from simulator.costs.profiles import Profile
 from simulator.engines.preset import Preset
-from simulator.models.drafter import Drafter
+from simulator.models.drafter import DrafterModel
 from simulator.models.matrices import weight_bytes_each
 from simulator.models.model import Model
 
@@ -30,7 +30,7 @@ class CostModel:
     """Prices passes of a target and its drafter on one GPU type, parallelism and serving engine."""
 
     target: Model
-    drafter: Drafter | None
+    drafter: DrafterModel | None
     profile: Profile
     tensor_parallel: int
     expert_parallel: int

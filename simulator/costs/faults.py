@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from simulator.document import DataPath
 from simulator.errors import InputError, Problem
-
-Path = tuple[str | int, ...]
 
 
 @dataclass
 class Faults:
     """What is wrong so far, each with its path in the file."""
 
-    found: list[tuple[Path, Problem]] = field(default_factory=list)
+    found: list[tuple[DataPath, Problem]] = field(default_factory=list)
 
-    def add(self, path: Path, value: object, message: str, allowed: str | None = None) -> None:
+    def add(self, path: DataPath, value: object, message: str, allowed: str | None = None) -> None:
         """Note a problem at `path`."""
         name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
         shown = value if value is None or isinstance(value, str | int | float) else type(value).__name__

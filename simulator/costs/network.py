@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from simulator.models.matrices import Experts, Linear, share
+from simulator.models.matrices import Experts, LinearLayer, share
 from simulator.models.model import Attention, Layer, Model
 
 
@@ -56,7 +56,7 @@ class AttentionLayers:
 
 
 @dataclass(frozen=True)
-class Network:
+class Interconnect:
     """One network on one rank of a tensor-parallel group.
 
     `groups` of `tensor_parallel` ranks hold requests of their own, and all but the experts, which all of the
@@ -91,9 +91,9 @@ def network(
     model: Model,
     tensor_parallel: int = 1,
     expert_parallel: int = 1,
-    fc: Linear | None = None,
+    fc: LinearLayer | None = None,
     groups: int = 1,
-) -> Network:
+) -> Interconnect:
     """The network of one of `tensor_parallel` ranks; `fc`: a drafter's projection, run once a pass."""
     tp = tensor_parallel // groups
     layers = [_without_idle_routing(layer) for layer in model.layers]
@@ -101,7 +101,7 @@ def network(
     head = model.head.per_rank(tp)
     blocks = sum(layer.count * (_blocks(layer) - _exchanges(layer, groups)) for layer in layers)
     reduced = blocks + 1 if tp > 1 else 0
-    return Network(
+    return Interconnect(
         name=model.name,
         matrices=matrices,
         experts=_experts(layers, tensor_parallel, expert_parallel),
@@ -126,13 +126,13 @@ def _without_idle_routing(layer: Layer) -> Layer:
         return layer
     width = experts.count * experts.intermediate
     mlp = (
-        Linear("gate_up", (experts.matrices - 1) * width, experts.hidden, experts.weights),
-        Linear("down", experts.hidden, width, experts.weights, "row"),
+        LinearLayer("gate_up", (experts.matrices - 1) * width, experts.hidden, experts.weights),
+        LinearLayer("down", experts.hidden, width, experts.weights, "row"),
     )
     return replace(layer, linears=(*layer.linears, *mlp), experts=None)
 
 
-def _matrices(layers: Iterable[Layer], tp: int, extra: Iterable[Linear]) -> tuple[Matrix, ...]:
+def _matrices(layers: Iterable[Layer], tp: int, extra: Iterable[LinearLayer]) -> tuple[Matrix, ...]:
     found: Counter[tuple[str, int, int, str]] = Counter()
     for count, linear in [
         *((1, linear) for linear in extra),
@@ -214,6 +214,6 @@ def _traffic(layer: Layer, hidden: int, tp: int) -> float:
     return 8.0 * hidden * _blocks(layer) + 4.0 * mixer + 3.0 * mlp
 
 
-def _outputs(linears: Iterable[Linear], tp: int) -> int:
+def _outputs(linears: Iterable[LinearLayer], tp: int) -> int:
     """Outputs of the column-cut matrices on one rank."""
     return sum(linear.per_rank(tp).out_features for linear in linears if linear.shard == "column")

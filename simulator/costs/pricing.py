@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.network import AttentionLayers, Network
+from simulator.costs.network import AttentionLayers, Interconnect
 from simulator.costs.ops.attention import (
     DecodeAttention,
     LatentAttention,
@@ -44,7 +44,7 @@ class NetworkPricing:
     Tokens, rows, sequences and pairs are those of all groups. Groups work side by side, on equal shares.
     """
 
-    network: Network
+    network: Interconnect
     profile: Profile
     preset: Preset
     kv_cache: str

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from simulator.costs.faults import Faults, Path
+from simulator.costs.faults import Faults
 from simulator.costs.inherit import parse_gpu
 from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable, StreamedRows
 from simulator.costs.profile_notes import check_residual
 from simulator.costs.profile_parts import Part, Profile
+from simulator.document import DataPath
 from simulator.errors import InputError
 from simulator.gpu import Gpu
 from simulator.models.matrices import WEIGHT_FORMATS
@@ -57,7 +58,7 @@ def read_gpu(raw: Mapping[str, Any], faults: Faults) -> Gpu | None:
     """The GPU that the file names or describes."""
     described: Any = raw.get("gpu") if isinstance(raw.get("gpu"), dict) else {}
     peaks: Any = described.get("peak_flops_per_s")
-    figures: dict[Path, object] = {
+    figures: dict[DataPath, object] = {
         ("gpu", key): value for key, value in described.items() if isinstance(value, float)
     }
     if isinstance(peaks, dict):
@@ -70,7 +71,7 @@ def read_gpu(raw: Mapping[str, Any], faults: Faults) -> Gpu | None:
     except InputError as error:
         faults.found += [(("gpu",), problem.at(field="gpu")) for problem in error.problems]
     except KeyError as error:
-        missing: Path = ("gpu",) if error.args == ("gpu",) else ("gpu", str(error.args[0]))
+        missing: DataPath = ("gpu",) if error.args == ("gpu",) else ("gpu", str(error.args[0]))
         faults.add(missing, None, "is missing", "the name of a GPU, or an object with its figures")
     except (TypeError, ValueError) as error:
         faults.add(
@@ -94,7 +95,7 @@ def read_parts(raw: object, faults: Faults) -> dict[str, tuple[int, Part]]:
     return parts
 
 
-def _read_part(raw: object, path: Path, faults: Faults) -> Part | None:
+def _read_part(raw: object, path: DataPath, faults: Faults) -> Part | None:
     if not isinstance(raw, dict):
         faults.add(path, raw, "is no part", "an object with name, status, coefficients and table")
         return None
@@ -126,7 +127,7 @@ def _read_part(raw: object, path: Path, faults: Faults) -> Part | None:
     return Part(str(name), str(status), str(raw.get("source", "")), **frozen, note=str(raw.get("note", "")))
 
 
-def _check_table(family: str, table: Mapping[str, Any], path: Path, faults: Faults) -> None:
+def _check_table(family: str, table: Mapping[str, Any], path: DataPath, faults: Faults) -> None:
     """Axes that rise, and times that are positive and as many as the axes say."""
     if family in BY_GPUS:
         axis = BY_GPUS[family]
@@ -145,7 +146,7 @@ def _check_table(family: str, table: Mapping[str, Any], path: Path, faults: Faul
 
 
 def _check_times(
-    table: Mapping[str, Any], axes: tuple[str, ...], times: Any, path: Path, faults: Faults
+    table: Mapping[str, Any], axes: tuple[str, ...], times: Any, path: DataPath, faults: Faults
 ) -> None:
     shape: list[int] = []
     for key in axes:
@@ -170,7 +171,7 @@ def _check_times(
             faults.add((*path, key), float(values.min()), "is not a time", "finite and positive numbers")
 
 
-def _numbers(raw: object, path: Path, faults: Faults) -> Floats | None:
+def _numbers(raw: object, path: DataPath, faults: Faults) -> Floats | None:
     """The numbers of a table as an array; None when they are not."""
     if raw is None:
         faults.add(path, None, "is missing", "a list of numbers")
@@ -212,7 +213,7 @@ def check_operators(profile: Profile, at: Mapping[str, int], faults: Faults) -> 
         family, _, variant = name.partition("/")
         if family not in builders:
             continue
-        path: Path = ("parts", index)
+        path: DataPath = ("parts", index)
         try:
             with np.errstate(all="ignore"):
                 time_us = builders[family](variant)

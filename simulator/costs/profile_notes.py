@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from simulator.costs.faults import Faults, Path
+from simulator.costs.faults import Faults
+from simulator.document import DataPath
 
 _TEXTS = ("split",)
 
 
-def check_residual(residual: Mapping[str, Any], path: Path, faults: Faults) -> None:
+def check_residual(residual: Mapping[str, Any], path: DataPath, faults: Faults) -> None:
     """Errors are numbers, intervals pairs of them."""
     for key, value in residual.items():
         if key == "intervals":
@@ -20,7 +21,7 @@ def check_residual(residual: Mapping[str, Any], path: Path, faults: Faults) -> N
             faults.add((*path, key), value, "is not usable", "a finite number")
 
 
-def _check_intervals(intervals: object, path: Path, faults: Faults) -> None:
+def _check_intervals(intervals: object, path: DataPath, faults: Faults) -> None:
     if not isinstance(intervals, dict):
         faults.add(path, intervals, "is not usable", "an object of [low, high]")
         return

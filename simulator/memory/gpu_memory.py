@@ -1,5 +1,5 @@
-"""The memory of one GPU under one variant: weights, drafter, reserve, states, and the KV blocks that
-are left.
+"""The memory of one GPU under one variant: weights, drafter, reserve, states, and the KV blocks that are
+left.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class GpuMemory:
     @property
     def kv_blocks(self) -> int:
         """Whole blocks that fit, of all groups."""
-        each_bytes = max(self.kv_bytes_per_token, 1.0)  # nothing, where all layers are recurrent
-        return self.groups * int(self.kv_bytes // (self.block_tokens * each_bytes))
+        token_bytes = max(self.kv_bytes_per_token, 1.0)  # 0 where all layers are recurrent
+        return self.groups * int(self.kv_bytes // (self.block_tokens * token_bytes))
 
     @property
     def kv_tokens(self) -> int:
@@ -64,22 +64,24 @@ class GpuMemory:
         return self.kv_blocks * self.block_tokens
 
     @property
-    def state_seats(self) -> int | None:
-        """Requests whose states fit into what is set aside for them, of all groups; None: nothing is."""
+    def state_request_limit(self) -> int | None:
+        """Requests whose states fit into what is set aside for them, of all groups; None where nothing is."""
         if self.state_pool_bytes is None:
             return None
         return self.groups * (self.state_pool_bytes // self.state_bytes)
 
     @property
     def max_concurrency(self) -> int:
-        """Requests of mean length that fit at once, each to its end; memory alone, not the engine's seats."""
+        """Requests of mean length that fit at once, each to its end; memory alone, without the engine's
+        `max_num_seqs`.
+        """
         by_kv = int(self.kv_tokens // self.request_tokens)
-        return by_kv if self.state_seats is None else min(by_kv, self.state_seats)
+        return by_kv if self.state_request_limit is None else min(by_kv, self.state_request_limit)
 
     @property
     def fits(self) -> bool:
-        """Whether the longest request fits to its end: without that an engine does not start."""
-        return self.state_seats != 0 and self.kv_tokens // self.groups >= self.longest_request_tokens
+        """Whether the longest request fits to its end; an engine does not start otherwise."""
+        return self.state_request_limit != 0 and self.kv_tokens // self.groups >= self.longest_request_tokens
 
     @property
     def shortage(self) -> str | None:
@@ -96,7 +98,7 @@ class GpuMemory:
         used = f"{self.variant}: {parts} of {usable}"
         if self.kv_bytes == 0:
             return f"{used} leave nothing for KV"
-        if self.state_seats == 0:
+        if self.state_request_limit == 0:
             return f"{used}: the recurrent states of one request take {format_bytes(self.state_bytes)}"
         longest = f"the longest request has {self.longest_request_tokens:,}"
         return f"{used} leave room for {self.kv_tokens // self.groups:,} KV tokens, and {longest}"

@@ -8,23 +8,20 @@ Whatever a drafter takes is missing there, which lowers the batch that can be re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import gcd
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulator.errors import InputError, Problem
 from simulator.memory.gpu_memory import GpuMemory
-from simulator.models.catalogue import load_drafter, load_model, taken_as
-from simulator.models.drafter import Drafter
+from simulator.models.catalogue import taken_as
+from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 from simulator.scenario import PLAIN, Scenario, Variant, engine_preset, memory_bytes
-from simulator.speculation import method
+from simulator.scenario.models import models_of
+from simulator.traffic.request_tokens import request_tokens
 from simulator.units import format_bytes
 
 if TYPE_CHECKING:
     from simulator.engines.preset import Preset
-    from simulator.scenario.workload import Workload
 
 LARGEST_TENSOR_PARALLEL = 8
 
@@ -40,9 +37,9 @@ class MemoryReport:
     model_note: str | None = None
     """Which model a name is taken for."""
     preset_note: str | None = None
-    """Which preset stands for the one asked for."""
+    """Which preset is used for the one asked for."""
     reserve_source: str = ""
-    """What the preset's reserve rests on."""
+    """The source of the preset's reserve."""
     headroom_source: str | None = None
     """The rule by which the engine leaves a part of a GPU, where it has one."""
     pool_source: str = ""
@@ -55,7 +52,7 @@ class MemoryReport:
 
     @property
     def shortages(self) -> tuple[str, ...]:
-        """Why each of those variants does not fit that do not."""
+        """The shortage of each variant that does not fit."""
         return tuple(variant.shortage for variant in self.variants if variant.shortage)
 
     @property
@@ -65,34 +62,38 @@ class MemoryReport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What does not fit, what would, and what is assumed."""
+        """What does not fit, what would, and what the report assumes."""
         by_size: dict[str, list[str]] = {}
         for variant in self.variants:
             by_size.setdefault(format_bytes(variant.reserve_bytes), []).append(variant.variant)
-        kept = ", ".join(
+        reserves = ", ".join(
             size if len(by_size) == 1 else f"{size} ({', '.join(variants)})"
             for size, variants in by_size.items()
         )
-        said = [note for note in (self.model_note, self.preset_note) if note is not None]
-        said.append(f"kept by the engine, of the usable memory of a GPU: {kept}; {self.reserve_source}")
+        assumptions = [note for note in (self.model_note, self.preset_note) if note is not None]
+        assumptions.append(
+            f"kept by the engine, of the usable memory of a GPU: {reserves}; {self.reserve_source}"
+        )
         if self.headroom_source is not None:
-            left = self.variants[0].device_bytes - self.variants[0].usable_bytes
-            said.append(f"not usable: {format_bytes(left)}; {self.headroom_source}")
+            unusable_bytes = self.variants[0].device_bytes - self.variants[0].usable_bytes
+            assumptions.append(f"not usable: {format_bytes(unusable_bytes)}; {self.headroom_source}")
         if any(variant.state_pool_bytes is not None for variant in self.variants):
-            seats = ", ".join(f"{variant.state_seats:,} ({variant.variant})" for variant in self.variants)
-            said.append(
-                f"requests that the states of recurrent layers leave room for: {seats}; {self.pool_source}"
+            limits = ", ".join(
+                f"{variant.state_request_limit:,} ({variant.variant})" for variant in self.variants
+            )
+            assumptions.append(
+                f"requests that the states of recurrent layers leave room for: {limits}; {self.pool_source}"
             )
         elif any(variant.state_bytes for variant in self.variants):
-            said.append(
+            assumptions.append(
                 "KV per token has the states of recurrent layers in it, spread over a request; an engine "
-                "that keeps them apart from the KV cache, as SGLang does, may seat fewer requests"
+                "that keeps them apart from the KV cache, as SGLang does, may serve fewer requests at once"
             )
-        return (*self.shortages, *(() if self.fits else (self.fix,)), *said)
+        return (*self.shortages, *(() if self.fits else (self.fix,)), *assumptions)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `decodesim memory`. `per_gpu` is of the first speculative variant, `arms` of
-        each.
+        """The document of `decodesim memory`: `per_gpu` holds the first speculative variant, `arms` every
+        variant.
         """
         shown = self.variants[min(1, len(self.variants) - 1)]
         return {
@@ -108,7 +109,7 @@ class MemoryReport:
 
 
 def memory(scenario: Scenario) -> MemoryReport:
-    """What every variant of a scenario takes and leaves. Raises InputError for models that cannot be
+    """Return what every variant of a scenario takes and leaves. Raises InputError for models that cannot be
     loaded.
     """
     variants: list[Variant | None] = [None, *scenario.speculation]
@@ -128,14 +129,15 @@ def memory(scenario: Scenario) -> MemoryReport:
 
 
 def _sources(preset: Preset, *names: str) -> str:
-    """What these figures of a preset rest on."""
-    said = [preset.sources[name] for name in names if name in preset.sources]
-    return "; ".join(said) or f"from the preset {preset.name}"
+    """The sources of these figures of a preset."""
+    sources = [preset.sources[name] for name in names if name in preset.sources]
+    return "; ".join(sources) or f"from the preset {preset.name}"
 
 
 def gpu_memory(scenario: Scenario, variant: Variant | None, tensor_parallel: int | None = None) -> GpuMemory:
-    """The memory of one variant (None: plain decoding), on `tensor_parallel` GPUs instead of the
-    scenario's.
+    """Return the memory of one variant, on `tensor_parallel` GPUs instead of the scenario's where given.
+
+    `variant` is None for plain decoding.
     """
     ranks = tensor_parallel or scenario.hardware.tensor_parallel
     experts = gcd(scenario.hardware.expert_parallel, ranks)
@@ -144,8 +146,8 @@ def gpu_memory(scenario: Scenario, variant: Variant | None, tensor_parallel: int
     preset, _ = engine_preset(scenario)
     draft_ranks = ranks
     if variant is not None and variant.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
-        draft_ranks = groups  # one each
-    mean, longest = request_tokens(scenario)
+        draft_ranks = groups  # one GPU of each group
+    requests = request_tokens(scenario)
     states = _states(preset, variant)
     return GpuMemory(
         variant=PLAIN if variant is None else variant.name,
@@ -161,24 +163,26 @@ def gpu_memory(scenario: Scenario, variant: Variant | None, tensor_parallel: int
             drafter,
             ranks // groups,
             draft_ranks // groups,
-            mean,
+            requests.mean,
         ),
         state_bytes=target.kv_bytes(0, scenario.target.kv_cache, ranks // groups, states),
         state_pool_share=preset.state_pool_share,
         block_tokens=preset.block_tokens,
-        request_tokens=min(mean, target.max_context_tokens),
-        longest_request_tokens=min(longest, target.max_context_tokens),
+        request_tokens=min(requests.mean, target.max_context_tokens),
+        longest_request_tokens=min(requests.longest, target.max_context_tokens),
         groups=groups,
     )
 
 
 def smallest_tensor_parallel(scenario: Scenario) -> int | None:
-    """The fewest GPUs, 1 to 8, that the model can be cut over and on which every variant fits."""
+    """Return the fewest GPUs, 1 to 8, that the model can be cut over and on which every variant fits; None
+    where 8 are too few.
+    """
     target, _ = models_of(scenario, None)
     variants: list[Variant | None] = [None, *scenario.speculation]
     for ranks in range(1, LARGEST_TENSOR_PARALLEL + 1):
-        own = ranks // gcd(scenario.hardware.attention_dp, ranks)
-        if target.divides_over(own) and all(
+        group_ranks = ranks // gcd(scenario.hardware.attention_dp, ranks)
+        if target.divides_over(group_ranks) and all(
             gpu_memory(scenario, variant, ranks).fits for variant in variants
         ):
             return ranks
@@ -192,80 +196,24 @@ def fix_of(smallest: int | None) -> str:
     return f"the smallest tensor parallelism that fits is {smallest}"
 
 
-def require_fit(scenario: Scenario) -> None:
-    """Raises InputError with the numbers of every variant that does not fit, and the smallest TP that
-    would.
-    """
-    report = memory(scenario)
-    if not report.fits:
-        text, ranks = "; ".join(report.shortages), scenario.hardware.tensor_parallel
-        raise InputError(
-            Problem(field="hardware.tensor_parallel", value=ranks, message=text, allowed=report.fix)
-        )
-
-
-def shortage_of(scenario: Scenario, variant: GpuMemory) -> str | None:
-    """What the memory of one variant lacks, and what would make all of the scenario fit; None where it
-    fits, or
-    memory sets no limit.
-    """
-    if not scenario.run.mechanisms.kv_limit or variant.fits:
-        return None
-    return f"{variant.shortage}; {fix_of(smallest_tensor_parallel(scenario))}"
-
-
-def request_tokens(scenario: Scenario) -> tuple[float, int]:
-    """Mean and largest prompt + output of the workload's requests, in tokens."""
-    return _request_tokens(scenario.workload, scenario.run.seed, scenario.base_dir)
-
-
-@lru_cache(maxsize=64)
-def _request_tokens(workload: Workload, seed: int, base_dir: Path) -> tuple[float, int]:
-    from simulator.traffic.workload import generate
-
-    requests = generate(workload, seed, base_dir)
-    tokens = requests.prompt_tokens + requests.output_tokens
-    return float(tokens.mean()), int(tokens.max())
-
-
-def models_of(scenario: Scenario, variant: Variant | None) -> tuple[Model, Drafter | None]:
-    """The target in the weights asked for, and the variant's drafter
-    where a network drafts. Raises InputError.
-    """
-    drafting = (None, None) if variant is None else (variant.method, variant.draft)
-    return _models(scenario.target.model, scenario.target.weights, *drafting, scenario.base_dir)
-
-
-@lru_cache(maxsize=64)
-def _models(
-    name: str, weights: str | None, method_name: str | None, draft: str | None, base_dir: Path
-) -> tuple[Model, Drafter | None]:
-    target = load_model(name, base_dir)
-    if weights is not None:
-        target = target.with_weights(weights)
-    how = None if method_name is None else method(method_name)
-    if how is None or how.drafter is None:
-        return target, None
-    return target, load_drafter(draft, target, how.drafter, base_dir)
-
-
 def _reserve_bytes(preset: Preset, target: Model, variant: Variant | None, ranks: int) -> int:
     """What the engine keeps of a GPU besides weights and KV; each rank samples from the whole vocabulary."""
-    each = preset.sampler_bytes
+    row_bytes = preset.sampler_bytes
     if variant is not None and variant.max_draft_length > 0:
-        each += preset.draft_sampler_bytes
-    seats = min(preset.max_num_seqs, preset.max_num_batched_tokens)
+        row_bytes += preset.draft_sampler_bytes
+    rows = min(preset.max_num_seqs, preset.max_num_batched_tokens)
     return (
         preset.reserve_bytes
         + (preset.rank_reserve_bytes * ranks if ranks > 1 else 0)
-        + each * seats * target.vocab_size
+        + row_bytes * rows * target.vocab_size
     )
 
 
 def _states(preset: Preset, variant: Variant | None) -> int:
-    """States that a recurrent layer keeps of a request: the preset's slots, or one that it goes on from. It
-    cannot forget a rejected draft, so a variant that drafts keeps the state after every row that it verifies
-    (vLLM `MambaSpec.num_speculative_blocks`, SGLang `intermediate_ssm_state_cache`).
+    """States that a recurrent layer keeps of a request: the preset's slots, or the one that it goes on from.
+
+    The layer cannot forget a rejected draft, so a variant that drafts keeps the state after every row that it
+    verifies (vLLM `MambaSpec.num_speculative_blocks`, SGLang `intermediate_ssm_state_cache`).
     """
     drafts = 0 if variant is None else variant.max_draft_length
     verified = 1 + drafts if drafts else 0
@@ -277,14 +225,14 @@ def _kv_bytes_per_token(
     scenario: Scenario,
     states: int,
     target: Model,
-    drafter: Drafter | None,
+    drafter: DrafterModel | None,
     ranks: int,
     draft_ranks: int,
     context_tokens: float,
 ) -> float:
     """Bytes on one GPU per token of a context this long: exact for full attention, the mean for windows."""
-    held, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
-    total = target.kv_bytes(held, kv_cache, ranks, states)
+    context, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
+    total = target.kv_bytes(context, kv_cache, ranks, states)
     if drafter is not None:
-        total += drafter.modules * drafter.model.kv_bytes(held, kv_cache, draft_ranks)
-    return total / held
+        total += drafter.modules * drafter.model.kv_bytes(context, kv_cache, draft_ranks)
+    return total / context

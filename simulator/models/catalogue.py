@@ -19,7 +19,7 @@ from simulator.errors import InputError, Problem, unknown_name
 from simulator.models.config import model_from_config, read_config
 from simulator.models.drafter import (
     METHODS,
-    Drafter,
+    DrafterModel,
     drafter_from_config,
     drafter_from_model,
     drafter_from_mtp,
@@ -29,7 +29,7 @@ from simulator.models.model import Model
 _ALSO_MODEL = "path of a config.json"
 
 
-class Entry(NamedTuple):
+class CatalogueEntry(NamedTuple):
     """One catalogue name. `config` has the fields of its config.json; drafters say method and targets."""
 
     name: str
@@ -50,7 +50,7 @@ def drafters() -> tuple[str, ...]:
     return tuple(sorted({*_entries()[0], *_entries()[1]}))
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> CatalogueEntry:
     """The catalogue's facts about a model or drafter. Raises InputError for an unknown name."""
     models, heads = _entries()
     found = models.get(name) or heads.get(name)
@@ -87,7 +87,7 @@ def taken_as(name_or_path: str, base_dir: str | Path | None = None) -> str | Non
 
 def load_drafter(
     name_or_path: str | None, target: Model, method: str, base_dir: str | Path | None = None
-) -> Drafter:
+) -> DrafterModel:
     """The drafter of one speculative variant; None is the target's own modules
     (method `mtp`). Raises InputError."""
     if method not in METHODS:
@@ -130,7 +130,7 @@ def find_drafter(name: str) -> str:
     return _find("drafter", name, {**_entries()[0], **heads}, drafters(), _ALSO_MODEL)
 
 
-def _find(kind: str, name: str, known: Mapping[str, Entry], names: Iterable[str], also: str) -> str:
+def _find(kind: str, name: str, known: Mapping[str, CatalogueEntry], names: Iterable[str], also: str) -> str:
     if name in known:
         return name
     spellings = _spellings(tuple(known))
@@ -189,7 +189,7 @@ def _other_date(name: str, identity: str) -> bool:
     return bool(asked and own) and not asked & own
 
 
-def _is_name_of(name: str, found: Entry) -> bool:
+def _is_name_of(name: str, found: CatalogueEntry) -> bool:
     return name.strip().lower() in (found.name, found.hugging_face.lower())
 
 
@@ -232,7 +232,7 @@ def _names_of(method: str) -> list[str]:
     return sorted(name for name, found in _entries()[1].items() if found.method == method)
 
 
-def _modules_of(carrier: Model, target: Model, name: str) -> Drafter:
+def _modules_of(carrier: Model, target: Model, name: str) -> DrafterModel:
     """The modules of a checkpoint given by its config, for a target of the same width."""
     drafter = drafter_from_mtp(carrier, name)
     if (carrier.hidden_size, carrier.vocab_size) != (target.hidden_size, target.vocab_size):
@@ -298,15 +298,15 @@ def _cached_model(name: str) -> Model:
     return model_from_config(found.config, name, f"{found.hugging_face}: {found.source}")
 
 
-def _model_from_entry(found: Entry) -> Model:
+def _model_from_entry(found: CatalogueEntry) -> Model:
     return _cached_model(found.name)
 
 
 @lru_cache(maxsize=1)
-def _entries() -> tuple[dict[str, Entry], dict[str, Entry]]:
+def _entries() -> tuple[dict[str, CatalogueEntry], dict[str, CatalogueEntry]]:
     """Models and drafters of the data files by name."""
-    models: dict[str, Entry] = {}
-    heads: dict[str, Entry] = {}
+    models: dict[str, CatalogueEntry] = {}
+    heads: dict[str, CatalogueEntry] = {}
     folder = resources.files("simulator").joinpath("data", "models")
     for file in sorted(folder.iterdir(), key=lambda found: found.name):
         if not file.name.endswith(".json"):
@@ -314,10 +314,10 @@ def _entries() -> tuple[dict[str, Entry], dict[str, Entry]]:
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         for group in data.get("models", []):
             for name, identity in group["names"].items():
-                models[name] = Entry(name, identity, group["source"], group["config"])
+                models[name] = CatalogueEntry(name, identity, group["source"], group["config"])
         for group in data.get("drafters", []):
             for name, identity in group["names"].items():
-                heads[name] = Entry(
+                heads[name] = CatalogueEntry(
                     name,
                     identity,
                     group["source"],

@@ -19,13 +19,12 @@ from simulator.errors import InputError, Problem, reason
 from simulator.models.families.block_lists import read_nas, read_pattern
 from simulator.models.families.decoder import Stack, read_decoder
 from simulator.models.families.fields import MOST_TOKENS, Fields
-from simulator.models.families.fields import Path as FieldPath
 from simulator.models.families.quantisation import read_quantisation
 from simulator.models.families.unread import refuse_unread
-from simulator.models.model import WEIGHT_FORMATS, Linear, Model
+from simulator.models.model import WEIGHT_FORMATS, LinearLayer, Model
 
 if TYPE_CHECKING:
-    from simulator.document import Document
+    from simulator.document import DataPath, Document
 
 _MOST_BYTES = 16_000_000
 _WRAPPED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -116,7 +115,7 @@ def model_from_config(
         hidden,
         vocab,
         stack.layers,
-        Linear("lm_head", vocab, hidden),
+        LinearLayer("lm_head", vocab, hidden),
         vocab * hidden,
         tied,
         context,
@@ -191,7 +190,7 @@ def _dominant(stack: Stack) -> str:
     return max(totals, key=lambda weights: totals[weights])
 
 
-def locator(text: str, file: str | None) -> Callable[[FieldPath], tuple[int | None, int | None]]:
+def locator(text: str, file: str | None) -> Callable[[DataPath], tuple[int | None, int | None]]:
     """What gives the line and column of a field in the text, of what holds it when it is missing.
 
     JSON is YAML, and that reader knows places; the text is read again, once, when something is wrong.
@@ -206,7 +205,7 @@ def locator(text: str, file: str | None) -> Callable[[FieldPath], tuple[int | No
         except InputError:
             return None
 
-    def locate(path: FieldPath) -> tuple[int | None, int | None]:
+    def locate(path: DataPath) -> tuple[int | None, int | None]:
         found = document()
         place = found.place(path) if found is not None else None
         return (None, None) if place is None else (place.line, place.column)

@@ -18,14 +18,14 @@ from simulator.models.families.mixers import read_gqa
 from simulator.models.families.mlps import EXPERT_COUNTS, MlpPlan
 from simulator.models.families.quantisation import Modules, read_quantisation
 from simulator.models.families.unread import refuse_unread
-from simulator.models.model import Layer, Linear, Model
+from simulator.models.model import Layer, LinearLayer, Model
 
 METHODS = ("eagle", "eagle3", "mtp", "draft_model")
 _AUXILIARY_STATES = 3
 
 
 @dataclass(frozen=True)
-class Drafter:
+class DrafterModel:
     """A draft network. `model` holds what one draft pass runs; what it shares with the target counts nothing.
 
     `model.head` is what a pass multiplies for its logits (draft vocabulary), whether it owns it or not. `fc`
@@ -37,7 +37,7 @@ class Drafter:
     name: str
     kind: str  # one of METHODS
     model: Model
-    fc: Linear | None
+    fc: LinearLayer | None
     shares_embedding: bool
     shares_head: bool
     max_context_tokens: int | None = None  # what it was trained for; None: as far as the target goes
@@ -59,7 +59,7 @@ class Drafter:
         return self.modules * self.model.kv_bytes_per_token(kv_cache, tensor_parallel)
 
 
-def drafter_from_model(model: Model, target: Model) -> Drafter:
+def drafter_from_model(model: Model, target: Model) -> DrafterModel:
     """A small language model of the same vocabulary as a drafter. Raises InputError when it differs."""
     if model.vocab_size != target.vocab_size:
         message = f"{model.name} has another vocabulary than {target.name}"
@@ -67,10 +67,10 @@ def drafter_from_model(model: Model, target: Model) -> Drafter:
         raise InputError(
             Problem(field="vocab_size", value=model.vocab_size, message=message, allowed=allowed)
         )
-    return Drafter(model.name, "draft_model", model, None, shares_embedding=False, shares_head=False)
+    return DrafterModel(model.name, "draft_model", model, None, shares_embedding=False, shares_head=False)
 
 
-def drafter_from_mtp(target: Model, name: str | None = None) -> Drafter:
+def drafter_from_mtp(target: Model, name: str | None = None) -> DrafterModel:
     """The modules that a target carries to predict further tokens. Raises InputError when it has none."""
     mtp = target.mtp
     if mtp is None:
@@ -86,7 +86,7 @@ def drafter_from_mtp(target: Model, name: str | None = None) -> Drafter:
         other_parameters=mtp.other_parameters,
         mtp=None,
     )
-    return Drafter(
+    return DrafterModel(
         model.name,
         "mtp",
         model,
@@ -106,7 +106,7 @@ def drafter_from_config(
     *,
     file: str | None = None,
     text: str = "",
-) -> Drafter:
+) -> DrafterModel:
     """An EAGLE or EAGLE-3 head from its config, plain or in the speculators format. Raises InputError."""
     root = Fields(values)
     config = root.child("transformer_layer_config") or language_fields(root)
@@ -129,7 +129,7 @@ def _check_method(root: Fields, method: str) -> None:
             root.add(name, root.values[name], f"belongs to another method than {method}")
 
 
-def _head(root: Fields, config: Fields, target: Model, method: str, name: str, source: str) -> Drafter:
+def _head(root: Fields, config: Fields, target: Model, method: str, name: str, source: str) -> DrafterModel:
     eagle3 = method == "eagle3"
     hidden = config.count("hidden_size")
     vocab = config.count("vocab_size", default=target.vocab_size)
@@ -153,7 +153,7 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
         hidden,
         draft_vocab,
         layers,
-        Linear("lm_head", draft_vocab, hidden),
+        LinearLayer("lm_head", draft_vocab, hidden),
         0 if shares_embedding else vocab * hidden,
         tied_embeddings=shares_head,
         max_context_tokens=target.max_context_tokens,
@@ -161,7 +161,7 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
         source=source,
         other_parameters=hidden if eagle3 else 0,
     )
-    return Drafter(
+    return DrafterModel(
         name,
         method,
         model,
@@ -175,7 +175,7 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
 
 def _eagle_layers(
     root: Fields, config: Fields, hidden: int, seen: int, eagle3: bool
-) -> tuple[tuple[Layer, ...], Linear | None]:
+) -> tuple[tuple[Layer, ...], LinearLayer | None]:
     """Decoder layers of a head and its projection:
     the first EAGLE-3 layer reads embedding and state, 2 x hidden."""
     quantisation = read_quantisation(root)
@@ -194,7 +194,9 @@ def _eagle_layers(
         norms = mixed.other_parameters + (3 if doubled else 2) * hidden
         layers.append(Layer(1, mixed.attention, mlp.plain(modules).linears, None, norms))
     if not eagle3:
-        return collect(layers), Linear("fc", hidden, 2 * hidden, shard="replicated", bias=config.flag("bias"))
+        return collect(layers), LinearLayer(
+            "fc", hidden, 2 * hidden, shard="replicated", bias=config.flag("bias")
+        )
     eagle = root.child("eagle_config")
     if eagle is not None and not eagle.flag("use_aux_hidden_state", True):
         return collect(layers), None
@@ -202,7 +204,9 @@ def _eagle_layers(
     for fields in (eagle, root):
         ids = fields.entries("eagle_aux_hidden_state_layer_ids") if fields is not None else None
         states = states or len(ids or []) or None
-    return collect(layers), Linear("fc", hidden, (states or _AUXILIARY_STATES) * seen, shard="replicated")
+    return collect(layers), LinearLayer(
+        "fc", hidden, (states or _AUXILIARY_STATES) * seen, shard="replicated"
+    )
 
 
 def _dense_mlp(config: Fields, hidden: int) -> MlpPlan:

@@ -26,7 +26,7 @@ def share(size: int, ranks: int) -> int:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearLayer:
     """One weight matrix (out_features x in_features),
     or `count` alike within a layer, as the engine multiplies it.
 
@@ -56,7 +56,7 @@ class Linear:
         matrix = self.out_features * self.in_features * weight_bytes_each(self.weights, self.group)
         return self.count * (matrix + 2 * self.out_features * int(self.bias))
 
-    def per_rank(self, tensor_parallel: int) -> Linear:
+    def per_rank(self, tensor_parallel: int) -> LinearLayer:
         """The piece one rank holds."""
         if tensor_parallel == 1 or self.shard == "replicated":
             return self

@@ -10,22 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from simulator.models.matrices import WEIGHT_FORMATS, Experts, Linear, share, weight_bytes_each
+from simulator.models.matrices import WEIGHT_FORMATS, Experts, LinearLayer, share, weight_bytes_each
 
 __all__ = [
     "KV_CACHE_BYTES",
-    "KV_CACHE_FORMATS",
     "WEIGHT_FORMATS",
     "Attention",
     "Experts",
     "Layer",
-    "Linear",
+    "LinearLayer",
     "Model",
     "MtpModule",
     "weight_bytes_each",
 ]
 
-KV_CACHE_FORMATS = ("bf16", "fp8")
 KV_CACHE_BYTES = {"bf16": 2, "fp8": 1}
 
 
@@ -47,7 +45,7 @@ class Attention:
     kv_heads: int
     head_dim: int
     v_head_dim: int
-    linears: tuple[Linear, ...]
+    linears: tuple[LinearLayer, ...]
     window_tokens: int | None = None
     kv_lora_rank: int = 0
     rope_head_dim: int = 0
@@ -132,12 +130,12 @@ class Layer:
 
     count: int
     attention: Attention | None = None
-    linears: tuple[Linear, ...] = ()  # dense MLP, shared experts, router, latent projections
+    linears: tuple[LinearLayer, ...] = ()  # dense MLP, shared experts, router, latent projections
     experts: Experts | None = None
     other_parameters: int = 0  # norms, convolutions, per-head vectors of one layer; bf16, on every rank
 
     @property
-    def all_linears(self) -> tuple[Linear, ...]:
+    def all_linears(self) -> tuple[LinearLayer, ...]:
         return (self.attention.linears if self.attention else ()) + self.linears
 
     @property
@@ -172,7 +170,7 @@ class MtpModule:
     """
 
     layers: tuple[Layer, ...]
-    fc: Linear
+    fc: LinearLayer
     count: int = 1
     other_parameters: int = 0
     own_head: bool = False
@@ -187,7 +185,7 @@ class Model:
     hidden_size: int
     vocab_size: int
     layers: tuple[Layer, ...]
-    head: Linear
+    head: LinearLayer
     embedding_parameters: int
     tied_embeddings: bool
     max_context_tokens: int
@@ -283,7 +281,7 @@ _ALWAYS_BF16 = ("router", "hyper_connection", "index_weights", "compress", "inde
 
 
 def _layer_with_weights(layer: Layer, weights: str) -> Layer:
-    def converted(linears: tuple[Linear, ...]) -> tuple[Linear, ...]:
+    def converted(linears: tuple[LinearLayer, ...]) -> tuple[LinearLayer, ...]:
         return tuple(x if x.name in _ALWAYS_BF16 else replace(x, weights=weights, group=0) for x in linears)
 
     attention, experts = layer.attention, layer.experts

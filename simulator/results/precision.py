@@ -15,7 +15,7 @@ from simulator.errors import InputError, Problem, did_you_mean
 from simulator.results.catalogue import COMPARED, QUANTILE, SHORT_NAMES
 from simulator.results.estimate import Estimate
 from simulator.results.summary import VariantMeasurement, ratio_of
-from simulator.scenario import PLAIN, Run
+from simulator.scenario import PLAIN, RunSection
 
 FEWEST_REPLICATIONS = 10
 MOST_REPLICATIONS = 100
@@ -42,7 +42,7 @@ class Precision:
     metric: str = "throughput"
 
     @staticmethod
-    def of(run: Run) -> Precision | None:
+    def of(run: RunSection) -> Precision | None:
         """What a scenario asks for, None when nothing."""
         return None if run.precision is None else Precision(run.precision, run.precision_metric)
 

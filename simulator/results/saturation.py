@@ -67,7 +67,7 @@ class Trend(NamedTuple):
     squares: float
 
 
-class Evidence(NamedTuple):
+class SaturationEvidence(NamedTuple):
     """What one run of an open loop says about saturation; its record is not needed any more."""
 
     asked: int
@@ -80,10 +80,10 @@ class Evidence(NamedTuple):
     """Requests that would be served at once if the second half lasted."""
 
 
-def evidence(record: RunRecord) -> Evidence:
+def evidence(record: RunRecord) -> SaturationEvidence:
     """Look at one run."""
     late = _second_half(record)
-    return Evidence(
+    return SaturationEvidence(
         asked=len(late),
         gave_up=_gave_up_waiting(record, late),
         wait=_trend(record, late, _wait_ns(record, late)),
@@ -100,7 +100,7 @@ def saturation(records: Sequence[RunRecord], seats: int | None = None) -> Satura
     return judge([evidence(record) for record in records], seats)
 
 
-def judge(runs: Sequence[Evidence], seats: int | None = None) -> Saturation:
+def judge(runs: Sequence[SaturationEvidence], seats: int | None = None) -> Saturation:
     """As `saturation`, from what was seen of the runs."""
     asked, lost = sum(run.asked for run in runs), sum(run.gave_up for run in runs)
     if asked and lost / asked > _MOST_GIVING_UP:

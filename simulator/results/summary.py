@@ -19,7 +19,7 @@ from simulator.results.catalogue import COMPARED, LATENCY_KINDS, Kind, Ratio, fi
 from simulator.results.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
 from simulator.results.measure import measure, window_of
 from simulator.results.metrics import samples_needed
-from simulator.results.saturation import Evidence, Saturation, evidence, judge
+from simulator.results.saturation import SaturationEvidence, Saturation, evidence, judge
 from simulator.results.tails import BUNCHES_BEYOND, Beyond, beyond, bunches
 from simulator.results.verdict import LOSES, PAYS, Verdict, explain
 
@@ -46,7 +46,7 @@ class Measured:
     """Those of `measure.measure`."""
     figures_above_capacity: Mapping[str, float]
     """The same, should the load turn out to be above capacity."""
-    evidence: Evidence | None
+    evidence: SaturationEvidence | None
     """Whether it is; None where it cannot be (closed loops, bursts)."""
     drafted: bool
     steady: bool

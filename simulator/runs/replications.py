@@ -1,7 +1,8 @@
-"""The replications of a scenario: every variant on the same traffic and luck, measured as its runs end.
+"""The replications of a scenario: every variant on the same requests and random numbers, measured as its runs
+end.
 
-How many there are, and how long each is, follows from the precision asked for (`results/precision.py`); where
-the warm-up ends, from the first of them (`results/warm_up.py`).
+The precision asked for decides how many there are and how long each is (`results/precision.py`). The first of
+them decide where the warm-up ends (`results/warm_up.py`).
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from simulator.scenario.workload import Workload
 
 Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each run."""
+"""(done, total, label) after each run."""
 
-_MOST_REMEMBERED = 200_000
-"""Requests of a replication that are kept, 20 MB."""
+_MOST_KEPT = 200_000
+"""Replications of more requests than this are not kept: 20 MB."""
 
 MOST_LENGTHENING, ENOUGH_REQUESTS = 16, 10_000
-"""A run is made so many times longer at most, but may always have so many requests."""
+"""A run becomes at most this many times longer, but may always have this many requests."""
 
 
 def replication_seed(seed: int, replication: int) -> int:
@@ -49,11 +50,12 @@ def make_traffic(scenario: Scenario, replication: int) -> Requests:
 
 
 def traffic_of(scenario: Scenario, replication: int) -> Requests:
-    """`make_traffic`, remembered: for searches and studies that run the same requests many times.
+    """Return `make_traffic`, kept for searches and studies that run the same requests many times.
 
-    Very many requests are made anew each time: that takes little beside their run, and no memory.
+    Very many requests are drawn again each time: that takes little time compared with their run, and no
+    memory.
     """
-    if scenario.workload.requests > _MOST_REMEMBERED:
+    if scenario.workload.requests > _MOST_KEPT:
         return make_traffic(scenario, replication)
     seed = replication_seed(scenario.run.seed, replication)
     return _generated(scenario.workload, seed, scenario.base_dir)
@@ -65,7 +67,7 @@ def _generated(workload: Workload, seed: int, base_dir: Path) -> Requests:
 
 
 @dataclass
-class _Kept:
+class _RunsOfWarmUp:
     """The runs that share one warm-up."""
 
     runs: list[Measured] = field(default_factory=list)
@@ -74,45 +76,47 @@ class _Kept:
 
 
 class VariantRuns:
-    """The runs of one variant, measured as they are made; what was run once is not run again, so that a plain
-    variant can serve the comparisons of many scenarios that differ in their speculation only.
+    """The runs of one variant, measured as they are made.
+
+    No run is made twice, so that plain decoding can serve the comparisons of many scenarios that differ only
+    in their speculation.
     """
 
     def __init__(self, variant: CompiledVariant, traffic: Traffic, keep_requests: bool = False) -> None:
         self.variant, self.traffic, self.keep_requests = variant, traffic, keep_requests
-        self._kept: dict[int, _Kept] = {}
+        self._by_warm_up: dict[int, _RunsOfWarmUp] = {}
         self.stays: list[Floats] = []
-        """Of the runs whose warm-up is the usual one; they tell whether it is enough."""
+        """Of the runs with the usual warm-up: they show whether it is long enough."""
         self.made = self.rejected = 0
-        """Runs, and their requests that are longer than can be served."""
+        """Runs, and their requests that are too long to be served."""
         self.beyond_drafter: str | None = None
         self.driver: tuple[str, str | None] = ("", None)
-        asked = variant.scenario.run
-        self.intervals = asked.replications > 1 or asked.precision is not None
+        run = variant.scenario.run
+        self.intervals = run.replications > 1 or run.precision is not None
         """Whether the runs are to give intervals."""
 
     def run(
         self, replication: int, requests: Requests, seed: int, warm_up: int, timeline: list[Stage] | None
     ) -> None:
         """Run a replication, the next one with this warm-up, unless it has been run."""
-        kept = self._kept.setdefault(warm_up, _Kept())
-        if len(kept.runs) > replication:
+        same_warm_up = self._by_warm_up.setdefault(warm_up, _RunsOfWarmUp())
+        if len(same_warm_up.runs) > replication:
             return
         record = self.variant.run(requests, seed, timeline=timeline, warm_up=warm_up)
         if not self.made:
             self.beyond_drafter = self.variant.beyond_drafter(requests)
-        kept.runs.append(Measured.of(record, self.traffic, intervals=self.intervals))
+        same_warm_up.runs.append(Measured.of(record, self.traffic, intervals=self.intervals))
         self.made += 1
         self.rejected += int((record.status == STATUS_REJECTED).sum())
         self.driver = record.driver, record.driver_reason
         if warm_up == 0:
             self.stays.append(stays_s(record))
         if self.keep_requests:
-            kept.records.append(record)
+            same_warm_up.records.append(record)
 
     def run_ends(self, requests: Requests, seed: int, warm_up: int) -> None:
         """Run a replication again at both ends of the cost model's band: whole steps, then decodes only."""
-        ends = self._kept[warm_up].ends
+        ends = self._by_warm_up[warm_up].ends
         if ends:
             return
         for decodes_only in (False, True) if self.variant.variant is not None else (False,):
@@ -124,23 +128,22 @@ class VariantRuns:
                 del scaled
 
     def measurement(self, replications: int, warm_up: int, bands: bool) -> VariantMeasurement:
-        """What the first so many replications say, with the bands of the cost model or without."""
-        kept = self._kept[warm_up]
+        """Return the figures of the first `replications`, with or without the bands of the cost model."""
+        same_warm_up = self._by_warm_up[warm_up]
         return VariantMeasurement(
-            self.traffic, tuple(kept.runs[:replications]), *(kept.ends if bands else ())
+            self.traffic, tuple(same_warm_up.runs[:replications]), *(same_warm_up.ends if bands else ())
         )
 
     def records(self, warm_up: int) -> tuple[RunRecord, ...]:
-        """The runs themselves, where they are kept."""
-        return tuple(self._kept[warm_up].records)
+        """Return the runs themselves, where they are kept."""
+        return tuple(self._by_warm_up[warm_up].records)
 
 
 class Replications:
-    """All variants of a scenario, replication by replication, on common luck.
+    """All variants of a scenario, replication by replication, on common random numbers.
 
-    `bands`: the ends of the cost model's band are run too; without, bands hold sampling only.
-    `traffic` gives the requests of a replication. `variants` are others than those given once runs had to
-    be made longer.
+    `bands`: the ends of the cost model's band are run too; without, bands hold sampling only. `traffic`
+    returns the requests of a replication. `variants` are replaced when runs must become longer.
     """
 
     def __init__(
@@ -153,7 +156,7 @@ class Replications:
         traffic: Callable[[Scenario, int], Requests] = make_traffic,
         timelines: dict[str, list[Stage]] | None = None,
     ) -> None:
-        self.asked = self.scenario = scenario
+        self.original = self.scenario = scenario
         self.variants, self.progress, self.timelines, self.traffic = variants, progress, timelines, traffic
         self.precision = Precision.of(scenario.run)
         intervals = scenario.run.replications > 1 or self.precision is not None
@@ -181,28 +184,29 @@ class Replications:
         if not self.bands:
             return
         requests, seed = self.traffic(self.scenario, 0), replication_seed(self.scenario.run.seed, 0)
-        for one in self.variants:
-            one.run_ends(requests, seed, self.warm_up)
-            self._tell(f"{one.variant.name}, band of the cost model")
+        for runs in self.variants:
+            runs.run_ends(requests, seed, self.warm_up)
+            self._report(f"{runs.variant.name}, band of the cost model")
 
     def start(self, replications: int) -> None:
-        """Run the first replications, and look for the end of the warm-up in them: where that is later than
-        usual they are run again.
+        """Run the first replications and look for the end of the warm-up in them. Where that is later than
+        usual, run them again.
         """
         self.replicate(replications)
         if self.scenario.workload.arrivals.kind not in STEADY_KINDS:
             return
         serving = zip(self.variants, self.measurements(), strict=True)
         self.steadiness = {
-            one.variant.name: steadiness(one.stays[:replications], self.measured)
-            for one, measurement in serving
+            runs.variant.name: steadiness(runs.stays[:replications], self.measured)
+            for runs, measurement in serving
             if not measurement.saturation.saturated
         }
         self.leave_out(max((steady.warm_up for steady in self.steadiness.values()), default=0))
 
     def leave_out(self, warm_up: int) -> None:
-        """Leave out at least so many requests at the start, running again what was run with fewer. Only
-        where arrivals keep their rate: others have no warm-up that is looked for.
+        """Leave out at least `warm_up` requests at the start, and run again what left out fewer.
+
+        Only where arrivals keep their rate: no warm-up is looked for in others.
         """
         if warm_up <= self.warm_up or self.scenario.workload.arrivals.kind not in STEADY_KINDS:
             return
@@ -210,14 +214,14 @@ class Replications:
         self.replicate(replications)
 
     def replicate(self, replications: int) -> None:
-        """Run until every variant has so many replications."""
+        """Run until every variant has this many replications."""
         self.total += (replications - self.have) * len(self.variants)
         while self.have < replications:
             self._replicate_once()
 
     def lengthen(self, factor: int) -> bool:
-        """Drop what was run for runs `factor` times as long. False where they cannot be."""
-        before, now = self.asked.workload.requests, self.scenario.workload.requests
+        """Drop all runs for runs `factor` times as long. Return False where they cannot be longer."""
+        before, now = self.original.workload.requests, self.scenario.workload.requests
         requests = min(now * factor, max(before * MOST_LENGTHENING, ENOUGH_REQUESTS))
         if self.scenario.workload.arrivals.kind not in STEADY_KINDS or requests <= now:
             return False
@@ -225,9 +229,9 @@ class Replications:
         self.scenario = self.scenario.model_copy(update={"workload": workload})
         self.variants = [
             VariantRuns(
-                CompiledVariant.compile(self.scenario, one.variant.variant), one.traffic, one.keep_requests
+                CompiledVariant.compile(self.scenario, runs.variant.variant), runs.traffic, runs.keep_requests
             )
-            for one in self.variants
+            for runs in self.variants
         ]
         self.have = self.warm_up = 0
         for timeline in (self.timelines or {}).values():
@@ -235,8 +239,8 @@ class Replications:
         return True
 
     def measurements(self) -> list[VariantMeasurement]:
-        """What the runs so far say, variant by variant."""
-        return [one.measurement(self.have, self.warm_up, self.bands) for one in self.variants]
+        """Return the figures of the runs so far, variant by variant."""
+        return [runs.measurement(self.have, self.warm_up, self.bands) for runs in self.variants]
 
     @property
     def measured(self) -> tuple[int, int]:
@@ -244,65 +248,67 @@ class Replications:
         return measured_requests(self.scenario, self.requests, self.warm_up)
 
     def notes(self) -> list[str]:
-        """What the length of runs and warm-up means for the figures."""
-        found = []
-        before, now = self.asked.workload.requests, self.scenario.workload.requests
+        """Return what a reader must know about the length of runs and warm-up."""
+        notes = []
+        before, now = self.original.workload.requests, self.scenario.workload.requests
         if now > before:
-            found.append(
-                f"runs have {now:,} requests in place of {before:,}, as the precision asked for needs"
+            notes.append(
+                f"runs have {now:,} requests instead of {before:,}, as the precision asked for needs"
             )
         if self.warm_up:
             usual, _ = measured_requests(self.scenario, self.requests)
-            found.append(
+            notes.append(
                 f"the first {self.measured[0]:,} requests are warm-up, as the runs show (usual: {usual:,})"
             )
         for variant, steady in self.steadiness.items():
             if steady.too_short:
-                found.append(
-                    f"{variant}: {steady.too_short}: intervals may be too narrow, more requests would tell"
+                notes.append(
+                    f"{variant}: {steady.too_short}: intervals may be too narrow, and more requests would "
+                    "show it"
                 )
-        return found
+        return notes
 
     def _replicate_once(self) -> None:
         requests = self.traffic(self.scenario, self.have)
         seed = replication_seed(self.scenario.run.seed, self.have)
         self.requests = len(requests.arrival_ns)
-        for one in self.variants:
+        for runs in self.variants:
             timeline = (
-                self.timelines[one.variant.name] if self.timelines is not None and self.have == 0 else None
+                self.timelines[runs.variant.name] if self.timelines is not None and self.have == 0 else None
             )
-            one.run(self.have, requests, seed, self.warm_up, None if timeline else timeline)
-            self._tell(f"{one.variant.name}, replication {self.have + 1}")
+            runs.run(self.have, requests, seed, self.warm_up, None if timeline else timeline)
+            self._report(f"{runs.variant.name}, replication {self.have + 1}")
         self.have += 1
 
     def _reach(self, precision: Precision) -> str | None:
         """Add replications, and requests to each, until the figure asked for is known well enough."""
-        fewest = max(FEWEST_REPLICATIONS, self.asked.run.replications)
+        fewest = max(FEWEST_REPLICATIONS, self.original.run.replications)
         most = max(MOST_REPLICATIONS, fewest)
         self.start(fewest)
         while True:
             variants = {
-                one.variant.name: found for one, found in zip(self.variants, self.measurements(), strict=True)
+                runs.variant.name: measurement
+                for runs, measurement in zip(self.variants, self.measurements(), strict=True)
             }
             widest = precision.widest(variants)
-            known = math.isfinite(widest)
-            needed = precision.replications(widest, self.have) if known else most + 1
+            is_known = math.isfinite(widest)
+            needed = precision.replications(widest, self.have) if is_known else most + 1
             short = any(steady.too_short for steady in self.steadiness.values())
-            waits = not known and precision.waits_for_samples(variants)
-            factor = 2 if short or waits else -(-needed // most) if known else 1
+            waits = not is_known and precision.waits_for_samples(variants)
+            factor = 2 if short or waits else -(-needed // most) if is_known else 1
             if factor > 1 and self.lengthen(factor):
                 self.start(fewest)
-            elif known and self.have < min(needed, most):
+            elif is_known and self.have < min(needed, most):
                 self.replicate(min(needed, 2 * self.have, most))
             else:
                 break
         if needed <= self.have:
             return None
-        reached = f"± {widest:.2g}" if known else "no interval"
+        reached = f"± {widest:.2g}" if is_known else "no interval"
         what = f"the precision asked for, {precision.fraction:g} of {precision.metric}, is not reached"
         return f"{what}: {reached} at {self.have} replications of {self.requests:,} requests"
 
-    def _tell(self, what: str) -> None:
+    def _report(self, label: str) -> None:
         self.done += 1
         if self.progress is not None:
-            self.progress(self.done, self.total, what)
+            self.progress(self.done, self.total, label)

@@ -1,6 +1,4 @@
-"""What a variant runs on, looked up once: models, GPU profile,
-serving-engine preset, and the prices that follow.
-"""
+"""What a variant runs on: models, GPU profile, serving-engine preset, and the prices that follow."""
 
 from __future__ import annotations
 
@@ -12,10 +10,10 @@ from simulator.costs.cost import CostModel
 from simulator.costs.prices import Prices, compile_prices
 from simulator.costs.profiles import Profile, load_profile
 from simulator.engines.preset import Preset
-from simulator.memory.report import models_of
-from simulator.models.drafter import Drafter
+from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 from simulator.scenario import Scenario, Variant, engine_preset
+from simulator.scenario.models import models_of
 
 LONGEST_DRAFT = 16
 """Draft lengths up to this share one set of price tables."""
@@ -23,37 +21,40 @@ LONGEST_DRAFT = 16
 
 @dataclass(frozen=True)
 class Setup:
-    """The fixed parts of a variant. `drafter` is None for plain decoding and for lookups."""
+    """The fixed parts of a variant. `drafter` is None for plain decoding and for prompt lookup."""
 
     target: Model
-    drafter: Drafter | None
+    drafter: DrafterModel | None
     profile: Profile
     preset: Preset
     preset_note: str | None
-    """Which preset was taken when the one asked for is not known exactly."""
+    """Which preset is used where the one asked for is not known exactly."""
     cost: CostModel
     prices: Prices
 
     @property
     def max_context_tokens(self) -> int:
-        """Tokens a request may hold."""
+        """Most tokens that a request may hold."""
         return self.target.max_context_tokens
 
     @property
     def drafter_max_context_tokens(self) -> int | None:
-        """Context beyond which the drafter was not trained; None: as far as the target."""
+        """Context in tokens up to which the drafter was trained; None: as far as the target."""
         return self.drafter.max_context_tokens if self.drafter is not None else None
 
 
 def setup_of(scenario: Scenario, variant: Variant | None) -> Setup:
-    """Return what a variant (None: plain decoding) runs on.
+    """Return what a variant runs on; `variant` is None for plain decoding.
+
     Raises InputError for names and files that cannot be used.
     """
-    return _setup(_Question.of(scenario, variant))
+    return _setup(_SetupKey.of(scenario, variant))
 
 
 def sampling_of(scenario: Scenario, variant: Variant | None = None) -> str:
-    """How the target chooses tokens: greedy or sampled, `plain-` without a variant, "" where nobody said."""
+    """Return how the target chooses tokens: greedy or sampled, with `plain-` in front for plain decoding; ""
+    where the scenario does not state it.
+    """
     temperature = scenario.workload.temperature
     if temperature is None:
         return ""
@@ -61,15 +62,16 @@ def sampling_of(scenario: Scenario, variant: Variant | None = None) -> str:
 
 
 def draft_sampling_of(scenario: Scenario, variant: Variant | None) -> str:
-    """How a variant's drafts are chosen: at temperature 0 they are the best ones in any case."""
+    """Return how the drafts of a variant are chosen: at temperature 0 always greedily."""
     if variant is None:
         return ""
     return "greedy" if scenario.workload.temperature == 0 else variant.draft_sampling
 
 
 @dataclass(frozen=True)
-class _Question:
-    """What a setup depends on; scenarios that agree here share it.
+class _SetupKey:
+    """What a setup depends on: scenarios with the same key share one.
+
     `scenario` and `variant` only carry the fields to the readers.
     """
 
@@ -78,7 +80,7 @@ class _Question:
     variant: Variant | None
 
     @staticmethod
-    def of(scenario: Scenario, variant: Variant | None) -> _Question:
+    def of(scenario: Scenario, variant: Variant | None) -> _SetupKey:
         hardware = scenario.hardware
         drafting: tuple[object, ...] = ()
         if variant is not None:
@@ -97,18 +99,18 @@ class _Question:
             str(Path(scenario.base_dir).resolve()),
             *drafting,
         )
-        return _Question(key, scenario, variant)
+        return _SetupKey(key, scenario, variant)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Question) and self.key == other.key
+        return isinstance(other, _SetupKey) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)
 
 
 @lru_cache(maxsize=32)
-def _setup(question: _Question) -> Setup:
-    scenario, variant = question.scenario, question.variant
+def _setup(setup_key: _SetupKey) -> Setup:
+    scenario, variant = setup_key.scenario, setup_key.variant
     target, drafter = models_of(scenario, variant)
     preset, note = engine_preset(scenario)
     profile = load_profile(scenario.hardware.gpu, scenario.base_dir)
@@ -127,11 +129,11 @@ def _setup(question: _Question) -> Setup:
         attention_dp=groups,
     )
     query_tokens = max(variant.max_draft_length if variant is not None else 0, LONGEST_DRAFT) + 1
-    seats = preset.max_num_seqs * groups
+    max_num_seqs = preset.max_num_seqs * groups
     prices = compile_prices(
         cost,
-        max_tokens=max(preset.max_num_batched_tokens * groups + seats, seats * query_tokens),
-        max_sequences=seats,
+        max_tokens=max(preset.max_num_batched_tokens * groups + max_num_seqs, max_num_seqs * query_tokens),
+        max_sequences=max_num_seqs,
         max_context_tokens=target.max_context_tokens,
         max_query_tokens=query_tokens,
         expert_union=scenario.run.mechanisms.expert_union,

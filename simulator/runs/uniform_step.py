@@ -16,8 +16,6 @@ from simulator.step.build import EngineSettings, new_state
 from simulator.step.entry import price_step
 from simulator.traffic.workload import Requests
 
-STAGES = ("host", "verify", "accept", "draft")
-
 
 class UniformStep:
     """A step of `sequences` decodes whose contexts hold `context_tokens` each,

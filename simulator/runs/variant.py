@@ -1,5 +1,5 @@
-"""An variant compiled: one scenario and one way of decoding,
-with everything a run needs except requests and luck.
+"""A compiled variant: one scenario and one way of decoding, with everything that a run needs except requests
+and random numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from simulator.scheduling import Rule, scheduler_rule
 from simulator.speculation import Method, method
 from simulator.step.build import UNLIMITED_BLOCKS, EngineSettings
 from simulator.step.state import NEVER
-from simulator.traffic.workload import Requests, generate
+from simulator.traffic.request_tokens import request_tokens
+from simulator.traffic.workload import Requests
 from simulator.units import NS_PER_S, seconds_to_ns
 
 if TYPE_CHECKING:
@@ -53,10 +54,15 @@ class CompiledVariant:
         return self.variant.name if self.variant is not None else PLAIN
 
     @property
-    def seated_by_states(self) -> bool:
-        """Whether what is set aside for recurrent states seats fewer requests than the engine would."""
+    def limited_by_states(self) -> bool:
+        """Whether the memory for recurrent states holds fewer requests than the engine would run."""
         of_the_engine = self.setup.preset.max_num_seqs * self.scenario.hardware.attention_dp
         return self.settings.max_num_seqs < of_the_engine
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory holds the longest request to its end, or sets no limit."""
+        return self.memory.fits or not self.scenario.run.mechanisms.kv_limit
 
     @property
     def prices(self) -> Prices:
@@ -209,8 +215,10 @@ def _settings(
         limit = setup.drafter_max_context_tokens
     host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
     seats = preset.max_num_seqs * groups
-    if mechanisms.kv_limit and memory.state_seats is not None:
-        seats = min(seats, max(memory.state_seats, 1))  # a variant without any is not run, but it is priced
+    if mechanisms.kv_limit and memory.state_request_limit is not None:
+        seats = min(
+            seats, max(memory.state_request_limit, 1)
+        )  # a variant without any is not run, but it is priced
     return EngineSettings(
         max_num_seqs=seats,
         max_num_batched_tokens=preset.max_num_batched_tokens * groups,
@@ -269,9 +277,7 @@ def _goodput_table(compiled: CompiledVariant, longest: int) -> tuple[int, ...]:
     """Return K by batch that promises the most tokens per second at the workload's mean context (arXiv
     2406.14066).
     """
-    scenario = compiled.scenario
-    requests = generate(scenario.workload, scenario.run.seed, scenario.base_dir)
-    context = float(requests.prompt_tokens.mean() + requests.output_tokens.mean() / 2)
+    context = request_tokens(compiled.scenario).mean_halfway
     model = next(one for one in compiled.acceptance if one is not None)
     expected = [model.mean_acceptance_length(k) for k in range(longest + 1)]
     seats = compiled.settings.max_num_seqs

@@ -34,7 +34,16 @@ from simulator.scenario.lengths import (
 )
 from simulator.scenario.load import load_scenario, parse_scenario, scenario_from_data
 from simulator.scenario.parts import assumed_acceptance, chosen_variant, with_workload
-from simulator.scenario.schema import Engine, Hardware, HostOverrides, Mechanisms, Run, Scenario, Slo, Target
+from simulator.scenario.schema import (
+    EngineSection,
+    HardwareSection,
+    HostOverrides,
+    Mechanisms,
+    RunSection,
+    Scenario,
+    SloSection,
+    TargetSection,
+)
 from simulator.scenario.speculation import PLAIN, GoodputPolicy, Tree, Variant
 from simulator.scenario.workload import OTHER_CLASS, Sessions, TrafficClass, Workload
 from simulator.scenario.write import relocated, scenario_yaml
@@ -57,9 +66,9 @@ __all__ = [
     "ArrivalsPoisson",
     "ArrivalsProfile",
     "ArrivalsTrace",
-    "Engine",
+    "EngineSection",
     "GoodputPolicy",
-    "Hardware",
+    "HardwareSection",
     "HostOverrides",
     "Lengths",
     "LengthsEmpirical",
@@ -67,11 +76,11 @@ __all__ = [
     "LengthsLognormal",
     "LengthsUniform",
     "Mechanisms",
-    "Run",
+    "RunSection",
     "Scenario",
     "Sessions",
-    "Slo",
-    "Target",
+    "SloSection",
+    "TargetSection",
     "TrafficClass",
     "Tree",
     "Variant",

@@ -22,7 +22,7 @@ MOST_GPUS = 1024
 HostSeconds = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Target(Section):
+class TargetSection(Section):
     """The model that is served."""
 
     model: Annotated[str, Field(min_length=1)] = Field(description="catalogue name, or path of a config.json")
@@ -32,7 +32,7 @@ class Target(Section):
     kv_cache: Literal["bf16", "fp8"] = Field(default="bf16", description="bf16 | fp8")
 
 
-class Hardware(Section):
+class HardwareSection(Section):
     """What it runs on."""
 
     gpu: Annotated[str, Field(min_length=1)] = Field(description="catalogue name, or path of a profile")
@@ -87,7 +87,7 @@ class HostOverrides(Section):
     )
 
 
-class Engine(Section):
+class EngineSection(Section):
     """The serving engine; null fields are the preset's."""
 
     preset: Annotated[str, Field(min_length=1)] = Field(
@@ -111,7 +111,7 @@ class Engine(Section):
     host: HostOverrides = Field(default=HostOverrides(), description="host time, s; null: the preset's")
 
 
-class Slo(Section):
+class SloSection(Section):
     """Limits that a request must meet to count as good."""
 
     ttft_p99_s: Annotated[float, Field(gt=0)] | None = Field(
@@ -152,7 +152,7 @@ class Mechanisms(Section):
     context_growth: bool = Field(default=True, description="contexts grow as outputs do")
 
 
-class Run(Section):
+class RunSection(Section):
     """How the simulation is run."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
@@ -186,15 +186,17 @@ class Scenario(Section):
     name: Annotated[str, Field(max_length=500)] | None = Field(
         default=None, description="what tables and pages call it"
     )
-    target: Target = Field(description="the model that is served")
-    hardware: Hardware = Field(description="what it runs on")
-    engine: Engine = Field(default=Engine(), description="the serving engine; null: the preset's")
+    target: TargetSection = Field(description="the model that is served")
+    hardware: HardwareSection = Field(description="what it runs on")
+    engine: EngineSection = Field(
+        default=EngineSection(), description="the serving engine; null: the preset's"
+    )
     speculation: Annotated[tuple[Variant, ...], Field(max_length=100)] = Field(
         default=(), description="the variants; plain decoding is always the first"
     )
     workload: Workload = Field(description="the traffic that every variant meets")
-    slo: Slo | None = Field(default=None, description="limits a good request meets; null: none")
-    run: Run = Field(default=Run(), description="how the simulation is run")
+    slo: SloSection | None = Field(default=None, description="limits a good request meets; null: none")
+    run: RunSection = Field(default=RunSection(), description="how the simulation is run")
 
     _base_dir: Path = PrivateAttr(default=Path("."))
     _taken: dict[str, Any] = PrivateAttr(default_factory=dict)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from simulator.scenario.base import Section
-from simulator.scenario.schema import HostOverrides, Mechanisms, Scenario, Slo
+from simulator.scenario.schema import HostOverrides, Mechanisms, Scenario, SloSection
 from simulator.scenario.speculation import GoodputPolicy, Tree
 from simulator.scenario.workload import Sessions
 
-_ONE_LINE = (GoodputPolicy, HostOverrides, Mechanisms, Sessions, Slo, Tree)
+_ONE_LINE = (GoodputPolicy, HostOverrides, Mechanisms, Sessions, SloSection, Tree)
 """Sections short enough to stand on one line, like all those of several kinds."""
 _COMMENT_COLUMN = 40
 _LONGEST_BESIDE = 70
@@ -113,7 +113,7 @@ def flow(value: Any) -> str:
         tags = type(value).tags()
         names = [*tags, *(name for name in type(value).model_fields if name not in tags)]
         shown = {name: getattr(value, name) for name in names}
-        keep_null = isinstance(value, HostOverrides | Slo)
+        keep_null = isinstance(value, HostOverrides | SloSection)
         return flow({name: inner for name, inner in shown.items() if inner is not None or keep_null})
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{flow(key)}: {flow(inner)}" for key, inner in value.items()) + "}"

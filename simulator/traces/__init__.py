@@ -15,18 +15,18 @@ from simulator.traces.burstgpt import BURSTGPT
 from simulator.traces.files import head_of
 from simulator.traces.mooncake import MOONCAKE, TIMED_TRACE
 from simulator.traces.prompts import PROMPTS
-from simulator.traces.reader import Reader
+from simulator.traces.reader import TraceReader
 from simulator.traces.select import select
 from simulator.traces.sharegpt import SHAREGPT
 from simulator.traces.trace import NOT_GIVEN, CountTokens, Trace
 
-__all__ = ["NOT_GIVEN", "CountTokens", "Reader", "Trace", "detect", "read_trace", "readers", "select"]
+__all__ = ["NOT_GIVEN", "CountTokens", "Trace", "TraceReader", "detect", "read_trace", "readers", "select"]
 
 _READERS = (AZURE, BURSTGPT, MOONCAKE, TIMED_TRACE, SHAREGPT, PROMPTS)
 _ALIASES = {"aiperf": "mooncake", "timed_trace": "timed-trace", "custom": "prompts"}
 
 
-def readers() -> Mapping[str, Reader]:
+def readers() -> Mapping[str, TraceReader]:
     """Every trace format that can be read, by name."""
     return MappingProxyType({reader.name: reader for reader in _READERS})
 
@@ -53,7 +53,7 @@ def read_trace(
     return reader.read(path, tokenizer, limit)
 
 
-def detect(path: Path) -> Reader:
+def detect(path: Path) -> TraceReader:
     """The reader whose format the file's first line shows. Raises InputError when none or several do."""
     head = head_of(path)
     found = [reader for reader in _READERS if reader.matches(head)]

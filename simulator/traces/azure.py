@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from simulator.traces.fields import RowError, whole_tokens
-from simulator.traces.files import Row, csv_rows
-from simulator.traces.reader import Reader
-from simulator.traces.rows import Rows
+from simulator.traces.files import TraceRow, csv_rows
+from simulator.traces.reader import TraceReader
+from simulator.traces.rows import TraceRows
 from simulator.traces.trace import CountTokens, Trace
 from simulator.units import NS_PER_S
 
@@ -26,9 +26,9 @@ _EPOCH = datetime(1970, 1, 1)
 
 def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
     """The trace at `path`; no prefix and no session information. Raises InputError."""
-    rows = Rows("azure", str(path), limit)
+    rows = TraceRows("azure", str(path), limit)
 
-    def take(line: int, row: Row) -> None:
+    def take(line: int, row: TraceRow) -> None:
         at_ns = timestamp_ns(row.get("timestamp"))
         prompt_tokens = whole_tokens(row.get("contexttokens"), "ContextTokens")
         rows.add(line, at_ns, prompt_tokens, whole_tokens(row.get("generatedtokens"), "GeneratedTokens"))
@@ -59,7 +59,7 @@ def _seconds(text: str, offset: str) -> int:
     return since.days * 86_400 + since.seconds - (int(shift.total_seconds()) if shift else 0)
 
 
-AZURE = Reader(
+AZURE = TraceReader(
     name="azure",
     title="Azure LLM inference trace 2023 and 2024 (CSV)",
     example="TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n",

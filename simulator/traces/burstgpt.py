@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from simulator.traces.fields import time_ns, whole_tokens
-from simulator.traces.files import Row, csv_rows
-from simulator.traces.reader import Reader
-from simulator.traces.rows import Rows
+from simulator.traces.files import TraceRow, csv_rows
+from simulator.traces.reader import TraceReader
+from simulator.traces.rows import TraceRows
 from simulator.traces.trace import CountTokens, Trace
 from simulator.units import NS_PER_S
 
@@ -22,9 +22,9 @@ _COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
 
 def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
     """The trace at `path`, with its sessions where it names them. Raises InputError."""
-    rows = Rows("burstgpt", str(path), limit)
+    rows = TraceRows("burstgpt", str(path), limit)
 
-    def take(line: int, row: Row) -> None:
+    def take(line: int, row: TraceRow) -> None:
         at_ns = time_ns(row.get("timestamp"), "Timestamp", NS_PER_S)
         prompt_tokens = whole_tokens(row.get("request tokens"), "Request tokens")
         output_tokens = whole_tokens(row.get("response tokens"), "Response tokens")
@@ -35,7 +35,7 @@ def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
     return rows.finish()
 
 
-BURSTGPT = Reader(
+BURSTGPT = TraceReader(
     name="burstgpt",
     title="BurstGPT (CSV, both column orders)",
     example="Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

@@ -47,11 +47,11 @@ def head_of(path: Path) -> str:
     raise _cannot(path, "the file is empty")
 
 
-Row = Mapping[str, object]
+TraceRow = Mapping[str, object]
 """One row: values by lower-case column name (CSV), or a JSON object."""
 
 
-def csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row | RowError]]:
+def csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, TraceRow | RowError]]:
     """Line number and row of each line that is not blank; a RowError where it has too many fields.
 
     Fields go by name, whatever the order of columns. A row that is too short lacks its last fields. Raises
@@ -86,7 +86,7 @@ def csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row | 
             ) from None
 
 
-def json_lines(path: Path) -> Iterator[tuple[int, Row | RowError]]:
+def json_lines(path: Path) -> Iterator[tuple[int, TraceRow | RowError]]:
     """Line number and object of each line that is not blank; a RowError where a line is not a JSON object."""
     with opened(path) as text:
         for number, line in enumerate(text, start=1):
@@ -94,14 +94,14 @@ def json_lines(path: Path) -> Iterator[tuple[int, Row | RowError]]:
                 yield number, _object(line)
 
 
-def as_object(value: object) -> Row | RowError:
+def as_object(value: object) -> TraceRow | RowError:
     """`value` when it is a JSON object, else what is wrong with it."""
     if isinstance(value, dict):
-        return cast(Row, value)
+        return cast(TraceRow, value)
     return RowError("", value, "not a JSON object", 'must be {"name": value, …}')
 
 
-def _object(line: str) -> Row | RowError:
+def _object(line: str) -> TraceRow | RowError:
     try:
         return as_object(json.loads(line))
     except (ValueError, RecursionError) as error:

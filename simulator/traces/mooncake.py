@@ -16,19 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulator.traces.fields import RowError, time_ns
-from simulator.traces.files import Row, json_lines
+from simulator.traces.files import TraceRow, json_lines
 from simulator.traces.mooncake_row import (
     MOONCAKE_BLOCK_TOKENS,
     TIMED_TRACE_BLOCK_TOKENS,
-    Prompt,
+    MooncakePrompt,
     is_mooncake,
     is_timed_trace,
     output_tokens_of,
     prompt_of,
     session_of,
 )
-from simulator.traces.reader import ESTIMATE_NOTE, OPEN_OUTPUTS_NOTE, Reader
-from simulator.traces.rows import Rows
+from simulator.traces.reader import ESTIMATE_NOTE, OPEN_OUTPUTS_NOTE, TraceReader
+from simulator.traces.rows import TraceRows
 from simulator.traces.trace import NOT_GIVEN, CountTokens, Trace
 from simulator.units import NS_PER_S
 
@@ -44,7 +44,7 @@ _EARLY_NOTE = (
 class _Turn:
     """A kept row: its place in its session, and the tokens that the next turn starts with."""
 
-    first: Prompt
+    first: MooncakePrompt
     session: str | None
     total_tokens: int
 
@@ -53,7 +53,7 @@ class _Turn:
 class _Reading:
     """The state of reading one file: the rows so far, and where each session stands."""
 
-    rows: Rows
+    rows: TraceRows
     tokenizer: CountTokens | None
     unit_ns: int
     block_tokens: int
@@ -63,7 +63,7 @@ class _Reading:
     rows_with_extra_ids: int = 0
     timed_later_turns: int = 0
 
-    def take(self, line: int, row: Row) -> None:
+    def take(self, line: int, row: TraceRow) -> None:
         """Read one row. Raises RowError."""
         session = session_of(row)
         prompt = prompt_of(row, self.tokenizer, self.block_tokens)
@@ -88,7 +88,9 @@ class _Reading:
         elif session is not None and before is None:
             self.dropped_at_ns.setdefault(session, at_ns)
 
-    def _when(self, row: Row, session: str | None, before: _Turn | None) -> tuple[int | None, int | None]:
+    def _when(
+        self, row: TraceRow, session: str | None, before: _Turn | None
+    ) -> tuple[int | None, int | None]:
         """The row's time, and its delay after the turn before when that is what it waits for; both in ns."""
         stamp, delay = row.get("timestamp"), row.get("delay")
         at_ns = None if stamp is None else time_ns(stamp, "timestamp", self.unit_ns)
@@ -132,7 +134,9 @@ def _contents(turn: _Turn, size: int, estimated: bool) -> Sequence[Hashable]:
     return [*known, *((turn.session, block) for block in range(len(known), turn.total_tokens // size))]
 
 
-def _read(rows: Rows, path: Path, tokenizer: CountTokens | None, unit_ns: int, block_tokens: int) -> Trace:
+def _read(
+    rows: TraceRows, path: Path, tokenizer: CountTokens | None, unit_ns: int, block_tokens: int
+) -> Trace:
     reading = _Reading(rows, tokenizer, unit_ns, block_tokens)
     rows.each(json_lines(path), reading.take)
     return reading.finish(path.name)
@@ -140,15 +144,17 @@ def _read(rows: Rows, path: Path, tokenizer: CountTokens | None, unit_ns: int, b
 
 def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
     """The Mooncake or AIPerf trace at `path`: times in ms, 512 tokens per hash id. Raises InputError."""
-    return _read(Rows("mooncake", str(path), limit), path, tokenizer, _NS_PER_MS, MOONCAKE_BLOCK_TOKENS)
+    return _read(TraceRows("mooncake", str(path), limit), path, tokenizer, _NS_PER_MS, MOONCAKE_BLOCK_TOKENS)
 
 
 def read_timed_trace(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
     """vLLM's `timed_trace` at `path`: times in s, 16 tokens per hash id. Raises InputError."""
-    return _read(Rows("timed-trace", str(path), limit), path, tokenizer, NS_PER_S, TIMED_TRACE_BLOCK_TOKENS)
+    return _read(
+        TraceRows("timed-trace", str(path), limit), path, tokenizer, NS_PER_S, TIMED_TRACE_BLOCK_TOKENS
+    )
 
 
-MOONCAKE = Reader(
+MOONCAKE = TraceReader(
     name="mooncake",
     title="Mooncake and AIPerf trace (JSONL; ms, 512 tokens per hash id)",
     example='{"timestamp": 0, "input_length": 1300, "output_length": 120, "hash_ids": [0, 1, 2]}\n'
@@ -157,7 +163,7 @@ MOONCAKE = Reader(
     read=read,
 )
 
-TIMED_TRACE = Reader(
+TIMED_TRACE = TraceReader(
     name="timed-trace",
     title="vLLM timed_trace (JSONL; s, 16 tokens per hash id)",
     example='{"timestamp": 0.25, "input_length": 40, "output_length": 8, "hash_ids": [7, 8, 9]}\n',

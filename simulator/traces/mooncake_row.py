@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from simulator.traces.fields import RowError, whole_tokens
-from simulator.traces.files import Row
+from simulator.traces.files import TraceRow
 from simulator.traces.reader import CHARACTERS_PER_TOKEN, count_tokens
 from simulator.traces.trace import NOT_GIVEN, CountTokens
 
@@ -19,7 +19,7 @@ _ONE_PROMPT = f"must have one of {', '.join(_PROMPTS)}"
 
 
 @dataclass(frozen=True)
-class Prompt:
+class MooncakePrompt:
     """What a row says of its own prompt: `tokens`, and `hash_ids` of its full blocks or its `text`, if known.
 
     `accumulates`: in a session, all that was said before precedes it (AIPerf's `deltas_without_responses`);
@@ -43,7 +43,7 @@ class Prompt:
         return [self.text[at : at + step] for at in range(0, len(self.text) - step + 1, step)]
 
 
-def prompt_of(row: Row, tokenizer: CountTokens | None, block_tokens: int) -> Prompt:
+def prompt_of(row: TraceRow, tokenizer: CountTokens | None, block_tokens: int) -> MooncakePrompt:
     """The prompt of a row: by length, or by a text whose tokens are counted or estimated. Raises RowError."""
     given = [name for name in _PROMPTS if row.get(name) is not None]
     if len(given) != 1:
@@ -53,13 +53,13 @@ def prompt_of(row: Row, tokenizer: CountTokens | None, block_tokens: int) -> Pro
         tokens = whole_tokens(row[name], name)
         ids = _hash_ids(row.get("hash_ids"), tokens, block_tokens)
         extra = len(ids) > -(-tokens // block_tokens)
-        return Prompt(tokens, True, ids[: tokens // block_tokens], has_extra_ids=extra)
+        return MooncakePrompt(tokens, True, ids[: tokens // block_tokens], has_extra_ids=extra)
     text = _text(row[name], name)
     accumulates = name == "text_input" or row.get("message_mode") == "delta"
-    return Prompt(count_tokens(text, tokenizer), accumulates, text=text)
+    return MooncakePrompt(count_tokens(text, tokenizer), accumulates, text=text)
 
 
-def output_tokens_of(row: Row) -> int:
+def output_tokens_of(row: TraceRow) -> int:
     """The row's output length; only rows with a text may leave it open (-1). Raises RowError."""
     given = row.get("output_length")
     if given is None and row.get("input_length") is None:
@@ -67,7 +67,7 @@ def output_tokens_of(row: Row) -> int:
     return whole_tokens(given, "output_length")
 
 
-def session_of(row: Row) -> str | None:
+def session_of(row: TraceRow) -> str | None:
     """The name of the row's session, if it has one. Raises RowError."""
     name = row.get("session_id")
     if name is not None and not isinstance(name, str | int):
@@ -116,7 +116,7 @@ def _content(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _first_row(head: str) -> Row:
+def _first_row(head: str) -> TraceRow:
     """The object on a file's first line; empty when there is none."""
     try:
         row = json.loads(head)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from simulator.traces.fields import RowError, whole_tokens
-from simulator.traces.files import Row, json_lines
-from simulator.traces.reader import ESTIMATE_NOTE, OPEN_OUTPUTS_NOTE, Reader, count_tokens
-from simulator.traces.rows import Rows
+from simulator.traces.files import TraceRow, json_lines
+from simulator.traces.reader import ESTIMATE_NOTE, OPEN_OUTPUTS_NOTE, TraceReader, count_tokens
+from simulator.traces.rows import TraceRows
 from simulator.traces.trace import NOT_GIVEN, CountTokens, Trace
 
 
 def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
     """The prompts at `path`; the workload draws the outputs that it leaves open. Raises InputError."""
-    rows = Rows("prompts", str(path), limit)
+    rows = TraceRows("prompts", str(path), limit)
 
-    def take(line: int, row: Row) -> None:
+    def take(line: int, row: TraceRow) -> None:
         prompt, output = row.get("prompt"), row.get("output_tokens")
         if not isinstance(prompt, str):
             raise RowError(
@@ -31,7 +31,7 @@ def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
     return rows.finish(notes=notes)
 
 
-PROMPTS = Reader(
+PROMPTS = TraceReader(
     name="prompts",
     title="custom prompts (JSONL)",
     example='{"prompt": "Write a haiku about rain.", "output_tokens": 20}\n',

@@ -19,7 +19,7 @@ OPEN_OUTPUTS_NOTE = "output lengths that it leaves open are drawn from workload.
 
 
 @dataclass(frozen=True)
-class Reader:
+class TraceReader:
     """One trace format.
 
     `matches` is asked with the file's first line that is not blank. `read` takes the path, a tokenizer (None:

@@ -11,17 +11,16 @@ import numpy as np
 
 from simulator.errors import InputError, Problem
 from simulator.traces.fields import RowError
-from simulator.traces.files import Row
+from simulator.traces.files import TraceRow
 from simulator.traces.trace import IntArray, Trace, encode_prefixes
-from simulator.traffic.arrivals import LATEST_S
-from simulator.units import NS_PER_S
+from simulator.units import LATEST_S, NS_PER_S
 
 _MOST_PROBLEMS = 20
 """Broken rows that are listed; reading stops there."""
 
 
 @dataclass
-class Rows:
+class TraceRows:
     """The requests that a reader has collected so far.
 
     Times are ns from any origin; None: not given. A row with `follows_after_ns` is issued that long after the
@@ -46,7 +45,9 @@ class Rows:
         enough = self.limit is not None and len(self.prompt_tokens) >= self.limit
         return enough or len(self.problems) >= _MOST_PROBLEMS
 
-    def each(self, source: Iterable[tuple[int, Row | RowError]], take: Callable[[int, Row], object]) -> None:
+    def each(
+        self, source: Iterable[tuple[int, TraceRow | RowError]], take: Callable[[int, TraceRow], object]
+    ) -> None:
         """Give each row of `source` (with its line) to `take` until `full`; RowError marks a broken one."""
         for line, row in source:
             if self.full:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from simulator.traces.fields import RowError
-from simulator.traces.files import Row, as_object, opened
-from simulator.traces.reader import ESTIMATE_NOTE, Reader, count_tokens
-from simulator.traces.rows import Rows
+from simulator.traces.files import TraceRow, as_object, opened
+from simulator.traces.reader import ESTIMATE_NOTE, TraceReader, count_tokens
+from simulator.traces.rows import TraceRows
 from simulator.traces.trace import CountTokens, Trace
 
 FEWEST_TOKENS = 4
@@ -27,9 +27,9 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
     """The first prompt and answer of each conversation that the benchmarks would keep. Raises InputError."""
-    rows = Rows("sharegpt", str(path), limit)
+    rows = TraceRows("sharegpt", str(path), limit)
 
-    def take(line: int, row: Row) -> None:
+    def take(line: int, row: TraceRow) -> None:
         turns = row.get("conversations", row.get("conversation"))
         if not isinstance(turns, list):
             raise RowError(
@@ -63,7 +63,7 @@ def _text(turn: object, at: int) -> str:
     return text
 
 
-def _conversations(path: Path) -> Iterator[tuple[int, Row | RowError]]:
+def _conversations(path: Path) -> Iterator[tuple[int, TraceRow | RowError]]:
     """Line number and object of each element of a JSON list, or of objects that follow each other."""
     with opened(path) as source:
         text = source.read()
@@ -90,7 +90,7 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-SHAREGPT = Reader(
+SHAREGPT = TraceReader(
     name="sharegpt",
     title="ShareGPT conversations (JSON), first prompt and answer of each",
     example='[{"id": "a", "conversations": [{"from": "human", "value": "Explain a token bucket, please."},\n'

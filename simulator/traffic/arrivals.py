@@ -1,8 +1,8 @@
-"""When requests come: arrival times in integer nanoseconds for the arrival processes of docs/scenario.md.
+"""Arrival times in integer nanoseconds, for the arrival processes of docs/scenario.md.
 
-A rate counts requests. With sessions of several turns only the first turn
-of each has an arrival time (later ones follow their predecessor), so sessions start at rate ÷ turns
-and the requests still come at the rate asked for.
+A rate counts requests. With sessions of several turns only the first turn of each has an arrival time, as
+later ones follow their predecessor. Sessions therefore start at rate ÷ turns, and the requests still arrive
+at the rate asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from simulator.errors import InputError, Problem
 from simulator.traffic.streams import stream
-from simulator.units import NS_PER_S
+from simulator.units import LATEST_S, NS_PER_S
 
 if TYPE_CHECKING:
     from simulator.scenario.arrivals import (
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     DrawnArrivals = ArrivalsClosed | ArrivalsBurst | ArrivalsPoisson | ArrivalsGamma | ArrivalsProfile
 
 UNKNOWN_NS = -1
-"""Arrival of a request that is issued when another one ends."""
-
-LATEST_S = 4e9
-"""The clock counts integer ns, and 2**62 of them, 4.6e9 s, mean never; the rest is left to service."""
+"""Arrival of a request that is issued when another request ends."""
 
 _SMALLEST_CV = 1e-9
 
@@ -42,10 +39,10 @@ def draw_arrivals(
 ) -> NDArray[np.int64]:
     """Arrival times in ns of `n` requests, or of `n` sessions of `turns`, `gap_s` apart; shape (n,).
 
-    Closed loop: the first `concurrency` at 0, or spread over the ramp; where clients pause over the pauses of
-    one round at least, as clients who start together stay in step for many; -1 for the others, which clients
-    issue as they become free. The n-th arrival does not depend on how many there are. Raises InputError when
-    they last longer than the clock runs.
+    Closed loop: the first `concurrency` arrive at 0, or spread over the ramp. Where clients pause, they are
+    spread at least over the pauses of one round, because clients that start together would stay in step for
+    many rounds. The others are -1: clients issue them as they become free. The n-th arrival does not depend
+    on how many there are. Raises InputError when the arrivals last longer than the clock runs.
     """
     if arrivals.kind == "closed":
         times_ns = np.full(n, UNKNOWN_NS, dtype=np.int64)
@@ -55,12 +52,12 @@ def draw_arrivals(
         return times_ns
     if arrivals.kind == "burst":
         return np.zeros(n, dtype=np.int64)
-    luck = stream(seed, "arrivals")
+    generator = stream(seed, "arrivals")
     if arrivals.kind == "gamma":
         shape = max(arrivals.cv, _SMALLEST_CV) ** -2.0
-        unit_s = np.cumsum(luck.standard_gamma(shape, n)) / shape
+        unit_s = np.cumsum(generator.standard_gamma(shape, n)) / shape
     else:
-        unit_s = np.cumsum(luck.standard_exponential(n))
+        unit_s = np.cumsum(generator.standard_exponential(n))
     with np.errstate(over="ignore"):  # an infinite time is refused below
         if arrivals.kind == "profile":
             times_s = rescale(unit_s * turns, arrivals.rates_per_s)
@@ -79,10 +76,10 @@ def check_clock(latest_s: float, what: str, field: str) -> None:
 
 
 def rescale(unit_s: NDArray[np.float64], rates_per_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
-    """Times at which a Poisson process with a piecewise constant rate has its events, exactly.
+    """Return the exact event times of a Poisson process with a piecewise constant rate, in s, shape (n,).
 
     `unit_s` (n,) are the event times of a process of rate 1, ascending; `rates_per_s` are (start, rate) in
-    order of start, the last rate staying for ever. The n-th event falls where the integral of the rate
+    order of start, and the last rate lasts for ever. The n-th event falls where the integral of the rate
     reaches `unit_s[n]` (time-rescaling theorem; Brown et al., Neural Computation 14, 2002). Raises
     InputError when the last rate is 0.
     """
@@ -93,7 +90,7 @@ def rescale(unit_s: NDArray[np.float64], rates_per_s: Sequence[tuple[float, floa
             Problem(
                 field="workload.arrivals.rates_per_s",
                 value=float(rate[-1]),
-                message="the last rate stays for ever",
+                message="the last rate lasts for ever",
                 allowed="must be above 0",
             )
         )

@@ -1,9 +1,9 @@
-"""How long prompts and outputs are: one draw per request from the distributions
-of docs/scenario.md, in whole tokens.
+"""How long prompts and outputs are, in whole tokens: one draw per request from the distributions of
+docs/scenario.md.
 
 Each request has one uniform and one normal number of its own, whatever class it belongs to and however
-many requests there are; a distribution turns them into a length. So request r keeps its luck when a share,
-a median or the number of requests changes.
+many requests there are; a distribution turns them into a length. So request r keeps its numbers when a
+share, a median or the number of requests changes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Z_95 = 1.6448536269514722
 _NAMES = ("tokens", "length", "value")
 
 
-class LengthLuck:
-    """The luck of `n` requests with one kind of length;
-    `name` is the stream ("prompt_tokens", "output_tokens").
+class LengthDraws:
+    """The random numbers of `n` requests for one kind of length.
 
-    The numbers are drawn when first needed: fixed lengths need none.
+    `name` is their stream: "prompt_tokens" or "output_tokens". They are drawn when they are first needed;
+    fixed lengths need none.
     """
 
     def __init__(self, seed: int, name: str, n: int) -> None:
@@ -61,7 +61,7 @@ class LengthLuck:
 
 def draw_lengths(
     lengths: Lengths,
-    luck: LengthLuck,
+    draws: LengthDraws,
     chosen: NDArray[np.bool_] | slice,
     *,
     base_dir: Path,
@@ -76,22 +76,22 @@ def draw_lengths(
     """
     if lengths.kind == "fixed":
         count = (
-            len(range(*chosen.indices(luck.n)))
+            len(range(*chosen.indices(draws.n)))
             if isinstance(chosen, slice)
             else int(np.count_nonzero(chosen))
         )
         return np.full(count, lengths.tokens, dtype=np.int64)
     if lengths.kind == "uniform":
-        steps = luck.uniform[chosen] * (lengths.high - lengths.low + 1)
+        steps = draws.uniform[chosen] * (lengths.high - lengths.low + 1)
         return lengths.low + steps.astype(np.int64)
     if lengths.kind == "lognormal":
         sigma = math.log(lengths.p95 / lengths.median) / Z_95
         longest = MOST_TOKENS if lengths.max is None else lengths.max
-        logarithm = luck.normal[chosen] * sigma + math.log(lengths.median)
+        logarithm = draws.normal[chosen] * sigma + math.log(lengths.median)
         tokens = np.exp(np.clip(logarithm, math.log(lengths.min), math.log(longest)))
         return np.rint(tokens).astype(np.int64)
     values = read_lengths(base_dir / lengths.file, column)
-    return values[(luck.uniform[chosen] * len(values)).astype(np.int64)]
+    return values[(draws.uniform[chosen] * len(values)).astype(np.int64)]
 
 
 def read_lengths(path: Path, column: str) -> NDArray[np.int64]:
@@ -103,7 +103,7 @@ def read_lengths(path: Path, column: str) -> NDArray[np.int64]:
     try:
         stamp = path.stat()
     except OSError:
-        stamp = None  # `opened` says what is wrong
+        stamp = None  # `opened` reports what is wrong
     return _read(path, column, stamp and (stamp.st_mtime_ns, stamp.st_size))
 
 
@@ -157,18 +157,19 @@ def _csv_values(path: Path, text: str, names: tuple[str, ...]) -> list[tuple[int
 def _json_values(path: Path, text: str, names: tuple[str, ...]) -> list[tuple[int | None, object]]:
     """The values of a JSON list, or of the list under a known name."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         line, why = (
             (error.lineno, error.msg) if isinstance(error, json.JSONDecodeError) else (None, str(error))
         )
         raise InputError(Problem(file=str(path), line=line, message=f"not JSON: {why}")) from None
-    if isinstance(found, dict):
-        found = next((found[name] for name in names if name in found), None)
-    if not isinstance(found, list):
+    values = document
+    if isinstance(document, dict):
+        values = next((document[name] for name in names if name in document), None)
+    if not isinstance(values, list):
         allowed = f"a list of numbers, or an object with one under {' or '.join(names)}"
         raise InputError(Problem(file=str(path), message="no list of lengths", allowed=allowed))
-    return [(None, value) for value in found]
+    return [(None, value) for value in values]
 
 
 def _is_number(text: str) -> bool:

@@ -25,7 +25,7 @@ def load_trace(arrivals: ArrivalsTrace, base_dir: Path) -> Trace:
         stat = path.stat()
         stamp = (stat.st_mtime_ns, stat.st_size)
     except OSError:
-        stamp = (0, 0)  # the reader says what is wrong
+        stamp = (0, 0)  # the reader reports what is wrong
     chosen = {name: getattr(arrivals, name) for name in _FILTERS}
     try:
         if not any(chosen.values()):

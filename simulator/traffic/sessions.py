@@ -1,5 +1,5 @@
-"""Conversations: each turn's prompt repeats what was said before,
-and what two prompts have in common is known.
+"""Conversations: the prompt of each turn repeats the turns before it, and the common prefix of any two
+prompts is known.
 
 The tokens of a session are one growing sequence: a shared system prompt, then prompts
 and outputs in turn. A block of it is either inside the shared system prompt, and then the same
@@ -22,7 +22,9 @@ SESSION_BLOCK_TOKENS = 16
 
 
 _MOST_BLOCKS = 200_000_000
-"""Blocks of all prompts together: more ids than that hold no machine's memory (8 bytes each, and copies)."""
+"""Blocks of all prompts together. More ids do not fit into the memory of a machine (8 bytes each, and
+copies).
+"""
 
 
 class SessionTurns(NamedTuple):
@@ -41,32 +43,32 @@ class SessionTurns(NamedTuple):
 
 
 def build_sessions(
-    own_tokens: IntArray, said_tokens: IntArray, turns: int, shared_prefix_tokens: int
+    own_tokens: IntArray, answer_tokens: IntArray, turns: int, shared_prefix_tokens: int
 ) -> SessionTurns:
     """Turn `n` requests into sessions of `turns` each (the last one may be cut short).
 
     Raises InputError when their prompts are too long to be held.
 
-    `own_tokens` (n,) is what the user adds in each turn,
-    `said_tokens` (n,) what the model answers, up to where a client cancels.
+    `own_tokens` (n,) is what the user adds in each turn, `answer_tokens` (n,) what the model answers, up to
+    the token at which a client cancels.
     """
     n = len(own_tokens)
     request = np.arange(n, dtype=np.int64)
     session, turn = request // turns, request % turns
-    total = _running_sum(own_tokens + said_tokens, session, turn) + shared_prefix_tokens
+    total = _running_sum(own_tokens + answer_tokens, session, turn) + shared_prefix_tokens
     successor = np.where((turn < turns - 1) & (request < n - 1), request + 1, -1)
     start, ids = _prefix_ids(
         total // SESSION_BLOCK_TOKENS, session, shared_prefix_tokens // SESSION_BLOCK_TOKENS
     )
-    return SessionTurns(total - said_tokens, session, successor, start, ids)
+    return SessionTurns(total - answer_tokens, session, successor, start, ids)
 
 
 def _running_sum(values: IntArray, session: IntArray, turn: IntArray) -> IntArray:
     """Sum of `values` from a session's first turn up to each turn, itself included; shape (n,)."""
-    everything = np.cumsum(values)
+    running = np.cumsum(values)
     first = np.flatnonzero(turn == 0)
-    before: IntArray = (everything - values)[first]
-    sums: IntArray = everything - before[session]
+    before_session: IntArray = (running - values)[first]
+    sums: IntArray = running - before_session[session]
     return sums
 
 

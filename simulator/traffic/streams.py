@@ -1,4 +1,4 @@
-"""Named streams of luck for the traffic: the same seed gives the same requests, whatever else is drawn."""
+"""Named streams of random numbers for the traffic: a seed gives the same requests, whatever else is drawn."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The traffic: a scenario's `workload` section turned into requests,
-the same for every variant that shares the seed.
-"""
+"""The `workload` section of a scenario as requests: the same for every variant that shares the seed."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from numpy.typing import NDArray
 from simulator.errors import InputError
 from simulator.traces import NOT_GIVEN
 from simulator.traffic.arrivals import check_clock, draw_arrivals
-from simulator.traffic.lengths import LengthLuck, draw_lengths
+from simulator.traffic.lengths import LengthDraws, draw_lengths
 from simulator.traffic.recorded import load_trace
 from simulator.traffic.sessions import SESSION_BLOCK_TOKENS, build_sessions
 from simulator.traffic.streams import stream
@@ -31,7 +29,7 @@ class Requests(NamedTuple):
     """`n` requests in the order in which they are issued; all lengths are at least 1.
 
     `arrival_ns` (n,): -1 where it is not known before another request ends (closed loop, later turns of a
-    session). `prompt_tokens`, `output_tokens` (n,); a later turn's prompt holds all that was said before.
+    session). `prompt_tokens`, `output_tokens` (n,); the prompt of a later turn holds the turns before it.
     `traffic_class` (n,) int32: index into `workload.traffic_classes`. `successor` (n,): the next turn of the
     same session, issued `successor_delay_ns` after this one ends; -1 none. `cancel_after_tokens` (n,):
     output token at which the client cancels; 0 never. `prefix_ids[prefix_start[r]:prefix_start[r + 1]]`:
@@ -73,14 +71,14 @@ def generate(workload: Workload, seed: int, base_dir: Path | str = ".") -> Reque
         return _recorded(workload, workload.arrivals, seed, base_dir)
     n = workload.requests
     turns, gap_s = (workload.sessions.turns, workload.sessions.gap_s) if workload.sessions else (1, 0.0)
-    talks = -(-n // turns)
-    traffic_class = np.repeat(_classes(workload, seed, talks), turns)[:n]
+    conversations = -(-n // turns)
+    traffic_class = np.repeat(_classes(workload, seed, conversations), turns)[:n]
     own_tokens = _lengths(workload, "prompt_tokens", seed, traffic_class, base_dir)
     output_tokens = _lengths(workload, "output_tokens", seed, traffic_class, base_dir)
     cancel_after_tokens = _cancellations(workload.cancel_fraction, seed, output_tokens)
     arrival_ns = np.full(n, -1, dtype=np.int64)
-    arrival_ns[::turns] = draw_arrivals(workload.arrivals, seed, talks, turns, gap_s)
-    _check_pauses(workload, talks, int(arrival_ns.max()) / NS_PER_S)
+    arrival_ns[::turns] = draw_arrivals(workload.arrivals, seed, conversations, turns, gap_s)
+    _check_pauses(workload, conversations, int(arrival_ns.max()) / NS_PER_S)
     single = Requests(
         arrival_ns=arrival_ns,
         prompt_tokens=own_tokens,
@@ -98,8 +96,8 @@ def generate(workload: Workload, seed: int, base_dir: Path | str = ".") -> Reque
 
 
 def workload_notes(workload: Workload, base_dir: Path | str = ".") -> tuple[str, ...]:
-    """What a reader of the results must know of the traffic:
-    rows dropped, lengths estimated, settings without effect.
+    """Return what a reader of the results must know of the traffic: rows that were dropped, lengths that were
+    estimated, settings without effect.
 
     Raises InputError for a trace that cannot be used.
     """
@@ -113,34 +111,36 @@ def workload_notes(workload: Workload, base_dir: Path | str = ".") -> tuple[str,
     return tuple(notes)
 
 
-def _check_pauses(workload: Workload, talks: int, last_arrival_s: float) -> None:
+def _check_pauses(workload: Workload, conversations: int, last_arrival_s: float) -> None:
     """Raises InputError when think times and pauses between turns push arrivals beyond the clock's end."""
     arrivals, sessions = workload.arrivals, workload.sessions
     pauses_s = (sessions.turns - 1) * sessions.gap_s if sessions else 0.0
     field = "workload.sessions.gap_s"
     if arrivals.kind == "closed":
-        # One after another; whoever is free goes on, so that no client has more than one above the mean.
-        each_s, rounds = pauses_s + arrivals.think_time_s, talks / arrivals.concurrency + 1
+        # The next client that is free takes the next session, so no client has more than one above the mean.
+        each_s, rounds = pauses_s + arrivals.think_time_s, conversations / arrivals.concurrency + 1
         field = "workload.arrivals.think_time_s" if arrivals.think_time_s > pauses_s else field
         pauses_s = each_s * rounds
     check_clock(last_arrival_s + pauses_s, "with its pauses the last request comes", field)
 
 
 def _in_sessions(requests: Requests, sessions: Sessions) -> Requests:
-    """The same requests as the turns of sessions, each prompt preceded by what was said before.
+    """The same requests as the turns of sessions, each prompt preceded by the turns before it.
 
     A client that cancels has read, and keeps in the conversation, what came until then.
     """
     cancelled = requests.cancel_after_tokens > 0
-    said_tokens = np.where(cancelled, requests.cancel_after_tokens, requests.output_tokens)
-    talk = build_sessions(requests.prompt_tokens, said_tokens, sessions.turns, sessions.shared_prefix_tokens)
+    answer_tokens = np.where(cancelled, requests.cancel_after_tokens, requests.output_tokens)
+    session_turns = build_sessions(
+        requests.prompt_tokens, answer_tokens, sessions.turns, sessions.shared_prefix_tokens
+    )
     return requests._replace(
-        prompt_tokens=talk.prompt_tokens,
-        session=talk.session,
-        successor=talk.successor,
-        successor_delay_ns=np.where(talk.successor >= 0, seconds_to_ns(sessions.gap_s), 0),
-        prefix_start=talk.prefix_start,
-        prefix_ids=talk.prefix_ids,
+        prompt_tokens=session_turns.prompt_tokens,
+        session=session_turns.session,
+        successor=session_turns.successor,
+        successor_delay_ns=np.where(session_turns.successor >= 0, seconds_to_ns(sessions.gap_s), 0),
+        prefix_start=session_turns.prefix_start,
+        prefix_ids=session_turns.prefix_ids,
         prefix_block_tokens=SESSION_BLOCK_TOKENS,
     )
 
@@ -148,7 +148,7 @@ def _in_sessions(requests: Requests, sessions: Sessions) -> Requests:
 def _recorded(workload: Workload, arrivals: ArrivalsTrace, seed: int, base_dir: Path) -> Requests:
     """The requests of a trace: times and lengths as recorded, classes and cancellations drawn.
 
-    `rate_scale` plays the trace that much faster, the pauses within sessions included.
+    `rate_scale` plays the trace so many times faster, the pauses within sessions included.
     """
     trace = load_trace(arrivals, base_dir)
     n = trace.requests
@@ -199,27 +199,27 @@ def _classes(workload: Workload, seed: int, n: int) -> NDArray[np.int32]:
 
 def _lengths(
     workload: Workload,
-    what: Literal["prompt_tokens", "output_tokens"],
+    kind: Literal["prompt_tokens", "output_tokens"],
     seed: int,
     traffic_class: NDArray[np.int32],
     base_dir: Path,
 ) -> IntArray:
     """Prompt or output lengths (n,), each request's from its class's distribution, or the workload's."""
     n = len(traffic_class)
-    luck = LengthLuck(seed, what, n)
-    default: Lengths = getattr(workload, what)
+    draws = LengthDraws(seed, kind, n)
+    default: Lengths = getattr(workload, kind)
     entries = workload.traffic_classes
-    forms: list[Lengths] = [getattr(entry, what) or default for entry in entries]
+    forms: list[Lengths] = [getattr(entry, kind) or default for entry in entries]
     try:
         if len(entries) == 1:
-            return draw_lengths(forms[0], luck, slice(None), base_dir=base_dir, column=what)
+            return draw_lengths(forms[0], draws, slice(None), base_dir=base_dir, column=kind)
         tokens = np.empty(n, dtype=np.int64)
         for index, form in enumerate(forms):
             chosen = traffic_class == index
-            tokens[chosen] = draw_lengths(form, luck, chosen, base_dir=base_dir, column=what)
+            tokens[chosen] = draw_lengths(form, draws, chosen, base_dir=base_dir, column=kind)
         return tokens
     except InputError as error:
-        raise error.at(field=f"workload.{what}.file") from None
+        raise error.at(field=f"workload.{kind}.file") from None
 
 
 def _cancellations(fraction: float, seed: int, output_tokens: IntArray) -> IntArray:
@@ -228,5 +228,5 @@ def _cancellations(fraction: float, seed: int, output_tokens: IntArray) -> IntAr
     if fraction == 0:
         return np.zeros(n, dtype=np.int64)
     cancels = (stream(seed, "cancel").random(n) < fraction) & (output_tokens > 1)
-    after = 1 + (stream(seed, "cancel/after").random(n) * (output_tokens - 1)).astype(np.int64)
-    return np.where(cancels, after, 0)
+    cancelled_at = 1 + (stream(seed, "cancel/after").random(n) * (output_tokens - 1)).astype(np.int64)
+    return np.where(cancels, cancelled_at, 0)

@@ -2,7 +2,7 @@
 
 from simulator.trees.growth import Growth, GrowthRule, StaticGrowth, growth_of
 from simulator.trees.optimal import best_first_tree, optimal_tree
-from simulator.trees.shape import EAGLE1, DraftTree, longest_accepted_path, mean_acceptance_length
+from simulator.trees.shape import EAGLE1, DraftTree, mean_acceptance_length
 
 __all__ = [
     "EAGLE1",
@@ -12,7 +12,6 @@ __all__ = [
     "StaticGrowth",
     "best_first_tree",
     "growth_of",
-    "longest_accepted_path",
     "mean_acceptance_length",
     "optimal_tree",
 ]

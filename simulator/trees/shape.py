@@ -112,11 +112,6 @@ class DraftTree:
         """The drafts from the root's child down to `node`; none for the root."""
         return [int(step) for step in np.flatnonzero(self.mask[node]) if step > 0]
 
-    @property
-    def leaves(self) -> list[int]:
-        """Nodes without children."""
-        return sorted(set(range(self.nodes)) - set(self.parents))
-
 
 _EAGLE1 = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001"
 
@@ -153,16 +148,6 @@ def mean_acceptance_length(tree: DraftTree, chances: ArrayLike) -> float:
         known = depth < table.shape[0] and rank < table.shape[1]
         products[node] = products[parent] * table[depth, rank] if known else 0.0
     return float(products.sum())
-
-
-def longest_accepted_path(tree: DraftTree, accepted: ArrayLike) -> list[int]:
-    """Return the drafts of the longest path from the root whose nodes are all accepted; the first of equals.
-
-    `accepted` is (M,); the root counts as accepted. Where at most one child of a node can be accepted, as in
-    greedy decoding, there is no other path as long.
-    """
-    reached = ~(tree.mask & ~(np.asarray(accepted, dtype=np.bool_) | (np.arange(tree.nodes) == 0))).any(1)
-    return tree.path(int(np.argmax(np.where(reached, tree.depths, -1))))
 
 
 def at_least_one(**sizes: int | None) -> None:

@@ -15,7 +15,7 @@ from experiments.run_cell import run_cell
 from experiments.store.export import export
 from experiments.store.reader import StoreReader
 from experiments.store.store import Store
-from experiments.study.grid import cells_of
+from experiments.study.grid import Grid
 from experiments.study.load import load_study
 from tests.shared_data import ROOT
 
@@ -45,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("store")
     path, study = folder / "large.db", folder / "small.study.yaml"
     study.write_text(STUDY.format(examples=ROOT / "examples"), encoding="utf-8")
-    real = next(iter(cells_of(load_study(study))))
+    real = next(iter(Grid(load_study(study)).cells()))
     like = run_cell(real).metrics
     luck, spent_s = random.Random(0), 0.0
     with Store.create_or_open(path, {"name": "large"}, "sha") as made:

@@ -15,8 +15,8 @@ from simulator.acceptance import (
     GATED,
     MODELS,
     TRACE,
+    AcceptanceEntry,
     AcceptanceModel,
-    Entry,
     acceptance_model,
     compile_acceptance,
 )
@@ -86,7 +86,7 @@ class EverySecond(AcceptanceModel):
     level: float
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> EverySecond:
+    def from_entry(cls, entry: AcceptanceEntry) -> EverySecond:
         return cls(entry.number("alpha"))
 
     @property

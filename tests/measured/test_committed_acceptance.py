@@ -1,16 +1,17 @@
 """The committed measurement: figures from its own rounds, predictions, what temperature does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calibration.acceptance.committed import FILE, load, predictions, read_rounds
+from calibration.acceptance.committed import FILE, load, predictions
 from calibration.acceptance.page import PAGE, closed_form, written
 from calibration.acceptance.report import groups_of
 from calibration.acceptance.rows import row_of
+from calibration.acceptance.samples import DIGITS, Sample, Setting
 from simulator.scenario import load_scenario
 from simulator.simulation import simulate
 
@@ -29,6 +30,29 @@ def rows(document: Mapping[str, Any], **wanted: object) -> list[dict[str, Any]]:
 def row(document: Mapping[str, Any], **wanted: object) -> dict[str, Any]:
     (found,) = rows(document, **wanted)
     return found
+
+
+def read_rounds(document: Mapping[str, Any]) -> Iterator[Sample]:
+    """Yield the samples that `rounds_json` wrote, without their levels and tokens."""
+    for group in document["rounds"]:
+        setting = Setting(group["temperature"], group["draft_length"], group["draft_sampling"])
+        for prompt, prompt_tokens, max_tokens, drafted, accepted, *nodes in group["requests"]:
+            counts = tuple(DIGITS.index(digit) for digit in accepted)
+            levels = tuple(DIGITS.index(digit) for digit in drafted)
+            if len(levels) != len(counts):
+                levels = levels * len(counts)
+            yield Sample(
+                draft=group["draft"],
+                domain=group["domain"],
+                prompt=prompt,
+                prompt_tokens=prompt_tokens,
+                setting=setting,
+                max_tokens=max_tokens,
+                drafted=levels,
+                nodes=tuple(DIGITS.index(digit) for digit in nodes[0]) if nodes else levels,
+                accepted=counts,
+                levels=(),
+            )
 
 
 def test_it_holds_enough_rounds_and_says_where_they_come_from(document: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from experiments.study.grid import Grid, cells_of
+from experiments.study.grid import Grid
 from experiments.study.load import load_study
 from simulator.errors import InputError
 from tests.property.test_bad_input import HOSTILE, MARKS, VALUES, leaves
@@ -46,7 +46,7 @@ def refused(place: Path, text: str) -> bool:
     try:
         study = load_study(place)
         Grid(study).count(100)
-        for cell in islice(cells_of(study), 5):
+        for cell in islice(Grid(study).cells(), 5):
             assert set(cell.settings) >= {*study.paths, "seed"}
             assert json.loads(cell.scenario)
             assert len(cell.key) == 64

@@ -20,7 +20,7 @@ from simulator.acceptance import (
     Geometric,
     Hierarchical,
     Positional,
-    Trace,
+    ReplayedAcceptance,
     compile_acceptance,
 )
 from simulator.results.record import RunRecord
@@ -35,7 +35,7 @@ MODELS: dict[str, AcceptanceModel] = {
     "positional": Positional((0.8, 0.5, 0.9, 0.3, 0.6)),
     "decay": Decay.from_alpha(0.8, 0.3),
     "hierarchical": Hierarchical.from_alpha(0.7, 0.1, request_sd=1.0, drift_sd=0.8, drift_correlation=0.9),
-    "trace": Trace(((2, 1, 4, 3, 1, 6, 2), (5, 5, 1), (1, 1, 2, 2, 3, 3, 4))),
+    "trace": ReplayedAcceptance(((2, 1, 4, 3, 1, 6, 2), (5, 5, 1), (1, 1, 2, 2, 3, 3, 4))),
 }
 
 

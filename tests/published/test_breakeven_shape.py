@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from simulator.breakeven.breakeven import breakeven
-from simulator.breakeven.simulated_bench import SimulatedBench
+from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
 from simulator.breakeven.theory import required_alpha_geometric
 from simulator.scenario import load_scenario
 
@@ -22,7 +22,7 @@ GPUS = (2, 4)
 
 
 @cache
-def bench(gpus: int, context_tokens: int) -> SimulatedBench:
+def evaluator(gpus: int, context_tokens: int) -> SimulatedEvaluator:
     scenario = load_scenario(
         EXAMPLE,
         [
@@ -33,12 +33,12 @@ def bench(gpus: int, context_tokens: int) -> SimulatedBench:
             "run.mechanisms.kv_limit=false",
         ],
     )
-    return SimulatedBench(scenario, scenario.speculation[0])
+    return SimulatedEvaluator(scenario, scenario.speculation[0])
 
 
 def alpha(gpus: int, batch: int, context_tokens: int = 1000, draft_length: int = 3) -> float:
     """Break-even of costs alone at one point of the map."""
-    here = bench(gpus, context_tokens)
+    here = evaluator(gpus, context_tokens)
     overhead = here.step_s(draft_length, batch) / here.step_s(0, batch) - 1
     needed = required_alpha_geometric(overhead, draft_length)
     assert needed is not None

@@ -136,7 +136,7 @@ def test_sglang_sets_memory_aside_for_the_states_of_recurrent_layers(tmp_path: P
     assert state_bytes / 2**20 == pytest.approx(146.81, abs=0.005)
     assert one.state_pool_bytes is not None
     assert one.state_pool_bytes // state_bytes == 130
-    assert one.state_seats == 26
+    assert one.state_request_limit == 26
     assert one.kv_tokens == pytest.approx(330_323 * 1.027, rel=0.001)
     images = 0.4737 * 1.05 * GIB  # of the GiB that it loads more, the pool's part
     assert (one.state_pool_bytes - images) / state_bytes == pytest.approx(124, abs=3)

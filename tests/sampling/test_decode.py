@@ -18,10 +18,11 @@ from calibration.sampling.protocols import Proposal, Sampling
 from calibration.sampling.rejection import accept_chain, accept_greedy, accept_tree, acceptance_probability
 from calibration.sampling.typical import Typical, total_variation
 from simulator.errors import InputError
-from simulator.trees import EAGLE1, DraftTree, GrowthRule, longest_accepted_path
+from simulator.trees import EAGLE1, DraftTree, GrowthRule
 from tests.exact_laws import joint_laws, target_laws
 from tests.lm import smollm2, tiny_folder, tiny_target  # noqa: F401
 from tests.token_tables import TableDrafter, TableTarget, random_table
+from tests.trees import leaves, longest_accepted_path
 
 PROMPT = torch.tensor([3, 1, 4])
 TARGET = random_table(8, 1, 2.0)
@@ -234,11 +235,11 @@ def check_rows_equal_paths(target: Target, tree: DraftTree, tolerance: float) ->
         """Score behind a first round, whose rejected rows must have left the cache."""
         target.start(prompt)
         target.score(5, whole)
-        target.keep([node - 1 for node in tree.path(tree.leaves[-1])])
+        target.keep([node - 1 for node in tree.path(leaves(tree)[-1])])
         return target.score(6, proposal)
 
     rows = after_a_round(whole)
-    for leaf in tree.leaves:
+    for leaf in leaves(tree):
         path = tree.path(leaf)
         chain = tokens[[node - 1 for node in path]]
         alone = after_a_round(Proposal(chain, torch.arange(len(chain)) - 1))

@@ -17,9 +17,10 @@ from simulator.acceptance import (
     Geometric,
     Hierarchical,
     Positional,
-    Trace,
+    ReplayedAcceptance,
 )
 from simulator.breakeven import theory
+from tests import closed_forms
 from tests.acceptance_reference import ReferenceRequest, first_rounds, one_class, survival_scores, tables_of
 
 SEED = 7
@@ -60,7 +61,7 @@ def test_without_heterogeneity_the_population_is_the_same(name: str) -> None:
     ("drawn_from", "claimed"),
     [
         (Geometric(0.7), Geometric(0.73)),
-        (Fixed(0.47, K), Geometric(theory.alpha_from_acceptance_rate(0.47, K) or 0.0)),
+        (Fixed(0.47, K), Geometric(theory.alpha_from_tokens_per_verify(1 + 0.47 * K, K) or 0.0)),
         (Decay.from_alpha(0.75, 0.2), Geometric(0.75)),
         (Hierarchical.from_alpha(0.65, 0.1, request_sd=1.2), Decay.from_alpha(0.65, 0.1)),
         (
@@ -112,7 +113,7 @@ def test_matches_stick_as_asked() -> None:
     assert match.after_match - match.after_miss == pytest.approx(0.6)
 
 
-TRACE = Trace(((1, 3, 2, 1, 6, 2, 2, 1, 4), (2, 2, 5, 1, 1, 3)))
+TRACE = ReplayedAcceptance(((1, 3, 2, 1, 6, 2, 2, 1, 4), (2, 2, 5, 1, 1, 3)))
 
 
 @pytest.mark.parametrize("model", [*MODELS.values(), TRACE], ids=[*MODELS, "trace"])
@@ -186,7 +187,7 @@ def test_finite_outputs_match_the_recursion() -> None:
             one.round(k)
             rounds[r] += 1
     error = rounds.std(ddof=1) / math.sqrt(requests)
-    assert abs(rounds.mean() - output / theory.finite_tokens_per_verify(alpha, k, output)) < 3.0 * error
+    assert abs(rounds.mean() - output / closed_forms.finite_tokens_per_verify(alpha, k, output)) < 3.0 * error
     assert abs(rounds.mean() - output / theory.tokens_per_verify(alpha, k)) > 5.0 * error
 
 

@@ -17,11 +17,11 @@ from experiments.capacity.demand import RATE, USERS
 from experiments.capacity.load_search import SATURATION, Capacity, LoadSearch
 from experiments.capacity.replica import Replica, Setting
 from experiments.capacity.slo import parse_slo
-from simulator.breakeven import theory
 from simulator.numerics.roots import bracketed_root
 from simulator.results.estimate import student_t95
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
+from tests import closed_forms
 from tests.runs import constant_steps, small_scenario
 
 SIGMAS = 3.0
@@ -64,7 +64,7 @@ def geometric_lengths(folder: Path) -> str:
 def load_for_mean(sojourn_s: float, service_cv: float) -> float:
     """The rate at which wait + service of M/G/1 take so long in the mean."""
     return bracketed_root(
-        lambda rate: theory.mg1_wait_s(rate, SERVICE_S, service_cv) + SERVICE_S - sojourn_s,
+        lambda rate: closed_forms.mg1_wait_s(rate, SERVICE_S, service_cv) + SERVICE_S - sojourn_s,
         1e-3 / SERVICE_S,
         0.999 / SERVICE_S,
     )
@@ -107,7 +107,7 @@ def test_a_percentile_limits_the_rate_as_in_m_m_1(monkeypatch: pytest.MonkeyPatc
         monkeypatch, f"e2e_p90={limit_s}s", SERVICE_S / TOKENS, **{"workload.output_tokens": lengths}
     )
     exact = 1 / SERVICE_S - math.log(10) / limit_s
-    assert theory.mm1_sojourn_quantile_s(exact, SERVICE_S, 0.9) == pytest.approx(limit_s)
+    assert closed_forms.mm1_sojourn_quantile_s(exact, SERVICE_S, 0.9) == pytest.approx(limit_s)
     assert score(found, exact) < SIGMAS
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from simulator.breakeven import theory
 from simulator.results.estimate import Estimate, mean_estimate
 from simulator.results.summary import Traffic, VariantMeasurement
 from simulator.runs import replications as replications_module
 from simulator.runs.replications import Replications, VariantRuns
 from simulator.scenario import Scenario
+from tests import closed_forms
 from tests.queues import SERVICE_S, Queue, queue_scenario, replications
 from tests.runs import drafting_variant, small_scenario
 
@@ -44,11 +44,11 @@ def coverage(estimates: Sequence[Estimate | None], truth: float) -> float:
 
 
 def mean_wait_s(load: float) -> float:
-    return theory.mm1_wait_s(load / SERVICE_S, SERVICE_S)
+    return closed_forms.mm1_wait_s(load / SERVICE_S, SERVICE_S)
 
 
 def sojourn_s(load: float, quantile: float) -> float:
-    return theory.mm1_sojourn_quantile_s(load / SERVICE_S, SERVICE_S, quantile)
+    return closed_forms.mm1_sojourn_quantile_s(load / SERVICE_S, SERVICE_S, quantile)
 
 
 @pytest.mark.parametrize(("load", "requests"), [(0.3, 600), (0.6, 1200)])

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from simulator.breakeven import theory
 from simulator.results.record import RunRecord
 from simulator.runs.variant import CompiledVariant
 from simulator.traffic.streams import stream
+from tests import closed_forms
 from tests.runs import (
     Measured,
     constant_steps,
@@ -83,24 +83,24 @@ def mean_wait(records: tuple[RunRecord, ...]) -> Measured:
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_constant_service_waits_as_m_d_1(load: float) -> None:
     found = mean_wait(constant_service(load))
-    assert found.score(theory.md1_wait_s(load / STEP_S, STEP_S)) < SIGMAS
+    assert found.score(closed_forms.md1_wait_s(load / STEP_S, STEP_S)) < SIGMAS
     # Twice that is M/M/1: a check that could not tell them apart would be worth nothing.
-    assert found.score(theory.mm1_wait_s(load / STEP_S, STEP_S)) > 3 * SIGMAS
+    assert found.score(closed_forms.mm1_wait_s(load / STEP_S, STEP_S)) > 3 * SIGMAS
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_exponential_service_waits_as_m_m_1(load: float) -> None:
     found = mean_wait(geometric_service(load))
     variation = np.sqrt(1 - 1 / TOKENS)  # of a geometric length: 1 in the limit of many tokens
-    assert found.score(theory.mg1_wait_s(load / STEP_S, STEP_S, float(variation))) < SIGMAS
-    assert found.score(theory.mm1_wait_s(load / STEP_S, STEP_S)) < SIGMAS
-    assert found.score(theory.md1_wait_s(load / STEP_S, STEP_S)) > 3 * SIGMAS
+    assert found.score(closed_forms.mg1_wait_s(load / STEP_S, STEP_S, float(variation))) < SIGMAS
+    assert found.score(closed_forms.mm1_wait_s(load / STEP_S, STEP_S)) < SIGMAS
+    assert found.score(closed_forms.md1_wait_s(load / STEP_S, STEP_S)) > 3 * SIGMAS
 
 
 @pytest.mark.parametrize("quantile", [0.5, 0.9, 0.99])
 def test_sojourns_of_m_m_1_are_exponential(quantile: float) -> None:
     load = 0.6
-    limit = theory.mm1_sojourn_quantile_s(load / STEP_S, STEP_S, quantile)
+    limit = closed_forms.mm1_sojourn_quantile_s(load / STEP_S, STEP_S, quantile)
     below = mean([(sojourns_s(record) <= limit).mean() for record in geometric_service(load)])
     assert below.score(quantile) < SIGMAS
 
@@ -115,12 +115,12 @@ def test_an_arrival_waits_with_the_probability_of_a_busy_server(load: float) -> 
 def test_arrivals_see_the_time_average_of_the_number_in_the_system(load: float) -> None:
     """PASTA with Little's law: the mean number an arrival finds is rate × sojourn, run by run."""
     for records, wait in (
-        (constant_service(load), theory.md1_wait_s(load / STEP_S, STEP_S)),
-        (geometric_service(load), theory.mm1_wait_s(load / STEP_S, STEP_S)),
+        (constant_service(load), closed_forms.md1_wait_s(load / STEP_S, STEP_S)),
+        (geometric_service(load), closed_forms.mm1_wait_s(load / STEP_S, STEP_S)),
     ):
         found = mean([record.in_system_at_arrival[WARM_UP:].mean() for record in records])
-        assert found.score(theory.in_system(load / STEP_S, wait + STEP_S)) < SIGMAS
-        assert found.score(theory.in_system(load / STEP_S, wait)) > SIGMAS  # without the one in service
+        assert found.score(closed_forms.in_system(load / STEP_S, wait + STEP_S)) < SIGMAS
+        assert found.score(closed_forms.in_system(load / STEP_S, wait)) > SIGMAS  # without the one in service
 
 
 @pytest.mark.parametrize("preset", ["vllm-0.10", "vllm-0.33", "sglang-0.5"])

@@ -14,7 +14,7 @@ from simulator.acceptance import (
     Gated,
     Geometric,
     Hierarchical,
-    Trace,
+    ReplayedAcceptance,
     compile_acceptance,
 )
 from simulator.acceptance.base import logistic
@@ -138,7 +138,7 @@ def test_gated_classes_blend_behind_one_gate() -> None:
 
 
 def test_what_one_variant_cannot_hold_together_is_refused() -> None:
-    trace, other = Trace(((1, 2),)), Trace(((2, 2),))
+    trace, other = ReplayedAcceptance(((1, 2),)), ReplayedAcceptance(((2, 2),))
     for models in ([trace, Geometric(0.5)], [trace, other]):
         with pytest.raises(InputError, match="mixes a trace"):
             compile_acceptance(models, _two_classes(), 0, 2)
@@ -149,7 +149,7 @@ def test_what_one_variant_cannot_hold_together_is_refused() -> None:
 
 
 def test_a_trace_is_laid_out_end_to_end() -> None:
-    tables = tables_of(Trace(((1, 3), (2, 2, 5))), 4, 0, 3)
+    tables = tables_of(ReplayedAcceptance(((1, 3), (2, 2, 5))), 4, 0, 3)
     assert tables.kind == TRACE
     assert tables.trace_lengths.tolist() == [1, 3, 2, 2, 5]
     assert tables.trace_start.tolist() == [0, 2, 5]

@@ -11,7 +11,7 @@ from simulator.acceptance import (
     AcceptanceModel,
     Gated,
     Positional,
-    Trace,
+    ReplayedAcceptance,
     acceptance_model,
     read_sequences,
 )
@@ -34,7 +34,7 @@ from simulator.errors import InputError
 def test_trace_files(tmp_path: Path, text: str) -> None:
     (tmp_path / "trace.txt").write_text(text, encoding="utf-8")
     model = acceptance_model({"model": "trace", "file": "trace.txt"}, 3, tmp_path)
-    assert model == Trace(((2, 1, 3), (1, 4)))
+    assert model == ReplayedAcceptance(((2, 1, 3), (1, 4)))
 
 
 def test_a_broken_trace_says_every_line(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 def test_rounds_of_a_trace_start_where_rounds_end() -> None:
     """[1, 3, 2, 1, 5]: prefill emits the first token; K = 4 starts at entries 2, 5, K = 1 at 2, 4, 5."""
-    trace = Trace(((1, 3, 2, 1, 5),))
+    trace = ReplayedAcceptance(((1, 3, 2, 1, 5),))
     assert trace.survival(4).tolist() == [1.0, 1.0, 0.5, 0.5]
     assert trace.survival(1) == pytest.approx([2 / 3])
-    assert Trace(((4,),)).survival(2).tolist() == [1.0, 1.0]
+    assert ReplayedAcceptance(((4,),)).survival(2).tolist() == [1.0, 1.0]
 
 
 # Files of `read` and `accept`

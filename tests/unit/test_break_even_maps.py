@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from typing import Any
 
 import pytest
 
 from experiments.maps.choice import PLAIN, choices
-from experiments.maps.limits import limit_of
 from experiments.maps.study_map import BEYOND, MapCell, StudyMap, study_map
 from simulator.breakeven.theory import alpha_from_tokens_per_verify, tokens_per_verify
+from tests.shared_data import ROOT
 from tests.stored_studies import (
     ALPHAS,
     GPUS,
@@ -92,7 +94,14 @@ def line(*needed: float | None, band: float = 0.05) -> list[MapCell]:
     return cells
 
 
-def test_the_limit_lies_where_the_line_crosses_the_acceptance() -> None:
+@pytest.fixture
+def limit_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The function of the page's own script."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    return importlib.import_module("break_even_limits").limit_of
+
+
+def test_the_limit_lies_where_the_line_crosses_the_acceptance(limit_of: Any) -> None:
     found = limit_of(line(0.1, 0.2, 0.4, 0.6), 0.3)
     assert found is not None
     assert found.load == pytest.approx(2 * math.sqrt(2))
@@ -100,7 +109,7 @@ def test_the_limit_lies_where_the_line_crosses_the_acceptance() -> None:
     assert found.crossings == 1
 
 
-def test_limits_at_the_ends_of_the_line_and_beyond() -> None:
+def test_limits_at_the_ends_of_the_line_and_beyond(limit_of: Any) -> None:
     nowhere, everywhere = limit_of(line(0.5, 0.6), 0.3), limit_of(line(0.1, 0.2), 0.3)
     assert nowhere is not None
     assert everywhere is not None
@@ -114,7 +123,7 @@ def test_limits_at_the_ends_of_the_line_and_beyond() -> None:
     assert limit_of([*line(0.1, 0.2), unfit], 0.5) is None
 
 
-def test_the_first_stop_counts_and_further_crossings_are_told() -> None:
+def test_the_first_stop_counts_and_further_crossings_are_told(limit_of: Any) -> None:
     found = limit_of(line(0.1, 0.5, 0.2, 0.6), 0.3)
     assert found is not None
     assert 1 < found.load < 2

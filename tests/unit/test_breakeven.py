@@ -1,4 +1,4 @@
-"""Break-even rows on a bench whose throughput is a formula, so that every answer is known."""
+"""Break-even rows on a evaluator whose throughput is a formula, so that every answer is known."""
 
 import json
 import math
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from simulator.breakeven.answer import BreakEvenRow
-from simulator.breakeven.bench import DoesNotFitError
 from simulator.breakeven.breakeven import break_even_of, breakeven
+from simulator.breakeven.evaluator import DoesNotFitError
 from simulator.breakeven.theory import required_acceptance_linear, required_alpha_geometric, tokens_per_verify
 from simulator.errors import InputError
 from tests.runs import small_scenario
 
 
-class FormulaBench:
+class FormulaEvaluator:
     """D requests: plain D / T tokens per second, speculative D · E / (T · (1 + c · K)); c rises with D."""
 
     def __init__(
@@ -65,9 +65,9 @@ class FormulaBench:
 
 
 def row_of(
-    bench: FormulaBench, draft_length: int = 3, target: float = 1.0, metric: str = "throughput"
+    evaluator: FormulaEvaluator, draft_length: int = 3, target: float = 1.0, metric: str = "throughput"
 ) -> BreakEvenRow:
-    return break_even_of([bench], [draft_length], [target], [metric], replications=3, band=0.1).rows[0]
+    return break_even_of([evaluator], [draft_length], [target], [metric], replications=3, band=0.1).rows[0]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def row_of(
 def test_simulated_break_even_meets_the_closed_form_where_nothing_else_happens(
     concurrency: int, draft_length: int, target: float, metric: str
 ) -> None:
-    row = row_of(FormulaBench(concurrency), draft_length, target, metric)
+    row = row_of(FormulaEvaluator(concurrency), draft_length, target, metric)
     overhead = 0.1 * (1 + concurrency / 64) * draft_length
     assert row.overhead == pytest.approx(overhead)
     assert row.linear_acceptance_rate == required_acceptance_linear(row.overhead or 0, draft_length, target)
@@ -90,34 +90,34 @@ def test_simulated_break_even_meets_the_closed_form_where_nothing_else_happens(
 
 
 def test_scenario_alpha_above_below_and_inside_the_band() -> None:
-    root = row_of(FormulaBench(64)).simulated_alpha
+    root = row_of(FormulaEvaluator(64)).simulated_alpha
     assert root is not None
     assert root.band is not None
     low, high = root.band
     assert high - low > 0.05
     verdicts = [
-        row_of(FormulaBench(64, alpha)).verdict
+        row_of(FormulaEvaluator(64, alpha)).verdict
         for alpha in (low - 0.01, low + 0.01, high - 0.01, high + 0.01)
     ]
     assert verdicts == ["loses", "undecided", "undecided", "pays"]
-    assert row_of(FormulaBench(64, alpha=None)).verdict == "undecided"
+    assert row_of(FormulaEvaluator(64, alpha=None)).verdict == "undecided"
 
 
 def test_unreachable_target_says_so_and_has_no_alpha() -> None:
-    row = row_of(FormulaBench(64), 1, target=2.0)
+    row = row_of(FormulaEvaluator(64), 1, target=2.0)
     assert row.verdict == "unreachable"
     assert row.simulated_alpha is None
     assert row.geometric_alpha is None
     assert row.linear_acceptance_rate is None
     assert row.note is not None
-    answer = break_even_of([FormulaBench(64)], [1], [2.0, 3.0], ["throughput"], replications=3, band=0.1)
+    answer = break_even_of([FormulaEvaluator(64)], [1], [2.0, 3.0], ["throughput"], replications=3, band=0.1)
     assert [note.partition(":")[0] for note in answer.notes] == [
         f"64 clients, draft length 1, throughput, target {target}×" for target in (2, 3)
     ]
 
 
 def test_target_that_needs_no_draft_accepted_is_zero() -> None:
-    row = row_of(FormulaBench(1), 1, target=0.8)
+    row = row_of(FormulaEvaluator(1), 1, target=0.8)
     assert row.simulated_alpha is not None
     assert row.simulated_alpha.value == 0
     assert row.linear_acceptance_rate == 0
@@ -125,21 +125,21 @@ def test_target_that_needs_no_draft_accepted_is_zero() -> None:
 
 
 def test_an_itl_that_only_grows_is_unreachable() -> None:
-    assert row_of(FormulaBench(64), metric="itl_p99").verdict == "unreachable"
+    assert row_of(FormulaEvaluator(64), metric="itl_p99").verdict == "unreachable"
 
 
 def test_rows_say_does_not_fit_saturated_and_what_is_not_defined() -> None:
-    assert row_of(FormulaBench(64, fits=False)).verdict == "does-not-fit"
-    assert "no room" in str(row_of(FormulaBench(64, fits=False)).note)
-    assert row_of(FormulaBench(64, rate=9.0, saturated=True), metric="tpot_mean").verdict == "saturated"
-    offered = row_of(FormulaBench(64, rate=9.0))
+    assert row_of(FormulaEvaluator(64, fits=False)).verdict == "does-not-fit"
+    assert "no room" in str(row_of(FormulaEvaluator(64, fits=False)).note)
+    assert row_of(FormulaEvaluator(64, rate=9.0, saturated=True), metric="tpot_mean").verdict == "saturated"
+    offered = row_of(FormulaEvaluator(64, rate=9.0))
     assert offered.verdict == "undecided"
     assert "offered rate" in str(offered.note)
-    assert row_of(FormulaBench(64), metric="goodput").note == "the scenario sets no SLO"
+    assert row_of(FormulaEvaluator(64), metric="goodput").note == "the scenario sets no SLO"
 
 
 def test_runs_are_shared_by_targets_and_metrics() -> None:
-    once, twice = FormulaBench(64), FormulaBench(64)
+    once, twice = FormulaEvaluator(64), FormulaEvaluator(64)
     row_of(once)
     break_even_of([twice], [3], [1.0], ["throughput", "tpot_mean"], replications=3, band=0.1)
     around_the_root, plain = 2 * 3, 3
@@ -147,16 +147,16 @@ def test_runs_are_shared_by_targets_and_metrics() -> None:
 
 
 def test_a_draft_length_that_varies_has_a_simulated_root_and_no_closed_form() -> None:
-    bench = FormulaBench(64)
-    bench.draft_length_varies = True
-    row = row_of(bench)
+    evaluator = FormulaEvaluator(64)
+    evaluator.draft_length_varies = True
+    row = row_of(evaluator)
     assert row.simulated_alpha is not None
-    assert row.simulated_alpha.value == pytest.approx(row_of(FormulaBench(64)).geometric_alpha, abs=5e-4)
+    assert row.simulated_alpha.value == pytest.approx(row_of(FormulaEvaluator(64)).geometric_alpha, abs=5e-4)
     assert (row.overhead, row.linear_acceptance_rate, row.geometric_alpha) == (None, None, None)
 
 
 def test_best_draft_length_and_the_cost_ratio_it_rests_on() -> None:
-    answer = break_even_of([FormulaBench(32)], [3], [1.0], ["throughput"], replications=2, band=0.1)
+    answer = break_even_of([FormulaEvaluator(32)], [3], [1.0], ["throughput"], replications=2, band=0.1)
     assert answer.cost_ratio == {"32": pytest.approx(0.15)}
     assert answer.best_draft_length == {"32": {"0.5": 2, "0.7": 3, "0.9": 8}}
 
@@ -164,7 +164,7 @@ def test_best_draft_length_and_the_cost_ratio_it_rests_on() -> None:
 def test_json_has_the_keys_of_the_contract_and_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     answer = break_even_of(
-        [FormulaBench(1), FormulaBench(64)],
+        [FormulaEvaluator(1), FormulaEvaluator(64)],
         [1, 3],
         [1.0],
         ["throughput"],
@@ -218,7 +218,7 @@ def test_a_load_that_nobody_is_served_at_is_undecided(changes: dict[str, Any]) -
 
 
 def test_each_question_is_answered_once() -> None:
-    answer = break_even_of([FormulaBench(4)], [3, 3], [1.0, 1.0], ["throughput", "throughput"], 1, 0.1)
+    answer = break_even_of([FormulaEvaluator(4)], [3, 3], [1.0, 1.0], ["throughput", "throughput"], 1, 0.1)
     assert len(answer.rows) == 1
 
 
@@ -226,7 +226,7 @@ def test_speedups_at_given_acceptances_are_those_of_the_formula_with_the_band_of
     asked = (0.0, 0.5, 0.9)
     for metric in ("throughput", "tpot_mean"):
         answer = break_even_of(
-            [FormulaBench(64)], [3], [1.0], [metric], replications=3, band=0.1, alphas=asked
+            [FormulaEvaluator(64)], [3], [1.0], [metric], replications=3, band=0.1, alphas=asked
         )
         (row,) = answer.rows
         assert row.plain_mean_batch == 64
@@ -242,7 +242,7 @@ def test_speedups_at_given_acceptances_are_those_of_the_formula_with_the_band_of
 
 
 def test_rows_without_an_answer_have_no_speedups_and_an_acceptance_that_is_none_is_refused() -> None:
-    (row,) = break_even_of([FormulaBench(64)], [3], [1.0], ["goodput"], 2, 0.1, alphas=(0.5,)).rows
+    (row,) = break_even_of([FormulaEvaluator(64)], [3], [1.0], ["goodput"], 2, 0.1, alphas=(0.5,)).rows
     assert row.speedup_at == {}
     with pytest.raises(InputError, match=r"1.5.*number from 0 to 1"):
         break_even_of([], [3], [1.0], ["throughput"], 2, 0.1, alphas=(1.5,))

@@ -17,7 +17,7 @@ from experiments.capacity.demand import RATE, Demand
 from experiments.capacity.deployment import Deployment
 from experiments.capacity.plan import plan
 from experiments.run_cell import run_cell
-from experiments.study.grid import cells_of
+from experiments.study.grid import Grid
 from experiments.study.load import load_study
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate
@@ -86,7 +86,7 @@ def test_the_best_draft_length_is_that_of_a_sweep(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     swept = {}
-    for cell in cells_of(load_study(tmp_path / "study.yaml")):
+    for cell in Grid(load_study(tmp_path / "study.yaml")).cells():
         result = run_cell(cell)
         swept[cell.settings["speculation.lookup.draft_length"]] = result.metrics["lookup.tpot_s.mean"]
     times = {length: metric["value"] for length, metric in swept.items() if isinstance(metric, dict)}

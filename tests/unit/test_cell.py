@@ -16,7 +16,7 @@ from experiments.cell import DONE, FAILED, Cell, CellResult, Metric, code_versio
 from experiments.metrics import AGAINST_PLAIN, BREAK_EVENS, OF_A_VARIANT, Keep, is_metric, keep_problem
 from experiments.run_cell import run_cell
 from experiments.store.columns import METRIC, REAL, described
-from experiments.study.grid import cells_of
+from experiments.study.grid import Grid
 from simulator.breakeven.breakeven import breakeven
 from simulator.results.estimate import Estimate
 from simulator.results.verdict import DOES_NOT_FIT
@@ -35,7 +35,7 @@ EVERYTHING = (*SIMULATED, *BREAK_EVENS, "speedup_at.0.5")
 
 def one_cell(folder: Path, rest: str = "", scenario: str = SCENARIO) -> Cell:
     """The only cell of a study."""
-    (cell,) = cells_of(study(folder, rest, scenario))
+    (cell,) = Grid(study(folder, rest, scenario)).cells()
     return cell
 
 
@@ -89,7 +89,7 @@ def test_neither_order_nor_company_nor_process_changes_a_figure(tmp_path: Path) 
         f"measure: [simulate, breakeven]\naxes:\n  {CONCURRENCY}: [1, 8]\n  {DRAFT_LENGTH}: [1, 4]\n"
         f"  {ALPHA}: [0.4, 0.8]\nwhere: concurrency = 1 OR draft_length = 4 AND alpha > 0.5\n"
     )
-    cells = list(cells_of(study(tmp_path, rest)))
+    cells = list(Grid(study(tmp_path, rest)).cells())
     ahead, back = [run_cell(cell) for cell in cells], [run_cell(cell) for cell in reversed(cells)]
     assert {result.status for result in ahead} == {DONE}
     assert without_time(back) == without_time(ahead)
@@ -178,7 +178,7 @@ def test_one_variant_may_not_fit_where_others_do(tmp_path: Path) -> None:
 
 def test_a_combination_that_is_wrong_is_a_failed_cell(tmp_path: Path) -> None:
     rest = "axes:\n  hardware.tensor_parallel: [2, 4]\n  speculation.eagle3.draft_tensor_parallel: [2, 4]\n"
-    results = [run_cell(cell) for cell in cells_of(study(tmp_path, rest))]
+    results = [run_cell(cell) for cell in Grid(study(tmp_path, rest)).cells()]
     assert [result.status for result in results].count(FAILED) == 2
     errors = {result.error for result in results if result.status == FAILED}
     assert all(error and "is neither 1 nor the target's" in error and "\n" not in error for error in errors)

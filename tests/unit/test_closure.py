@@ -39,7 +39,6 @@ def test_speedups_are_those_of_pairs_and_the_break_even_lies_between_them() -> N
     assert [dial.speedup for dial in found.dials] == pytest.approx([0.8, 1.25])
     outcome, alpha = found.break_even
     assert (outcome, alpha) == ("found", pytest.approx(0.6))  # halfway: 0.8 and 1.25 are as far from 1
-    assert found.cycle_ratio == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

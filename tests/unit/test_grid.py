@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.conditions import Filter, condition_sql, short_names
 from experiments.study.axis import Axis
-from experiments.study.conditions import Filter, condition_sql, short_names
-from experiments.study.grid import MOST_POINTS, Grid, cell_at, cells_of, coarse_first, levels_of
+from experiments.study.grid import MOST_POINTS, Grid, cell_at, coarse_first, levels_of
 from experiments.study.study import Study
 from simulator.errors import InputError
 from simulator.scenario import Scenario, parse_scenario, scenario_from_data
@@ -28,7 +28,7 @@ GRID = (
 
 def settings_of(read: Study) -> list[dict[str, Any]]:
     """The settings of all cells, in their order."""
-    return [dict(cell.settings) for cell in cells_of(read)]
+    return [dict(cell.settings) for cell in Grid(read).cells()]
 
 
 def scenario_of(cell_scenario: str) -> Scenario:
@@ -102,8 +102,8 @@ def test_zipped_axes_go_together(tmp_path: Path) -> None:
 def test_seeds_repeat_the_grid(tmp_path: Path) -> None:
     read = study(tmp_path, f"axes:\n  {CONCURRENCY}: [1, 4]\nseeds: 3\n", SCENARIO + "  slo: null\n")
     assert [cell["seed"] for cell in settings_of(read)] == [0, 0, 1, 1, 2, 2]
-    assert [scenario_of(cell.scenario).run.seed for cell in cells_of(read)] == [0, 0, 1, 1, 2, 2]
-    assert len({cell.key for cell in cells_of(read)}) == 6
+    assert [scenario_of(cell.scenario).run.seed for cell in Grid(read).cells()] == [0, 0, 1, 1, 2, 2]
+    assert len({cell.key for cell in Grid(read).cells()}) == 6
 
 
 SET: dict[str, Any] = {
@@ -121,7 +121,7 @@ SET: dict[str, Any] = {
 @pytest.mark.parametrize("path", SET)
 def test_a_cell_is_what_set_gives(tmp_path: Path, path: str) -> None:
     text = json.dumps(SET[path])
-    (cell,) = cells_of(study(tmp_path, f"axes:\n  {path}: [{text}]\n"))
+    (cell,) = Grid(study(tmp_path, f"axes:\n  {path}: [{text}]\n")).cells()
     inner = "".join(line.removeprefix("  ") for line in SCENARIO.splitlines(keepends=True)[1:])
     assert scenario_of(cell.scenario) == parse_scenario(inner, overrides=[f"{path}={text}"])
     assert cell.settings[path] == SET[path]
@@ -134,7 +134,9 @@ def test_whole_variants_and_methods_may_vary(tmp_path: Path) -> None:
         [],
     ]
     read = study(tmp_path, f"axes:\n  speculation: {json.dumps(variants)}\nkeep: [small.verdict, verdict]\n")
-    names = [[variant.name for variant in scenario_of(cell.scenario).speculation] for cell in cells_of(read)]
+    names = [
+        [variant.name for variant in scenario_of(cell.scenario).speculation] for cell in Grid(read).cells()
+    ]
     assert names == [["eagle3-k3"], ["small"], []]
 
 
@@ -143,7 +145,7 @@ def test_followers_take_the_cells_tensor_parallelism(tmp_path: Path) -> None:
     read = study(tmp_path, "axes:\n  hardware.tensor_parallel: [2, 4, 8]\n", scenario)
     ranks = {
         (read.hardware.tensor_parallel, read.speculation[0].draft_tensor_parallel)
-        for read in (scenario_of(cell.scenario) for cell in cells_of(read))
+        for read in (scenario_of(cell.scenario) for cell in Grid(read).cells())
     }
     assert ranks == {(2, 2), (4, 4), (8, 8)}
 
@@ -163,7 +165,7 @@ def test_other_files_are_other_cells(tmp_path: Path) -> None:
     cells = {}
     for name, tokens in (("a", 10), ("b", 20)):
         lengths.write_text(f"prompt_tokens\n{tokens}\n", encoding="utf-8")
-        (cells[name],) = cells_of(study(tmp_path, "", scenario))
+        (cells[name],) = Grid(study(tmp_path, "", scenario)).cells()
 
     assert cells["a"].scenario == cells["b"].scenario
     assert cells["a"].key != cells["b"].key
@@ -201,7 +203,7 @@ def test_a_grid_of_millions_begins_at_once(tmp_path: Path) -> None:
     )
     read = study(tmp_path, many)
     assert Grid(read).count(10**9) == 8_000_000
-    assert len(list(islice(cells_of(read), 10))) == 10
+    assert len(list(islice(Grid(read).cells(), 10))) == 10
     with pytest.raises(InputError, match=rf"small.study.yaml:12:1: axes: .*at most {MOST_POINTS:,}"):
         Grid(study(tmp_path, many + f"  {CONCURRENCY}: [1, 2]\n")).count(10)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from unittest.mock import Mock
 
 import pytest
 
 from simulator.errors import InputError
-from simulator.memory.report import gpu_memory, memory, require_fit, smallest_tensor_parallel
+from simulator.memory.gpu_memory import GpuMemory
+from simulator.memory.report import gpu_memory, memory, smallest_tensor_parallel
 from simulator.models.catalogue import load_model
+from simulator.runs.fit import fitting_variants
 from simulator.runs.variant import CompiledVariant
-from simulator.scenario import Scenario, scenario_from_flags
+from simulator.scenario import Scenario, Variant, scenario_from_flags
 from simulator.simulation import simulate
 
 TWO_DRAFTERS = (
@@ -99,7 +102,9 @@ def test_a_pool_of_their_own_limits_the_requests_whose_states_it_holds() -> None
         assert variant.state_pool_bytes == pytest.approx(0.9 / 1.9 * left, rel=1e-3)
         assert variant.state_bytes == states * state
         assert (
-            variant.state_seats == variant.state_pool_bytes // variant.state_bytes == variant.max_concurrency
+            variant.state_request_limit
+            == variant.state_pool_bytes // variant.state_bytes
+            == variant.max_concurrency
         )
         assert variant.kv_bytes == left - variant.state_pool_bytes
     plain = report.variants[0]
@@ -118,7 +123,7 @@ def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
         "run.replications=1",
     )
     pooled = scenario("qwen3.5-27b", 1, *POOLS, *wanted)
-    seats = [variant.state_seats for variant in memory(pooled).variants]
+    seats = [variant.state_request_limit for variant in memory(pooled).variants]
     assert seats == [17, 4]
     variants = [CompiledVariant.compile(pooled, variant) for variant in (None, *pooled.speculation)]
     assert [variant.settings.max_num_seqs for variant in variants] == seats
@@ -131,7 +136,7 @@ def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
 def test_a_pool_too_small_for_one_request_does_not_start() -> None:
     few = scenario("qwen3.5-27b", 1, *POOLS, "engine.gpu_memory_utilization=0.66")
     plain, mtp = memory(few).variants
-    assert (plain.fits, mtp.fits, mtp.state_seats) == (True, False, 0)
+    assert (plain.fits, mtp.fits, mtp.state_request_limit) == (True, False, 0)
     assert mtp.shortage is not None
     assert re.search(
         r"\+ \S+ MiB for states of .*: the recurrent states of one request take 1\.\S+ GiB", mtp.shortage
@@ -145,8 +150,24 @@ def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:
     assert (report.variants[0].kv_bytes, report.variants[0].kv_tokens) == (0, 0)
     assert "131 GiB weights" in report.notes[0]
     with pytest.raises(InputError, match=r"131 GiB weights .* of 73\.3 GiB usable .* that fits is 2"):
-        require_fit(one)
-    require_fit(scenario("llama-3.3-70b-instruct", 2))
+        fitting_variants(one)
+    assert [variant.fits for variant in fitting_variants(scenario("llama-3.3-70b-instruct", 2))] == [True]
+
+
+def test_a_run_asks_for_the_memory_of_each_variant_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(scenario: Scenario, variant: Variant | None) -> GpuMemory:
+        answer = gpu_memory(scenario, variant)
+        asked.append(answer.variant)
+        return answer
+
+    monkeypatch.setattr("simulator.runs.variant.gpu_memory", counted)
+    no_report = Mock(side_effect=AssertionError("a run needs no report of the memory"))
+    monkeypatch.setattr("simulator.memory.report.gpu_memory", no_report)
+    short = "workload={requests: 20, arrivals: {kind: burst}}"
+    simulate(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS, short, "run.replications=1"))
+    assert asked == ["plain", "head", "small", "lookup"]
 
 
 def test_fitting_means_that_the_longest_request_fits() -> None:

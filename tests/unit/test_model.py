@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.models.catalogue import load_model
-from simulator.models.model import Attention, Experts, Linear, weight_bytes_each
+from simulator.models.model import Attention, Experts, LinearLayer, weight_bytes_each
 
 
 def model(name, **changes):
@@ -88,7 +88,7 @@ def test_compressed_attention_keeps_a_window_and_an_entry_per_group():
 )
 def test_bytes_of_a_weight(weights, group, each):
     assert weight_bytes_each(weights, group) == each
-    assert Linear("x", 128, 256, weights, group=group).weight_bytes == 128 * 256 * each
+    assert LinearLayer("x", 128, 256, weights, group=group).weight_bytes == 128 * 256 * each
 
 
 def test_llama_bytes_and_a_conversion_that_leaves_the_ends():

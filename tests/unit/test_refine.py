@@ -19,10 +19,10 @@ from experiments.maps.study_map import estimate_in
 from experiments.refine import run_refined
 from experiments.run_cell import run_cell
 from experiments.store.store import Store
-from experiments.study.grid import cells_of
+from experiments.study.grid import Grid
 from experiments.study.load import load_study
 from experiments.study.study import Study
-from simulator.breakeven.simulated_bench import SimulatedBench
+from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
 from simulator.breakeven.theory import tokens_per_verify
 from simulator.errors import InputError
 from simulator.runs.variant import CompiledVariant
@@ -211,7 +211,7 @@ def test_speedup_over_acceptance_and_load_in_real_runs() -> None:
     loads = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
     scenario = load_scenario(EXAMPLE, ["workload.requests=160", "engine.max_num_seqs=32"])
     variant = scenario.speculation[0]
-    benches = [SimulatedBench(scenario, variant, {"concurrency": load}) for load in loads]
+    benches = [SimulatedEvaluator(scenario, variant, {"concurrency": load}) for load in loads]
 
     def speedup(at: Index) -> float:
         bench = benches[at[1]]
@@ -271,7 +271,7 @@ def test_a_refined_study_has_the_contour_of_the_dense_one_and_goes_on_after_an_i
 ) -> None:
     study = study_of(tmp_path)
     with Store.create_or_open(tmp_path / "dense.db", study.document, study.sha256) as store:
-        Runner(store)(list(cells_of(study)))
+        Runner(store)(list(Grid(study).cells()))
         dense_rows = list(store.rows())
     with Store.create_or_open(tmp_path / "refined.db", study.document, study.sha256) as store:
         with pytest.raises(KeyboardInterrupt):

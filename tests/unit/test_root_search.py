@@ -12,7 +12,7 @@ from simulator.breakeven.root_search import (
     UNREACHABLE,
     Evaluate,
     RootSearch,
-    Run,
+    ScoredRun,
 )
 from simulator.breakeven.theory import required_alpha_geometric, tokens_per_verify
 
@@ -26,11 +26,11 @@ def closed_loop(overhead: float, target: float = 1.0, luck_sd: float = 0.0) -> t
     asked: list[float] = []
     luck = np.random.default_rng(7).normal(0, luck_sd, size=100)
 
-    def evaluate(alpha: float, replication: int, scale: float) -> Run:
+    def evaluate(alpha: float, replication: int, scale: float) -> ScoredRun:
         asked.append(alpha)
         tokens = tokens_per_verify(alpha, DRAFT_LENGTH)
         score = math.log(tokens / ((1 + overhead) * scale * target)) + luck[replication]
-        return Run(score, tokens)
+        return ScoredRun(score, tokens)
 
     return evaluate, asked
 
@@ -55,8 +55,8 @@ def test_a_line_from_afar_is_not_taken_for_a_root(guess: float) -> None:
     """The first replication ties where the score is flat, and the others where it is steep."""
     luck = [0.0, *[0.03] * 4]
 
-    def evaluate(x: float, replication: int, scale: float) -> Run:
-        return Run(math.expm1(8 * x) / 1000 - 0.0002 - luck[replication] + math.log(scale))
+    def evaluate(x: float, replication: int, scale: float) -> ScoredRun:
+        return ScoredRun(math.expm1(8 * x) / 1000 - 0.0002 - luck[replication] + math.log(scale))
 
     root = RootSearch(evaluate, replications=5, band=0.0).find(guess)
     exact = math.log1p(1000 * (0.0002 + sum(luck) / 5)) / 8
@@ -130,8 +130,8 @@ def test_a_metric_that_acceptance_does_not_move_has_no_root() -> None:
     which the search hits: no slope holds around it.
     """
 
-    def evaluate(alpha: float, replication: int, scale: float) -> Run:
-        return Run(0.01 if 0.5 <= alpha < 0.502 else -0.01)
+    def evaluate(alpha: float, replication: int, scale: float) -> ScoredRun:
+        return ScoredRun(0.01 if 0.5 <= alpha < 0.502 else -0.01)
 
     root = RootSearch(evaluate, replications=3, band=0.1).find(0.421)
     assert root.outcome == UNDETERMINED
@@ -142,8 +142,8 @@ def test_a_metric_that_acceptance_does_not_move_has_no_root() -> None:
 def test_a_system_that_collapses_on_one_side_still_has_a_root() -> None:
     """Saturated below α = 0.4: no score there."""
 
-    def evaluate(alpha: float, replication: int, scale: float) -> Run:
-        return Run(math.nan if alpha < 0.4 else math.log(tokens_per_verify(alpha, DRAFT_LENGTH) / 1.9))
+    def evaluate(alpha: float, replication: int, scale: float) -> ScoredRun:
+        return ScoredRun(math.nan if alpha < 0.4 else math.log(tokens_per_verify(alpha, DRAFT_LENGTH) / 1.9))
 
     root = RootSearch(evaluate, replications=3, band=0.0).find(0.1)
     assert root.value is not None

@@ -19,7 +19,7 @@ from experiments.cli import decodesim
 from experiments.run_cell import run_cell
 from experiments.store.columns import REAL, SETTING, described
 from experiments.store.store import Store
-from experiments.study.grid import cells_of
+from experiments.study.grid import Grid
 from experiments.study.load import load_study
 from simulator.errors import InputError
 from tests.shared_data import ROOT
@@ -54,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "study.yaml").write_text(STUDY, encoding="utf-8")
     study = load_study(folder / "study.yaml", ["workload.requests=100", "run.replications=1"])
     with Store.create_or_open(folder / "map.db", study.document, study.sha256) as made:
-        for cell in cells_of(study):
+        for cell in Grid(study).cells():
             made.add(cell, run_cell(cell))
     return folder / "map.db"
 

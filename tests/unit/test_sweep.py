@@ -14,7 +14,7 @@ from experiments.cell import FAILED, Cell, CellResult
 from experiments.run_cell import run_cell
 from experiments.runner.pools import Pool, local_pool
 from experiments.store.store import Store
-from experiments.study.grid import cells_of
+from experiments.study.grid import Grid
 from experiments.study.study import Study
 from experiments.sweep import Standing, better, require_few, sweep
 from simulator.errors import InputError
@@ -72,7 +72,7 @@ def test_processes_in_any_order_give_the_same_store(tmp_path: Path) -> None:
     run(read, tmp_path / "one.db")
     reverse = tmp_path / "reverse.db"
     with Store.create_or_open(reverse, read.document, read.sha256) as store:
-        for cell in reversed(list(cells_of(read))):
+        for cell in reversed(list(Grid(read).cells())):
             store.add(cell, run_cell(cell))
     assert side_by_side.done == 12
     assert rows_of(tmp_path / "two.db") == rows_of(tmp_path / "one.db") == rows_of(reverse)

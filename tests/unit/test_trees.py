@@ -20,10 +20,10 @@ from simulator.trees import (
     StaticGrowth,
     best_first_tree,
     growth_of,
-    longest_accepted_path,
     mean_acceptance_length,
     optimal_tree,
 )
+from tests.trees import longest_accepted_path
 
 TREES = st.integers(1, 24).flatmap(
     lambda nodes: st.tuples(st.just(-1), *(st.integers(0, node - 1) for node in range(1, nodes)))

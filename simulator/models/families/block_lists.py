@@ -9,7 +9,7 @@ from simulator.models.families.mixers import Gqa, read_gqa
 from simulator.models.families.mlps import MlpPlan, read_pattern_mlps
 from simulator.models.families.quantisation import Modules, Quantisation
 from simulator.models.families.recurrent import read_mamba2
-from simulator.models.model import Layer, Linear, MtpModule
+from simulator.models.model import Layer, LinearLayer, MtpModule
 
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
@@ -62,7 +62,7 @@ def read_pattern(config: Fields, quantisation: Quantisation, hidden: int) -> Sta
     ahead = config.optional_count("num_nextn_predict_layers", low=0, high=64) or 0
     if ahead and ahead_blocks:
         layers = collect(layer(len(blocks) + index, kind) for index, kind in enumerate(ahead_blocks))
-        mtp = MtpModule(layers, Linear("fc", hidden, 2 * hidden, shard="replicated"), ahead, 3 * hidden)
+        mtp = MtpModule(layers, LinearLayer("fc", hidden, 2 * hidden, shard="replicated"), ahead, 3 * hidden)
     return Stack(collect(layer(index, kind) for index, kind in enumerate(blocks)), mtp, hidden)
 
 
@@ -113,7 +113,7 @@ def read_nas(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
 
 
 def _nas_layer(attention: Fields, ffn: Fields, modules: Modules, hidden: int, gqa: Gqa) -> Layer:
-    linears: tuple[Linear, ...] = ()
+    linears: tuple[LinearLayer, ...] = ()
     mixed, norms = None, 0
     if attention.flag("replace_with_linear"):
         linears += (modules.linear("attention_linear", "self_attn.linear_attn", hidden, hidden),)

@@ -13,7 +13,7 @@ from simulator.models.families.mixers import Gqa, Mixer, read_gqa
 from simulator.models.families.mlps import Mlp, is_longcat, read_mlps
 from simulator.models.families.quantisation import Modules, Quantisation
 from simulator.models.families.recurrent import read_delta_net, read_kda, read_mamba2
-from simulator.models.model import Layer, Linear, MtpModule
+from simulator.models.model import Layer, LinearLayer, MtpModule
 
 FULL, SLIDING, LINEAR, MAMBA = "full_attention", "sliding_attention", "linear_attention", "mamba"
 _CHUNKED = "chunked_attention"
@@ -60,7 +60,7 @@ def read_decoder(config: Fields, quantisation: Quantisation, hidden: int) -> Sta
             rows = (2 + hyper) * hyper
             linears = (
                 *linears,
-                Linear("hyper_connection", rows, hyper * hidden, shard="replicated", count=2),
+                LinearLayer("hyper_connection", rows, hyper * hidden, shard="replicated", count=2),
             )
             other += 2 * (rows + 3)
         return Layer(1, mixed.attention, linears, mlp.experts, other)
@@ -79,7 +79,7 @@ def read_decoder(config: Fields, quantisation: Quantisation, hidden: int) -> Sta
             if routed
             else mlps.plain(modules(count), width=mlps.dense or mlps.expert)
         )
-        fc = Linear("fc", hidden, 2 * hidden, shard="replicated")
+        fc = LinearLayer("fc", hidden, 2 * hidden, shard="replicated")
         own_head = config.word("model_type").startswith(_OWN_HEAD_MTP)
         mtp = MtpModule((layer(mixer(count, modules(count)), mlp),), fc, ahead, 3 * hidden, own_head)
     other = hidden + (hyper * hyper * hidden + hyper + 1 if hyper else 0) + _positions(config, hidden)

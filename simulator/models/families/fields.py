@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from simulator.document import DataPath
 from simulator.errors import InputError, Problem
 
 # Far above anything built, low enough that loops stay short.
@@ -14,8 +15,6 @@ MOST_HEADS = 65_536
 MOST_EXPERTS = 65_536
 MOST_WIDTH = 16_777_216
 MOST_TOKENS = 100_000_000
-
-Path = tuple[str | int, ...]
 
 # What some configs call a field, most of them older ones; the usual name goes first where both are there.
 _SPELLINGS = {
@@ -38,9 +37,9 @@ class Fields:
     """
 
     values: Mapping[str, object]
-    path: Path = ()
-    problems: list[tuple[Path, Problem]] = field(default_factory=list)
-    disagreements: list[tuple[Path, Problem]] = field(default_factory=list)
+    path: DataPath = ()
+    problems: list[tuple[DataPath, Problem]] = field(default_factory=list)
+    disagreements: list[tuple[DataPath, Problem]] = field(default_factory=list)
 
     def inner(self, values: Mapping[str, object], *path: str | int) -> Fields:
         """An object inside this one; its problems are this one's problems."""
@@ -161,7 +160,7 @@ class Fields:
         """Record that a field does not agree with another; said only when every field is fine on its own."""
         self.disagreements.append(self._problem(name, value, message, allowed, None))
 
-    def finish(self, file: str | None, locate: Callable[[Path], tuple[int | None, int | None]]) -> None:
+    def finish(self, file: str | None, locate: Callable[[DataPath], tuple[int | None, int | None]]) -> None:
         """Raise InputError with every problem met so far, if any;
         `locate` gives line and column of a place."""
         found: dict[str, Problem] = {}
@@ -173,8 +172,8 @@ class Fields:
 
     def _problem(
         self, name: str, value: object, message: str, allowed: str | None, index: int | None
-    ) -> tuple[Path, Problem]:
-        path: Path = (*self.path, name) if index is None else (*self.path, name, index)
+    ) -> tuple[DataPath, Problem]:
+        path: DataPath = (*self.path, name) if index is None else (*self.path, name, index)
         shown = f"{len(value)} entries" if isinstance(value, list | dict) else value
         return path, Problem(field=_dotted(path), value=shown, message=message, allowed=allowed)
 
@@ -183,7 +182,7 @@ class Fields:
         return next((name for name in spelt if self.values.get(name) is not None), None)
 
 
-def _dotted(path: Path) -> str:
+def _dotted(path: DataPath) -> str:
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from simulator.models.families.fields import MOST_HEADS, MOST_TOKENS, Fields
 from simulator.models.families.mixers import Indexer, Mixer
 from simulator.models.families.quantisation import Modules
-from simulator.models.model import Attention, Linear
+from simulator.models.model import Attention, LinearLayer
 
 # One index key is stored as fp8 with one fp32 scale (DeepSeek-V3.2 reference and vLLM's indexer cache).
 _FP8_SCALE_BYTES = 4
@@ -65,7 +65,7 @@ class Mla:
                     "replicated",
                 ),
                 modules.linear("index_k", f"{root}.indexer.wk", index.head_dim, hidden, "replicated"),
-                Linear("index_weights", index.heads, hidden, shard="replicated"),
+                LinearLayer("index_weights", index.heads, hidden, shard="replicated"),
             ]
             other += 2 * index.head_dim
         return Mixer(
@@ -118,15 +118,15 @@ class Compressed:
         indexed = compression == 4
         if compression > 1:
             overlap = 2 if indexed else 1  # short groups overlap, so each token feeds two entries
-            linears.append(Linear("compress", 2 * overlap * self.head_dim, hidden, shard="replicated"))
+            linears.append(LinearLayer("compress", 2 * overlap * self.head_dim, hidden, shard="replicated"))
             other += compression * overlap * self.head_dim + self.head_dim
         if indexed:
             linears += [
                 modules.linear(
                     "index_q", f"{root}.indexer.wq_b", index.heads * index.head_dim, self.q_lora, "replicated"
                 ),
-                Linear("index_compress", 4 * index.head_dim, hidden, shard="replicated"),
-                Linear("index_weights", index.heads, hidden, shard="replicated"),
+                LinearLayer("index_compress", 4 * index.head_dim, hidden, shard="replicated"),
+                LinearLayer("index_weights", index.heads, hidden, shard="replicated"),
             ]
             other += compression * 2 * index.head_dim + index.head_dim
         return Mixer(

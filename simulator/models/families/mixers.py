@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from simulator.models.families.fields import MOST_HEADS, Fields
 from simulator.models.families.quantisation import Modules
-from simulator.models.model import Attention, Linear
+from simulator.models.model import Attention, LinearLayer
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Gqa:
         kv = key + (0 if self.value_is_key else value)
         query = self.heads * self.head_dim + self.heads * self.gate
         wide = input_width or hidden
-        linears: tuple[Linear, ...] = (
+        linears: tuple[LinearLayer, ...] = (
             modules.linear(
                 "qkv",
                 f"{root}.q_proj",

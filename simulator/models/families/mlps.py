@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from simulator.models.families.fields import MOST_EXPERTS, MOST_LAYERS, Fields
 from simulator.models.families.quantisation import Modules
-from simulator.models.model import Experts, Linear
+from simulator.models.model import Experts, LinearLayer
 
 EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _PER_TOKEN = (
@@ -39,7 +39,7 @@ _FROM_ONE = ("decoder_sparse_step", "moe_layer_interval")
 class Mlp:
     """What one layer multiplies after attention."""
 
-    linears: tuple[Linear, ...] = ()
+    linears: tuple[LinearLayer, ...] = ()
     experts: Experts | None = None
     other_parameters: int = 0
 
@@ -76,8 +76,8 @@ class MlpPlan:
         """Router, routed experts, shared experts, latent projections."""
         width = self.latent or self.hidden
         choices = self.experts + self.idle
-        router = Linear("router", choices, self.hidden, shard="replicated", bias=self.router_bias)
-        linears: list[Linear] = [router]
+        router = LinearLayer("router", choices, self.hidden, shard="replicated", bias=self.router_bias)
+        linears: list[LinearLayer] = [router]
         if self.latent:
             linears.append(
                 modules.linear("latent_down", f"{root}.fc1_latent_proj", width, self.hidden, "replicated")
@@ -103,7 +103,7 @@ class MlpPlan:
         other = self.hidden * int(self.shared_gate and self.shared > 0) + width * int(self.latent_norm)
         return Mlp(tuple(linears), experts, other)
 
-    def _pair(self, modules: Modules, root: str, up: str, down: str, width: int) -> tuple[Linear, ...]:
+    def _pair(self, modules: Modules, root: str, up: str, down: str, width: int) -> tuple[LinearLayer, ...]:
         return (
             modules.linear(up, f"{root}.gate_proj", (self.matrices - 1) * width, self.hidden),
             modules.linear(down, f"{root}.down_proj", self.hidden, width, "row"),

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from simulator.models.families.fields import Fields
-from simulator.models.model import Experts, Linear
+from simulator.models.model import Experts, LinearLayer
 
 
 class Format(NamedTuple):
@@ -106,9 +106,9 @@ class Modules:
         kv_features: int = 0,
         kv_heads: int = 0,
         bias: bool = False,
-    ) -> Linear:
+    ) -> LinearLayer:
         form = self.quantisation.of(f"{self.prefix}.{module}")
-        return Linear(
+        return LinearLayer(
             name,
             out_features,
             in_features,

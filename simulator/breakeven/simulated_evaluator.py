@@ -1,5 +1,5 @@
-"""One load of a scenario for the break-even search:
-real runs of the plain and of one speculative variant on common luck.
+"""One load of a scenario for the break-even search: simulated runs of plain decoding and of one speculative
+variant, on common random numbers.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from functools import cached_property
 
 from simulator.acceptance import AcceptanceModel, acceptance_model
 from simulator.acceptance.base import logit
-from simulator.breakeven.bench import DoesNotFitError, Load
+from simulator.breakeven.evaluator import DoesNotFitError, Load
 from simulator.errors import InputError, Problem
-from simulator.memory.report import shortage_of
 from simulator.results.record import RunRecord
 from simulator.results.steady import above_capacity, steady_figures
 from simulator.results.summary import Traffic
+from simulator.runs.fit import shortage_of
 from simulator.runs.replications import replication_seed, traffic_of
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import (
@@ -29,32 +29,32 @@ from simulator.scenario import (
 
 _FEWEST_REQUESTS = 2000
 _ROUNDS_OF_CLIENTS = 12
-"""A closed loop is cut to so many requests, or so many per client:
-its steady window tells a break-even well enough.
+"""A closed loop is cut to the larger of `_FEWEST_REQUESTS` and this many rounds of its clients. Its steady
+window is then long enough for a break-even.
 """
 
 
 def scenario_at(scenario: Scenario, load: Load) -> Scenario:
-    """The scenario under another load: `{"concurrency": n}` (closed loop) or `{"rate_per_s": r}` (gamma
-    where it was, else Poisson).
+    """Return the scenario under another load: `{"concurrency": n}` for a closed loop, or `{"rate_per_s": r}`
+    for gamma arrivals where it had them, else Poisson.
 
     Raises InputError for a load that is neither, or not positive.
     """
-    (kind, amount), *more = load.items()
+    (kind, amount), *further = load.items()
     old = scenario.workload.arrivals
-    if more or kind not in ("concurrency", "rate_per_s"):
+    if further or kind not in ("concurrency", "rate_per_s"):
         raise InputError(
             Problem(field="load", value=dict(load), message="is no load", allowed="concurrency or rate_per_s")
         )
-    whole = kind == "rate_per_s" or amount == int(amount)
-    if not (math.isfinite(amount) and amount > 0 and whole):
+    is_possible = kind == "rate_per_s" or amount == int(amount)
+    if not (math.isfinite(amount) and amount > 0 and is_possible):
         allowed = "a whole number from 1" if kind == "concurrency" else "a number above 0"
         raise InputError(Problem(field=kind, value=amount, message="is no load", allowed=allowed))
     arrivals: ArrivalsClosed | ArrivalsGamma | ArrivalsPoisson
     if kind == "concurrency":
         clients = int(amount)
-        kept = old.model_dump() if old.kind == "closed" else {}
-        arrivals = ArrivalsClosed(**{**kept, "concurrency": clients})
+        fields = old.model_dump() if old.kind == "closed" else {}
+        arrivals = ArrivalsClosed(**{**fields, "concurrency": clients})
     elif old.kind == "gamma":
         arrivals = ArrivalsGamma(rate_per_s=amount, cv=old.cv)
     else:
@@ -63,8 +63,8 @@ def scenario_at(scenario: Scenario, load: Load) -> Scenario:
 
 
 def load_of(scenario: Scenario) -> Load:
-    """The scenario's own load, as rows show it; a trace or profile is named
-    by the factor on its rate, a burst by its size.
+    """Return the scenario's own load, as rows show it: of a trace or profile the factor on its rate, of a
+    burst its size.
     """
     arrivals = scenario.workload.arrivals
     if arrivals.kind == "closed":
@@ -77,11 +77,10 @@ def load_of(scenario: Scenario) -> Load:
 
 
 def acceptance_at(variant: CompiledVariant, alpha: float) -> tuple[AcceptanceModel | None, ...]:
-    """The variant's acceptance, one model per traffic class, moved within its family to `alpha`.
+    """Return the variant's acceptance, one model per traffic class, moved within its family to `alpha`.
 
-    Classes with acceptance of their own move by the same logit shift. Raises InputError where the
-    variant's model
-    has no α to move.
+    Classes with acceptance of their own move by the same logit shift. Raises InputError where the variant's
+    model has no α to move.
     """
     assert variant.variant is not None
     base = acceptance_model(
@@ -96,8 +95,8 @@ def acceptance_at(variant: CompiledVariant, alpha: float) -> tuple[AcceptanceMod
     return tuple(model and moved(model) for model in variant.acceptance)
 
 
-class SimulatedBench:
-    """A `Bench` that runs the simulator. The family of acceptance is that of `acceptance_at`."""
+class SimulatedEvaluator:
+    """An `Evaluator` that runs the simulator. The family of acceptance is that of `acceptance_at`."""
 
     def __init__(
         self,
@@ -109,9 +108,8 @@ class SimulatedBench:
     ) -> None:
         """`own_draft_length`: runs keep the variant's table or policy of draft lengths, where it has one.
 
-        `plain_runs`: plain decoding of this scenario by replication, as far as it was run for another
-        variant;
-        what is run here joins them.
+        `plain_runs`: the runs of plain decoding of this scenario by replication, made for another variant.
+        New runs join them.
         """
         self.load = load_of(scenario) if load is None else load
         self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
@@ -144,7 +142,7 @@ class SimulatedBench:
 
     @property
     def open_loop(self) -> bool:
-        """Whether requests come whether or not others are served."""
+        """Whether requests arrive at a rate of their own, whatever the engine does."""
         return self._traffic.open_loop
 
     def plain(self, replication: int) -> Mapping[str, float]:
@@ -159,7 +157,9 @@ class SimulatedBench:
         self, draft_length: int, alpha: float, replication: int, step_scale: float
     ) -> Mapping[str, float]:
         """Figures of the speculative variant; latencies are NaN where it cannot serve the load."""
-        variant = self._own_variant if self.draft_length_varies else self._variant_with(draft_length)
+        variant = (
+            self._fitting(self._own_variant) if self.draft_length_varies else self._variant_with(draft_length)
+        )
         seed = replication_seed(self.scenario.run.seed, replication)
         record = variant.run(
             traffic_of(self.scenario, replication),
@@ -172,21 +172,19 @@ class SimulatedBench:
 
     @property
     def beyond_drafter(self) -> str | None:
-        """Which share of the requests grows longer than the drafter goes, in words."""
-        return CompiledVariant.compile(self.scenario, self.variant).beyond_drafter(
-            traffic_of(self.scenario, 0)
-        )
+        """A note on the requests that outgrow the drafter's context; None where no request does."""
+        return self._own_variant.beyond_drafter(traffic_of(self.scenario, 0))
 
     def step_s(self, draft_length: int, batch: float) -> float:
         """Time of a uniform decode step at the workload's mean context, s."""
         variant = self._variant_with(draft_length) if draft_length else self._plain_variant
         batch = min(max(batch, 1.0), float(self._plain_variant.settings.max_num_seqs))
         low = math.floor(batch)
-        here, above = (
+        at_floor, at_ceiling = (
             variant.step_times(sequences, self._context_tokens, draft_length)["total"]
             for sequences in (low, math.ceil(batch))
         )
-        return here + (above - here) * (batch - low)
+        return at_floor + (at_ceiling - at_floor) * (batch - low)
 
     @cached_property
     def _context_tokens(self) -> float:
@@ -200,7 +198,7 @@ class SimulatedBench:
 
     @cached_property
     def _own_variant(self) -> CompiledVariant:
-        return self._fitting(CompiledVariant.compile(self.scenario, self.variant))
+        return CompiledVariant.compile(self.scenario, self.variant)
 
     def _variant_with(self, draft_length: int) -> CompiledVariant:
         if draft_length not in self._speculative:
@@ -209,7 +207,7 @@ class SimulatedBench:
         return self._speculative[draft_length]
 
     def _fitting(self, variant: CompiledVariant) -> CompiledVariant:
-        shortage = shortage_of(self.scenario, variant.memory)
+        shortage = shortage_of(variant)
         if shortage is not None:
             raise DoesNotFitError(shortage)
         return variant

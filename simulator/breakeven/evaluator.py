@@ -1,4 +1,4 @@
-"""What a break-even search needs of a simulator: `Bench`, one load of one scenario on common luck."""
+"""What a break-even search needs of a simulator: an `Evaluator` of one load of one scenario."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from typing import Protocol
 
 Load = Mapping[str, float]
-"""How much is asked, as rows show it: `{"concurrency": 64}` or `{"rate_per_s": 2.5}`."""
+"""The offered load, as rows show it: `{"concurrency": 64}` or `{"rate_per_s": 2.5}`."""
 
 
 class DoesNotFitError(Exception):
-    """The memory does not hold the weights, or not one request; the text says why, with the numbers."""
+    """The memory does not hold the weights, or not a single request. The text gives the numbers."""
 
 
-class Bench(Protocol):
-    """One load of one scenario, as the search sees it: runs on common luck, and the price of a uniform step.
+class Evaluator(Protocol):
+    """Evaluates one load of one scenario: runs on common random numbers, and the price of a uniform step.
 
-    Figures are those of `measure.py`. Raises `DoesNotFitError` where a variant's memory does not hold a
+    Figures are those of `measure.py`. Raises `DoesNotFitError` where the memory of a variant does not hold a
     request.
     """
 
     @property
     def load(self) -> Load:
-        """How much is asked, as in the rows: `{"concurrency": 64}`."""
+        """The offered load, as in the rows: `{"concurrency": 64}`."""
 
     @property
     def open_loop(self) -> bool:
-        """Whether requests come at a rate of their own, whatever the engine does."""
+        """Whether requests arrive at a rate of their own, whatever the engine does."""
 
     @property
     def draft_length_varies(self) -> bool:
