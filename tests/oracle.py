@@ -15,7 +15,7 @@ Uniform = Callable[[int, int, int], float]  # (request, stream: 0 survival, 1 ma
 
 TIMES = ("admitted_ns", "first_ns", "last_ns", "ended_ns")  # -1: not yet
 COUNTS = ("emitted_tokens", "drafted_tokens", "accepted_tokens", "draft_rounds", "decode_rounds")
-OTHERS = ("worst_gap_ns", "preemptions", "computed", "drafts", "blocks", "matched")
+OTHERS = ("max_itl_ns", "preemptions", "computed", "drafts", "blocks", "matched")
 
 
 def run_oracle(
@@ -310,7 +310,7 @@ class Oracle:
         for name, count in zip(COUNTS, (tokens, k, got, int(k > 0), int(decodes)), strict=True):
             r[name] += count
         r["computed"] -= 0 if preempted else k - got
-        r["worst_gap_ns"] = max(r["worst_gap_ns"], m - r["last_ns"] if r["first_ns"] >= 0 else 0)
+        r["max_itl_ns"] = max(r["max_itl_ns"], m - r["last_ns"] if r["first_ns"] >= 0 else 0)
         r |= {"first_ns": m if r["first_ns"] < 0 else r["first_ns"], "last_ns": m, "drafts": 0}
         if r["emitted_tokens"] >= r["stop"]:
             self.end(r, "cancelled" if r["stop"] < r["output_tokens"] else "done", m)

@@ -47,7 +47,7 @@ class RunRecord:
     """Newest emission, (n,)."""
     ended_ns: Ints
     emitted_tokens: Ints
-    worst_gap_ns: Ints
+    max_itl_ns: Ints
     drafted_tokens: Ints
     accepted_tokens: Ints
     """Before stops cut a round's surplus, (n,)."""
@@ -109,7 +109,7 @@ def record_of(
         last_ns=column("last_ns"),
         ended_ns=column("ended_ns"),
         emitted_tokens=column("emitted"),
-        worst_gap_ns=column("worst_gap_ns"),
+        max_itl_ns=column("max_itl_ns"),
         drafted_tokens=column("drafted"),
         accepted_tokens=column("accepted"),
         draft_rounds=column("draft_rounds"),

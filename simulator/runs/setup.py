@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from simulator.costs.cost import CostModel
-from simulator.costs.prices import Prices, compile_prices
+from simulator.costs.prices import DENSE_QUERY_TOKENS, Prices, compile_prices
 from simulator.costs.profiles import Profile, load_profile
 from simulator.engines.preset import Preset
 from simulator.memory.report import models_of
@@ -17,7 +17,7 @@ from simulator.models.drafter import Drafter
 from simulator.models.model import Model
 from simulator.scenario import Scenario, Variant, engine_preset
 
-LONGEST_DRAFT = 16
+LONGEST_DRAFT = DENSE_QUERY_TOKENS - 1
 """Draft lengths up to this share one set of price tables."""
 
 

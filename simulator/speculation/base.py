@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.step.state import ROWS_TOKENS
+from simulator.speculation.shape import CHAIN, DraftShape
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,11 @@ class Method:
     """Paper or code that defines it."""
     drafter: str | None
     """Kind of drafter config that `draft` names: eagle, eagle3, mtp, draft_model; None: no network drafts."""
-    serial_passes: bool = True
-    """One drafter pass per draft token; otherwise one pass makes all drafts."""
-    first_pass_rows: int = ROWS_TOKENS
-    """Rows of the first pass, see `step.state.ROWS_*`."""
+    shape: DraftShape = CHAIN
+    """How the drafts of a round hang together, and the drafter passes that make them."""
+    first_pass_reads_tokens: bool = True
+    """The first pass runs on all query tokens of the step, prompts included; otherwise only on the rows that
+    `shape` gives each request."""
     drafter_has_kv: bool = True
     """The drafter keeps KV of its own, so it reads every token of the target and needs slots ahead."""
     slots_per_request: int = 0
@@ -46,9 +47,9 @@ class Method:
     """Asynchronous engines look up on the GPU instead: always K drafts, junk on a miss."""
 
     def looks_up_on_host(self, asynchronous: bool) -> bool:
-        """Whether the next step cannot be composed before this one's tokens are on the host."""
+        """Return whether the next step cannot be scheduled before this step's tokens are on the host."""
         return self.host_lookup and not (asynchronous and self.gpu_lookup)
 
-    def lookahead_tokens(self, draft_length: int) -> int:
-        """KV slots reserved ahead of a request."""
-        return draft_length if self.drafter_has_kv else 0
+    def lookahead_tokens(self, nodes: int) -> int:
+        """Return the KV slots that are kept free ahead of a request which brings up to `nodes` drafts."""
+        return nodes if self.drafter_has_kv else 0
