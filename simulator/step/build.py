@@ -12,7 +12,7 @@ from simulator.costs.prices import Prices
 from simulator.numerics.random_numbers import STREAM_SURVIVAL, stream_keys
 from simulator.step.engine import ENGINE
 from simulator.step.requests import RequestTable
-from simulator.step.settings import EngineSettings, setting_fields
+from simulator.step.settings import SETTING_FIELDS, EngineSettings
 from simulator.step.state import (
     ARRAYS,
     ENTRY,
@@ -87,7 +87,7 @@ def _engine_record(
 ) -> NDArray[np.void]:
     """Return the engine's own record (1,) ENGINE: its settings, and all memory free."""
     engine = np.zeros(1, ENGINE)
-    for name, _ in setting_fields():
+    for name, _ in SETTING_FIELDS:
         engine[name] = getattr(settings, name)
     engine["max_nodes"], engine["max_depth"] = settings.max_nodes, settings.max_depth
     engine["prefix_block_tokens"] = requests.prefix_block_tokens
@@ -151,37 +151,43 @@ def _draft_arrays(settings: EngineSettings) -> Arrays:
     lengths = np.array(settings.draft_length_by_batch, dtype=np.int64)
     rows = [settings.shape.pass_rows(nodes) for nodes in range(settings.max_nodes + 1)]
     pass_rows = np.zeros((len(rows), max(len(passes) for passes in rows)), np.int64)
+    alike = np.zeros_like(pass_rows)
     for nodes, passes in enumerate(rows):
         pass_rows[nodes, : len(passes)] = passes
+        for level in reversed(range(len(passes))):
+            next_is_alike = passes[level + 1 : level + 2] == passes[level : level + 1]
+            alike[nodes, level] = 1 + (alike[nodes, level + 1] if next_is_alike else 0)
     depths = [settings.shape.depth(nodes) for nodes in range(settings.max_nodes + 1)]
     return {
         "draft_length_by_batch": lengths[np.minimum(np.arange(settings.max_num_seqs + 1), len(lengths) - 1)],
         "depth_by_nodes": np.array(depths, dtype=np.int64),
         "passes_by_nodes": np.array([len(passes) for passes in rows], dtype=np.int64),
         "pass_rows": pass_rows,
+        "passes_alike": alike,
     }
 
 
-def _price_arrays(settings: EngineSettings, prices: Prices) -> Arrays:
+def _price_arrays(settings: EngineSettings, prices: Prices, max_query_tokens: int) -> Arrays:
     """Return the price tables, and where batches, contexts and query tokens lie between their knots.
 
-    Batches and query tokens are few, so each has its interval and its part of it in a table; a context is
-    found by its interval of 64 tokens, which no knot divides.
+    Each batch and each number of query tokens, up to `max_query_tokens`, has its interval and its part of it
+    in a table; a context is found by its 64 tokens, which no knot divides.
     """
     batches, batch_knots = np.arange(settings.max_num_seqs + 1), prices.batch_knots
     batch_cell = _cells(batch_knots, batches)
-    queries, query_knots = np.arange(prices.query_knots[-1] + 1), prices.query_knots
-    query_cell = np.maximum(np.searchsorted(query_knots, queries, side="right") - 1, 0)
-    above = np.minimum(query_cell + 1, len(query_knots) - 1)
-    width = np.maximum(query_knots[above] - query_knots[query_cell], 1)
+    query_knots = prices.query_knots
+    queries = np.minimum(np.arange(1, max_query_tokens + 1), query_knots[-1])
+    query_cell = np.searchsorted(query_knots, queries, side="right") - 1
+    next_knot = np.append(query_knots, query_knots[-1] + 1)[query_cell + 1]
+    query_part = (queries - query_knots[query_cell]) / (next_knot - query_knots[query_cell])
     return {
         **{name: table for name, table in prices._asdict().items() if name in ARRAYS},
         "batch_cell": batch_cell,
         "batch_part": (batches - batch_knots[batch_cell]) / np.diff(batch_knots)[batch_cell],
         "context_cell": _cells(prices.context_knots, np.arange(0, int(prices.context_knots[-1]) + 64, 64)),
         "context_scale": 1.0 / np.diff(prices.context_knots),
-        "query_cell": query_cell,
-        "query_part": np.maximum(queries - query_knots[query_cell], 0) / width,
+        "query_plane": np.append(0, query_cell * len(batch_knots) * len(prices.context_knots)),
+        "query_part": np.append(0.0, query_part),
     }
 
 
@@ -231,13 +237,14 @@ def new_state(
     classes = acceptance.conditional.shape[0]
     full_graph, any_graph = graph_tables(settings)
     known_arrivals, issue_order = _queues(settings, requests)
-    priced = _price_arrays(settings, prices)
     drafted = _draft_arrays(settings)
+    widest = max(settings.max_nodes + 1, int(drafted["pass_rows"].max()))
+    priced = _price_arrays(settings, prices, widest)
     engine = _engine_record(settings, acceptance, requests, seed)
     engine["first_measured"] = measured[0] if measured else 0
     engine["graph_cap"] = len(full_graph) - 1
     engine["max_passes"] = drafted["pass_rows"].shape[1]
-    engine["max_query_tokens"] = prices.query_knots[-1]
+    engine["dense_query_tokens"] = np.flatnonzero(np.append(priced["query_part"], 1.0))[0] - 1
     engine["context_knots"] = len(prices.context_knots)
     engine["attention_plane"] = len(prices.batch_knots) * len(prices.context_knots)
     engine["context_cells"] = len(priced["context_cell"])

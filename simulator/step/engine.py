@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.step.settings import setting_fields
+from simulator.step.settings import SETTING_FIELDS
 from simulator.step.state import ARRAYS
 
 ENGINE = np.dtype(
     [
-        *setting_fields(),
+        *SETTING_FIELDS,
         # What is derived from the settings
         ("max_nodes", "i8"),  # drafts verified for one request in one round, at most
         ("max_depth", "i8"),  # positions at which a draft can be accepted, at most
         ("max_passes", "i8"),  # columns of `pass_rows`
-        ("max_query_tokens", "i8"),  # query tokens of a decode, at most, that attention has a price for
+        ("dense_query_tokens", "i8"),  # each number of query tokens up to this one has a plane of prices
         ("graph_cap", "i8"),  # tokens of the largest CUDA graph
         # The requests
         ("first_measured", "i8"),  # the request whose arrival opens the window of the rates

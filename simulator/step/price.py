@@ -42,10 +42,11 @@ from simulator.step.views import (
     full_graph_of,
     item,
     pass_rows_of,
+    passes_alike_of,
     passes_by_nodes_of,
     plan_at,
-    query_cell_of,
     query_part_of,
+    query_plane_of,
     request_at,
     sample_of,
     scalars_of,
@@ -85,13 +86,13 @@ def _attention_ns(e: Engine, table: Any, cell: tuple[int, float, float], query_t
     of query tokens.
     """
     at, batch_part, context_part = cell
-    query_tokens = min(query_tokens, e.max_query_tokens)
-    at += item(query_cell_of(e), query_tokens) * e.attention_plane
+    at += item(query_plane_of(e), query_tokens)
     attention = _bilinear(e, table, at, batch_part, context_part)
-    query_part = item(query_part_of(e), query_tokens)
-    if query_part > 0.0:  # only a tree: every number of query tokens of a chain is a knot
-        next_knot = _bilinear(e, table, at + e.attention_plane, batch_part, context_part)
-        attention += (next_knot - attention) * query_part
+    if query_tokens > e.dense_query_tokens:  # only in trees: every length of a chain is a knot
+        query_part = item(query_part_of(e), query_tokens)
+        if query_part > 0.0:
+            next_knot = _bilinear(e, table, at + e.attention_plane, batch_part, context_part)
+            attention += (next_knot - attention) * query_part
     return attention
 
 
@@ -165,9 +166,7 @@ def _price_drafts(
     while level < passes:
         width = item(pass_rows_of(e), first + level)
         # Passes of one width are priced once and multiplied: all later passes of a chain are one product.
-        alike = 1
-        while level + alike < passes and item(pass_rows_of(e), first + level + alike) == width:
-            alike += 1
+        alike = item(passes_alike_of(e), first + level)
         rows = requests * width
         later = _pass_ns(e, rows, rows) + _attention_ns(e, draft_attention_of(e), after_step, width)
         total += later * alike

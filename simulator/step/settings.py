@@ -138,8 +138,9 @@ class EngineSettings:
         return self.shape.depth(self.max_nodes)
 
 
-def setting_fields() -> list[tuple[str, str]]:
-    """Return the settings that are one number as fields of a record: (name, dtype), booleans as 0 and 1."""
-    kinds = {int: "i8", bool: "i8", float: "f8"}
-    hints = get_type_hints(EngineSettings)
-    return [(name, kinds[hint]) for name, hint in hints.items() if hint in kinds]
+_KINDS = {int: "i8", bool: "i8", float: "f8"}
+
+SETTING_FIELDS = tuple(
+    (name, _KINDS[hint]) for name, hint in get_type_hints(EngineSettings).items() if hint in _KINDS
+)
+"""The settings that are one number, as fields of a record: (name, dtype); booleans are 0 and 1."""

@@ -174,6 +174,8 @@ class State(NamedTuple):
     """(M + 1,) drafter passes that make so many drafts."""
     pass_rows: NDArray[np.int64]
     """(M + 1, most passes) rows that each request adds to every one of these passes."""
+    passes_alike: NDArray[np.int64]
+    """(M + 1, most passes) how many passes in a row, from this one on, have the same rows."""
     full_graph: NDArray[np.int64]
     """(cap + 1,) padded tokens of a uniform step of N tokens; -1 where no graph is large enough."""
     any_graph: NDArray[np.int64]
@@ -186,8 +188,8 @@ class State(NamedTuple):
     """(S + 1,) where in its knot interval a batch lies, 0…1."""
     context_scale: NDArray[np.float64]
     """1 ÷ width of each context interval."""
-    query_cell: NDArray[np.int64]
-    """(Q + 1,) knot at or below a number of query tokens, for which there is a plane of attention prices."""
+    query_plane: NDArray[np.int64]
+    """(Q + 1,) where the plane of attention prices begins for the knot at or below so many query tokens."""
     query_part: NDArray[np.float64]
     """(Q + 1,) where between that knot and the next a number of query tokens lies, 0…1; 0: on the knot."""
     context_knots: NDArray[np.int64]
