@@ -64,6 +64,10 @@ class Oracle:
         short = most is None or r["prompt_tokens"] + r["emitted_tokens"] <= most
         return bool(short and self.random_key["drafts"][r["traffic_class"]])
 
+    def drafts(self, r: Record, k: int) -> int:
+        """Of the K of a step, what this request gets: it may have a limit of its own."""
+        return int(min(k, r.get("draft_length", k)))
+
     def never_runs(self, r: Record) -> bool:
         whole, spare = r["prompt_tokens"] + r["stop"], self.engine["slots_per_request"]
         cut = self.engine["chunked_prefill"] or whole + spare <= self.engine["max_num_batched_tokens"]
@@ -156,7 +160,7 @@ class Oracle:
         for r in list(self.running):
             drafts, pending, entry = r["drafts"], 0, self.in_flight.get(r["number"])
             if entry and entry["samples"]:
-                pending, drafts = 1 + entry["k"], self.flight_k if self.may_draft(r) else 0
+                pending, drafts = 1 + entry["k"], self.drafts(r, self.flight_k) if self.may_draft(r) else 0
                 foreseen = self.engine["stop_is_foreseen"] and r["emitted_tokens"] + 1 >= r["output_tokens"]
                 ghost = r["emitted_tokens"] + self.accepted(r, entry["k"]) + 1 >= r["stop"]
                 if foreseen or (ghost and not self.on["ghost_rows"]):
@@ -316,7 +320,7 @@ class Oracle:
             self.end(r, "cancelled" if r["stop"] < r["output_tokens"] else "done", m)
         elif next_k > 0 and self.may_draft(r) and not preempted:
             r["matched"] = self.match(r) if self.engine["ragged"] else r["matched"]
-            r["drafts"] = next_k if r["matched"] or not self.engine["ragged"] else 0
+            r["drafts"] = self.drafts(r, next_k) if r["matched"] or not self.engine["ragged"] else 0
 
     # §5: the clock
     def run(self) -> Record:

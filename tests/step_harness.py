@@ -77,7 +77,7 @@ def settings_of(engine: Record, external_clients: bool) -> EngineSettings:
         ragged=engine["ragged"],
         has_drafter=engine["serial_passes"] != 0 and not plain,
         drafter_has_kv=engine["drafter_has_kv"],
-        shape=Chain(first_pass_rows=int("requests" in engine["first_pass_rows"])),
+        shape=engine.get("shape") or Chain(first_pass_rows=int("requests" in engine["first_pass_rows"])),
         first_pass_reads_tokens="tokens" in engine["first_pass_rows"],
         drafter_max_context=NEVER
         if engine["drafter_max_context_tokens"] is None
@@ -101,7 +101,7 @@ def prices_of(prices: Record) -> Prices:
     scalars = np.zeros(PRICE_COUNT)
     scalars[: len(SCALARS)] = [prices[name] for name in SCALARS]
     knots = {name: np.array(prices[name], np.int64) for name in ("batch_knots", "context_knots")}
-    knots["query_knots"] = np.arange(1, len(prices["attention"]) + 1)
+    knots["query_knots"] = np.array(prices.get("query_knots") or range(1, len(prices["attention"]) + 1))
     if len(knots["batch_knots"]) < 2:
         raise AssertionError("a scenario needs two batch knots")
     tables = {
@@ -163,13 +163,16 @@ def random_key(seed: int) -> Callable[[int, int, int], float]:
 def state_of(scenario: Record, external_clients: bool) -> State:
     """An engine at time 0."""
     requests = requests_of(scenario["requests"])
-    return new_state(
+    state = new_state(
         settings_of(scenario["engine"], external_clients),
         prices_of(scenario["prices"]),
         acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
         requests,
         scenario["seed"],
     )
+    for request, record in zip(scenario["requests"], state.requests, strict=True):
+        record["draft_length"] = request.get("draft_length", record["draft_length"])
+    return state
 
 
 def run_fast(scenario: Record) -> State:
