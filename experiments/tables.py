@@ -122,7 +122,7 @@ def request_columns(records: Sequence[RunRecord]) -> dict[str, Array]:
         gaps = {
             "ttft_s": times["first_s"] - times["arrival_s"],
             "e2e_s": times["last_s"] - times["arrival_s"],
-            "worst_gap_s": record.worst_gap_ns / NS_PER_S,
+            "worst_gap_s": record.max_itl_ns / NS_PER_S,
         }
         counts = {name: getattr(record, name).astype(np.float64) for name in _COUNTS}
         run = {"replication": np.full(count, float(number)), "measured": measured.astype(np.float64)}

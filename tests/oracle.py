@@ -15,7 +15,7 @@ Uniform = Callable[[int, int, int], float]  # (request, stream: 0 survival, 1 ma
 
 TIMES = ("admitted_ns", "first_ns", "last_ns", "ended_ns")  # -1: not yet
 COUNTS = ("emitted_tokens", "drafted_tokens", "accepted_tokens", "draft_rounds", "decode_rounds")
-OTHERS = ("worst_gap_ns", "preemptions", "computed", "drafts", "blocks", "matched")
+OTHERS = ("max_itl_ns", "preemptions", "computed", "drafts", "blocks", "matched")
 
 
 def run_oracle(
@@ -63,6 +63,10 @@ class Oracle:
         most = self.engine["drafter_max_context_tokens"]
         short = most is None or r["prompt_tokens"] + r["emitted_tokens"] <= most
         return bool(short and self.random_key["drafts"][r["traffic_class"]])
+
+    def drafts(self, r: Record, k: int) -> int:
+        """Of the K of a step, what this request gets: it may have a limit of its own."""
+        return int(min(k, r.get("draft_length", k)))
 
     def never_runs(self, r: Record) -> bool:
         whole, spare = r["prompt_tokens"] + r["stop"], self.engine["slots_per_request"]
@@ -156,7 +160,7 @@ class Oracle:
         for r in list(self.running):
             drafts, pending, entry = r["drafts"], 0, self.in_flight.get(r["number"])
             if entry and entry["samples"]:
-                pending, drafts = 1 + entry["k"], self.flight_k if self.may_draft(r) else 0
+                pending, drafts = 1 + entry["k"], self.drafts(r, self.flight_k) if self.may_draft(r) else 0
                 foreseen = self.engine["stop_is_foreseen"] and r["emitted_tokens"] + 1 >= r["output_tokens"]
                 ghost = r["emitted_tokens"] + self.accepted(r, entry["k"]) + 1 >= r["stop"]
                 if foreseen or (ghost and not self.on["ghost_rows"]):
@@ -310,13 +314,13 @@ class Oracle:
         for name, count in zip(COUNTS, (tokens, k, got, int(k > 0), int(decodes)), strict=True):
             r[name] += count
         r["computed"] -= 0 if preempted else k - got
-        r["worst_gap_ns"] = max(r["worst_gap_ns"], m - r["last_ns"] if r["first_ns"] >= 0 else 0)
+        r["max_itl_ns"] = max(r["max_itl_ns"], m - r["last_ns"] if r["first_ns"] >= 0 else 0)
         r |= {"first_ns": m if r["first_ns"] < 0 else r["first_ns"], "last_ns": m, "drafts": 0}
         if r["emitted_tokens"] >= r["stop"]:
             self.end(r, "cancelled" if r["stop"] < r["output_tokens"] else "done", m)
         elif next_k > 0 and self.may_draft(r) and not preempted:
             r["matched"] = self.match(r) if self.engine["ragged"] else r["matched"]
-            r["drafts"] = next_k if r["matched"] or not self.engine["ragged"] else 0
+            r["drafts"] = self.drafts(r, next_k) if r["matched"] or not self.engine["ragged"] else 0
 
     # §5: the clock
     def run(self) -> Record:

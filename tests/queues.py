@@ -66,7 +66,7 @@ class Queue:
 
 
 _NOTHING = (
-    "worst_gap_ns drafted_tokens accepted_tokens draft_rounds decode_rounds preemptions traffic_class "
+    "max_itl_ns drafted_tokens accepted_tokens draft_rounds decode_rounds preemptions traffic_class "
     "in_system_at_arrival"
 ).split()
 

@@ -68,7 +68,7 @@ def record_of_requests(
         last_ns=last_ns,
         ended_ns=last_ns,
         emitted_tokens=emitted,
-        worst_gap_ns=worst,
+        max_itl_ns=worst,
         drafted_tokens=3 * rounds,
         accepted_tokens=emitted - 1 - rounds,
         draft_rounds=rounds,

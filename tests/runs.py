@@ -20,7 +20,8 @@ from simulator.results.record import RunRecord
 from simulator.results.warm_up import measured_requests
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, scenario_from_data
-from simulator.step.build import EngineSettings, new_state
+from simulator.step.build import new_state
+from simulator.step.settings import EngineSettings
 from simulator.step.state import State
 from simulator.traffic.workload import Requests, generate
 
@@ -114,7 +115,7 @@ def constant_steps(
     prices = {name: np.zeros_like(table) for name, table in variant.prices._asdict().items()}
     prices["target_tokens"][1:] = target_ns
     prices["draft_tokens"][1:] = draft_pass_ns
-    knots = {name: getattr(variant.prices, name) for name in ("batch_knots", "context_knots")}
+    knots = {name: getattr(variant.prices, name) for name in ("query_knots", "batch_knots", "context_knots")}
     return with_prices(
         replace(variant, settings=without_host(variant.settings, **settings)), Prices(**{**prices, **knots})
     )
@@ -136,7 +137,7 @@ def final_state(
         entry.drafts and variant.variant is not None for entry in variant.scenario.workload.traffic_classes
     ]
     models = variant.acceptance if acceptance is None else tuple(acceptance)
-    tables = compile_acceptance(models, requests, seed, variant.settings.max_draft_length, True, drafts)
+    tables = compile_acceptance(models, requests, seed, variant.settings.max_depth, True, drafts)
     measured = measured_requests(variant.scenario, len(requests.arrival_ns))
     state = new_state(variant.settings, variant.prices, tables, requests, seed, measured)
     cluster.fast_forward(state.engine, cluster.NEVER)

@@ -36,6 +36,7 @@ def scenario(seed: int) -> Record:
     engine["host"] |= make_front_end(random.Random(f"front end {seed}"), ticks)
     requests = make_requests(rng, engine, tight)
     fit_memory(rng, engine, requests)
+    limit_drafts(random.Random(f"draft lengths {seed}"), engine, requests)
     return {
         "seed": seed,
         "engine": engine,
@@ -148,6 +149,13 @@ def make_requests(rng: random.Random, engine: Record, tight: bool) -> list[Recor
         late = kind == "closed" and number >= clients
         request |= {"arrival_ns": -1 if late else arrival, "traffic_class": rng.randint(0, 1)}
     return requests
+
+
+def limit_drafts(rng: random.Random, engine: Record, requests: list[Record]) -> None:
+    """Give the requests of every fourth engine draft lengths of their own."""
+    if chance(rng, 0.25):
+        for request in requests:
+            request["draft_length"] = rng.randint(0, max(engine["draft_length_by_batch"]))
 
 
 def fit_memory(rng: random.Random, engine: Record, requests: list[Record]) -> None:

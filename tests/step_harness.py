@@ -13,22 +13,20 @@ from simulator.drivers.fast_forward import fast_forward
 from simulator.drivers.pipeline import Pipeline, Stage, Traffic
 from simulator.numerics.random_numbers import draw
 from simulator.results.record import record_of
-from simulator.step.build import EngineSettings, new_state
+from simulator.speculation.shape import Chain
+from simulator.step.build import new_state
+from simulator.step.settings import EngineSettings
 from simulator.step.state import (
     CANCELLED,
     DONE,
     NEVER,
     REJECTED,
-    ROWS_REQUESTS,
-    ROWS_TOKENS,
-    ROWS_TOKENS_AND_REQUESTS,
     TIMED_OUT,
     State,
 )
 from simulator.traffic.workload import Requests
 
 Record = dict[str, Any]
-ROWS = {"tokens": ROWS_TOKENS, "tokens+requests": ROWS_TOKENS_AND_REQUESTS, "requests": ROWS_REQUESTS}
 STATUS = {DONE: "done", CANCELLED: "cancelled", TIMED_OUT: "timed_out", REJECTED: "rejected"}
 SCALARS = (
     "prefill_pair_ns prefill_window_pair_ns window_tokens prefill_start_ns draft_prefill_pair_ns "
@@ -40,7 +38,7 @@ REQUEST_FIELDS = {
     "first_ns": "first_ns",
     "last_ns": "last_ns",
     "ended_ns": "ended_ns",
-    "worst_gap_ns": "worst_gap_ns",
+    "max_itl_ns": "max_itl_ns",
     "emitted_tokens": "emitted",
     "drafted_tokens": "drafted",
     "accepted_tokens": "accepted",
@@ -79,7 +77,8 @@ def settings_of(engine: Record, external_clients: bool) -> EngineSettings:
         ragged=engine["ragged"],
         has_drafter=engine["serial_passes"] != 0 and not plain,
         drafter_has_kv=engine["drafter_has_kv"],
-        first_pass_rows=ROWS[engine["first_pass_rows"]],
+        shape=engine.get("shape") or Chain(first_pass_rows=int("requests" in engine["first_pass_rows"])),
+        first_pass_reads_tokens="tokens" in engine["first_pass_rows"],
         drafter_max_context=NEVER
         if engine["drafter_max_context_tokens"] is None
         else engine["drafter_max_context_tokens"],
@@ -102,12 +101,13 @@ def prices_of(prices: Record) -> Prices:
     scalars = np.zeros(PRICE_COUNT)
     scalars[: len(SCALARS)] = [prices[name] for name in SCALARS]
     knots = {name: np.array(prices[name], np.int64) for name in ("batch_knots", "context_knots")}
+    knots["query_knots"] = np.array(prices.get("query_knots") or range(1, len(prices["attention"]) + 1))
     if len(knots["batch_knots"]) < 2:
         raise AssertionError("a scenario needs two batch knots")
     tables = {
         name: np.ascontiguousarray(prices[name], dtype=np.float64)
         for name in Prices._fields
-        if name not in ("batch_knots", "context_knots", "scalars")
+        if name != "scalars" and not name.endswith("_knots")
     }
     return Prices(scalars=scalars, **knots, **tables)
 
@@ -163,13 +163,16 @@ def random_key(seed: int) -> Callable[[int, int, int], float]:
 def state_of(scenario: Record, external_clients: bool) -> State:
     """An engine at time 0."""
     requests = requests_of(scenario["requests"])
-    return new_state(
+    state = new_state(
         settings_of(scenario["engine"], external_clients),
         prices_of(scenario["prices"]),
         acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
         requests,
         scenario["seed"],
     )
+    for request, record in zip(scenario["requests"], state.requests, strict=True):
+        record["draft_length"] = request.get("draft_length", record["draft_length"])
+    return state
 
 
 def run_fast(scenario: Record) -> State:

@@ -30,7 +30,7 @@ def with_prices(variant: CompiledVariant, prices: Prices) -> CompiledVariant:
 
 def verify_free(variant: CompiledVariant) -> CompiledVariant:
     """Verifying K drafts costs what decoding one token does: as if every step had a (K + 1)th of its rows."""
-    rows = variant.settings.max_draft_length + 1
+    rows = variant.settings.max_nodes + 1
     if rows == 1:
         return variant
 
@@ -73,7 +73,7 @@ def drafts_free(variant: CompiledVariant) -> CompiledVariant:
 def kv_charged_per_query(variant: CompiledVariant) -> CompiledVariant:
     """The KV cache is read once for every query token in place of once for a request: K + 1 times."""
     prices = variant.prices
-    queries = np.arange(1, len(prices.attention) + 1, dtype=np.float64)[:, None, None]
+    queries = prices.query_knots.astype(np.float64)[:, None, None]
     return with_prices(
         variant, prices._replace(attention=np.ascontiguousarray(prices.attention[:1] * queries))
     )

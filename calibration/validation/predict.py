@@ -258,8 +258,6 @@ def _closed_form(
     model = next((model for model in variants[SPEC].acceptance if model is not None), None)
     if model is None:
         return None
-    tokens = harmonic_mean(
-        *model.mean_acceptance_lengths_by_request(variants[SPEC].settings.max_draft_length)
-    )
+    tokens = harmonic_mean(*model.mean_acceptance_lengths_by_request(variants[SPEC].settings.max_depth))
     per_request = {name: steps[name]["total"] / seated(variants[name], plain) for name in (PLAIN, SPEC)}
     return speedup(tokens, per_request[SPEC] / per_request[PLAIN] - 1)

@@ -133,7 +133,7 @@ def _acceptance(variant: CompiledVariant) -> Iterator[UncertainInput]:
 
     assert variant.variant is not None
     model = acceptance_model(
-        variant.variant.acceptance, variant.settings.max_draft_length, variant.scenario.base_dir
+        variant.variant.acceptance, variant.settings.max_depth, variant.scenario.base_dir
     )
     try:
         alpha = model.alpha

@@ -78,8 +78,8 @@ class AcceptanceModel(ABC):
         """
 
     @abstractmethod
-    def conditional(self, max_draft_length: int) -> Floats:
-        """Return c_1..c_K over the population of rounds at stationary effects, shape (max_draft_length,)."""
+    def conditional(self, depth: int) -> Floats:
+        """Return c_1..c_K over the population of rounds at stationary effects, shape (depth,)."""
 
     @abstractmethod
     def shifted(self, delta_logit: float) -> AcceptanceModel:
@@ -114,13 +114,13 @@ class AcceptanceModel(ABC):
         """Replayed emission lengths by output position (TRACE only)."""
         return ()
 
-    def conditional_at(self, effects: Floats, max_draft_length: int) -> Floats:
-        """Return c_j of a round with a match at each logit effect, shape (effects, max_draft_length)."""
-        return np.broadcast_to(self.conditional(max_draft_length), (len(effects), max_draft_length))
+    def conditional_at(self, effects: Floats, depth: int) -> Floats:
+        """Return c_j of a round with a match at each logit effect, shape (effects, depth)."""
+        return np.broadcast_to(self.conditional(depth), (len(effects), depth))
 
-    def survival(self, max_draft_length: int) -> Floats:
-        """Return S_1..S_K over the population of rounds, shape (max_draft_length,)."""
-        return np.cumprod(self.conditional(max_draft_length), dtype=np.float64)
+    def survival(self, depth: int) -> Floats:
+        """Return S_1..S_K over the population of rounds, shape (depth,)."""
+        return np.cumprod(self.conditional(depth), dtype=np.float64)
 
     def mean_acceptance_length(self, draft_length: int) -> float:
         """Return E = 1 + sum of S_j: tokens per round at stationary effects, rounds without a match too."""

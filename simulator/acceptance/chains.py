@@ -49,20 +49,20 @@ class Fixed(AcceptanceModel):
         """The rate."""
         return self.rate
 
-    def conditional(self, max_draft_length: int) -> Floats:
+    def conditional(self, depth: int) -> Floats:
         """1 up to floor(K × rate), then the remaining fraction, then 0.
         Raises InputError beyond `at_draft_length`.
         """
-        check_draft_length(max_draft_length)
-        if max_draft_length > self.at_draft_length:
+        check_draft_length(depth)
+        if depth > self.at_draft_length:
             raise fault(
                 "draft_length",
-                max_draft_length,
+                depth,
                 f"is more than the {self.at_draft_length} drafts at which the fixed rate holds",
                 "a model with positions, such as geometric or positional",
             )
         mean_accepted = self.at_draft_length * self.rate
-        return np.clip(mean_accepted - np.arange(max_draft_length, dtype=np.float64), 0.0, 1.0)
+        return np.clip(mean_accepted - np.arange(depth, dtype=np.float64), 0.0, 1.0)
 
     def shifted(self, delta_logit: float) -> Fixed:
         """Shift the rate."""
@@ -93,10 +93,10 @@ class Geometric(AcceptanceModel):
         """The one parameter."""
         return self.level
 
-    def conditional(self, max_draft_length: int) -> Floats:
+    def conditional(self, depth: int) -> Floats:
         """alpha at every position."""
-        check_draft_length(max_draft_length)
-        return np.full(max_draft_length, self.level)
+        check_draft_length(depth)
+        return np.full(depth, self.level)
 
     def shifted(self, delta_logit: float) -> Geometric:
         """Shift the logit of alpha."""
@@ -158,11 +158,11 @@ class Positional(AcceptanceModel):
         """c_1."""
         return self.rates[0]
 
-    def conditional(self, max_draft_length: int) -> Floats:
+    def conditional(self, depth: int) -> Floats:
         """As given, the last one repeated."""
-        check_draft_length(max_draft_length)
-        known = np.array(self.rates[:max_draft_length])
-        return np.concatenate([known, np.full(max_draft_length - len(known), self.rates[-1])])
+        check_draft_length(depth)
+        known = np.array(self.rates[:depth])
+        return np.concatenate([known, np.full(depth - len(known), self.rates[-1])])
 
     def shifted(self, delta_logit: float) -> Positional:
         """Shift every c_j; 0 and 1 stay."""
@@ -212,10 +212,10 @@ class Decay(AcceptanceModel):
         """c_1."""
         return float(logistic(self.mu))
 
-    def conditional(self, max_draft_length: int) -> Floats:
+    def conditional(self, depth: int) -> Floats:
         """The logistic of mu - delta (j - 1)."""
-        check_draft_length(max_draft_length)
-        return logistic(self.mu - self.delta * np.arange(max_draft_length, dtype=np.float64))
+        check_draft_length(depth)
+        return logistic(self.mu - self.delta * np.arange(depth, dtype=np.float64))
 
     def shifted(self, delta_logit: float) -> Decay:
         """Shift mu."""

@@ -94,16 +94,16 @@ class Gated(AcceptanceModel):
         given = np.cumprod(self.conditional_at(np.zeros(1), draft_length)[0]).sum()
         return 1.0 + self.match_at(nodes).stationary * given, weights
 
-    def conditional_at(self, effects: Floats, max_draft_length: int) -> Floats:
+    def conditional_at(self, effects: Floats, depth: int) -> Floats:
         """c_j of a round with a match: first, then run."""
-        check_draft_length(max_draft_length)
-        given: Floats = np.full(max_draft_length, self.run)
+        check_draft_length(depth)
+        given: Floats = np.full(depth, self.run)
         given[:1] = self.first
-        return np.broadcast_to(given, (len(effects), max_draft_length))
+        return np.broadcast_to(given, (len(effects), depth))
 
-    def conditional(self, max_draft_length: int) -> Floats:
+    def conditional(self, depth: int) -> Floats:
         """c_j over all rounds, those without a match included: c_1 = match · first."""
-        population: Floats = self.conditional_at(np.zeros(1), max_draft_length)[0].copy()
+        population: Floats = self.conditional_at(np.zeros(1), depth)[0].copy()
         population[:1] *= self.match_probability
         return population
 

@@ -81,25 +81,25 @@ class Hierarchical(AcceptanceModel):
         """The two random effects."""
         return RequestEffects(self.request_sd, self.drift_sd, self.drift_correlation)
 
-    def conditional_at(self, effects: Floats, max_draft_length: int) -> Floats:
-        """c_j of rounds at given effects u + v, shape (effects, max_draft_length)."""
-        positions = np.arange(max_draft_length)
+    def conditional_at(self, effects: Floats, depth: int) -> Floats:
+        """c_j of rounds at given effects u + v, shape (effects, depth)."""
+        positions = np.arange(depth)
         return logistic(self.mu + effects[:, None] - self.delta * positions[None, :])
 
-    def conditional(self, max_draft_length: int) -> Floats:
+    def conditional(self, depth: int) -> Floats:
         """Population c_j = S_j / S_{j-1}. It may rise with j:
         later positions are reached mostly by easy requests.
         """
-        survival = self.survival(max_draft_length)
-        before = np.concatenate([np.ones(min(1, max_draft_length)), survival[:-1]])
+        survival = self.survival(depth)
+        before = np.concatenate([np.ones(min(1, depth)), survival[:-1]])
         # Where nobody arrives (S underflows) the value without effects stands in.
-        alone = self.conditional_at(np.zeros(1), max_draft_length)[0]
+        alone = self.conditional_at(np.zeros(1), depth)[0]
         return np.asarray(np.minimum(np.divide(survival, before, out=alone, where=before > 0.0), 1.0))
 
-    def survival(self, max_draft_length: int) -> Floats:
+    def survival(self, depth: int) -> Floats:
         """S_j = E of the product of c_1..c_j over u and the path of v."""
-        check_draft_length(max_draft_length)
-        return np.array(_survival(self, max_draft_length))
+        check_draft_length(depth)
+        return np.array(_survival(self, depth))
 
     def shifted(self, delta_logit: float) -> Hierarchical:
         """Shift mu."""
@@ -136,9 +136,9 @@ def _drift_nodes(sd: float) -> int:
     return 32 + math.ceil((18.5 * sd / (2.0 * math.pi)) ** 2)
 
 
-def _survival_by_request(model: Hierarchical, request_effects: Floats, max_draft_length: int) -> Floats:
+def _survival_by_request(model: Hierarchical, request_effects: Floats, depth: int) -> Floats:
     """Return S_j of requests with the given effects, drift integrated over its path,
-    shape (requests, max_draft_length).
+    shape (requests, depth).
 
     The AR(1) chain is reversible, so S_j = <1, h_j> with h_1 = c_1
     and h_j = c_j · P h_{j-1}, P = one step of the chain.
@@ -147,9 +147,9 @@ def _survival_by_request(model: Hierarchical, request_effects: Floats, max_draft
     drift = model.drift_sd * basis_nodes
     root_weights = basis[0]
     decays = model.drift_correlation ** np.arange(len(drift))
-    survival = np.empty((len(request_effects), max_draft_length))
+    survival = np.empty((len(request_effects), depth))
     carried = np.broadcast_to(root_weights, (len(request_effects), len(drift)))
-    for j in range(max_draft_length):
+    for j in range(depth):
         if j > 0:
             carried = ((carried @ basis.T) * decays) @ basis
         carried = carried * logistic(model.mu + request_effects[:, None] + drift[None, :] - model.delta * j)
@@ -159,7 +159,7 @@ def _survival_by_request(model: Hierarchical, request_effects: Floats, max_draft
 
 
 @lru_cache(maxsize=256)
-def _survival(model: Hierarchical, max_draft_length: int) -> tuple[float, ...]:
+def _survival(model: Hierarchical, depth: int) -> tuple[float, ...]:
     nodes, weights = normal_nodes(model.request_sd)
-    survival: list[float] = (weights @ _survival_by_request(model, nodes, max_draft_length)).tolist()
+    survival: list[float] = (weights @ _survival_by_request(model, nodes, depth)).tolist()
     return tuple(survival)

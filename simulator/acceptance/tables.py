@@ -90,7 +90,7 @@ def compile_acceptance(
     models: Sequence[AcceptanceModel | None],
     requests: RequestColumns,
     seed: int,
-    max_draft_length: int,
+    depth: int,
     heterogeneity: bool = True,
     class_drafts: Sequence[bool] | None = None,
 ) -> AcceptanceTables:
@@ -106,7 +106,7 @@ def compile_acceptance(
     drafting = [(index, model) for index, model in enumerate(models) if drafts[index] and model is not None]
     if len(drafting) < int(drafts.sum()):
         raise fault("acceptance", None, "is missing for a class that drafts", "one model per traffic class")
-    width = max(1, max_draft_length)
+    width = max(1, depth)
     count = len(requests.traffic_class)
     if not heterogeneity and drafting:
         return _blended(drafting, requests, width, drafts)

@@ -83,18 +83,18 @@ class ReplayedAcceptance(AcceptanceModel):
         """c_1 of the per-position rates."""
         return self.rates.alpha
 
-    def survival(self, max_draft_length: int) -> Floats:
+    def survival(self, depth: int) -> Floats:
         """Share of a replay's rounds that accept at least j: every sequence once, from its second token
         (prefill emits the first).
         """
-        check_draft_length(max_draft_length)
-        return np.array(_replay(self.lengths, max_draft_length))
+        check_draft_length(depth)
+        return np.array(_replay(self.lengths, depth))
 
-    def conditional(self, max_draft_length: int) -> Floats:
+    def conditional(self, depth: int) -> Floats:
         """S_j / S_{j-1} of the replay; it depends on K, because K decides where rounds start."""
-        survival = self.survival(max_draft_length)
-        before = np.concatenate([np.ones(min(1, max_draft_length)), survival[:-1]])
-        rates: Floats = np.divide(survival, before, out=np.zeros(max_draft_length), where=before > 0.0)
+        survival = self.survival(depth)
+        before = np.concatenate([np.ones(min(1, depth)), survival[:-1]])
+        rates: Floats = np.divide(survival, before, out=np.zeros(depth), where=before > 0.0)
         return rates
 
     def shifted(self, delta_logit: float) -> Positional:

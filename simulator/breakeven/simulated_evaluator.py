@@ -83,9 +83,7 @@ def acceptance_at(variant: CompiledVariant, alpha: float) -> tuple[AcceptanceMod
     model has no α to move.
     """
     assert variant.variant is not None
-    base = acceptance_model(
-        variant.variant.acceptance, variant.settings.max_draft_length, variant.scenario.base_dir
-    )
+    base = acceptance_model(variant.variant.acceptance, variant.settings.max_depth, variant.scenario.base_dir)
 
     def moved(model: AcceptanceModel) -> AcceptanceModel:
         if model == base or base.alpha in (0.0, 1.0):

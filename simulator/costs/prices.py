@@ -37,20 +37,25 @@ PRICE_LAUNCH_EAGER_NS = 8
 PRICE_DRAFT_LAUNCH_NS = 9
 """Extra ns on the GPU side of one drafter pass (its launch is host time: `HostCost.draft_pass_s`)."""
 PRICE_PREFILL_TOKEN_NS = 10
-"""ns per token of prefill chunks in the attention of the target: what it moves besides its pairs."""
+"""ns per token of prefill chunks in the attention of the target: what it moves in addition to its pairs."""
 PRICE_DRAFT_PREFILL_TOKEN_NS = 11
 PRICE_LAUNCHING_EAGER_NS = 12
 """ns that the host takes to launch a pass of the target kernel by kernel: it lasts at least as long."""
 PRICE_SAMPLE_SEQUENCE_NS = 13
-"""ns of the accept stage for each sequence in it, beside its rows."""
+"""ns of the accept stage for each sequence in it, in addition to its rows."""
 PRICE_COUNT = 14
+
+DENSE_QUERY_TOKENS = 17
+"""Every number of query tokens up to this one is a knot: chains of up to 16 drafts are priced exactly."""
 
 
 class Prices(NamedTuple):
     """Every price of one (target, drafter, GPU, parallelism, serving engine) in ns; C-contiguous arrays.
 
-    T = most tokens of a step, Q = most query tokens of one decode, B and C = knots of batch and context.
-    Bilinear in (batch, mean context), in linear space; beyond the last knot the last interval is continued.
+    T = most tokens of a step; Q, B and C = knots of query tokens, batch and context. Attention is bilinear
+    in (batch, mean context) on the plane of one knot of query tokens, and linear between these planes. Beyond
+    the last knot of batch or context the last interval is continued. The last knot of query tokens is the
+    most that a decode can have.
     """
 
     target_tokens: NDArray[np.float64]
@@ -64,8 +69,7 @@ class Prices(NamedTuple):
     sample: NDArray[np.float64]
     """(T+1,) the accept stage on n rows: rejection and sampler (plain: sampler)."""
     attention: NDArray[np.float64]
-    """(Q, B, C) decode or verify attention of the target, q = 1..Q query tokens per sequence (index q-1).
-    """
+    """(Q, B, C) decode or verify attention of the target, `query_knots` query tokens per sequence."""
     draft_tokens: NDArray[np.float64]
     """(T+1,) as `target_tokens` for one drafter pass, with its fc; zeros without a drafter."""
     draft_experts: NDArray[np.float64]
@@ -73,6 +77,8 @@ class Prices(NamedTuple):
     """(T+1,) as `target_head`, with what the drafter does to choose its tokens."""
     draft_attention: NDArray[np.float64]
     """(Q, B, C)"""
+    query_knots: NDArray[np.int64]
+    """(Q,) ascending from 1."""
     batch_knots: NDArray[np.int64]
     """(B,) ascending from 1, last >= the most sequences."""
     context_knots: NDArray[np.int64]
@@ -92,8 +98,8 @@ def compile_prices(
 ) -> Prices:
     """Every price the step can ask for, from the functions that `CostModel` explains passes with.
 
-    `max_tokens` of a step, `max_query_tokens` of one decode (K + 1). `expert_union` False: a further token
-    reads no further expert (for attribution). Raises ValueError for limits below 1.
+    `max_tokens` of a step, `max_query_tokens` of one decode (nodes + 1). `expert_union` False: a further
+    token reads no further expert (for attribution). Raises ValueError for limits below 1.
     """
     limits = {"max_tokens": max_tokens, "max_sequences": max_sequences, "max_query_tokens": max_query_tokens}
     for name, value in {**limits, "max_context_tokens": max_context_tokens}.items():
@@ -102,18 +108,20 @@ def compile_prices(
     n = np.arange(max_tokens + 1, dtype=np.float64)
     batches, contexts = knots(max_sequences, 1), knots(-(-max_context_tokens // 64), 1) * 64
     target, draft = cost.target_pricing, cost.draft_pricing
-    nothing = np.zeros(max_tokens + 1)
+    queries = query_knots(max_query_tokens)
+    no_drafter = np.zeros(max_tokens + 1)
     return Prices(
         target_tokens=_ns(target.tokens_us(n)),
         target_experts=_ns(target.experts_us(n, expert_union)),
         target_head=_ns(target.head_us(n)),
         target_comm=_ns(target.communication_us(n)),
         sample=_ns(target.sample_us(n)),
-        attention=_attention(target, batches, contexts, max_query_tokens),
-        draft_tokens=_ns(draft.tokens_us(n)) if draft else nothing,
-        draft_experts=_ns(draft.experts_us(n, expert_union)) if draft else nothing,
-        draft_head=_ns(draft.head_us(n) + draft.draft_sample_us(n)) if draft else nothing,
-        draft_attention=_attention(draft, batches, contexts, max_query_tokens),
+        attention=_attention(target, batches, contexts, queries),
+        draft_tokens=_ns(draft.tokens_us(n)) if draft else no_drafter,
+        draft_experts=_ns(draft.experts_us(n, expert_union)) if draft else no_drafter,
+        draft_head=_ns(draft.head_us(n) + draft.draft_sample_us(n)) if draft else no_drafter,
+        draft_attention=_attention(draft, batches, contexts, queries),
+        query_knots=queries,
         batch_knots=batches,
         context_knots=contexts,
         scalars=_scalars(cost),
@@ -121,14 +129,23 @@ def compile_prices(
 
 
 def knots(last: int, first: int) -> NDArray[np.int64]:
-    """1, 2, 3, 4, 6, 8, 12, 16, …: half octaves from `first`,
-    at least two of them, the last one >= `last`.
-    """
-    found, power = [first], 1
-    while found[-1] < max(last, 2):
+    """Return 1, 2, 3, 4, 6, 8, 12, 16, …: half octaves from `first`, at least two, the last one >= `last`."""
+    octaves, power = [first], 1
+    while octaves[-1] < max(last, 2):
         power *= 2
-        found += [knot for knot in (power, power * 3 // 2) if knot > found[-1]]
-    return np.array([k for i, k in enumerate(found) if i < 2 or found[i - 1] < last], dtype=np.int64)
+        octaves += [knot for knot in (power, power * 3 // 2) if knot > octaves[-1]]
+    return np.array([k for i, k in enumerate(octaves) if i < 2 or octaves[i - 1] < last], dtype=np.int64)
+
+
+def query_knots(max_query_tokens: int) -> NDArray[np.int64]:
+    """Return the numbers of query tokens that have a plane: each one up to DENSE_QUERY_TOKENS, then half
+    octaves (24, 32, 48, …), the last one >= `max_query_tokens`.
+    """
+    dense = np.arange(1, min(max_query_tokens, DENSE_QUERY_TOKENS) + 1)
+    if max_query_tokens <= DENSE_QUERY_TOKENS:
+        return dense
+    octaves = knots(max_query_tokens, 1)
+    return np.concatenate([dense, octaves[octaves > DENSE_QUERY_TOKENS]])
 
 
 def _ns(us: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -139,13 +156,11 @@ def _attention(
     pricing: NetworkPricing | None,
     batches: NDArray[np.int64],
     contexts: NDArray[np.int64],
-    max_query_tokens: int,
+    queries: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     if pricing is None:
-        return np.zeros((max_query_tokens, len(batches), len(contexts)))
-    planes = [
-        pricing.attention_us(batches[:, None], contexts[None, :], q) for q in range(1, max_query_tokens + 1)
-    ]
+        return np.zeros((len(queries), len(batches), len(contexts)))
+    planes = [pricing.attention_us(batches[:, None], contexts[None, :], q) for q in queries.tolist()]
     return _ns(np.stack(planes))
 
 

@@ -10,7 +10,8 @@ from simulator.costs.prices import Prices
 from simulator.drivers.fast_forward import fast_forward
 from simulator.results.record import RunRecord, record_of
 from simulator.scheduling import Rule
-from simulator.step.build import EngineSettings, new_state
+from simulator.step.build import new_state
+from simulator.step.settings import EngineSettings
 from simulator.step.state import NEVER, State
 from simulator.traffic.workload import Requests
 

@@ -1,9 +1,10 @@
-"""The one place where numba is met: `compiled()` turns a plain function into machine code on first use.
+"""The only module that imports numba: `compiled()` turns a plain function into machine code on first use.
 
-numba is imported only here, and only when a module of the step is imported, so that commands which simulate
-nothing start fast. The on-disk cache lives in a folder named after the source of the whole `simulator`
-package, numba, Python and the processor: numba checks only the file of the function itself, so after an edit
-to a callee in another file it would hand back the old machine code.
+It is imported when a module of the step is imported, so that commands which simulate nothing start fast.
+
+The on-disk cache is a folder named after the source of all of `simulator/`, numba, Python and the processor.
+numba itself checks only the file of the function, so after an edit to a callee in another file it would
+return the old machine code.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def cache_folder() -> Path:
 def kept_in() -> Path | None:
     """Return the folder, made on demand, in which numba keeps machine code; None where it cannot be written.
 
-    numba would then fall back to folders beside the source, which no digest guards against old code.
+    numba would then use folders next to the source, which no digest protects from old code.
     """
     import numba
 
@@ -54,7 +55,7 @@ def kept_in() -> Path | None:
 
 
 def is_compiled() -> bool:
-    """Whether an earlier run has left its machine code."""
+    """Return whether an earlier run has left its machine code."""
     folder = kept_in()
     return folder is not None and any(folder.rglob("*.nbi"))
 
@@ -62,8 +63,8 @@ def is_compiled() -> bool:
 def compiled(*, inline: bool = False, entry: bool = False) -> Callable[[F], F]:
     """Compile a function with numba when it is first called.
 
-    Integer wrap-around of the 64-bit hash is intended. `inline` pastes the function into its compiled
-    callers; `entry` marks one that Python calls: its machine code, callees included, is kept on disk.
+    Integers may wrap around, as the 64-bit hash intends. `inline` copies the function into its compiled
+    callers. `entry` marks a function that Python calls: its machine code, callees included, is kept on disk.
     """
     import numba
 
@@ -71,8 +72,8 @@ def compiled(*, inline: bool = False, entry: bool = False) -> Callable[[F], F]:
     options |= {"forceinline": inline, "cache": entry and kept_in() is not None}
 
     def wrap(function: F) -> F:
-        made: F = numba.njit(**options)(function)
-        return made
+        machine_code: F = numba.njit(**options)(function)
+        return machine_code
 
     return wrap
 

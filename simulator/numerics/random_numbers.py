@@ -1,10 +1,9 @@
-"""Luck that belongs to a token: counter-based uniforms,
-the same for every draft length, batch, driver and process.
+"""Common random numbers: one uniform a token, the same for every draft length, batch, driver and process.
 
-One 64-bit counter-based hash (the finaliser of SplitMix64; Steele, Lea and Flood, OOPSLA 2014) of (seed,
+A 64-bit counter-based hash (the finaliser of SplitMix64; Steele, Lea and Flood, OOPSLA 2014) of (seed,
 request, stream, output position) gives one uniform. Nothing is stored and nothing is consumed: asking twice
-gives the same answer, so a request meets the same luck however many drafts are made, and two simulations that
-share a seed are paired token by token.
+gives the same answer. So a request meets the same random numbers however many drafts are made, and two
+simulations that share a seed are paired token by token.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from numpy.typing import NDArray
 from simulator.numerics.compiled import compiled
 
 STREAM_SURVIVAL = 0
-"""Does the draft of this output token survive verification?"""
+"""Whether the draft of this output token survives verification."""
 STREAM_MATCH = 1
-"""Does an n-gram or suffix lookup find a match for a round that starts at this position?"""
+"""Whether a prompt lookup finds a match for a round that starts at this position."""
 STREAM_DRIFT = 2
 """Innovation of the drift of acceptance along the output."""
 STREAM_REQUEST = 3
-"""Effects fixed for a whole request (position 0)."""
+"""Effects that hold for all of a request (position 0)."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -41,9 +40,7 @@ def mix64(value: np.uint64) -> np.uint64:
 
 @compiled(inline=True)
 def stream_key(seed: int, request: int, stream: int) -> np.uint64:
-    """Return the key under which one request's tokens draw from one stream;
-    for compiled callers, as `uniform`.
-    """
+    """Return the key under which the tokens of one request draw from one stream. For compiled callers."""
     first = mix64(np.uint64(seed) * _ODD + _GOLDEN)
     return mix64(first ^ (np.uint64(request) * _GOLDEN + np.uint64(stream) * _MIX_2 + np.uint64(1)))
 
@@ -56,7 +53,7 @@ def random_bits(key: np.uint64, position: int) -> np.int64:
 
 @compiled(inline=True)
 def uniform(key: np.uint64, position: int) -> float:
-    """Return the uniform in [0, 1) of the token at 1-based output `position` under `key`."""
+    """Return the uniform in [0, 1) of the token at 1-based output `position`. For compiled callers."""
     return random_bits(key, position) * _TO_UNIT
 
 
@@ -71,9 +68,7 @@ def stream_keys(seed: int, requests: int, stream: int) -> NDArray[np.uint64]:
 
 @compiled(entry=True)
 def draw(seed: int, request: int, stream: int, position: int) -> float:
-    """Return the uniform in [0, 1) of one output position of one request
-    in one stream: the Python side of `uniform`.
-    """
+    """Return the uniform in [0, 1) of one output position of a request in a stream. For Python callers."""
     return uniform(stream_key(seed, request, stream), position)
 
 

@@ -150,7 +150,7 @@ def per_request(record: RunRecord, name: str) -> Floats:
         case "tpot_s":
             return np.where(done, metrics.tpot_s(record.first_ns, record.last_ns, record.emitted_tokens), NAN)
         case "worst_gap_s":
-            return np.where(done & (record.emitted_tokens > 1), record.worst_gap_ns / NS_PER_S, NAN)
+            return np.where(done & (record.emitted_tokens > 1), record.max_itl_ns / NS_PER_S, NAN)
         case "e2e_s":
             return metrics.elapsed_s(record.arrival_ns, record.last_ns, done)
     return metrics.elapsed_s(record.arrival_ns, record.admitted_ns, known(record.admitted_ns))

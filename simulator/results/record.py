@@ -1,5 +1,5 @@
-"""What one run of one variant left behind: arrays over requests and the books
-of the engine, before anything is averaged.
+"""The record of one run of one variant: arrays over requests and the counters of the engine, before anything
+is averaged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from simulator.step.build import gap_bin_starts_ns
 from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT, TOTALS, State
 
 STATUS_DONE, STATUS_TIMED_OUT, STATUS_CANCELLED, STATUS_REJECTED = DONE, TIMED_OUT, CANCELLED, REJECTED
-"""How a request ended; any other status: it did not."""
+"""How a request ended; any other status: it has not ended."""
 
 _WINDOWED = (
     "decode_steps",
@@ -28,15 +28,16 @@ _WINDOWED = (
     "attention_ns",
     "communication_ns",
 )
-"""The books that the step keeps at both edges of the window (`step.queues._copy_books`)."""
+"""The counters of which the step takes a snapshot at both edges of the window (`step.queues`)."""
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. n requests in issue order, C traffic classes, K drafts at most;
-    times in ns, negative: it never happened.
+    """One run. n requests in issue order, C traffic classes, M nodes and D positions at most in one round.
+
+    Times are in ns; a negative one never came.
     """
 
     arrival_ns: Ints
@@ -47,7 +48,7 @@ class RunRecord:
     """Newest emission, (n,)."""
     ended_ns: Ints
     emitted_tokens: Ints
-    worst_gap_ns: Ints
+    max_itl_ns: Ints
     drafted_tokens: Ints
     accepted_tokens: Ints
     """Before stops cut a round's surplus, (n,)."""
@@ -57,7 +58,8 @@ class RunRecord:
     traffic_class: Ints
     status: Ints
     emitted_before_arrival: Ints
-    """Tokens that had left the engine when the request joined, (n,): differences give throughput of a window.
+    """Tokens that had left the engine when the request arrived, (n,): differences give the throughput of a
+    window.
     """
     in_system_at_arrival: Ints
     itl_edges_ns: Ints
@@ -67,9 +69,9 @@ class RunRecord:
     itl_token_histogram: Ints
     """(C, bins) gap ÷ tokens of the emission, one count per token."""
     accepted_at: Ints
-    """(C, K + 1) measured decode rounds by accepted drafts."""
+    """(C, D + 1) measured decode rounds by accepted drafts."""
     drafted_at: Ints
-    """(C, K + 1) measured decode rounds by drafts."""
+    """(C, M + 1) measured decode rounds by verified drafts."""
     totals: dict[str, int]
     """Sums over all steps and replicas; names as in `step.state.TOTALS`, `steps`, `busy_ns`, and
     `total_blocks` of one replica.
@@ -81,7 +83,7 @@ class RunRecord:
     driver: str
     """fast_forward | pipeline"""
     driver_reason: str | None
-    """Why the slow driver ran."""
+    """Why the pipeline ran; None for the compiled loop."""
     window_totals: dict[str, int] = field(default_factory=dict)
     """Steps and stages of `totals` between the arrivals of request `first_measured` and of the last one."""
 
@@ -89,14 +91,14 @@ class RunRecord:
 def record_of(
     states: Sequence[State], measured: tuple[int, int], driver: str, driver_reason: str | None
 ) -> RunRecord:
-    """Return the record of a finished run; replicas share requests and books."""
+    """Return the record of a finished run; replicas share requests and counters."""
     state = states[0]
     requests = state.requests
     totals: dict[str, int] = {name: int(state.totals[0][name]) for name in TOTALS.names or ()}
     window_totals = {name: int(state.totals[2][name]) - int(state.totals[1][name]) for name in _WINDOWED}
-    for books in (totals, window_totals):
-        books["steps"] = books["decode_steps"] + books["mixed_steps"] + books["prefill_steps"]
-        books["busy_ns"] = sum(books[f"{stage}_ns"] for stage in ("host", "verify", "accept", "draft"))
+    for counters in (totals, window_totals):
+        counters["steps"] = sum(counters[f"{kind}_steps"] for kind in ("decode", "mixed", "prefill"))
+        counters["busy_ns"] = sum(counters[f"{stage}_ns"] for stage in ("host", "verify", "accept", "draft"))
     totals["total_blocks"] = int(state.engine[0]["total_blocks"])
 
     def column(name: str) -> NDArray[Any]:
@@ -109,7 +111,7 @@ def record_of(
         last_ns=column("last_ns"),
         ended_ns=column("ended_ns"),
         emitted_tokens=column("emitted"),
-        worst_gap_ns=column("worst_gap_ns"),
+        max_itl_ns=column("max_itl_ns"),
         drafted_tokens=column("drafted"),
         accepted_tokens=column("accepted"),
         draft_rounds=column("draft_rounds"),

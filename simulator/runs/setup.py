@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from simulator.costs.cost import CostModel
-from simulator.costs.prices import Prices, compile_prices
+from simulator.costs.prices import DENSE_QUERY_TOKENS, Prices, compile_prices
 from simulator.costs.profiles import Profile, load_profile
 from simulator.engines.preset import Preset
 from simulator.models.drafter import DrafterModel
@@ -15,7 +15,7 @@ from simulator.models.model import Model
 from simulator.scenario import Scenario, Variant, engine_preset
 from simulator.scenario.models import models_of
 
-LONGEST_DRAFT = 16
+LONGEST_DRAFT = DENSE_QUERY_TOKENS - 1
 """Draft lengths up to this share one set of price tables."""
 
 

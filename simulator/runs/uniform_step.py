@@ -1,7 +1,6 @@
-"""The price of one uniform step: so many decodes, all at one context, all with the same drafts.
+"""The price of one uniform step: a number of decodes, all at one context, all with as many drafts.
 
-What closed forms and K tables rest on; it is the step's own pricing
-(`step/price.py`) on a step written by hand.
+Closed forms and K tables use it. It is the step's own pricing (`step/price.py`) on a step written by hand.
 """
 
 from __future__ import annotations
@@ -12,16 +11,17 @@ import numpy as np
 
 from simulator.acceptance import AcceptanceTables, Geometric, compile_acceptance
 from simulator.costs.prices import Prices
-from simulator.step.build import EngineSettings, new_state
+from simulator.step.build import new_state
 from simulator.step.entry import price_step
+from simulator.step.settings import EngineSettings
 from simulator.traffic.workload import Requests
 
 
 class UniformStep:
-    """A step of `sequences` decodes whose contexts hold `context_tokens` each,
-    with `draft_length` drafts to verify and to make.
+    """A step of `sequences` decodes whose contexts hold `context_tokens` each, with `draft_length` drafts of
+    each to verify and to make.
 
-    The mean context is met exactly: some requests are one token longer than others.
+    The mean context is exact: some requests are one token longer than others.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class UniformStep:
         )
         self.overlaps = settings.asynchronous and settings.host_overlap
         requests = _requests(sequences, context_tokens)
-        self.state = new_state(settings, prices, _any_acceptance(requests, draft_length), requests, 0)
+        self.state = new_state(settings, prices, _any_acceptance(requests, settings.max_depth), requests, 0)
         records, plan, entries = self.state.requests, self.state.plans[0], self.state.entries[0]
         records["emitted"] = 1  # context before the step: prompt + emitted − 1
         entries["request"][:sequences] = np.arange(sequences)
@@ -57,9 +57,7 @@ class UniformStep:
         self.host_ns, self.hidden_ns = (host, hidden) if self.overlaps else (host + hidden, 0.0)
 
     def stages_ns(self) -> dict[str, float]:
-        """Return ns of host, verify, accept, draft, and `total`:
-        how long the engine takes per step in the long run.
-        """
+        """Return ns of host, verify, accept and draft, and `total`: what each step takes in the long run."""
         plan = self.state.plans[0]
         stages = {
             "host": float(self.host_ns),
@@ -71,19 +69,19 @@ class UniformStep:
 
 
 def _requests(sequences: int, context_tokens: float) -> Requests:
-    whole = int(context_tokens)
-    longer = round((context_tokens - whole) * sequences)
-    prompts = np.full(sequences, max(whole, 1), np.int64)
+    shortest = int(context_tokens)
+    longer = round((context_tokens - shortest) * sequences)
+    prompts = np.full(sequences, max(shortest, 1), np.int64)
     prompts[:longer] += 1
-    nothing = np.zeros(sequences, np.int64)
+    zeros = np.zeros(sequences, np.int64)
     return Requests(
-        arrival_ns=nothing,
+        arrival_ns=zeros,
         prompt_tokens=prompts,
         output_tokens=np.full(sequences, 2, np.int64),
         traffic_class=np.zeros(sequences, np.int32),
         successor=np.full(sequences, -1, np.int64),
-        successor_delay_ns=nothing,
-        cancel_after_tokens=nothing,
+        successor_delay_ns=zeros,
+        cancel_after_tokens=zeros,
         prefix_start=np.zeros(sequences + 1, np.int64),
         prefix_ids=np.zeros(0, np.int64),
         prefix_block_tokens=0,
@@ -91,5 +89,6 @@ def _requests(sequences: int, context_tokens: float) -> Requests:
     )
 
 
-def _any_acceptance(requests: Requests, draft_length: int) -> AcceptanceTables:
-    return compile_acceptance([Geometric(0.5)], requests, 0, draft_length)
+def _any_acceptance(requests: Requests, depth: int) -> AcceptanceTables:
+    """Return some acceptance: a price does not depend on it."""
+    return compile_acceptance([Geometric(0.5)], requests, 0, depth)

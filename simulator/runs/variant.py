@@ -19,16 +19,16 @@ from simulator.memory.gpu_memory import GpuMemory
 from simulator.memory.report import gpu_memory
 from simulator.results.record import RunRecord
 from simulator.results.warm_up import measured_requests
+from simulator.runs.engine_settings import engine_settings
 from simulator.runs.setup import Setup, setup_of
 from simulator.runs.uniform_step import UniformStep
 from simulator.scenario import PLAIN, GoodputPolicy, Scenario, Variant
 from simulator.scheduling import Rule, scheduler_rule
 from simulator.speculation import Method, method
-from simulator.step.build import UNLIMITED_BLOCKS, EngineSettings
-from simulator.step.state import NEVER
+from simulator.step.settings import EngineSettings
 from simulator.traffic.request_tokens import request_tokens
 from simulator.traffic.workload import Requests
-from simulator.units import NS_PER_S, seconds_to_ns
+from simulator.units import NS_PER_S
 
 if TYPE_CHECKING:
     from simulator.drivers.pipeline import Stage
@@ -81,14 +81,13 @@ class CompiledVariant:
         if variant is not None and variant.tree is not None:
             field = f"speculation.{variant.name}.tree"
             raise InputError(Problem(field=field, message="is not simulated yet", allowed="null: a chain"))
-        how = method(variant.method) if variant is not None else None
+        speculation = method(variant.method) if variant is not None else None
         setup = setup_of(scenario, variant)
         memory = gpu_memory(scenario, variant)
         models = _acceptance_models(scenario, variant)
-        settings = _settings(scenario, variant, how, setup, memory)
         rule = scheduler_rule(setup.preset.scheduler)
-        settings = replace(settings, mixes_prefill=rule.mixes_prefill)
-        compiled = CompiledVariant(scenario, variant, how, setup, memory, settings, models, rule)
+        settings = engine_settings(scenario, variant, speculation, setup, memory, rule)
+        compiled = CompiledVariant(scenario, variant, speculation, setup, memory, settings, models, rule)
         if variant is not None and isinstance(variant.draft_length, GoodputPolicy):
             table = _goodput_table(compiled, variant.draft_length.max)
             compiled = replace(compiled, settings=replace(settings, draft_length_by_batch=table))
@@ -124,7 +123,7 @@ class CompiledVariant:
         classes = self.scenario.workload.traffic_classes
         drafts = [entry.drafts and self.variant is not None for entry in classes]
         tables = compile_acceptance(
-            models, requests, seed, settings.max_draft_length, mechanisms.heterogeneity, drafts
+            models, requests, seed, settings.max_depth, mechanisms.heterogeneity, drafts
         )
         how = Drive(
             replicas=self.scenario.hardware.replicas,
@@ -139,8 +138,8 @@ class CompiledVariant:
     def step_times(
         self, sequences: int, context_tokens: float, draft_length: int | None = None
     ) -> Mapping[str, float]:
-        """Return the stages of a step of `sequences` decodes at a mean context, in s:
-        host, verify, accept, draft, total.
+        """Return the stages of a step of `sequences` decodes at a mean context, in s: host, verify, accept,
+        draft, total.
 
         `draft_length` drafts per request are verified and made; default: the variant's K at this batch.
         """
@@ -151,7 +150,7 @@ class CompiledVariant:
         return {name: ns / NS_PER_S for name, ns in step.stages_ns().items()}
 
     def beyond_drafter(self, requests: Requests) -> str | None:
-        """Say which share of the requests grows longer than the drafter goes; None where none does."""
+        """Return a note on the requests that outgrow the drafter's context; None where no request does."""
         limit = self.settings.drafter_max_context
         drafts = np.array([entry.drafts for entry in self.scenario.workload.traffic_classes])
         longer = requests.prompt_tokens + requests.output_tokens > limit
@@ -181,90 +180,6 @@ def _acceptance_models(scenario: Scenario, variant: Variant | None) -> tuple[Acc
     )
 
 
-def _draft_lengths(variant: Variant | None, seats: int) -> tuple[int, ...]:
-    """Return K by the number of requests of a step, 0…seats."""
-    if variant is None:
-        return (0,)
-    length = variant.draft_length
-    if isinstance(length, int):
-        return (length,)
-    if isinstance(length, GoodputPolicy):
-        return (length.max,)
-    table = [0] * (seats + 1)
-    for low, high, tokens in length:
-        last = seats if high is None else min(high, seats)
-        for requests in range(low, last + 1):
-            table[requests] = tokens
-    table[0] = table[min(1, seats)]
-    return tuple(table)
-
-
-def _settings(
-    scenario: Scenario, variant: Variant | None, how: Method | None, setup: Setup, memory: GpuMemory
-) -> EngineSettings:
-    preset, workload, mechanisms = setup.preset, scenario.workload, scenario.run.mechanisms
-    arrivals = workload.arrivals
-    longest = variant.max_draft_length if variant is not None else 0
-    passes = how is not None and how.drafter is not None
-    asynchronous, looks_up = preset.asynchronous, False
-    if how is not None and (passes or longest > 0):  # a variant that never drafts is plain decoding
-        looks_up = how.looks_up_on_host(preset.drafts_asynchronously)
-        asynchronous = preset.drafts_asynchronously and not looks_up
-    limit = variant.max_context_tokens if variant is not None else None
-    if limit is None and preset.stops_at_drafter_limit:  # what a scenario says goes before the training
-        limit = setup.drafter_max_context_tokens
-    host, groups = preset.host, scenario.hardware.attention_dp  # the preset is of one of the groups
-    seats = preset.max_num_seqs * groups
-    if mechanisms.kv_limit and memory.state_request_limit is not None:
-        seats = min(
-            seats, max(memory.state_request_limit, 1)
-        )  # a variant without any is not run, but it is priced
-    return EngineSettings(
-        max_num_seqs=seats,
-        max_num_batched_tokens=preset.max_num_batched_tokens * groups,
-        block_tokens=preset.block_tokens,
-        total_blocks=memory.kv_blocks if mechanisms.kv_limit else UNLIMITED_BLOCKS,
-        max_context_tokens=setup.max_context_tokens,
-        draft_length_by_batch=_draft_lengths(variant, seats),
-        asynchronous=asynchronous,
-        emits_before_drafting=preset.emits_before_drafting,
-        chunked_prefill=scenario.engine.chunked_prefill,
-        reserved_output=preset.reserved_output,
-        stop_is_foreseen=workload.ends == "max_tokens",
-        think_time_ns=seconds_to_ns(arrivals.think_time_s) if arrivals.kind == "closed" else 0,
-        timeout_ns=NEVER if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
-        lookahead_tokens=how.lookahead_tokens(longest) if how is not None else 0,
-        slots_per_request=how.slots_per_request if how is not None else 0,
-        ragged=looks_up and not preset.pads_lookups,
-        has_drafter=passes,
-        drafter_has_kv=passes and how is not None and how.drafter_has_kv,
-        one_pass=how is not None and not how.serial_passes,
-        first_pass_rows=how.first_pass_rows if how is not None else 0,
-        loses_last_match=how is not None and how.loses_last_match,
-        drafter_max_context=NEVER if limit is None else limit,
-        host_step_ns=host.step_s * NS_PER_S,
-        host_per_sequence_ns=host.per_sequence_s / groups * NS_PER_S,
-        draft_step_ns=host.draft_step_s * NS_PER_S,
-        draft_pass_ns=host.draft_pass_s * NS_PER_S,
-        lookup_step_ns=host.lookup_step_s * NS_PER_S if looks_up else 0.0,
-        lookup_per_sequence_ns=host.lookup_per_sequence_s / groups * NS_PER_S if looks_up else 0.0,
-        hidden_step_ns=host.hidden_step_s * NS_PER_S,
-        hidden_per_sequence_ns=host.hidden_per_sequence_s / groups * NS_PER_S,
-        request_latency_ns=seconds_to_ns(host.request_latency_s),
-        request_ns=seconds_to_ns(host.request_s),
-        prompt_token_ns=host.prompt_token_s * NS_PER_S,
-        graph_sizes=tuple(tokens * groups for tokens in preset.graph_grid(longest + 1)),
-        full_graphs=preset.full_graphs,
-        piecewise_graphs=preset.piecewise_graphs,
-        graph_padding=mechanisms.graph_padding,
-        prefill=mechanisms.prefill,
-        stop_trim=mechanisms.stop_trim,
-        ghost_rows=mechanisms.ghost_rows,
-        context_growth=mechanisms.context_growth,
-        host_overlap=mechanisms.host_overlap,
-    )
-
-
 def _without_prefixes(requests: Requests) -> Requests:
     return requests._replace(
         prefix_block_tokens=0,
@@ -274,17 +189,19 @@ def _without_prefixes(requests: Requests) -> Requests:
 
 
 def _goodput_table(compiled: CompiledVariant, longest: int) -> tuple[int, ...]:
-    """Return K by batch that promises the most tokens per second at the workload's mean context (arXiv
+    """Return the K by batch with the most expected tokens per second at the workload's mean context (arXiv
     2406.14066).
     """
     context = request_tokens(compiled.scenario).mean_halfway
-    model = next(one for one in compiled.acceptance if one is not None)
+    model = next(of_class for of_class in compiled.acceptance if of_class is not None)
     expected = [model.mean_acceptance_length(k) for k in range(longest + 1)]
-    seats = compiled.settings.max_num_seqs
-    batches = np.unique(np.geomspace(1, seats, 40).astype(int))
+    max_num_seqs = compiled.settings.max_num_seqs
+    batches = np.unique(np.geomspace(1, max_num_seqs, 40).astype(int))
 
     def rate(sequences: int, k: int) -> float:
         return expected[k] / compiled.step_times(sequences, context, k)["total"]
 
     best = [int(np.argmax([rate(int(n), k) for k in range(longest + 1)])) for n in batches]
-    return tuple(best[int(np.searchsorted(batches, max(n, 1), side="right")) - 1] for n in range(seats + 1))
+    return tuple(
+        best[int(np.searchsorted(batches, max(n, 1), side="right")) - 1] for n in range(max_num_seqs + 1)
+    )

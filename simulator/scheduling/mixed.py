@@ -1,5 +1,5 @@
-"""Continuous batching with mixed steps: decodes first, then prefill chunks into what is left of the token
-budget (vLLM V1, TensorRT-LLM).
+"""Mixed steps: decodes first, then prefill chunks within the rest of the token budget
+(vLLM V1, TensorRT-LLM).
 """
 
 from simulator.scheduling import Rule, register

@@ -1,4 +1,4 @@
-"""Prefill first and alone: while prompts can be computed decodes wait (SGLang without mixed chunks)."""
+"""Prefill first and alone: decodes wait while prompts can be computed (SGLang without mixed chunks)."""
 
 from simulator.scheduling import Rule, register
 

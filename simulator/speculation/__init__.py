@@ -1,4 +1,5 @@
-"""Speculation methods, one file each: what is drafted and scored.
+"""Speculation methods, one file each: what is drafted and verified.
+
 A new method is a new file here that calls `register`.
 """
 

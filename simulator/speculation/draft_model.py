@@ -2,7 +2,7 @@
 
 from simulator.speculation import register
 from simulator.speculation.base import Method
-from simulator.step.state import ROWS_TOKENS_AND_REQUESTS
+from simulator.speculation.shape import Chain
 
 DRAFT_MODEL = register(
     Method(
@@ -10,7 +10,7 @@ DRAFT_MODEL = register(
         title="separate draft model, chain",
         source="arXiv 2211.17192, 2302.01318; vLLM v1/spec_decode/draft_model.py",
         drafter="draft_model",
-        first_pass_rows=ROWS_TOKENS_AND_REQUESTS,
+        shape=Chain(first_pass_rows=1),
         slots_per_request=1,
     )
 )

@@ -1,5 +1,5 @@
-"""n-gram: the longest match of the last tokens earlier in the context proposes
-what followed there (prompt lookup).
+"""n-gram, or prompt lookup: where the last tokens occur earlier in the context, the tokens that followed
+there are the drafts.
 """
 
 from simulator.speculation import register

@@ -1,4 +1,8 @@
-"""What survives verification: the walk along one round's drafts, by luck that belongs to the token."""
+"""Acceptance sampling: how many of one round's drafts are accepted.
+
+Every random number belongs to an output position of a request, never to a step. So a request meets the same
+random numbers whatever the draft length, the batch and the driver, and asking twice changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from simulator.numerics.compiled import compiled
 from simulator.numerics.random_numbers import STREAM_DRIFT, STREAM_MATCH, random_bits, stream_key, uniform
 from simulator.step.views import (
     Engine,
+    depth_by_nodes_of,
     item,
     match_probability_of,
     normal_quantiles_of,
@@ -22,9 +27,9 @@ from simulator.step.views import (
 
 
 @compiled(inline=True)
-def finds_match(e: Engine, r: int) -> bool:
-    """Return whether a lookup for the round that starts after the emitted tokens
-    of request `r` finds a match (a Markov chain).
+def _finds_match(e: Engine, r: int) -> bool:
+    """Return whether the prompt lookup for the round that starts after the emitted tokens of request `r`
+    finds a match (a Markov chain: it depends on the match before).
     """
     q = request_at(e, r)
     u = uniform(stream_key(e.seed, r, STREAM_MATCH), q.emitted + 1)
@@ -33,10 +38,10 @@ def finds_match(e: Engine, r: int) -> bool:
 
 
 @compiled(inline=True)
-def look_up(e: Engine, r: int) -> bool:
-    """Look for a match and remember the outcome: the next lookup depends on it."""
+def prompt_lookup(e: Engine, r: int) -> bool:
+    """Look up the newest tokens of request `r` in its context, remember whether they match, and return it."""
     q = request_at(e, r)
-    q.matched = finds_match(e, r)
+    q.matched = _finds_match(e, r)
     totals_of(e)[0].match_lookups += 1
     totals_of(e)[0].matches += q.matched
     return q.matched == 1
@@ -44,8 +49,8 @@ def look_up(e: Engine, r: int) -> bool:
 
 @compiled()
 def _drift_after(e: Engine, r: int, position: int, before: float) -> float:
-    """Return the drift at output `position`, given the one at `position - 1`:
-    AR(1) along the output (docs/acceptance.md).
+    """Return the drift at output `position` from the drift `before` it: AR(1) along the output
+    (docs/acceptance.md).
     """
     u = uniform(stream_key(e.seed, r, STREAM_DRIFT), position)
     z = normal_quantiles_of(e)[int(u * len(normal_quantiles_of(e)))]
@@ -57,9 +62,7 @@ def _drift_after(e: Engine, r: int, position: int, before: float) -> float:
 
 @compiled()
 def advance_drift(e: Engine, r: int, tokens: int) -> None:
-    """Carry the drift of request `r` over its next `tokens` output positions;
-    called before they are added to `emitted`.
-    """
+    """Carry the drift of request `r` over its next `tokens` output positions, before they are emitted."""
     q = request_at(e, r)
     drift = q.drift
     for position in range(q.emitted + 1, q.emitted + tokens + 1):
@@ -74,18 +77,20 @@ def _bin(e: Engine, effect: float) -> int:
 
 @compiled(inline=True)
 def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
-    """Return how many of `drafts` drafts of request `r` are accepted in a row:
-    each draft's luck belongs to its output position.
+    """Return how many of the `drafts` drafts of request `r` are accepted: one after another along the output,
+    as deep as the shape of these drafts reaches.
 
-    Changes nothing, so asking twice gives the same answer.
+    Of a tree only the length of the accepted path counts. Its thresholds are effective ones: the probability
+    that any node at depth j is accepted after one at depth j - 1 was.
     """
     q = request_at(e, r)
+    depth = item(depth_by_nodes_of(e), drafts)
     if e.acceptance_kind == TRACE:
         sequence = r % (len(trace_start_of(e)) - 1)
         first = trace_start_of(e)[sequence]
         length = trace_lengths_of(e)[first + q.emitted % (trace_start_of(e)[sequence + 1] - first)]
-        return min(length - 1, drafts)
-    if e.acceptance_kind == GATED and not (q.matched if e.ragged else finds_match(e, r)):
+        return min(length - 1, depth)
+    if e.acceptance_kind == GATED and not (q.matched if e.ragged else _finds_match(e, r)):
         return 0
     effect = 0.0
     row = 0
@@ -97,12 +102,14 @@ def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
     if e.drift_sd == 0.0:
         accepted = 0
         alive = 1
-        for j in range(drafts):  # without a jump at the first rejection, which no processor can foresee
+        # All positions are drawn. To stop at the first rejection costs more: no processor can predict where
+        # that jump comes.
+        for j in range(depth):
             alive &= random_bits(q.random_key, q.emitted + 1 + j) < item(thresholds, first + j)
             accepted += alive
         return accepted
     drift = q.drift
-    for j in range(drafts):
+    for j in range(depth):
         position = q.emitted + 1 + j
         drift = _drift_after(e, r, position, drift)
         row = _bin(e, effect + drift)
@@ -111,4 +118,4 @@ def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
             >= thresholds[(q.traffic_class * e.bins + row) * e.positions + j]
         ):
             return j
-    return drafts
+    return depth

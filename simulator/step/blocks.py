@@ -1,9 +1,11 @@
-"""KV blocks: held by requests, free, or kept for their contents until somebody needs the memory.
+"""KV blocks: held by requests, free, or kept for their contents until a request needs the memory.
 
-Memory is counted, not addressed. A request's leading full hash blocks (`prefix_ids`) may be held together
-with other requests; the rest of its blocks are its own. A hash block that nobody holds stays in memory, least
-recently used first to go, as in vLLM's block pool (V1, `v1/core/block_pool.py`). Two requests that compute
-one hash at the same time end with one copy.
+Memory is counted, not addressed. A request may share its leading full hash blocks (`prefix_ids`) with other
+requests; the rest of its blocks are its own. A hash block that no request holds stays in memory, and the
+least recently used leaves first, as in vLLM's block pool (V1, `v1/core/block_pool.py`). Two requests that
+compute one hash at the same time end with one copy.
+
+A hash block may be several KV blocks: `prefix_block_tokens` ÷ `block_tokens` of them.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from simulator.step.views import (
 
 @compiled(inline=True)
 def available_blocks(e: Engine) -> int:
-    """Return the blocks a request could get: free ones and those kept only for their contents."""
+    """Return the blocks that a request can get: the free ones and those kept for their contents only."""
     return e.free_blocks + e.cached_blocks
 
 
 @compiled()
 def _unlink(e: Engine, block: int) -> None:
+    """Take a hash block out of the ring of kept blocks."""
     older, newer = hash_older_of(e)[block], hash_newer_of(e)[block]
     hash_newer_of(e)[older] = newer
     hash_older_of(e)[newer] = older
@@ -36,7 +39,7 @@ def _unlink(e: Engine, block: int) -> None:
 
 @compiled()
 def _keep(e: Engine, block: int) -> None:
-    """Put a hash block at the recent end of the chain of kept blocks."""
+    """Put a hash block at the recent end of the ring of kept blocks."""
     anchor = len(hash_holders_of(e))
     newest = hash_older_of(e)[anchor]
     hash_newer_of(e)[newest] = block
@@ -47,8 +50,8 @@ def _keep(e: Engine, block: int) -> None:
 
 @compiled()
 def take_blocks(e: Engine, count: int) -> None:
-    """Take `count` blocks, evicting the least recently used kept ones as needed;
-    the caller has checked that they are there.
+    """Take `count` blocks, and evict the least recently used kept ones as needed. The caller has checked that
+    there are as many.
     """
     if count > e.free_blocks:
         anchor = len(hash_holders_of(e))
@@ -66,14 +69,16 @@ def take_blocks(e: Engine, count: int) -> None:
 
 @compiled()
 def release_blocks(e: Engine, r: int) -> None:
-    """Give back all blocks of request `r` and what was set aside for it; its hash blocks stay in memory
-    while nobody needs the room (deepest first to go).
+    """Give back all blocks of request `r` and what was reserved for it. Its hash blocks stay in memory while
+    no request needs the room.
     """
     q = request_at(e, r)
     held = q.capacity // e.block_tokens
     if q.shared_hashes > 0:
         per_hash = e.prefix_block_tokens // e.block_tokens
         held -= q.shared_hashes * per_hash
+        # From the last to the first: the deepest is evicted first, because no later request can match it
+        # without all those before it.
         for index in range(q.shared_hashes - 1, -1, -1):
             block = prefix_ids_of(e)[prefix_start_of(e)[r] + index]
             hash_holders_of(e)[block] -= 1
@@ -116,9 +121,7 @@ def hold_matched(e: Engine, r: int, count: int) -> None:
 
 @compiled()
 def unheld_matched(e: Engine, r: int, count: int) -> int:
-    """Return how many of the first `count` matched hash blocks are kept
-    but held by nobody (they count as available).
-    """
+    """Return how many of the first `count` matched hash blocks no request holds: they count as available."""
     unheld = 0
     for index in range(count):
         if hash_holders_of(e)[prefix_ids_of(e)[prefix_start_of(e)[r] + index]] == 0:
@@ -128,8 +131,8 @@ def unheld_matched(e: Engine, r: int, count: int) -> int:
 
 @compiled()
 def share_computed(e: Engine, r: int, computed: int) -> None:
-    """Register the hash blocks of request `r` that its first `computed` tokens fill,
-    so that later requests find them.
+    """Register the hash blocks that the first `computed` tokens of request `r` fill, so that later requests
+    find them.
     """
     q = request_at(e, r)
     per_hash = e.prefix_block_tokens // e.block_tokens
@@ -143,5 +146,5 @@ def share_computed(e: Engine, r: int, computed: int) -> None:
                 _unlink(e, block)
                 e.cached_blocks -= per_hash
             hash_holders_of(e)[block] += 1
-            e.free_blocks += per_hash  # somebody else's copy is there: its own goes back
+            e.free_blocks += per_hash  # another request computed the same: this copy goes back
         q.shared_hashes += 1

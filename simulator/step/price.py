@@ -1,8 +1,8 @@
-"""Price: how long each stage of a composed step lasts (docs/step.md §4).
+"""Price: how long each stage of a scheduled step lasts (docs/step.md §4).
 
-A sum over operators, each read from a table of the cost model; rounded to nanoseconds once per stage. Context
-is charged once per request whatever its number of query tokens (arXiv 2408.11049), every padded row is
-computed, experts see real tokens only.
+A sum over operators, each read from a table of the cost model, and rounded to nanoseconds once per stage.
+Context is charged once per request whatever its number of query tokens (arXiv 2408.11049), every padded row
+is computed, experts see real tokens only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulator.costs.prices import (
     PRICE_WINDOW_TOKENS,
 )
 from simulator.numerics.compiled import compiled
-from simulator.step.state import EAGER, FULL, PIECEWISE, ROWS_REQUESTS, ROWS_TOKENS_AND_REQUESTS
+from simulator.step.state import EAGER, FULL, PIECEWISE
 from simulator.step.views import (
     Engine,
     any_graph_of,
@@ -41,7 +41,12 @@ from simulator.step.views import (
     entry_at,
     full_graph_of,
     item,
+    pass_rows_of,
+    passes_alike_of,
+    passes_by_nodes_of,
     plan_at,
+    query_part_of,
+    query_plane_of,
     request_at,
     sample_of,
     scalars_of,
@@ -54,26 +59,41 @@ from simulator.step.views import (
 
 @compiled(inline=True)
 def _cell(e: Engine, sequences: int, context_tokens: float) -> tuple[int, float, float]:
-    """Return where (sequences, mean context) lies in the attention tables:
-    element of the lower knots, parts of both intervals.
+    """Return where (sequences, mean context) lies in a plane of the attention tables: the element of both
+    lower knots, and the part of the batch interval and of the context interval.
 
     The outer intervals are continued.
     """
     b = item(batch_cell_of(e), sequences)
+    # Context knots are multiples of 64, so that a shift finds the interval and no search is needed.
     c = item(context_cell_of(e), min(int(context_tokens) >> 6, e.context_cells - 1))
     part = (context_tokens - item(context_knots_of(e), c)) * item(context_scale_of(e), c)
     return b * e.context_knots + c, item(batch_part_of(e), sequences), part
 
 
 @compiled(inline=True)
-def _attention_ns(e: Engine, table: Any, cell: tuple[int, float, float], query_tokens: int) -> float:
-    """Return the price of decode attention, bilinear in (sequences, mean context)."""
-    at, x, y = cell
-    at += (min(query_tokens, e.query_knots) - 1) * e.attention_plane
-    low = item(table, at) + (item(table, at + 1) - item(table, at)) * y
+def _bilinear(e: Engine, table: Any, at: int, batch_part: float, context_part: float) -> float:
+    """Return the price between the four knots whose lowest is element `at`."""
+    low = item(table, at) + (item(table, at + 1) - item(table, at)) * context_part
     at += e.context_knots
-    high = item(table, at) + (item(table, at + 1) - item(table, at)) * y
-    return low + (high - low) * x
+    high = item(table, at) + (item(table, at + 1) - item(table, at)) * context_part
+    return low + (high - low) * batch_part
+
+
+@compiled(inline=True)
+def _attention_ns(e: Engine, table: Any, cell: tuple[int, float, float], query_tokens: int) -> float:
+    """Return the price of decode attention: bilinear in (sequences, mean context), and linear between knots
+    of query tokens.
+    """
+    at, batch_part, context_part = cell
+    at += item(query_plane_of(e), query_tokens)
+    attention = _bilinear(e, table, at, batch_part, context_part)
+    if query_tokens > e.dense_query_tokens:  # only in trees: every length of a chain is a knot
+        query_part = item(query_part_of(e), query_tokens)
+        if query_part > 0.0:
+            next_knot = _bilinear(e, table, at + e.attention_plane, batch_part, context_part)
+            attention += (next_knot - attention) * query_part
+    return attention
 
 
 @compiled(inline=True)
@@ -97,7 +117,7 @@ def _graph(e: Engine, tokens: int, uniform: bool) -> tuple[int, int]:
 
 @compiled(inline=True)
 def _pass_ns(e: Engine, rows: int, logit_rows: int) -> float:
-    """Return the price of one drafter pass on `rows` rows, attention and launch aside."""
+    """Return the price of one drafter pass on `rows` rows without its attention and its launch."""
     return (
         item(draft_tokens_of(e), _padded(e, rows))
         + item(draft_experts_of(e), rows)
@@ -114,26 +134,26 @@ def _price_drafts(
     query_tokens: int,
     pairs: float,
     chunks: int,
-    everybody: tuple[int, float, float],
+    after_step: tuple[int, float, float],
     scale: float,
 ) -> int:
-    """Return how long drafting takes after the accept stage: look-ups on the host, or a drafter's passes.
+    """Return how long drafting takes after the accept stage: prompt lookups on the host, or drafter passes.
 
-    `decodes` and `query_tokens` say where the decodes lie in the attention tables, `everybody` where all
-    entries lie after the step, `pairs` and `chunks` what prefill attention sees.
+    `decodes` and `query_tokens` say where the decodes lie in the attention tables, `after_step` where all
+    entries lie once the step has ended, `pairs` and `chunks` what prefill attention reads.
     """
     p = plan_at(e, slot)
     if not e.has_drafter:
-        looked_up = e.lookup_step_ns + e.lookup_per_sequence_ns * p.drafting_samples
-        return int(looked_up + 0.5) if p.drafts else 0
+        lookup_ns = e.lookup_step_ns + e.lookup_per_sequence_ns * p.drafting_samples
+        return int(lookup_ns + 0.5) if p.drafts else 0
     if not (p.drafts or (e.drafter_has_kv and p.drafters > 0)):
         return 0
     requests = p.entries if e.prefill else p.decodes
-    rows = tokens
-    if e.first_pass_rows == ROWS_TOKENS_AND_REQUESTS:
-        rows = tokens + requests
-    elif e.first_pass_rows == ROWS_REQUESTS:
-        rows = requests
+    nodes = p.draft_length if p.drafts else 0
+    first = nodes * e.max_passes  # where the passes of so many drafts begin in `pass_rows`
+    rows = requests * item(pass_rows_of(e), first)
+    if e.first_pass_reads_tokens:
+        rows += tokens
     total = _pass_ns(e, rows, requests)
     if chunks > 0:
         total += pairs * item(scalars_of(e), PRICE_DRAFT_PREFILL_PAIR_NS)
@@ -141,11 +161,16 @@ def _price_drafts(
         total += item(scalars_of(e), PRICE_DRAFT_PREFILL_START_NS)
     if p.decodes > 0:
         total += _attention_ns(e, draft_attention_of(e), decodes, query_tokens)
-    passes = 1
-    if p.drafts and not e.one_pass and p.draft_length > 1 and requests > 0:
-        later = _pass_ns(e, requests, requests) + _attention_ns(e, draft_attention_of(e), everybody, 1)
-        total += later * (p.draft_length - 1)
-        passes = p.draft_length
+    passes = item(passes_by_nodes_of(e), nodes)
+    level = 1
+    while level < passes:
+        width = item(pass_rows_of(e), first + level)
+        # Passes of one width are priced once and multiplied: all later passes of a chain are one product.
+        alike = item(passes_alike_of(e), first + level)
+        rows = requests * width
+        later = _pass_ns(e, rows, rows) + _attention_ns(e, draft_attention_of(e), after_step, width)
+        total += later * alike
+        level += alike
     gpu_ns = (total + passes * item(scalars_of(e), PRICE_DRAFT_LAUNCH_NS)) * scale
     return int(gpu_ns + e.draft_step_ns + passes * e.draft_pass_ns + 0.5)
 
@@ -154,7 +179,7 @@ def _price_drafts(
 def _wait_for_launches(e: Engine, slot: int, start_ns: int) -> None:
     """Let an eager pass that starts at `start_ns` last until the host has launched all of its kernels.
 
-    The host begins when the step was composed and the launches of the one before are done.
+    The host begins when the step is scheduled and the launches of the step before are done.
     """
     p = plan_at(e, slot)
     begun_ns = start_ns
@@ -167,14 +192,14 @@ def _wait_for_launches(e: Engine, slot: int, start_ns: int) -> None:
 @compiled(inline=True)
 def price(e: Engine, slot: int, start_ns: int) -> None:
     """Write the duration of every stage of the step in `slot`, which starts at `start_ns`, with the contexts
-    that are true then.
+    of that instant.
     """
     p = plan_at(e, slot)
     p.launched_ns = 0
     context_sum = 0
     pairs = 0.0
     window_pairs = 0.0
-    after = 0
+    chunk_context = 0
     chunks = 0
     for index in range(p.entries):
         entry = entry_at(e, slot, index)
@@ -183,21 +208,21 @@ def price(e: Engine, slot: int, start_ns: int) -> None:
             emitted = q.emitted if e.context_growth else q.output // 2
             context_sum += q.prompt + emitted - 1 + entry.tokens
         else:
-            seen = entry.start + entry.tokens / 2
-            pairs += entry.tokens * seen
-            window_pairs += entry.tokens * min(seen, item(scalars_of(e), PRICE_WINDOW_TOKENS))
-            after += entry.start + entry.tokens
+            mean_keys = entry.start + entry.tokens / 2  # causal: a token sees half of its own chunk
+            pairs += entry.tokens * mean_keys
+            window_pairs += entry.tokens * min(mean_keys, item(scalars_of(e), PRICE_WINDOW_TOKENS))
+            chunk_context += entry.start + entry.tokens
             chunks += 1
     tokens = p.tokens
     rows = p.decode_tokens + (p.samples - p.decodes)
     sampling = p.samples
-    if not e.prefill:
+    if not e.prefill:  # prefill entries stay in the step, but they take no GPU time
         tokens = p.decode_tokens
         rows = p.decode_tokens
         sampling = p.decodes
         pairs = 0.0
         window_pairs = 0.0
-        after = 0
+        chunk_context = 0
         chunks = 0
 
     if tokens == 0:
@@ -222,7 +247,7 @@ def price(e: Engine, slot: int, start_ns: int) -> None:
     decodes = (0, 0.0, 0.0)
     if p.decodes > 0:
         context = context_sum / p.decodes if p.decodes > 1 else float(context_sum)
-        query_tokens = e.max_draft_length + 1 if p.uniform else (p.decode_tokens + p.decodes - 1) // p.decodes
+        query_tokens = e.max_nodes + 1 if p.uniform else (p.decode_tokens + p.decodes - 1) // p.decodes
         decodes = _cell(e, p.decodes, context)
         attention += _attention_ns(e, attention_of(e), decodes, query_tokens)
     target = item(target_tokens_of(e), padded) + item(target_experts_of(e), tokens) + attention
@@ -235,10 +260,10 @@ def price(e: Engine, slot: int, start_ns: int) -> None:
         _wait_for_launches(e, slot, start_ns)
     accept = item(sample_of(e), rows) + sampling * item(scalars_of(e), PRICE_SAMPLE_SEQUENCE_NS)
     p.accept_ns = int(accept * scale + 0.5)
-    everybody = decodes
+    after_step = decodes
     if chunks > 0:
-        everybody = _cell(e, p.entries, (after + context_sum) / p.entries)
-    p.draft_ns = _price_drafts(e, slot, tokens, decodes, query_tokens, pairs, chunks, everybody, scale)
+        after_step = _cell(e, p.entries, (chunk_context + context_sum) / p.entries)
+    p.draft_ns = _price_drafts(e, slot, tokens, decodes, query_tokens, pairs, chunks, after_step, scale)
     p.attention_ns = int(attention * scale + 0.5)
     p.communication_ns = int(item(target_comm_of(e), padded) * scale + 0.5)
     p.padded_tokens = padded

@@ -1,8 +1,7 @@
-"""Compose: which requests run in the next step, with how many tokens each (docs/step.md §3).
+"""Schedule: which requests run in the next step, with how many tokens each (docs/step.md §3).
 
-The scheduler of vLLM V1 (`v1/core/sched/scheduler.py`): running requests first, then waiting ones,
-one token budget, no separate phases; and the rule of SGLang, prefill first and alone,
-as a second order of the same two passes.
+The scheduler of vLLM V1 (`v1/core/sched/scheduler.py`): running requests first, then waiting ones, one token
+budget, no separate phases. SGLang's rule, prefill first and alone, is a second order of the same two passes.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from simulator.step.views import (
     waiting_of,
 )
 
-EVERYONE, PREFILLS, DECODES = range(3)
-"""Which running requests a pass over them looks at."""
+ALL, PREFILLS, DECODES = range(3)
+"""Which of the running requests a pass over them schedules."""
 
 
 @compiled(inline=True)
@@ -44,8 +43,8 @@ def may_draft(e: Engine, r: int) -> bool:
 
 @compiled()
 def _preempt_last(e: Engine) -> int:
-    """Preempt the newest running request and return it: its blocks are freed,
-    its tokens kept, it waits first in line.
+    """Preempt the newest running request and return it: its blocks are freed, its tokens stay, and it waits
+    at the head of the queue.
     """
     e.running_count -= 1
     r = running_of(e)[e.running_count]
@@ -54,6 +53,7 @@ def _preempt_last(e: Engine) -> int:
     q.computed = 0
     q.drafts = 0
     q.status = WAITING
+    # An entry of the step that runs now still emits its tokens, but their KV is gone: `update` must know.
     q.preempted_step = e.in_flight_step
     q.preemptions += 1
     totals_of(e)[0].preemptions += 1
@@ -62,106 +62,115 @@ def _preempt_last(e: Engine) -> int:
 
 
 @compiled(inline=True)
-def _add_entry(e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: bool, known: int) -> None:
-    """Write one entry; `known`: tokens of the request that are known once the running step has ended."""
+def _add_entry(
+    e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: bool, known_tokens: int
+) -> None:
+    """Write one entry. `known_tokens`: tokens of the request that are known once the running step ends."""
     p = plan_at(e, slot)
     q = request_at(e, r)
     entry = entry_at(e, slot, p.entries)
-    samples = q.computed + tokens >= known
+    samples = q.computed + tokens >= known_tokens
     entry.request = r
     entry.tokens = tokens
     entry.drafts = drafts
     entry.decodes = decodes
     entry.samples = samples
     entry.start = q.computed
+    # The next step may be scheduled while this one runs, so the request itself remembers its newest entry.
     q.computed += tokens
     q.last_step = p.number
     q.in_flight_drafts = drafts
     q.in_flight_samples = samples
+    # The sums that `price` needs and that no later event changes: they save it a pass over the entries.
     p.entries += 1
     p.tokens += tokens
     p.samples += samples
     if decodes:
         p.decodes += 1
         p.decode_tokens += tokens
-        p.uniform &= tokens == e.max_draft_length + 1
+        p.uniform &= tokens == e.max_nodes + 1
     if may_draft(e, r):
         p.drafters += 1
         p.drafting_samples += samples
 
 
 @compiled(inline=True)
-def _running_pass(e: Engine, slot: int, whom: int) -> None:
+def _running_pass(e: Engine, slot: int, which: int) -> None:
     """Give running requests, in order of admission, their tokens."""
     p = plan_at(e, slot)
     index = 0
-    while index < e.running_count:
+    while index < e.running_count:  # a preemption shortens the list from its end while the pass goes on
         r = running_of(e)[index]
         index += 1
         q = request_at(e, r)
         drafts = q.drafts
-        pending = 0
+        pending_tokens = 0
         if q.last_step == e.in_flight_step:
+            # The result of the running step is not known yet. An asynchronous engine schedules as if all
+            # drafts were accepted and the full number of new ones came; `update` takes the difference back.
             drafts = 0
             if q.in_flight_samples:
-                pending = 1 + q.in_flight_drafts
+                pending_tokens = 1 + q.in_flight_drafts
                 if may_draft(e, r):
-                    drafts = e.in_flight_draft_length
+                    drafts = min(q.draft_length, e.in_flight_draft_length)
                 if e.stop_is_foreseen and not q.cancelled and q.emitted + 1 >= q.output:
                     continue
                 if not e.ghost_rows and q.emitted + 1 + accepted_drafts(e, r, q.in_flight_drafts) >= q.output:
                     continue
-        known = q.prompt + q.emitted + pending
-        missing = known - q.computed
-        decodes = missing == 1
-        if (whom == PREFILLS and decodes) or (whom == DECODES and not decodes):
+        known_tokens = q.prompt + q.emitted + pending_tokens
+        missing_tokens = known_tokens - q.computed
+        decodes = missing_tokens == 1
+        if (which == PREFILLS and decodes) or (which == DECODES and not decodes):
             continue
-        want = missing + drafts
-        if want <= 0:
+        if missing_tokens + drafts <= 0:
             continue
         slots_used = p.tokens + e.slots_per_request * (p.entries + 1)
-        tokens = min(want, e.max_num_batched_tokens - max(p.tokens, slots_used))
-        if tokens <= 0 or (tokens < missing and not e.chunked_prefill):
+        tokens = min(missing_tokens + drafts, e.max_num_batched_tokens - max(p.tokens, slots_used))
+        if tokens <= 0 or (tokens < missing_tokens and not e.chunked_prefill):
             continue
-        given_drafts = max(0, tokens - missing)
-        goal = q.computed + tokens + e.lookahead_tokens
-        if goal > q.capacity:
-            need = (goal + e.block_tokens - 1) // e.block_tokens - q.capacity // e.block_tokens
-            stopped = False
+        scheduled_drafts = max(0, tokens - missing_tokens)
+        slots_needed = q.computed + tokens + e.lookahead_tokens
+        if slots_needed > q.capacity:
+            need = (slots_needed + e.block_tokens - 1) // e.block_tokens - q.capacity // e.block_tokens
+            preempted_itself = False
             while need > available_blocks(e):
                 p.preempted = 1
                 if _preempt_last(e) == r:
-                    stopped = True
+                    preempted_itself = True
                     break
-            if stopped:
-                break
+            if preempted_itself:
+                break  # it was the last running request
             take_blocks(e, need)
             q.capacity += need * e.block_tokens
-        totals_of(e)[0].cut_drafts += drafts - given_drafts
-        _add_entry(e, slot, r, tokens, given_drafts, decodes, known)
+        totals_of(e)[0].cut_drafts += drafts - scheduled_drafts
+        _add_entry(e, slot, r, tokens, scheduled_drafts, decodes, known_tokens)
 
 
 @compiled()
-def _admit_one(e: Engine, slot: int) -> bool:
-    """Admit the first waiting request if seats, tokens and blocks allow; return whether it was."""
+def _admit_first(e: Engine, slot: int) -> bool:
+    """Admit the first waiting request if tokens and blocks allow; return whether it was admitted."""
     p = plan_at(e, slot)
     r = waiting_of(e)[e.waiting_head]
     q = request_at(e, r)
+    # Preempted while its last entry still runs: what it has to recompute is known only after the result.
     if q.last_step == e.in_flight_step and e.in_flight_step != NO_STEP:
         return False
-    whole = q.prompt + q.emitted
+    known_tokens = q.prompt + q.emitted
     hits = matched_hashes(e, r)
-    computed = min(hits * e.prefix_block_tokens, (whole - 1) // e.block_tokens * e.block_tokens)
+    # At least one token is computed anew, because a step must have its logits.
+    computed = min(hits * e.prefix_block_tokens, (known_tokens - 1) // e.block_tokens * e.block_tokens)
     if computed > 0 and e.loses_last_match:
         computed -= e.block_tokens
+    missing_tokens = known_tokens - computed
     slots_used = p.tokens + e.slots_per_request * (p.entries + 1)
-    tokens = min(whole - computed, e.max_num_batched_tokens - max(p.tokens, slots_used))
-    if tokens <= 0 or (tokens < whole - computed and not e.chunked_prefill):
+    tokens = min(missing_tokens, e.max_num_batched_tokens - max(p.tokens, slots_used))
+    if tokens <= 0 or (tokens < missing_tokens and not e.chunked_prefill):
         return False
     shared = hits * (e.prefix_block_tokens // e.block_tokens)
+    # Matched blocks that no request holds count as available, but this request is about to hold them.
     unheld = unheld_matched(e, r, hits) * (e.prefix_block_tokens // e.block_tokens)
-    entire = (whole + e.lookahead_tokens + e.block_tokens - 1) // e.block_tokens
-    if entire - shared > available_blocks(e) - unheld:
+    prompt_blocks = (known_tokens + e.lookahead_tokens + e.block_tokens - 1) // e.block_tokens
+    if prompt_blocks - shared > available_blocks(e) - unheld:
         return False
     if e.reserved_output > 0:
         end = q.prompt + max(q.emitted, int(e.reserved_output * q.output)) + e.lookahead_tokens
@@ -183,14 +192,17 @@ def _admit_one(e: Engine, slot: int) -> bool:
         q.admitted_ns = e.now_ns
     running_of(e)[e.running_count] = r
     e.running_count += 1
-    _add_entry(e, slot, r, tokens, 0, False, whole)
+    _add_entry(e, slot, r, tokens, 0, False, known_tokens)
     return True
 
 
 @compiled(inline=True)
 def _waiting_pass(e: Engine, slot: int) -> None:
+    """Admit waiting requests, first come, first served. A step that preempted a request admits none: the
+    memory that came free belongs to those who still run.
+    """
     while not plan_at(e, slot).preempted and e.waiting_count > 0 and e.running_count < e.max_num_seqs:
-        if not _admit_one(e, slot):
+        if not _admit_first(e, slot):
             break
 
 
@@ -198,8 +210,8 @@ def _waiting_pass(e: Engine, slot: int) -> None:
 def schedule(e: Engine, slot: int, now_ns: int, in_flight_step: int, in_flight_draft_length: int) -> int:
     """Write into `slot` what the next step runs; return how many entries it has (0: there is no step).
 
-    `flight_step` is the number of the step that runs now,
-    NO_STEP when none does; `flight_draft_length` its K.
+    `in_flight_step` is the number of the step that runs now, NO_STEP when none does; `in_flight_draft_length`
+    is its K.
     """
     p = plan_at(e, slot)
     e.in_flight_step = in_flight_step
@@ -218,7 +230,7 @@ def schedule(e: Engine, slot: int, now_ns: int, in_flight_step: int, in_flight_d
     p.uniform = 1
     p.preempted = 0
     if e.mixes_prefill:
-        _running_pass(e, slot, EVERYONE)
+        _running_pass(e, slot, ALL)
         _waiting_pass(e, slot)
     else:
         _running_pass(e, slot, PREFILLS)
@@ -230,7 +242,7 @@ def schedule(e: Engine, slot: int, now_ns: int, in_flight_step: int, in_flight_d
     p.drafts = p.draft_length > 0 and p.drafting_samples > 0
     p.host_ns = int(e.host_step_ns + e.host_per_sequence_ns * p.entries + 0.5)
     p.hidden_ns = int(e.hidden_step_ns + e.hidden_per_sequence_ns * p.entries + 0.5)
-    if not (e.asynchronous and e.host_overlap):
+    if not (e.asynchronous and e.host_overlap):  # nothing runs meanwhile that could hide it
         p.host_ns += p.hidden_ns
         p.hidden_ns = 0
     return int(p.entries)

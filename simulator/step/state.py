@@ -1,7 +1,8 @@
-"""What one engine knows: record arrays, one record per request, planned step and engine.
+"""The records and arrays of one engine: its requests, the two steps that it holds, and its tables.
 
-Everything a step reads or changes stands here, so that the same plain functions run compiled over a whole run
-and one stage at a time under SimPy. Times are integer nanoseconds of the simulated clock.
+All that a step reads or changes is in them or in the engine's own record (`engine.py`), so that the same
+plain functions run compiled over a whole run and one stage at a time under SimPy. Times are integer
+nanoseconds of the simulated clock.
 """
 
 from __future__ import annotations
@@ -12,80 +13,78 @@ import numpy as np
 from numpy.typing import NDArray
 
 NEVER = 2**62
-"""A time that does not come."""
+"""A time that does not come, in ns; a length that no request reaches, in tokens."""
 NO_STEP = -1
 """No step runs: nothing is in flight."""
 
 WAITING, RUNNING, DONE, TIMED_OUT, CANCELLED, REJECTED, NOT_ARRIVED = range(7)
-"""Status of a request. UNBORN: its arrival has not come; from DONE to REJECTED it has ended."""
+"""Status of a request. From DONE to REJECTED it has ended; NOT_ARRIVED: its arrival has not come."""
 
 FULL, PIECEWISE, EAGER = range(3)
 """CUDA-graph mode of the target pass."""
 
-ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS, ROWS_REQUESTS = range(3)
-"""Rows of the first drafter pass: all query tokens of the step,
-those and one per request, or one per request.
-"""
-
 GAP_BINS = 34 * 1024
-"""Bins of gaps: 1,024 to the octave from 2^10 ns (1 µs) to 2^44 ns (4.9 hours)."""
+"""Bins of gaps between emissions: 1,024 to the octave from 2^10 ns (1 µs) to 2^44 ns (4.9 hours)."""
 FIRST_BIN_BITS = (1023 + 10) << 10
 """Exponent and leading ten mantissa bits of 2^10 as a float64."""
 
 REQUEST = np.dtype(
     [
-        # what it asks
+        # What it asks for
         ("prompt", "i4"),
         ("output", "i4"),  # output tokens at which it stops
         ("traffic_class", "i2"),
-        ("cancelled", "i2"),  # the stop is a client's cancel
+        ("cancelled", "i2"),  # the stop is a client's cancellation
         ("cannot_run", "i2"),  # it needs more blocks or tokens than there are
         ("measured", "i2"),  # its gaps and rounds are counted
-        # where it stands
+        # Where it is on its way
         ("status", "i2"),
+        ("draft_length", "i2"),  # drafts that a round of this request gets at most
         ("computed", "i4"),  # tokens whose KV the scheduler counts as computed, the running step included
         ("emitted", "i4"),
-        ("drafts", "i4"),  # draft tokens that wait to be verified
-        ("capacity", "i4"),  # tokens that the held blocks can hold
-        ("reserved", "i4"),  # blocks that its admission set aside
-        ("shared_hashes", "i4"),  # leading hash blocks held together with others
-        ("last_step", "i4"),  # number of the newest step it has an entry in
+        ("drafts", "i4"),  # drafts that the request brings to its next round, not verified yet
+        ("capacity", "i4"),  # tokens that its blocks can hold
+        ("reserved", "i4"),  # blocks that its admission reserved
+        ("shared_hashes", "i4"),  # leading hash blocks that it may share with other requests
+        ("last_step", "i4"),  # number of the newest step in which it has an entry
         ("in_flight_drafts", "i4"),  # drafts in that entry
         ("in_flight_samples", "i2"),  # whether that entry samples
-        ("matched", "i2"),  # whether its last lookup found a match
+        ("matched", "i2"),  # whether its last prompt lookup found a match
         ("preempted_step", "i4"),  # the step that ran when it was last preempted
-        # what happened to it
+        # What happened to it
         ("drafted", "i4"),
         ("accepted", "i4"),
         ("draft_rounds", "i4"),
         ("decode_rounds", "i4"),
         ("preemptions", "i4"),
         ("in_system_at_arrival", "i4"),
-        ("random_key", "u8"),
-        ("drift", "f8"),  # acceptance drift at output position `emitted`, logit scale
+        ("random_key", "u8"),  # of the stream that decides which of its drafts are accepted
+        ("drift", "f8"),  # drift of acceptance at output position `emitted`, logit scale
         ("arrival_ns", "i8"),  # when its client sent it
-        ("front_end_ns", "i8"),  # share of the loop at which it is parsed; then when it is tokenized
+        ("front_end_ns", "i8"),  # share of the event loop at which it is parsed; then when it is tokenized
         ("admitted_ns", "i8"),
         ("first_ns", "i8"),
         ("last_ns", "i8"),
         ("ended_ns", "i8"),
-        ("worst_gap_ns", "i8"),
+        ("max_itl_ns", "i8"),
         ("emitted_before_arrival", "i8"),
     ],
     align=True,
 )
+"""One request."""
 
 ENTRY = np.dtype(
     [
         ("request", "i4"),
         ("tokens", "i4"),  # query tokens
-        ("drafts", "i4"),  # of which drafts
+        ("drafts", "i4"),  # of which drafts: the nodes that this step verifies
         ("decodes", "i4"),  # a decode or verify row, not a prefill chunk
-        ("samples", "i4"),  # it reaches the end of what is known
+        ("samples", "i4"),  # it reaches the end of what is known, so that a token comes out
         ("start", "i4"),  # tokens computed before it
     ],
     align=True,
 )
+"""One request in one step."""
 
 PLAN = np.dtype(
     [
@@ -97,10 +96,10 @@ PLAN = np.dtype(
         ("samples", "i8"),  # entries that sample
         ("drafters", "i8"),  # entries whose request may draft
         ("drafting_samples", "i8"),  # of which sample
-        ("draft_length", "i8"),  # K of the drafts made at the end of this step
-        ("drafts", "i8"),  # whether passes 2…K run
-        ("uniform", "i8"),  # all decodes have the largest query length
-        ("preempted", "i8"),  # composing it preempted somebody
+        ("draft_length", "i8"),  # K: drafts that a request gets at most at the end of this step
+        ("drafts", "i8"),  # whether the step drafts; otherwise a drafter only keeps its KV current
+        ("uniform", "i8"),  # all decodes have the largest number of query tokens
+        ("preempted", "i8"),  # scheduling it preempted a request
         ("scheduled_ns", "i8"),  # when
         ("launched_ns", "i8"),  # until when the host launches its kernels one by one; 0: a graph
         ("hidden_ns", "i8"),
@@ -115,6 +114,7 @@ PLAN = np.dtype(
     ],
     align=True,
 )
+"""One step, from when it is scheduled until its results are applied."""
 
 TOTALS = np.dtype(
     [
@@ -128,25 +128,29 @@ TOTALS = np.dtype(
     ],
     align=True,
 )
+"""Counters over all steps."""
 
 
 class State(NamedTuple):
-    """One engine and its requests. n requests, S seats, K drafts, H prefix hashes."""
+    """One engine and its requests.
+
+    n requests, S = `max_num_seqs`, M nodes and D positions at most in one round, H prefix hashes.
+    """
 
     engine: NDArray[np.void]
     """(1,) ENGINE"""
     totals: NDArray[np.void]
-    """(3,) TOTALS: so far; and, steps and stages alone, when request `first_measured` came and when the
-    newest one did.
+    """(3,) TOTALS: so far; and snapshots of the steps and stages, at the arrival of request `first_measured`
+    and at the newest arrival.
     """
     requests: NDArray[np.void]
     """(n,) REQUEST, in issue order."""
     plans: NDArray[np.void]
-    """(2,) PLAN: the running step and the next."""
+    """(2,) PLAN: the step that runs and the next one, in turns."""
     entries: NDArray[np.void]
     """(2, S) ENTRY"""
     running: NDArray[np.int32]
-    """(S,) requests by admission."""
+    """(S,) running requests in order of admission."""
     waiting: NDArray[np.int32]
     """(n + 1,) ring of waiting requests."""
     known_arrivals: NDArray[np.int32]
@@ -156,7 +160,7 @@ class State(NamedTuple):
     issue_order: NDArray[np.int32]
     """Requests of a closed loop that wait for a free client."""
     arrived: NDArray[np.int32]
-    """(n,) requests by arrival, for give-ups and the way to the front end."""
+    """(n,) requests by arrival, for timeouts and the way through the front end."""
     ended: NDArray[np.int32]
     """(n,) requests that ended since the pipeline last looked."""
     successor: NDArray[np.int64]
@@ -164,18 +168,30 @@ class State(NamedTuple):
     successor_delay_ns: NDArray[np.int64]
     draft_length_by_batch: NDArray[np.int64]
     """(S + 1,) K after a step with that many requests."""
+    depth_by_nodes: NDArray[np.int64]
+    """(M + 1,) positions at which so many drafts can be accepted; a chain: the same number."""
+    passes_by_nodes: NDArray[np.int64]
+    """(M + 1,) drafter passes that make so many drafts."""
+    pass_rows: NDArray[np.int64]
+    """(M + 1, most passes) rows that each request adds to every one of these passes."""
+    passes_alike: NDArray[np.int64]
+    """(M + 1, most passes) how many passes in a row, from this one on, have the same rows."""
     full_graph: NDArray[np.int64]
-    """(cap + 1,) padded tokens of a uniform step of N tokens; -1 where none is large enough."""
+    """(cap + 1,) padded tokens of a uniform step of N tokens; -1 where no graph is large enough."""
     any_graph: NDArray[np.int64]
     """(cap + 1,) padded tokens of any other step."""
     batch_cell: NDArray[np.int64]
     """(S + 1,) knot interval of a batch."""
     context_cell: NDArray[np.int64]
-    """knot interval of a mean context, by context // 64."""
+    """Knot interval of a mean context, by context // 64."""
     batch_part: NDArray[np.float64]
     """(S + 1,) where in its knot interval a batch lies, 0…1."""
     context_scale: NDArray[np.float64]
     """1 ÷ width of each context interval."""
+    query_plane: NDArray[np.int64]
+    """(Q + 1,) where the plane of attention prices begins for the knot at or below so many query tokens."""
+    query_part: NDArray[np.float64]
+    """(Q + 1,) where between that knot and the next a number of query tokens lies, 0…1; 0: on the knot."""
     context_knots: NDArray[np.int64]
     """This and the following are fields of `prices.Prices`."""
     target_tokens: NDArray[np.float64]
@@ -190,8 +206,8 @@ class State(NamedTuple):
     draft_attention: NDArray[np.float64]
     scalars: NDArray[np.float64]
     survival_bits: NDArray[np.int64]
-    """(classes, bins, K) the draft at position j survives when its 53 random bits are below ceil(c_j · 2^53),
-    which is u < c_j.
+    """(classes, bins, D) the draft at position j is accepted when its 53 random bits are below
+    ceil(c_j · 2^53), which is u < c_j.
     """
     request_effect: NDArray[np.float64]
     """(n,) or (1,): a request's own shift of acceptance, logit scale."""
@@ -202,19 +218,21 @@ class State(NamedTuple):
     trace_lengths: NDArray[np.int64]
     trace_start: NDArray[np.int64]
     itl_histogram: NDArray[np.int64]
-    """(classes, bins) gaps between emissions of measured requests."""
+    """(classes, GAP_BINS) gaps between emissions of measured requests."""
     itl_token_histogram: NDArray[np.int64]
-    """(classes, bins) gap ÷ tokens, one count per token."""
+    """(classes, GAP_BINS) gap ÷ tokens of the emission, one count per token."""
     accepted_at: NDArray[np.int64]
-    """(classes, K + 1) measured rounds by accepted drafts."""
+    """(classes, D + 1) measured rounds by accepted drafts."""
     drafted_at: NDArray[np.int64]
-    """(classes, K + 1) measured rounds by drafts."""
+    """(classes, M + 1) measured rounds by verified drafts."""
     prefix_start: NDArray[np.int64]
     prefix_ids: NDArray[np.int64]
     hash_holders: NDArray[np.int32]
-    """(H,) requests that hold a hash block; -1 when it is not in memory."""
+    """(H,) requests that hold a hash block; -1: it is not in memory."""
     hash_older: NDArray[np.int32]
-    """(H + 1,) chain of blocks kept for their contents, least recently used first; H is the ring's anchor."""
+    """(H + 1,) ring of the blocks that are kept for their contents only, least recently used first; element H
+    is its anchor.
+    """
     hash_newer: NDArray[np.int32]
 
 
@@ -232,109 +250,3 @@ ARRAYS: dict[str, np.dtype[Any]] = {
     if name != "engine"
 }
 """The arrays of an engine by name → dtype of their elements; the compiled code sees all of them flat."""
-
-ENGINE = np.dtype(
-    [
-        # settings
-        ("max_num_seqs", "i8"),
-        ("max_num_batched_tokens", "i8"),
-        ("block_tokens", "i8"),
-        ("total_blocks", "i8"),
-        ("reserved_output", "f8"),  # share of a request's output that admission sets blocks aside for
-        ("asynchronous", "i8"),
-        ("emits_before_drafting", "i8"),
-        ("mixes_prefill", "i8"),
-        ("chunked_prefill", "i8"),
-        ("stop_is_foreseen", "i8"),
-        ("external_clients", "i8"),  # follow-up requests are issued outside
-        ("think_time_ns", "i8"),
-        ("first_measured", "i8"),  # the request that opens the window of the rates
-        ("timeout_ns", "i8"),
-        # the speculation method
-        ("max_draft_length", "i8"),
-        ("lookahead_tokens", "i8"),
-        ("slots_per_request", "i8"),
-        ("ragged", "i8"),
-        ("has_drafter", "i8"),  # a model drafts: passes cost time
-        ("drafter_has_kv", "i8"),
-        ("one_pass", "i8"),  # all drafts come from pass 1
-        ("first_pass_rows", "i8"),
-        ("loses_last_match", "i8"),
-        ("drafter_max_context", "i8"),
-        # the host
-        ("host_step_ns", "f8"),
-        ("host_per_sequence_ns", "f8"),
-        ("draft_step_ns", "f8"),  # once in a step that drafts
-        ("draft_pass_ns", "f8"),
-        ("lookup_step_ns", "f8"),  # once in a step that drafts without a model
-        ("lookup_per_sequence_ns", "f8"),
-        ("hidden_step_ns", "f8"),
-        ("hidden_per_sequence_ns", "f8"),
-        # the front end
-        ("request_latency_ns", "i8"),
-        ("request_ns", "i8"),
-        ("prompt_token_ns", "f8"),
-        # CUDA graphs
-        ("graph_cap", "i8"),
-        ("graph_padding", "i8"),
-        # the band of the cost model
-        ("gpu_scale", "f8"),  # every GPU stage is multiplied by it
-        ("scales_decodes_only", "i8"),  # of a step that also prefills, the decodes' share of its tokens only
-        # mechanisms
-        ("prefill", "i8"),
-        ("host_overlap", "i8"),
-        ("stop_trim", "i8"),
-        ("ghost_rows", "i8"),
-        ("context_growth", "i8"),
-        # prefix cache
-        ("prefix_block_tokens", "i8"),
-        # the clock
-        ("now_ns", "i8"),
-        ("ready", "i8"),  # a composed step waits to start at `now_ns`
-        ("slot", "i8"),  # which of the two plans it is
-        ("in_flight_step", "i8"),  # number of the running step while the next is composed
-        ("in_flight_draft_length", "i8"),
-        ("next_number", "i8"),
-        # queues and memory
-        ("running_count", "i8"),
-        ("waiting_head", "i8"),
-        ("waiting_count", "i8"),
-        ("known_arrival_index", "i8"),
-        ("followup_head", "i8"),
-        ("followup_tail", "i8"),
-        ("issue_index", "i8"),
-        ("arrived_count", "i8"),
-        ("entered_count", "i8"),  # of the arrived, how many have entered the front end
-        ("parsed_count", "i8"),
-        ("joined_count", "i8"),
-        ("loop_share_ns", "i8"),  # work that each request in the front end's loop has had since the beginning
-        ("loop_carry_ns", "i8"),  # time that was too short to be shared
-        ("loop_now_ns", "i8"),  # until when it is shared
-        ("tokenizer_free_ns", "i8"),
-        ("give_up_index", "i8"),
-        ("quiet_until_ns", "i8"),  # before it nobody arrives or gives up
-        ("ended_count", "i8"),  # requests that ended since the pipeline last looked
-        ("free_blocks", "i8"),
-        ("cached_blocks", "i8"),  # held by nobody, kept for their contents
-        ("reserved_blocks", "i8"),  # what admission set aside for the running requests
-        ("in_system", "i8"),
-        # acceptance, the scalar part
-        ("seed", "i8"),
-        ("acceptance_kind", "i8"),
-        ("match_by_request", "i8"),
-        ("query_knots", "i8"),  # extents of the attention tables
-        ("context_knots", "i8"),
-        ("attention_plane", "i8"),  # batch knots × context knots
-        ("context_cells", "i8"),
-        ("bins", "i8"),
-        ("positions", "i8"),  # columns of `survival_bits`
-        ("effect_low", "f8"),
-        ("effect_bins_per_unit", "f8"),
-        ("drift_sd", "f8"),
-        ("drift_correlation", "f8"),
-        # where the arrays are, and how many elements they have
-        *((f"{name}_at", "i8") for name in ARRAYS),
-        *((f"{name}_len", "i8") for name in ARRAYS),
-    ],
-    align=True,
-)

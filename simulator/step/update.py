@@ -1,10 +1,10 @@
-"""Apply: what a finished step changes (docs/step.md §5–7): acceptance, emissions, stops, and the books."""
+"""Update: what a finished step changes (docs/step.md §5–7): acceptance, emissions, stops and counters."""
 
 from __future__ import annotations
 
 from simulator.acceptance.base import GATED
 from simulator.numerics.compiled import compiled, float_bits
-from simulator.step.acceptance_sampling import accepted_drafts, advance_drift, look_up
+from simulator.step.acceptance_sampling import accepted_drafts, advance_drift, prompt_lookup
 from simulator.step.blocks import share_computed
 from simulator.step.queues import bring_up_to, end_request, remove_ended_running
 from simulator.step.schedule import may_draft
@@ -32,8 +32,8 @@ from simulator.step.views import (
 
 @compiled(inline=True)
 def gap_bin(gap_ns: float) -> int:
-    """Return the bin of a gap: exponent and leading ten bits of the mantissa,
-    so that a bin is at most 0.1 % wide.
+    """Return the bin of a gap: the exponent and the leading ten bits of the mantissa of its float64, so that
+    a bin is at most 0.1 % wide and no logarithm is taken.
     """
     return min(max((float_bits(gap_ns) >> 42) - FIRST_BIN_BITS, 0), GAP_BINS - 1)
 
@@ -46,13 +46,13 @@ def _emit(e: Engine, r: int, tokens: int, now_ns: int) -> None:
         q.first_ns = now_ns
     else:
         gap_ns = now_ns - q.last_ns
-        q.worst_gap_ns = max(q.worst_gap_ns, gap_ns)
+        q.max_itl_ns = max(q.max_itl_ns, gap_ns)
         if q.measured:
             first = q.traffic_class * GAP_BINS
-            whole = first + gap_bin(float(gap_ns))
-            add(itl_histogram_of(e), whole, 1)
-            share = whole if tokens == 1 else first + gap_bin(gap_ns / tokens)
-            add(itl_token_histogram_of(e), share, tokens)
+            bin_of_gap = first + gap_bin(float(gap_ns))
+            add(itl_histogram_of(e), bin_of_gap, 1)
+            bin_of_token = bin_of_gap if tokens == 1 else first + gap_bin(gap_ns / tokens)
+            add(itl_token_histogram_of(e), bin_of_token, tokens)
     q.last_ns = now_ns
     q.emitted += tokens
     totals_of(e)[0].emitted_tokens += tokens
@@ -60,8 +60,8 @@ def _emit(e: Engine, r: int, tokens: int, now_ns: int) -> None:
 
 @compiled(inline=True)
 def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
-    """Apply one entry that samples: verify its drafts, emit, stop or draft again;
-    return whether the request ended.
+    """Apply one entry that samples: verify its drafts, emit, stop or draft again. Return whether the request
+    ended.
     """
     t = totals_of(e)[0]
     p = plan_at(e, slot)
@@ -73,15 +73,14 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
     if drafts > 0:
         accepted = accepted_drafts(e, r, drafts)
         if e.acceptance_kind == GATED and not e.ragged:
-            look_up(e, r)
+            prompt_lookup(e, r)  # on the GPU: the drafts of a miss were junk, and all are rejected
         q.drafted += drafts
         q.accepted += accepted
         q.draft_rounds += 1
         t.rejected_rows += drafts - accepted
     if q.measured and entry.decodes:
-        first = q.traffic_class * (e.max_draft_length + 1)
-        add(accepted_at_of(e), first + accepted, 1)
-        add(drafted_at_of(e), first + drafts, 1)
+        add(accepted_at_of(e), q.traffic_class * (e.max_depth + 1) + accepted, 1)
+        add(drafted_at_of(e), q.traffic_class * (e.max_nodes + 1) + drafts, 1)
     q.decode_rounds += entry.decodes
     if e.drift_sd > 0.0:
         advance_drift(e, r, accepted + 1)
@@ -90,7 +89,7 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
     t.trimmed_tokens += gain - emitted
     _emit(e, r, emitted, now_ns)
     was_preempted = q.preempted_step == p.number
-    if not was_preempted:
+    if not was_preempted:  # the KV of a preempted request is gone: nothing is left to take back
         q.computed -= drafts - accepted
         if e.prefix_block_tokens > 0:
             share_computed(e, r, q.prompt + q.emitted - 1)
@@ -98,8 +97,8 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
         end_request(e, r, CANCELLED if q.cancelled else DONE, now_ns)
         return True
     q.drafts = 0
-    if p.draft_length > 0 and not was_preempted and may_draft(e, r) and (not e.ragged or look_up(e, r)):
-        q.drafts = p.draft_length
+    if p.draft_length > 0 and not was_preempted and may_draft(e, r) and (not e.ragged or prompt_lookup(e, r)):
+        q.drafts = min(q.draft_length, p.draft_length)
     return False
 
 
@@ -108,27 +107,27 @@ def update(e: Engine, slot: int, now_ns: int) -> None:
     """Apply the results of the step in `slot` at its emission time `now_ns`."""
     t = totals_of(e)[0]
     p = plan_at(e, slot)
-    bring_up_to(e, now_ns, 1)
-    ended = False
+    bring_up_to(e, now_ns, 1)  # results come before what else falls on their instant
+    any_ended = False
     for index in range(p.entries):
         entry = entry_at(e, slot, index)
         r = entry.request
         q = request_at(e, r)
-        if q.status >= DONE:
+        if q.status >= DONE:  # ended after the step was scheduled
             t.ghost_rows += entry.tokens
             continue
         if entry.samples:
-            ended |= _sample(e, slot, index, now_ns)
+            any_ended |= _sample(e, slot, index, now_ns)
         elif e.prefix_block_tokens > 0 and q.preempted_step != p.number:
             share_computed(e, r, entry.start + entry.tokens)
-    if ended:
+    if any_ended:  # once for all: each removal walks the list
         remove_ended_running(e)
     _count(e, slot)
 
 
 @compiled(inline=True)
 def _count(e: Engine, slot: int) -> None:
-    """Add one step to the totals."""
+    """Add one step to the counters."""
     t = totals_of(e)[0]
     p = plan_at(e, slot)
     duration_ns = p.host_ns + p.verify_ns + p.accept_ns + p.draft_ns

@@ -1,8 +1,8 @@
 """The arrays of an engine, as the compiled step sees them: `requests_of(e)[r]`.
 
-An engine record holds the address and the number of elements of each array (`state.bind`). A view made from
-an address owns nothing, so that passing one record passes everything and no reference is counted in the inner
-loop: with the arrays in a tuple the same step ran forty times slower.
+An engine record holds the address and the number of elements of each array (`build.new_state`). A view made
+from an address owns nothing. So one argument passes everything, and the inner loop counts no references: with
+the arrays in a tuple the same step ran forty times slower.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from simulator.numerics.compiled import compiled, pointer
 from simulator.step.state import ARRAYS
 
 Engine = Any
-"""One record of `state.ENGINE`."""
+"""One record of `engine.ENGINE`."""
 
 
 def _view(name: str) -> Callable[[Engine], Any]:
@@ -47,6 +47,10 @@ successor_of = _view("successor")
 successor_delay_ns_of = _view("successor_delay_ns")
 
 draft_length_by_batch_of = _view("draft_length_by_batch")
+depth_by_nodes_of = _view("depth_by_nodes")
+passes_by_nodes_of = _view("passes_by_nodes")
+pass_rows_of = _view("pass_rows")
+passes_alike_of = _view("passes_alike")
 full_graph_of = _view("full_graph")
 any_graph_of = _view("any_graph")
 
@@ -54,6 +58,8 @@ batch_cell_of = _view("batch_cell")
 context_cell_of = _view("context_cell")
 batch_part_of = _view("batch_part")
 context_scale_of = _view("context_scale")
+query_plane_of = _view("query_plane")
+query_part_of = _view("query_part")
 context_knots_of = _view("context_knots")
 target_tokens_of = _view("target_tokens")
 target_experts_of = _view("target_experts")
@@ -89,7 +95,9 @@ hash_newer_of = _view("hash_newer")
 
 @compiled(inline=True)
 def item(view: Any, index: int) -> Any:
-    """Return one element of a view. Unsigned: numba makes signed indices pay for counting from the end."""
+    """Return one element of a view. The index is unsigned: a signed one may count from the end, and numba
+    tests for that at every access.
+    """
     return view[np.uint64(index)]
 
 

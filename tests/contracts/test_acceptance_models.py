@@ -93,8 +93,8 @@ class EverySecond(AcceptanceModel):
     def alpha(self) -> float:
         return self.level
 
-    def conditional(self, max_draft_length: int) -> np.ndarray:
-        return np.where(np.arange(max_draft_length) % 2 == 0, self.level, 1.0)
+    def conditional(self, depth: int) -> np.ndarray:
+        return np.where(np.arange(depth) % 2 == 0, self.level, 1.0)
 
     def shifted(self, delta_logit: float) -> EverySecond:
         return replace(self, level=1 / (1 + (1 / self.level - 1) * math.exp(-delta_logit)))

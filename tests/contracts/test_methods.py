@@ -22,7 +22,8 @@ from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
 from simulator.speculation import Method, method, methods, register, registered
-from simulator.step.state import DONE, ROWS_REQUESTS, ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS
+from simulator.speculation.shape import Chain
+from simulator.step.state import DONE
 from tests.runs import (
     BASE,
     differences,
@@ -82,7 +83,12 @@ def check_record(one: Method) -> None:
     assert one.title
     assert one.source
     assert one.drafter is None or one.drafter in DRAFTER_KINDS
-    assert one.first_pass_rows in (ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS, ROWS_REQUESTS)
+    for nodes in range(9):
+        rows = one.shape.pass_rows(nodes)
+        assert rows[0] >= 0, "the first pass may run on the step's own tokens alone"
+        assert min(rows) > 0 or one.first_pass_reads_tokens
+        assert all(later > 0 for later in rows[1:])
+        assert 0 <= one.shape.depth(nodes) <= nodes
     assert one.slots_per_request >= 0
     lookahead = [one.lookahead_tokens(k) for k in range(9)]
     assert lookahead == sorted(lookahead)
@@ -188,8 +194,8 @@ TOY = Method(
     title="one pass of heads over the requests, two rows more than can ever be accepted",
     source="this test",
     drafter="eagle3",
-    serial_passes=False,
-    first_pass_rows=ROWS_REQUESTS,
+    shape=Chain(serial=False, first_pass_rows=1),
+    first_pass_reads_tokens=False,
     drafter_has_kv=False,
     slots_per_request=2,
 )

@@ -13,9 +13,9 @@ from simulator.engines.presets import presets
 from simulator.errors import InputError
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import defaults_used
-from simulator.scheduling import Rule, register, registered, rules, scheduler_rule
+from simulator.scheduling import EngineState, Rule, register, registered, rules, scheduler_rule
 from simulator.simulation import simulate
-from simulator.step.state import DONE, State
+from simulator.step.state import DONE
 from tests.runs import (
     NO_FRONT_END,
     differences,
@@ -111,7 +111,7 @@ def test_presets_name_a_rule_and_a_scenario_may_take_another() -> None:
     assert run(drafting_variant(chosen)).totals["mixed_steps"] > 0
 
 
-def shortest_prompt_first(state: State, now_ns: int) -> None:
+def shortest_prompt_first(state: EngineState, now_ns: int) -> None:
     """Order those who wait by the length of their prompts; equal ones stay as they came."""
     engine = state.engine[0]
     places = (int(engine["waiting_head"]) + np.arange(int(engine["waiting_count"]))) % len(state.waiting)
@@ -150,7 +150,7 @@ def test_a_rule_in_python_sees_everybody_who_has_arrived() -> None:
     """Also those who came while the last step ran."""
     seen: list[tuple[int, int]] = []
 
-    def watch(state: State, now_ns: int) -> None:
+    def watch(state: EngineState, now_ns: int) -> None:
         here = state.requests["arrival_ns"]
         arrived = (here >= 0) & (here <= now_ns) & (state.requests["admitted_ns"] < 0)
         seen.append((int(state.engine[0]["waiting_count"]), int(arrived.sum())))
@@ -164,7 +164,7 @@ def test_a_rule_in_python_sees_everybody_who_has_arrived() -> None:
 
 
 def test_a_rule_in_python_may_change_the_draft_length() -> None:
-    def never_draft(state: State, now_ns: int) -> None:
+    def never_draft(state: EngineState, now_ns: int) -> None:
         state.draft_length_by_batch[:] = 0
 
     with registered(Rule("no-drafts", "this test", mixes_prefill=True, at_step_boundary=never_draft)):

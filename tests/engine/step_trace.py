@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from simulator.acceptance.base import TRACE
 from simulator.acceptance.tables import AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
-from simulator.step.build import EngineSettings, new_state
+from simulator.step.build import new_state
 from simulator.step.entry import ScheduledStep, next_event, schedule_step, update_step
+from simulator.step.settings import EngineSettings
 from simulator.step.state import NEVER, NO_STEP, State
 from simulator.traffic.workload import Requests
 
@@ -88,11 +89,12 @@ def free_prices() -> Prices:
     """Price tables in which nothing takes time."""
     tables = {name: np.zeros(4) for name in Prices._fields}
     tables |= {"batch_knots": np.array([1, 2]), "context_knots": np.array([0, 64])}
+    tables |= {"query_knots": np.array([1])}
     tables |= {"attention": np.zeros((1, 2, 2)), "draft_attention": np.zeros((1, 2, 2))}
     return Prices(**{**tables, "scalars": np.zeros(PRICE_COUNT)})
 
 
-def acceptance_of(scenario: Scenario, max_draft_length: int) -> AcceptanceTables:
+def acceptance_of(scenario: Scenario, depth: int) -> AcceptanceTables:
     """The scripted acceptance: accepted drafts by output position, and seeded matches of prompt lookups."""
     requests, drafts_on_a_miss = scenario["requests"], scenario["engine"].get("junk_on_miss", False)
     scripts = [_accepted(request, drafts_on_a_miss) for request in requests]
@@ -100,7 +102,7 @@ def acceptance_of(scenario: Scenario, max_draft_length: int) -> AcceptanceTables
     match = np.full(count, scenario["match_probability"])
     return AcceptanceTables(
         kind=TRACE,
-        conditional=np.ones((1, 1, max(1, max_draft_length))),
+        conditional=np.ones((1, 1, max(1, depth))),
         request_effect=np.zeros(count),
         effect_low=0.0,
         effect_bins_per_unit=0.0,

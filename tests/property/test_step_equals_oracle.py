@@ -17,7 +17,8 @@ LEAST = 5
 """Each rare branch must occur at least so often over all scenarios, or equality says little about it."""
 RARE = (
     "preemptions cut_drafts eager_steps trimmed_tokens ghost_rows mixed_steps full_steps piecewise_steps "
-    "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged reserving front_end"
+    "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged reserving front_end "
+    "own_draft_lengths"
 ).split()
 GROUPS = 8
 
@@ -57,6 +58,8 @@ def test_every_rare_branch_occurs() -> None:
         seen["asynchronous" if engine["asynchronous"] else "synchronous"] += 1
         seen["prefill_apart"] += not engine["mixes_prefill"]
         seen["ragged"] += engine["ragged"]
+        longest = max(engine["draft_length_by_batch"])
+        seen["own_draft_lengths"] += any(r.get("draft_length", longest) < longest for r in case["requests"])
         reserved = harness.run_fast({**case, "engine": {**engine, "reserved_output": 0.0}})
         seen["reserving"] += harness.outcome(reserved) != outcome
         free = dict.fromkeys(("request_latency_ns", "request_ns", "prompt_token_ns"), 0)

@@ -40,7 +40,7 @@ def steady(cache_bytes: str = "bf16") -> Scenario:
 
 def cycle_s(variant: CompiledVariant) -> float:
     """One step of the full batch, operator by operator from the cost model."""
-    k, settings = variant.settings.max_draft_length, variant.settings
+    k, settings = variant.settings.max_nodes, variant.settings
     query = k + 1
     context = PROMPT + OUTPUT // 2 - 1 + query
     tokens = BATCH * query

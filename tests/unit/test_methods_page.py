@@ -6,11 +6,9 @@ from simulator.engines.preset import Preset
 from simulator.engines.presets import presets
 from simulator.scheduling import scheduler_rule
 from simulator.speculation import Method, method, methods
-from simulator.step.state import ROWS_REQUESTS, ROWS_TOKENS, ROWS_TOKENS_AND_REQUESTS
 from tests.pages import read
 
 PAGE = read("docs/methods.md")
-FIRST_PASS = {ROWS_TOKENS: "N", ROWS_TOKENS_AND_REQUESTS: "N + R", ROWS_REQUESTS: "R"}
 EXAMPLE_DRAFTS = 3
 
 
@@ -26,9 +24,10 @@ def described(one: Method) -> str:
         draft = "nothing"
     elif one.draft_from_target:
         draft = "nothing: it comes with the target"
-    passes = "0" if one.drafter is None else "K" if one.serial_passes else "1"
-    rows = "–" if one.drafter is None else FIRST_PASS[one.first_pass_rows]
-    if one.drafter is not None and one.serial_passes:
+    first, *later = one.shape.pass_rows(EXAMPLE_DRAFTS)
+    passes = "0" if one.drafter is None else "K" if len(later) == EXAMPLE_DRAFTS - 1 else "1"
+    rows = " + ".join(["N"] * one.first_pass_reads_tokens + ["R"] * first) if one.drafter is not None else "–"
+    if one.drafter is not None and later:
         rows += " / R"
     ahead = one.lookahead_tokens(5) == 5
     return row(

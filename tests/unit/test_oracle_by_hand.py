@@ -115,7 +115,7 @@ def test_one_plain_request() -> None:
     # Each decode N = 1: 62 + 1010 + 1 = 1073: 2336, 3409.
     host = {"step_ns": 50.0, "per_sequence_ns": 5.0, "hidden_step_ns": 7.0}
     (r,), counters = simulate(engine(host=host), [request(10, 3, arrival=100)])
-    check(r, admitted_ns=100, first_ns=1263, last_ns=3409, ended_ns=3409, emitted_tokens=3, worst_gap_ns=1073)
+    check(r, admitted_ns=100, first_ns=1263, last_ns=3409, ended_ns=3409, emitted_tokens=3, max_itl_ns=1073)
     check(r, status="done", draft_rounds=0, decode_rounds=2, preemptions=0)
     check(counters, steps=3, full_steps=2, piecewise_steps=1, host_ns=186, hidden_ns=0, verify_ns=3120)
 
@@ -142,7 +142,7 @@ def test_chain_of_two_drafts(early: bool, times: tuple[int, int, int]) -> None:
     luck = {(0, 0, position): 0.1 for position in (2, 3, 5, 6)}
     (r,), counters = simulate(chain | {"emits_before_drafting": early}, [request(10, 6)], luck)
     first, second, third = times
-    check(r, first_ns=first, last_ns=third, ended_ns=third, worst_gap_ns=max(second - first, third - second))
+    check(r, first_ns=first, last_ns=third, ended_ns=third, max_itl_ns=max(second - first, third - second))
     check(r, emitted_tokens=6, drafted_tokens=4, accepted_tokens=4, draft_rounds=2, decode_rounds=2)
     check(counters, trimmed_tokens=1, draft_ns=211 + 204 + 204, steps=3, full_steps=2)
 
@@ -164,8 +164,8 @@ def test_chunked_prefill_mixes_with_a_decode() -> None:
     costs = prices(prefill_pair_ns=1.0, prefill_start_ns=3.0, prefill_token_ns=0.5)
     requests = [request(4, 3), request(10, 2)]
     (a, b), counters = simulate(engine(max_num_batched_tokens=8), requests, prices_=costs)
-    check(a, admitted_ns=0, first_ns=1104, last_ns=3246, worst_gap_ns=1120, emitted_tokens=3, decode_rounds=2)
-    check(b, admitted_ns=0, first_ns=2224, last_ns=3246, worst_gap_ns=1022, emitted_tokens=2, decode_rounds=1)
+    check(a, admitted_ns=0, first_ns=1104, last_ns=3246, max_itl_ns=1120, emitted_tokens=3, decode_rounds=2)
+    check(b, admitted_ns=0, first_ns=2224, last_ns=3246, max_itl_ns=1022, emitted_tokens=2, decode_rounds=1)
     check(counters, steps=3, mixed_steps=1, full_steps=1, piecewise_steps=2)
 
 
@@ -175,7 +175,7 @@ def test_prefill_apart_makes_a_decode_wait() -> None:
     costs = prices(prefill_pair_ns=1.0, prefill_start_ns=3.0, prefill_token_ns=0.5)
     apart = engine(max_num_batched_tokens=8, mixes_prefill=False)
     (a, b), counters = simulate(apart, [request(4, 3), request(10, 2)], prices_=costs)
-    check(a, first_ns=1104, last_ns=4246, worst_gap_ns=3235 - 1104)
+    check(a, first_ns=1104, last_ns=4246, max_itl_ns=3235 - 1104)
     check(b, first_ns=2213, last_ns=3235)
     check(counters, steps=4, mixed_steps=0)
 
@@ -187,9 +187,9 @@ def test_preemption_recomputes_prompt_and_output() -> None:
     # ceil(9 / 4) = 3: waits. A: 4186, 5197, 6208 (6 tokens, done). B: prefills 7 + 2 tokens: 1090 + 1 ->
     # 7299, its third token.
     (a, b), counters = simulate(engine(total_blocks=5), [request(7, 6), request(7, 3)])
-    check(a, first_ns=1142, last_ns=6208, emitted_tokens=6, preemptions=0, worst_gap_ns=1022)
+    check(a, first_ns=1142, last_ns=6208, emitted_tokens=6, preemptions=0, max_itl_ns=1022)
     check(b, admitted_ns=0, first_ns=1142, last_ns=7299, emitted_tokens=3, preemptions=1)
-    check(b, worst_gap_ns=7299 - 2164, decode_rounds=1)
+    check(b, max_itl_ns=7299 - 2164, decode_rounds=1)
     check(counters, preemptions=1, steps=7)
 
 
@@ -239,7 +239,7 @@ def test_a_preempted_request_in_flight_still_emits() -> None:
     # Step 3: A alone, 1011 -> 3175, token 3; step 4 -> 4186, token 4, done; nothing follows it.
     check(a, last_ns=4186, emitted_tokens=4)
     # B at 4186: 9 tokens, 1091.
-    check(b, preemptions=1, first_ns=1142, worst_gap_ns=5277 - 2164, last_ns=5277, emitted_tokens=3)
+    check(b, preemptions=1, first_ns=1142, max_itl_ns=5277 - 2164, last_ns=5277, emitted_tokens=3)
     check(counters, steps=5, ghost_rows=0)
 
 
