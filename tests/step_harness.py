@@ -160,8 +160,8 @@ def random_key(seed: int) -> Callable[[int, int, int], float]:
     return lambda request, stream, position: draw(seed, request, stream, position)
 
 
-def state_of(scenario: Record, external_clients: bool) -> State:
-    """An engine at time 0."""
+def state_of(scenario: Record, external_clients: bool, measured: tuple[int, int] | None = None) -> State:
+    """An engine at time 0; `measured` as in `new_state`."""
     requests = requests_of(scenario["requests"])
     state = new_state(
         settings_of(scenario["engine"], external_clients),
@@ -169,15 +169,16 @@ def state_of(scenario: Record, external_clients: bool) -> State:
         acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
         requests,
         scenario["seed"],
+        measured,
     )
     for request, record in zip(scenario["requests"], state.requests, strict=True):
         record["draft_length"] = request.get("draft_length", record["draft_length"])
     return state
 
 
-def run_fast(scenario: Record) -> State:
+def run_fast(scenario: Record, measured: tuple[int, int] | None = None) -> State:
     """The scenario under the compiled driver."""
-    state = state_of(scenario, external_clients=False)
+    state = state_of(scenario, external_clients=False, measured=measured)
     fast_forward(state.engine, NEVER)
     return state
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -121,16 +121,35 @@ def find_model(name: str) -> str:
     """The catalogue name of the model that `name` means, however it is spelt:
     `Meta-Llama-3.3-70B-Instruct`, `meta-llama/Llama-3.3-70B-Instruct`, `llama-3.3-70b-instruct-FP8`.
     Sizes and tuning may be left out where one model alone begins so. Raises InputError with the closest."""
-    return _find("model", name, _entries()[0], targets(), _ALSO_MODEL)
+    known = known_model(name)
+    if known is None:
+        raise InputError(unknown_name("model", name, targets(), also=_ALSO_MODEL))
+    return known
 
 
 def find_drafter(name: str) -> str:
     """The catalogue name of the drafter that `name` means. Raises InputError with the known names."""
-    heads = _entries()[1]
-    return _find("drafter", name, {**_entries()[0], **heads}, drafters(), _ALSO_MODEL)
+    known = known_drafter(name)
+    if known is None:
+        raise InputError(unknown_name("drafter", name, drafters(), also=_ALSO_MODEL))
+    return known
 
 
-def _find(kind: str, name: str, known: Mapping[str, CatalogueEntry], names: Iterable[str], also: str) -> str:
+@lru_cache(maxsize=1024)
+def known_model(name: str) -> str | None:
+    """As `find_model`; None where the catalogue has no such model."""
+    return _meant(name, _entries()[0])
+
+
+@lru_cache(maxsize=1024)
+def known_drafter(name: str) -> str | None:
+    """As `find_drafter`; None where the catalogue has no such drafter."""
+    models, heads = _entries()
+    return _meant(name, {**models, **heads})
+
+
+def _meant(name: str, known: Mapping[str, CatalogueEntry]) -> str | None:
+    """The one of these names that a text means, None where it means none."""
     if name in known:
         return name
     spellings = _spellings(tuple(known))
@@ -142,7 +161,7 @@ def _find(kind: str, name: str, known: Mapping[str, CatalogueEntry], names: Iter
     begun = [one for one in known if candidates[-1] and _normal(one).startswith(f"{candidates[-1]}-")]
     if len(begun) == 1 and _SIZES.fullmatch(_normal(begun[0])[len(candidates[-1]) :]):
         return begun[0]
-    raise InputError(unknown_name(kind, name, names, also=also))
+    return None
 
 
 @lru_cache(maxsize=4)
@@ -209,6 +228,7 @@ def _candidates(name: str) -> list[str]:
     return [name.strip().lower(), plain, served, _untuned(served), undated, _untuned(undated)]
 
 
+@lru_cache(maxsize=4096)
 def _normal(name: str) -> str:
     """Lower case, without the owner and remarks in brackets, words joined by `-`, one spelling a family."""
     text = re.sub(r"\([^()]*\)", "", name).strip(" \t_.:/").rsplit("/", 1)[-1].lower()

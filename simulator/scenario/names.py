@@ -61,7 +61,7 @@ def fill_drafts(document: Document) -> None:
 
     The first by name where there are several. What was filled in is noted in `document.taken`.
     """
-    from simulator.models.catalogue import drafters, entry, find_model
+    from simulator.models.catalogue import drafters, entry, known_model
     from simulator.speculation import methods
 
     target, variants = document.data.get("target"), document.data.get("speculation")
@@ -80,9 +80,8 @@ def fill_drafts(document: Document) -> None:
             or variant.get("draft") is not None
         ):
             continue
-        try:
-            model = find_model(name) if isinstance(name, str) else ""
-        except InputError:
+        model = known_model(name) if isinstance(name, str) else ""
+        if model is None:
             continue
         fitting = [d for d in drafters() if entry(d).method == method.drafter and model in entry(d).targets]
         if fitting:

@@ -116,6 +116,14 @@ def test_the_least_loaded_replica_is_taken(states: list[State]) -> None:
     assert all(int(state.engine[0]["in_system"]) == 0 for state in states)
 
 
+@pytest.mark.parametrize("router", ["least-loaded", "session", "prefix"])
+def test_of_replicas_with_the_same_load_the_first_is_taken(router: str, states: list[State]) -> None:
+    """Seven requests at once find three empty replicas, then three with one request each, then with two."""
+    routed(router, 3, **{"workload.arrivals": {"kind": "burst"}, "workload.requests": 7})
+    homes = served_by(states)
+    assert [homes[request] for request in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+
+
 @pytest.mark.parametrize("replicas", [2, 4])
 def test_replicas_run_side_by_side(replicas: int) -> None:
     """Equal requests with certain acceptance: n replicas serve n times as many in exactly the same time."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import step_harness as harness
@@ -90,3 +91,22 @@ def test_the_books_balance() -> None:
         assert (requests["first_ns"][done] <= requests["last_ns"][done]).all()
         assert engine["in_system"] == 0
         assert engine["waiting_count"] == engine["running_count"] == 0
+
+
+def test_rounds_and_gaps_are_those_of_measured_requests() -> None:
+    """Rounds and tokens of a window are those of its requests, and two windows make up the whole run."""
+    histograms = ("accepted_at", "drafted_at", "itl_histogram", "itl_token_histogram")
+    for seed in SEEDS[::8]:
+        case = scenario(seed)
+        count = len(case["requests"])
+        windows = [(0, count // 2), (count // 2, count)]
+        first, second = (harness.run_fast(case, window) for window in windows)
+        for state, window in zip((first, second), windows, strict=True):
+            requests = state.requests[slice(*window)]
+            length = np.arange(state.accepted_at.shape[1])
+            assert state.accepted_at.sum() == state.drafted_at.sum() == requests["decode_rounds"].sum()
+            assert (state.accepted_at @ length).sum() == requests["accepted"].sum()
+            assert (state.drafted_at @ length).sum() == requests["drafted"].sum()
+        both = harness.run_fast(case)
+        for name in histograms:
+            assert (getattr(first, name) + getattr(second, name) == getattr(both, name)).all(), (seed, name)

@@ -108,6 +108,22 @@ def test_profile_counts_follow_its_rates():
     assert times_s[-1] > 500  # the last rate goes on: 3,000 more at 5 a second
 
 
+def test_sessions_start_at_the_rate_of_requests_over_turns():
+    """A rate counts requests, so a session of four starts a quarter as often, in every part of a profile."""
+    turns, edges_s = 4, np.array([0, 200, 400])
+    rates = {
+        "poisson": {"rate_per_s": 30.0},
+        "gamma": {"rate_per_s": 30.0, "cv": 1.0},
+        "profile": {"rates_per_s": [[0, 40.0], [200, 20.0]]},
+    }
+    for kind, fields in rates.items():
+        times_s = draw_arrivals(arrivals(kind=kind, **fields), 7, 5000, turns) / 1e9
+        requests = [8000, 4000] if kind == "profile" else [6000, 6000]
+        sessions = np.array(requests) / turns
+        assert times_s[-1] > edges_s[-1]
+        assert (np.abs(np.histogram(times_s, edges_s)[0] - sessions) <= 4 * np.sqrt(sessions)).all(), kind
+
+
 def test_rescaling_inverts_the_integrated_rate():
     rates = [(0.0, 0.0), (2.0, 3.0), (4.0, 0.0), (9.0, 0.5)]
     unit_s = np.array([0.0, 1.5, 5.9, 6.0, 7.0])

@@ -147,6 +147,7 @@ def test_conditions_choose_cells(store: Path, condition: str, keys: set[str]) ->
     [
         ("alhpa > 0.5", r"has no column 'alhpa', did you mean 'alpha'\?.*columns: key, status, .*alpha"),
         ('"alhpa" > 0.5', "has no column 'alhpa'"),
+        ("throughput_tokens_per_s > 5", "has no column"),  # plain decoding has one, and eagle3-k3
         ("alpha >", "is no condition"),
         ("", "is no condition"),
         ("alpha > 0.5; DELETE FROM cells", "is no condition"),
@@ -209,6 +210,7 @@ def test_the_scenario_of_a_cell_can_be_simulated(store: Path, tmp_path: Path) ->
         (["."], "is a folder, STORE is a file that `decodesim sweep` wrote"),
         ([__file__], "is no store of decodesim"),
         (["STORE", "--columns", "alhpa"], "--columns: unknown column, did you mean 'alpha'?"),
+        (["STORE", "--columns", "throughput_tokens_per_s"], "--columns: unknown column"),
         (
             ["STORE", "--export", "cells.xlsx"],
             "--export: has no known ending (got 'cells.xlsx'), .parquet or .csv",

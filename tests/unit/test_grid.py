@@ -255,6 +255,13 @@ def test_a_short_name_is_an_end_that_one_column_alone_has() -> None:
     assert "load" not in found
 
 
+def test_an_end_that_two_columns_share_names_neither() -> None:
+    columns = ["plain.tpot_s.p99", "eagle3.tpot_s.p99", "eagle3.verdict"]
+    assert short_names(columns) == {"verdict": "eagle3.verdict"}
+    with pytest.raises(InputError, match="has no column"):
+        condition_sql("tpot_s.p99 < 0.02", columns)
+
+
 @pytest.mark.parametrize(
     "condition",
     [

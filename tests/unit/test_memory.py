@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from simulator.errors import InputError
 from simulator.memory.gpu_memory import GpuMemory
 from simulator.memory.report import gpu_memory, memory, smallest_tensor_parallel
-from simulator.models.catalogue import load_model
+from simulator.models.catalogue import load_drafter, load_model
 from simulator.runs.fit import fitting_variants
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, Variant, scenario_from_flags
@@ -51,6 +52,39 @@ def test_kv_of_target_and_drafter_share_the_blocks() -> None:
     assert small.kv_bytes_per_token == (327_680 + 32_768) / 4
     assert plain.kv_tokens == plain.kv_blocks * 16
     assert plain.kv_blocks * 16 * plain.kv_bytes_per_token <= plain.kv_bytes
+
+
+def test_kv_of_every_module_that_drafts_is_in_the_blocks() -> None:
+    """Each of the three modules of MiniMax-M2.5 keeps keys and values of its own."""
+    speculation = "speculation=[{name: mtp, method: mtp, draft_length: 3}]"
+    plain, mtp = memory(scenario("minimax-m2.5", 8, speculation, weights=None)).variants
+    drafter = load_drafter(None, load_model("minimax-m2.5"), "mtp")
+    module = drafter.model.kv_bytes_per_token("bf16", 8)
+    assert drafter.modules == 3
+    assert mtp.kv_bytes_per_token - plain.kv_bytes_per_token == pytest.approx(3 * module, rel=1e-9)
+
+
+def test_a_request_must_fit_into_the_kv_of_its_own_group() -> None:
+    """GPUs whose attention is data-parallel share no KV: two groups of 500 tokens hold no request of 900."""
+    memory_of_two = GpuMemory(
+        variant="plain",
+        device_bytes=1000,
+        usable_bytes=1000,
+        weights_bytes=500,
+        drafter_bytes=0,
+        reserve_bytes=0,
+        kv_bytes_per_token=1.0,
+        block_tokens=1,
+        request_tokens=300.0,
+        longest_request_tokens=500,
+        groups=2,
+    )
+    longer = replace(memory_of_two, longest_request_tokens=900)
+    assert memory_of_two.kv_tokens == 1000
+    assert memory_of_two.fits
+    assert not longer.fits
+    assert longer.shortage is not None
+    assert longer.shortage.endswith("leave room for 500 KV tokens, and the longest request has 900")
 
 
 def test_a_drafter_on_one_gpu_is_not_cut() -> None:

@@ -87,6 +87,22 @@ def test_band_is_where_the_root_goes_when_steps_take_ten_percent_less_or_more() 
     assert root.companion.band == pytest.approx((1.6 * 0.9, 1.6 * 1.1), rel=5e-3)
 
 
+def test_the_band_is_centred_on_all_replications_though_the_first_alone_is_searched() -> None:
+    """A replication whose root lies far from the mean shifts no band: only its own shift counts."""
+    shifts = [0.1, 0.0, -0.05, -0.05]
+    rise_per_scale = 0.5
+
+    def evaluate(x: float, replication: int, scale: float) -> ScoredRun:
+        return ScoredRun(x - 0.5 - shifts[replication] - rise_per_scale * (scale - 1))
+
+    root = RootSearch(evaluate, replications=4, band=0.1).find(0.5)
+    assert root.value is not None
+    assert root.value.band is not None
+    assert root.value.value == pytest.approx(0.5)
+    half = math.hypot(rise_per_scale * 0.1, root.value.half_width)
+    assert root.value.band == pytest.approx((0.5 - half, 0.5 + half), abs=0.005)
+
+
 def test_interval_is_the_spread_of_the_replications_own_roots() -> None:
     evaluate, _ = closed_loop(0.6, luck_sd=0.01)
     root = RootSearch(evaluate, replications=8, band=0.0, tolerance=0.02).find(0.5)

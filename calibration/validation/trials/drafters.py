@@ -12,8 +12,8 @@ from simulator.errors import InputError
 from simulator.models.catalogue import (
     drafters,
     entry,
-    find_drafter,
-    find_model,
+    known_drafter,
+    known_model,
     load_drafter,
     load_model,
     targets,
@@ -63,10 +63,8 @@ def drafter_of(case: Case, point: Facts, target: ModelChoice, method: str) -> Dr
 
 def _named(words: object) -> list[str]:
     """The catalogue's drafter that a text names; none for a text that names none, or several."""
-    try:
-        return [find_drafter(words)] if isinstance(words, str) else []
-    except InputError:
-        return []
+    known = known_drafter(words) if isinstance(words, str) else None
+    return [] if known is None else [known]
 
 
 def _usable(name: str, target: Model, kind: str) -> bool:
@@ -143,12 +141,8 @@ _NEAR = math.log(1.5)
 
 def _small_model(words: str) -> str | None:
     """The catalogue model that a text names; the first where it names several."""
-    for piece in re.split(r"\s+/\s+|\(|,|_streaming|_", words):
-        try:
-            return find_model(piece.strip())
-        except InputError:
-            continue
-    return None
+    pieces = re.split(r"\s+/\s+|\(|,|_streaming|_", words)
+    return next(filter(None, (known_model(piece.strip()) for piece in pieces)), None)
 
 
 def _small_config(size_b: float, target: Model) -> dict[str, object]:

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from calibration.validation.trials.cases import Target, number
 from calibration.validation.trials.generated import config_file
 from calibration.validation.trials.names import weights_of
-from simulator.errors import InputError
-from simulator.models.catalogue import entry, find_model, load_model, targets
+from simulator.models.catalogue import entry, known_model, load_model, targets
 from simulator.models.model import Model
 
 MODEL_NOT_KNOWN = "model not known, and no size"
@@ -75,10 +74,7 @@ def model_of(target: Target, precision: str | None, context_tokens: float) -> Mo
 
 def _named(words: str, target: Target) -> tuple[str | None, list[str]]:
     """The catalogue's name for a model, and what to say of it; None when it has none of that size."""
-    try:
-        found = find_model(words)
-    except InputError:
-        found = None
+    found = known_model(words)
     if found is not None and _fits(found, target):
         own, _ = _model_sizes(found)
         apart = target.params_b is not None and abs(_log_ratio(target.params_b, own)) > 2 * _SAME_SIZE
