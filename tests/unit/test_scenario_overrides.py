@@ -112,7 +112,7 @@ def test_flags_make_a_scenario() -> None:
     [
         ({"gpu": "h100-sxm"}, ["--model: is missing"]),
         ({"model": "x", "alpha": 0.5}, ["--alpha: has no meaning without a method"]),
-        ({"alpha": 0.5, "method": "none"}, ["--model: is missing", "--alpha: says nothing"]),
+        ({"alpha": 0.5, "method": "none"}, ["--model: is missing", "--alpha: has no meaning"]),
         (
             {"model": "nope", "gpu": "tpu", "concurrency": 0},
             [
