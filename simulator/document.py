@@ -1,4 +1,4 @@
-"""YAML (and so JSON) text as plain data that remembers where everything stood."""
+"""YAML (and so JSON) text as plain data that remembers the line and column of each value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Place(NamedTuple):
-    """Where something stands. `line` and `column` count from 1; both None: not in a file (`--set`, flags)."""
+    """A place in a file. `line` and `column` count from 1; both None: not in a file (`--set`, flags)."""
 
     file: str | None
     line: int | None = None
@@ -46,12 +46,12 @@ class Document:
     """What was filled in for fields that the file leaves open."""
 
     def place(self, path: DataPath, of_key: bool = False) -> Place:
-        """Where `path` stands; something that is missing takes the place of what should hold it."""
-        known = self.keys if of_key and path in self.keys else self.values
-        while path and path not in known:
+        """The place of `path`; what is missing has the place of what should hold it."""
+        places = self.keys if of_key and path in self.keys else self.values
+        while path and path not in places:
             path = path[:-1]
-            known = self.values
-        return known.get(path, Place(self.file))
+            places = self.values
+        return places.get(path, Place(self.file))
 
     def problem(
         self, path: DataPath, value: object, message: str, allowed: str | None, of_key: bool = False
@@ -62,13 +62,21 @@ class Document:
 
     def name(self, path: DataPath) -> str:
         """`speculation.eagle3-k3.draft_length`: dotted, entries of a list by name where they have one."""
-        text, here = "", self.data
+        text, container = "", self.data
         for key in path:
-            inside = isinstance(here, list) and isinstance(key, int) and key < len(here)
-            here = here[key] if inside or (isinstance(here, dict) and key in here) else None
-            own = here.get("name") if isinstance(key, int) and isinstance(here, dict) else None
+            inside = isinstance(container, list) and isinstance(key, int) and key < len(container)
+            container = (
+                container[key] if inside or (isinstance(container, dict) and key in container) else None
+            )
+            entry_name = (
+                container.get("name") if isinstance(key, int) and isinstance(container, dict) else None
+            )
             if isinstance(key, int):
-                text += f".{own}" if own and isinstance(own, str) and own.isprintable() else f"[{key}]"
+                text += (
+                    f".{entry_name}"
+                    if entry_name and isinstance(entry_name, str) and entry_name.isprintable()
+                    else f"[{key}]"
+                )
             else:
                 shown = key if key.isprintable() else show_value(key)
                 text += f".{shown}" if text else shown

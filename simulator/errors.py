@@ -1,4 +1,4 @@
-"""Bad input, said in a form that a person can act on: where, which field, what is wrong, what is allowed."""
+"""Bad input, in a form that a person can act on: where, which field, what is wrong, what is allowed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Problem:
     """One thing that is wrong with the input.
 
     `line` and `column` count from 1. `value` is what was found; None means that nothing was there or that
-    showing it would not help. `message` says what is wrong, `allowed` what would be right.
+    showing it would not help. `message` states what is wrong, `allowed` what would be right.
     """
 
     file: str | None = None
@@ -65,7 +65,7 @@ class InputError(ValueError):
         elif isinstance(problems, Problem):
             problems = (problems,)
         self.problems = tuple(problems)
-        super().__init__(self.problems)  # args = what __init__ takes, so that the error survives pickling
+        super().__init__(self.problems)  # args = what __init__ takes, so that the error can be pickled
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
@@ -128,7 +128,7 @@ def reason(error: OSError | ValueError) -> str:
 def unknown_name(
     kind: str, name: str, known: Iterable[str], *, field: str | None = None, also: str | None = None
 ) -> Problem:
-    """The problem of a name that nobody registered: says which names there are, and the closest one.
+    """The problem of an unknown name: it lists the known names and suggests the closest.
 
     `kind` is the word for what is named ("GPU", "model"); `also` names another thing that would be allowed
     ("path of a config.json").

@@ -10,7 +10,8 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write; it takes that name when the block ends well, and goes when it does not.
+    """Yield a file next to `path` to write; it takes that name when the block ends without an error, else it
+    is deleted.
 
     What was there before stays until then. Raises OSError where it cannot be written.
     """
@@ -19,5 +20,5 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield part
         os.replace(part, path)
     finally:
-        with suppress(OSError):  # of a name that is too long, say, there is none
+        with suppress(OSError):  # a name that is too long, for example, has none
             part.unlink(missing_ok=True)

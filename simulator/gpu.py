@@ -1,4 +1,4 @@
-"""GPUs: what the datasheet promises. What a kernel really reaches is in a `Profile`, never here.
+"""GPUs: the figures of their datasheets. What a kernel really reaches is in a `Profile`, never here.
 
 Peaks are dense (the datasheets print the figures with 2:1 sparsity, twice as high). Memory is what the driver
 reports (`nvidia-smi`, memory.total), because serving engines size their KV cache by it.

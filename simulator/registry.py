@@ -1,4 +1,4 @@
-"""What is known by its name: a folder of files that each register one record as they are imported."""
+"""Records known by name: a folder of files that each register one record when they are imported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Named)
 
 
 class Registry(Generic[T]):
-    """The records of one package by name; its files are imported when somebody first asks.
+    """The records of one package by name; its files are imported on the first request.
 
     `kind` is the word for such a record ("method"), `field` the place in a scenario that names one.
     """
@@ -42,7 +42,7 @@ class Registry(Generic[T]):
 
     @contextmanager
     def registered(self, record: T) -> Iterator[T]:
-        """Make a record known for a while: for trying one out."""
+        """Make a record known within the block: for trying one out."""
         self.all()
         self.register(record)
         try:

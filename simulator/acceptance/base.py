@@ -295,7 +295,7 @@ def mu_of(entry: AcceptanceEntry, family: Callable[[float], AcceptanceModel], sp
         raise fault(
             "mean_acceptance_length",
             entry.fields["mean_acceptance_length"],
-            "is given beside alpha and says the same thing",
+            "is given together with alpha, which it determines",
             "one of the two",
         )
     if by_mean:

@@ -129,7 +129,7 @@ class Positional(AcceptanceModel):
             raise fault(
                 "survival",
                 entry.fields["survival"],
-                "is given beside conditional and says the same thing",
+                "is given together with conditional, which it determines",
                 "one of the two",
             )
         if entry.has("survival"):

@@ -2,7 +2,7 @@
 
 `read` writes one measurement, `accept` one row per temperature, domain, draft length and way of sampling.
 What is used, in this order: `gated` (of drafters that do not find a draft in every round),
-`conditional_acceptance` (up to the first position nobody reached), `acceptance_rate_at`,
+`conditional_acceptance` (up to the first position that no round reached), `acceptance_rate_at`,
 `mean_acceptance_length` or `draft_acceptance_rate` at the file's draft length (as a geometric model).
 """
 
@@ -60,19 +60,23 @@ def _chosen(rows: object, draft_length: int, select: Mapping[str, object]) -> tu
         raise InputError(
             Problem(field="rows", message="is not a list of measurements", allowed="the rows of accept")
         )
-    wanted = {key: value for key, value in select.items() if key in SELECTORS and value is not None}
+    selected = {key: value for key, value in select.items() if key in SELECTORS and value is not None}
     left = [
         (index, row)
         for index, row in enumerate(rows)
-        if all(row.get(key) == value for key, value in wanted.items())
+        if all(row.get(key) == value for key, value in selected.items())
     ]
     if not left:
         raise InputError(
-            Problem(field="rows", message=f"no row has {_said(wanted)}", allowed=f"there are: {_offer(rows)}")
+            Problem(
+                field="rows",
+                message=f"no row has {_in_words(selected)}",
+                allowed=f"there are: {_offer(rows)}",
+            )
         )
     lengths = {_length(row) for _, row in left}
     # c_j does not depend on K, so a longer measurement answers for its first positions.
-    length = min((one for one in lengths if one >= draft_length), default=max(lengths))
+    length = min((length for length in lengths if length >= draft_length), default=max(lengths))
     left = [(index, row) for index, row in left if _length(row) == length]
     if len(left) > 1:
         raise InputError(
@@ -86,21 +90,21 @@ def _chosen(rows: object, draft_length: int, select: Mapping[str, object]) -> tu
 
 
 def _length(row: Mapping[str, Any]) -> int:
-    """Draft length of a row; 0 when it does not say."""
+    """Draft length of a row; 0 where it states none."""
     value = row.get("draft_length")
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _said(values: Mapping[str, object]) -> str:
+def _in_words(values: Mapping[str, object]) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def _offer(rows: list[dict[str, Any]]) -> str:
-    found = [
-        _said({key: row[key] for key in SELECTORS if row.get(key) is not None}) or "one without names"
+    described = [
+        _in_words({key: row[key] for key in SELECTORS if row.get(key) is not None}) or "one without names"
         for row in rows
     ]
-    return "; ".join(dict.fromkeys(found))
+    return "; ".join(dict.fromkeys(described))
 
 
 def _model(row: Mapping[str, Any], where: str) -> AcceptanceModel:

@@ -1,1 +1,1 @@
-"""Models and drafters: what a `config.json` says, as sizes; the catalogue of those known by name."""
+"""Models and drafters: the sizes that a `config.json` describes; the catalogue of those known by name."""

@@ -30,7 +30,7 @@ _ALSO_MODEL = "path of a config.json"
 
 
 class CatalogueEntry(NamedTuple):
-    """One catalogue name. `config` has the fields of its config.json; drafters say method and targets."""
+    """One catalogue name. `config` has the fields of its config.json; drafters have a method and targets."""
 
     name: str
     hugging_face: str
@@ -53,24 +53,24 @@ def drafters() -> tuple[str, ...]:
 def entry(name: str) -> CatalogueEntry:
     """The catalogue's facts about a model or drafter. Raises InputError for an unknown name."""
     models, heads = _entries()
-    found = models.get(name) or heads.get(name)
-    if found is None:
+    named = models.get(name) or heads.get(name)
+    if named is None:
         raise InputError(unknown_name("model or drafter", name, drafters()))
-    return found
+    return named
 
 
 def load_model(name_or_path: str, base_dir: str | Path | None = None) -> Model:
     """A model by catalogue name, Hugging Face id, or path of a config.json (or its folder) below `base_dir`.
-    A name that says how its weights are stored ("…-AWQ", "…-FP8") is that version.
+    A name that states how its weights are stored ("…-AWQ", "…-FP8") is that version.
 
     Raises InputError for an unknown name, with those that are closest, and for a file that cannot be used.
     """
     path = _path(name_or_path, base_dir)
     if path is not None:
         return _model_from_file(path)
-    found = _entries()[0][find_model(name_or_path)]
-    model = _model_from_entry(found)
-    stated = None if _is_name_of(name_or_path, found) else _stated_weights(name_or_path, model)
+    named = _entries()[0][find_model(name_or_path)]
+    model = _cached_model(named.name)
+    stated = None if _is_name_of(name_or_path, named) else _stated_weights(name_or_path, model)
     return model if stated is None else model.with_weights(stated)
 
 
@@ -78,11 +78,11 @@ def taken_as(name_or_path: str, base_dir: str | Path | None = None) -> str | Non
     """What a name is taken for; None for a path, the catalogue's own name, and the Hugging Face id."""
     if _path(name_or_path, base_dir) is not None:
         return None
-    found = _entries()[0][find_model(name_or_path)]
-    if _is_name_of(name_or_path, found):
+    named = _entries()[0][find_model(name_or_path)]
+    if _is_name_of(name_or_path, named):
         return None
     weights = load_model(name_or_path).weights
-    return f"{name_or_path} is taken as {found.name} ({found.hugging_face}) with weights in {weights}"
+    return f"{name_or_path} is taken as {named.name} ({named.hugging_face}) with weights in {weights}"
 
 
 def load_drafter(
@@ -105,16 +105,16 @@ def load_drafter(
             return _modules_of(_model_from_file(path), target, name_or_path)
         values, text = read_config(path)
         return drafter_from_config(values, target, method, name_or_path, str(path), file=str(path), text=text)
-    found = _entries()[1].get(find_drafter(name_or_path))
-    if found is None or found.method != method:
-        kind = found.method if found else "draft_model"
+    head = _entries()[1].get(find_drafter(name_or_path))
+    if head is None or head.method != method:
+        kind = head.method if head else "draft_model"
         message = f"is a drafter of the method {kind}"
         allowed = f"known for {method}: {', '.join(_names_of(method))}"
         raise InputError(Problem(field="draft", value=name_or_path, message=message, allowed=allowed))
     if method == "mtp":
-        return drafter_from_mtp(target, found.name)
-    source = f"{found.hugging_face}: {found.source}"
-    return drafter_from_config(found.config, target, method, found.name, source)
+        return drafter_from_mtp(target, head.name)
+    source = f"{head.hugging_face}: {head.source}"
+    return drafter_from_config(head.config, target, method, head.name, source)
 
 
 def find_model(name: str) -> str:
@@ -155,29 +155,31 @@ def _meant(name: str, known: Mapping[str, CatalogueEntry]) -> str | None:
     spellings = _spellings(tuple(known))
     candidates = _candidates(name)
     for candidate in candidates:
-        found = spellings.get(candidate)
-        if found is not None and not _other_date(name, known[found].hugging_face):
-            return found
-    begun = [one for one in known if candidates[-1] and _normal(one).startswith(f"{candidates[-1]}-")]
-    if len(begun) == 1 and _SIZES.fullmatch(_normal(begun[0])[len(candidates[-1]) :]):
-        return begun[0]
+        spelt = spellings.get(candidate)
+        if spelt is not None and not _other_date(name, known[spelt].hugging_face):
+            return spelt
+    stem = candidates[-1]
+    longer = [full for full in known if stem and _normal(full).startswith(f"{stem}-")]
+    if len(longer) == 1 and _SIZES.fullmatch(_normal(longer[0])[len(stem) :]):
+        return longer[0]
     return None
 
 
 @lru_cache(maxsize=4)
 def _spellings(names: tuple[str, ...]) -> dict[str, str]:
     """Every normal form that means one of `names`: its own, that of its Hugging Face id, and those without
-    the words that people leave out, unless another model is called so or stands before it in its file."""
+    the words that people leave out, unless another model has that name or precedes it in its file.
+    """
     models, heads = _entries()
-    found: dict[str, str] = {}
+    by_spelling: dict[str, str] = {}
     identities = {name: (models.get(name) or heads[name]).hugging_face for name in names}
     for name, identity in identities.items():
-        found.setdefault(identity.lower(), name)
+        by_spelling.setdefault(identity.lower(), name)
     for shorten in (lambda text: text, _untuned, lambda text: _unversioned(_untuned(text))):
         for name, identity in identities.items():
             for spelling in (name, identity):
-                found.setdefault(shorten(_normal(spelling)), name)
-    return found
+                by_spelling.setdefault(shorten(_normal(spelling)), name)
+    return by_spelling
 
 
 _PRECISION = re.compile(
@@ -203,13 +205,13 @@ _VERSION = re.compile(r"(?<=\db)-v\d(\.\d)?$")
 
 
 def _other_date(name: str, identity: str) -> bool:
-    """Whether a name has a date, and the one it seems to mean another: two models, then."""
-    asked, own = (set(_DATE.findall(_normal(text))) for text in (name, identity))
-    return bool(asked and own) and not asked & own
+    """Whether a name and the model that it seems to mean have different dates: they are two models then."""
+    dates, known_dates = (set(_DATE.findall(_normal(text))) for text in (name, identity))
+    return bool(dates and known_dates) and not dates & known_dates
 
 
-def _is_name_of(name: str, found: CatalogueEntry) -> bool:
-    return name.strip().lower() in (found.name, found.hugging_face.lower())
+def _is_name_of(name: str, named: CatalogueEntry) -> bool:
+    return name.strip().lower() in (named.name, named.hugging_face.lower())
 
 
 def _stated_weights(name: str, model: Model) -> str | None:
@@ -221,7 +223,7 @@ def _stated_weights(name: str, model: Model) -> str | None:
 
 
 def _candidates(name: str) -> list[str]:
-    """What a name may mean, from the letter to the spirit."""
+    """The spellings that a name may mean, from the closest to the loosest."""
     plain = _normal(name)
     served = _PRECISION.sub("", plain)
     undated = _DATE.sub("", served)
@@ -249,7 +251,7 @@ def _unversioned(normal: str) -> str:
 
 
 def _names_of(method: str) -> list[str]:
-    return sorted(name for name, found in _entries()[1].items() if found.method == method)
+    return sorted(name for name, head in _entries()[1].items() if head.method == method)
 
 
 def _modules_of(carrier: Model, target: Model, name: str) -> DrafterModel:
@@ -307,19 +309,15 @@ def _model_from_file(path: Path) -> Model:
 
 def _display_name(path: Path) -> str:
     """The folder of a config.json, or the file's own name."""
-    whole = path.resolve()
-    name = whole.name if whole.is_dir() else whole.parent.name if whole.name == "config.json" else whole.stem
+    full = path.resolve()
+    name = full.name if full.is_dir() else full.parent.name if full.name == "config.json" else full.stem
     return name.replace("--", "/").removesuffix("_config") or str(path)
 
 
 @lru_cache(maxsize=1024)
 def _cached_model(name: str) -> Model:
-    found = _entries()[0][name]
-    return model_from_config(found.config, name, f"{found.hugging_face}: {found.source}")
-
-
-def _model_from_entry(found: CatalogueEntry) -> Model:
-    return _cached_model(found.name)
+    model = _entries()[0][name]
+    return model_from_config(model.config, name, f"{model.hugging_face}: {model.source}")
 
 
 @lru_cache(maxsize=1)
@@ -328,7 +326,7 @@ def _entries() -> tuple[dict[str, CatalogueEntry], dict[str, CatalogueEntry]]:
     models: dict[str, CatalogueEntry] = {}
     heads: dict[str, CatalogueEntry] = {}
     folder = resources.files("simulator").joinpath("data", "models")
-    for file in sorted(folder.iterdir(), key=lambda found: found.name):
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".json"):
             continue
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

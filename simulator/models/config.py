@@ -1,6 +1,6 @@
 """A `Model` from the text or the fields of a Hugging Face `config.json`.
 
-Decided by what the fields say, not by a list of model names, so that a new model of a known kind needs
+Decided by the fields, not by a list of model names, so that a new model of a known kind needs
 nothing here; `families/unread.py` refuses what would be misread. Vision and audio parts are left out: the
 language model is what decodes. To add an architecture: its mixer to `families/mixers.py` or
 `families/recurrent.py`, and where it stands among the layers to `families/decoder.py`.
@@ -43,14 +43,14 @@ _CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"
 def read_config(path: Path) -> tuple[dict[str, object], str]:
     """The fields and the text of a `config.json`, or of the one in a folder. Raises InputError.
 
-    A `hf_quant_config.json` beside it (modelopt) stands in for a missing `quantization_config`.
+    A `hf_quant_config.json` next to it (modelopt) replaces a missing `quantization_config`.
     """
     if path.is_dir():
         path = path / "config.json"
     values, text = _read_json(path)
-    beside = path.with_name("hf_quant_config.json")
-    if not values.get("quantization_config") and beside != path and beside.is_file():
-        stated = _read_json(beside)[0].get("quantization")
+    sibling = path.with_name("hf_quant_config.json")
+    if not values.get("quantization_config") and sibling != path and sibling.is_file():
+        stated = _read_json(sibling)[0].get("quantization")
         if isinstance(stated, dict):
             values["quantization_config"] = {"quant_method": "modelopt", **stated}
     return values, text
@@ -93,7 +93,7 @@ def model_from_config(
 ) -> Model:
     """The model a config describes. Raises InputError with every problem of the file, each with its place.
 
-    `source` says where the fields come from; `text` is the file, to find lines in.
+    `source` states where the fields come from; `text` is the file, to find lines in.
     """
     root = Fields(values)
     config = language_fields(root)
@@ -206,8 +206,8 @@ def locator(text: str, file: str | None) -> Callable[[DataPath], tuple[int | Non
             return None
 
     def locate(path: DataPath) -> tuple[int | None, int | None]:
-        found = document()
-        place = found.place(path) if found is not None else None
+        source_document = document()
+        place = source_document.place(path) if source_document is not None else None
         return (None, None) if place is None else (place.line, place.column)
 
     return locate

@@ -220,7 +220,7 @@ def _dense_mlp(config: Fields, hidden: int) -> MlpPlan:
 
 
 def _brings_head(root: Fields) -> bool:
-    """Whether an EAGLE-3 head over the whole vocabulary brings its own: modelopt says when it does not."""
+    """Whether an EAGLE-3 head over the whole vocabulary brings its own: modelopt states when it does not."""
     eagle = root.child("eagle_config")
     return root.flag("has_lm_head", eagle is None or eagle.flag("has_lm_head", True))
 

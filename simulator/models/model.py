@@ -89,14 +89,16 @@ class Attention:
     ) -> int:
         """Bytes this layer keeps for one sequence of `context_tokens`, a constant state `states` times."""
         entry = self.entry_bytes(kv_cache, tensor_parallel)
-        kept = 0
+        held_bytes = 0
         if self.keeps_all_tokens:
-            kept += share(context_tokens, self.compression) * (entry + self.index_bytes_per_token)
+            held_bytes += share(context_tokens, self.compression) * (entry + self.index_bytes_per_token)
         if self.window_tokens is not None:
-            kept += min(context_tokens, self.window_tokens) * entry
+            held_bytes += min(context_tokens, self.window_tokens) * entry
         if self.state_bytes:
-            kept += states * self.state_bytes * share(self.state_heads, tensor_parallel) // self.state_heads
-        return kept
+            held_bytes += (
+                states * self.state_bytes * share(self.state_heads, tensor_parallel) // self.state_heads
+            )
+        return held_bytes
 
     def read_bytes(self, context_tokens: int, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
         """Bytes one pass reads of one sequence's cache, whatever the number of query tokens up to a few."""

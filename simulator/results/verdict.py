@@ -4,7 +4,7 @@ Every command, page, gate and validation asks here. A speedup *pays* when its wh
 the target, *loses* when all of it lies below, and is *undecided* in between: then the model does not know,
 and says so. The same holds turned round for an acceptance against its break-even. The reason
 is the largest of the effects that a speedup is made of: throughput = batch × tokens per round ÷ step time
-(G = E / (1 + o) of `simulator/theory.py`, with the batch).
+(G = E / (1 + o) of `breakeven/theory.py`, with the batch).
 """
 
 from __future__ import annotations

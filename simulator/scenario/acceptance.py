@@ -1,7 +1,7 @@
-"""The `acceptance` forms of the scenario file: how many drafts survive (docs/acceptance.md).
+"""The `acceptance` forms of the scenario file: how many drafts are accepted (docs/acceptance.md).
 
 `alpha` is the conditional acceptance at position 1 with zero random effects. A mean acceptance length at a
-known draft length says the same in the words of an engine's log; it is inverted exactly when it is used.
+known draft length states the same in the terms of an engine's log; it is inverted exactly when it is used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _WithAlpha(Section):
             yield Fault(
                 ("mean_acceptance_length",),
                 raw["mean_acceptance_length"],
-                "is given beside alpha and says the same thing",
+                "is given together with alpha, which it determines",
                 "one of the two",
             )
         elif not given:
@@ -105,7 +105,7 @@ class AcceptancePositional(Section):
             yield Fault(
                 ("survival",),
                 raw["survival"],
-                "is given beside conditional and says the same thing",
+                "is given together with conditional, which it determines",
                 "one of the two",
             )
         elif not given:
@@ -151,7 +151,7 @@ class AcceptanceHierarchical(_WithAlpha):
 
 
 class AcceptanceGated(Section):
-    """n-gram and suffix: there is a match or there is none; a match then runs long."""
+    """n-gram and suffix: a round has a match or none, and after a match many drafts are accepted."""
 
     model: Literal["gated"] = "gated"
     match: Probability = Field(description="share of rounds with a match")
@@ -182,4 +182,4 @@ Acceptance = Annotated[
     | AcceptanceTrace,
     Field(discriminator="model"),
 ]
-"""Any acceptance model. `{file: acceptance.json}` is replaced by what the file says before it gets here."""
+"""Any acceptance model. `{file: acceptance.json}` has been replaced by the model that the file describes."""

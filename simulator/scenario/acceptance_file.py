@@ -1,7 +1,7 @@
-"""`acceptance: {file: acceptance.json}`: what a measurement said, in place of a model written by hand.
+"""`acceptance: {file: acceptance.json}`: a measurement instead of a model written by hand.
 
-The file becomes a model before the scenario is checked, so that the scenario's hash covers what was measured
-and nothing downstream reads files.
+The file becomes a model before the scenario is checked. The scenario's hash therefore covers what was
+measured, and no later code reads the file.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _measured(
 
 
 def _longest_draft(variant: Mapping[str, Any]) -> int:
-    """The longest draft of a variant as the file gives it; what is wrong with it is said elsewhere."""
+    """The longest draft of a variant as the file gives it; other checks report what is wrong with it."""
     length = variant.get("draft_length", 3)
     if isinstance(length, dict):
         length = length.get("max")
@@ -87,9 +87,7 @@ def _whole(value: object) -> bool:
 
 
 def _acceptances(data: Any) -> Iterator[tuple[dict[str, Any], str, DataPath, dict[str, Any]]]:
-    """Every place an acceptance may stand: what holds it, its key there, its path, and the variant it
-    is for.
-    """
+    """Yield every acceptance: what holds it, its key there, its path, and the variant that it is for."""
     variants = _entries(data, "speculation")
     for index, variant in variants:
         yield variant, "acceptance", ("speculation", index, "acceptance"), variant
@@ -105,5 +103,5 @@ def _acceptances(data: Any) -> Iterator[tuple[dict[str, Any], str, DataPath, dic
 
 def _entries(section: Any, key: str) -> list[tuple[int, dict[str, Any]]]:
     entries = section.get(key) if isinstance(section, dict) else None
-    found = enumerate(entries if isinstance(entries, list) else ())
-    return [(index, entry) for index, entry in found if isinstance(entry, dict)]
+    numbered = enumerate(entries if isinstance(entries, list) else ())
+    return [(index, entry) for index, entry in numbered if isinstance(entry, dict)]

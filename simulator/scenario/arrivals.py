@@ -95,9 +95,11 @@ class ArrivalsTrace(Section):
 
     kind: Literal["trace"] = "trace"
     file: FileName = Field(description="the trace")
-    format: str = Field(default="auto", description="auto: told from the file")
+    format: str = Field(default="auto", description="auto: recognised by its content")
     rate_scale: PositiveFloat = Field(default=1.0, le=1e6, description="times the rate of the trace")
-    max_requests: PositiveInt | None = Field(default=None, description="first so many requests; null: all")
+    max_requests: PositiveInt | None = Field(
+        default=None, description="only the first requests of the file; null: all"
+    )
     start_s: NonNegativeFloat = Field(
         default=0.0, le=1e9, description="only what arrives from here on, s after the trace's first arrival"
     )

@@ -13,13 +13,13 @@ from pydantic_core import PydanticCustomError
 from simulator.document import DataPath
 
 FAULTS = "faults"
-"""pydantic error type of a section whose fields are right one by one and wrong together."""
+"""pydantic error type of a section whose fields are valid each by itself and invalid together."""
 
 TAG_FIELDS = ("kind", "model")
-"""Keys by which a section says of which kind it is (`target.model` is a name, and no such key)."""
+"""Keys that name the kind of a section (`target.model` is a name, and no such key)."""
 
 Raw = Mapping[str, Any]
-"""One section as it stands in the file, before anything is checked."""
+"""One section as it is in the file, before any check."""
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -30,7 +30,7 @@ FileName = Annotated[str, Field(min_length=1)]
 
 
 class Fault(NamedTuple):
-    """Something wrong that no single field's type can say. `path` starts at the section it was found in."""
+    """A fault that the type of a single field cannot express. `path` starts at the section that has it."""
 
     path: DataPath
     value: object
@@ -53,7 +53,7 @@ class Section(BaseModel):
 
     @classmethod
     def tags(cls) -> dict[str, tuple[str, ...]]:
-        """The field that says which of several kinds a mapping is, with the values that mean this class."""
+        """The field that names the kind of a mapping, with the values that mean this class."""
         return {
             name: get_args(info.annotation)
             for name, info in cls.model_fields.items()
@@ -69,10 +69,10 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _refuse_faults(self) -> Self:
-        found = list(self.faults(self.model_dump(mode="json")))
-        if found:
-            text = "; ".join(f"{dotted(fault.path)}: {fault.message}, {fault.allowed}" for fault in found)
-            raise PydanticCustomError(FAULTS, "{text}", {"text": text, "found": found})
+        faults = list(self.faults(self.model_dump(mode="json")))
+        if faults:
+            text = "; ".join(f"{dotted(fault.path)}: {fault.message}, {fault.allowed}" for fault in faults)
+            raise PydanticCustomError(FAULTS, "{text}", {"text": text, "faults": faults})
         return self
 
 
@@ -93,7 +93,7 @@ def from_percent(value: object) -> object:
 
 
 def number(raw: Raw, key: str) -> float | None:
-    """The finite number under `key`, or None when there is none (then the field's type says so)."""
+    """The finite number under `key`, or None where there is none (the field's type then reports it)."""
     return as_number(raw.get(key))
 
 
@@ -108,7 +108,7 @@ def as_number(value: object) -> float | None:
 
 
 def ordered(raw: Raw, low: str, high: str) -> Iterator[Fault]:
-    """The fault of `low` standing above `high`."""
+    """The fault of `low` above `high`."""
     small, large = number(raw, low), number(raw, high)
     if small is not None and large is not None and small > large:
         yield Fault((high,), raw[high], f"is below {low}, which is {raw[low]}", f"{high} ≥ {low}")

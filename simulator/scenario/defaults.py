@@ -1,4 +1,6 @@
-"""What a scenario leaves open and what was taken for it: the schema's defaults, the preset's for null."""
+"""What a scenario leaves open and which values are used for it: the schema's defaults, the preset's for
+null.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ _HOST = tuple(HostOverrides.model_fields)
 
 
 def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
-    """The serving-engine preset on the scenario's GPU, with the fields that it gives in place of its own, and
-    a note.
+    """Return the serving-engine preset on the scenario's GPU, with the fields that the scenario sets, and a
+    note.
 
-    The note says which preset was taken when the one asked for is not known exactly. Raises InputError for an
-    engine that is not known at all, and for a preset's file that cannot be used.
+    The note names the preset that is used where the one asked for is not known exactly. Raises InputError for
+    an engine that is not known at all, and for a preset's file that cannot be used.
     """
     engine = scenario.engine
     preset, note = load_preset(engine.preset, scenario.base_dir)
@@ -61,9 +63,10 @@ def _gpu(scenario: Scenario) -> Gpu:
 
 
 def defaults_used(scenario: Scenario) -> dict[str, Any]:
-    """Dotted path → value of all the file did not say; variants and classes by name, as `--set` takes them.
+    """Return dotted path → value of all that the file leaves out; variants and classes by name, as in
+    `--set`.
 
-    Where null stands for somebody else's value (the preset's, the target's), that value is given.
+    Where null means the value of another part (the preset, the target), that value is returned.
     """
     used = _defaults_of(scenario, "") | dict(scenario.taken)
     preset, _ = engine_preset(scenario)

@@ -1,4 +1,4 @@
-"""What may stand at a place of the scenario file: the schema read along a path, and put into words."""
+"""What is allowed at a place of the scenario file: the schema read along a path, and put into words."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def annotation_at(path: DataPath, raw: object, root: type[Section] = Scenario) -
 
 
 def value_at(path: DataPath, raw: object) -> object:
-    """What stands at `path`, or None when there is nothing."""
+    """The value at `path`, or None where there is nothing."""
     for key in path:
         inside_list = isinstance(raw, list | tuple) and isinstance(key, int) and key < len(raw)
         if not inside_list and not (isinstance(raw, Mapping) and key in raw):
@@ -73,8 +73,8 @@ def child(annotation: Any, raw: object, key: str | int) -> Any:
 
 def meant_section(annotation: Any, raw: Mapping[str, Any]) -> type[Section] | None:
     """The section class, among those the type allows, that this mapping means."""
-    found = [option for option in options(annotation) if _is_section(option) and option.is_meant(raw)]
-    return found[0] if found else None
+    sections = (option for option in options(annotation) if _is_section(option) and option.is_meant(raw))
+    return next(sections, None)
 
 
 def options(annotation: Any) -> list[Any]:

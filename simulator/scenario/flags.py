@@ -23,7 +23,7 @@ EXAMPLE: Mapping[str, Any] = {
     "alpha": 0.7,
     "concurrency": 64,
 }
-"""The flags that `init` takes when it is given none."""
+"""The flags that `init` uses when it gets none."""
 
 _VARIANT_FLAGS = ("draft", "draft_length", "alpha")
 
@@ -64,7 +64,7 @@ def scenario_from_flags(
         problems += [
             Problem(
                 field=f"--{name.replace('_', '-')}",
-                message="says nothing without a method",
+                message="has no meaning without a method",
                 allowed="--method, see the methods known in --help",
             )
             for name in _VARIANT_FLAGS

@@ -113,7 +113,7 @@ def checked(document: Document, root: type[AnySection]) -> tuple[AnySection | No
 
 
 def _name_variants(document: Document) -> None:
-    """Gives variants without a name the name that says what they are: `eagle3-k3`."""
+    """Name the variants without a name by their method and draft length: `eagle3-k3`."""
     variants = document.data.get("speculation")
     for index, variant in enumerate(variants if isinstance(variants, list) else ()):
         if isinstance(variant, dict) and "name" not in variant and isinstance(variant.get("method"), str):
@@ -125,7 +125,7 @@ def _name_variants(document: Document) -> None:
 
 
 def _shape_problems(document: Document, root: type[Section]) -> Iterator[Problem]:
-    """Unknown keys, and what each section says about its fields together."""
+    """Unknown keys, and the faults that each section finds between its fields."""
     for path, section, raw in fields.walk(document.data, root):
         for key in raw:
             if key not in section.model_fields:
@@ -146,9 +146,9 @@ def _explained(document: Document, root: type[Section], details: ErrorDetails) -
     """pydantic's error in our words, at the place in the file."""
     kind, path = details["type"], _path_in(document.data, details)
     if kind == "extra_forbidden":
-        return  # said better by `_shape_problems`
+        return  # `_shape_problems` reports it with a suggestion
     if kind == FAULTS:
-        for fault in details["ctx"]["found"]:
+        for fault in details["ctx"]["faults"]:
             yield _of_fault(document, path, fault)
     elif kind.startswith("union_tag"):
         yield from _explained_tag(document, root, path)
@@ -170,7 +170,7 @@ def _explained(document: Document, root: type[Section], details: ErrorDetails) -
         if kind == "too_short" and isinstance(value, list) and value:
             least = details["ctx"]["min_length"]
             if len(value) >= least:
-                return  # what is wrong with its entries is said of them
+                return  # its entries are what is wrong, and are reported
             message, allowed = "is too short", f"{least} entries or more"
         yield document.problem(path, shown, message, allowed)
 
@@ -223,11 +223,11 @@ def _message(kind: str, value: object, otherwise: str) -> str:
 def _path_in(data: object, details: ErrorDetails) -> DataPath:
     """pydantic's location without the names of alternatives that it mixes in: a path in the data."""
     path: DataPath = ()
-    here: Any = data
+    inner: Any = data
     for position, part in enumerate(details["loc"]):
-        in_list = isinstance(here, list) and isinstance(part, int) and part < len(here)
-        if in_list or (isinstance(here, dict) and part in here):
-            here = here[part]
+        in_list = isinstance(inner, list) and isinstance(part, int) and part < len(inner)
+        if in_list or (isinstance(inner, dict) and part in inner):
+            inner = inner[part]
             path = (*path, part)
         elif details["type"] == "missing" and position == len(details["loc"]) - 1:
             path = (*path, part)

@@ -1,7 +1,7 @@
-"""Names in a scenario that must be known here, and files that must be there and be what they should.
+"""Names in a scenario that must be known, and files that must exist and be valid.
 
-Looked up on the file as it stands, so that an unknown model is reported together with a wrong type. The
-catalogues are imported when they are needed: reading a scenario does not pay for them before.
+The file is checked as it is read, so that an unknown model is reported together with a wrong type. The
+catalogues are imported when they are needed, and a scenario without them does not pay for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
-    """Every unknown name and every file that is missing or cannot be used."""
+    """Yield every unknown name and every file that is missing or cannot be used."""
     target: Model | None = None
     for path, value in _texts(document.data):
         match path:
@@ -44,8 +44,10 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
 
                 yield from _listed(document, path, "trace format", value, ["auto", *readers()])
             case (*_, "file") if value and not _is_file(base_dir, value):
-                what = "is a folder" if _is_folder(base_dir, value) else "no such file"
-                yield document.problem(path, value, what, f"must be a file, relative to {base_dir.resolve()}")
+                message = "is a folder" if _is_folder(base_dir, value) else "no such file"
+                yield document.problem(
+                    path, value, message, f"must be a file, relative to {base_dir.resolve()}"
+                )
             case _:
                 pass
     if target is not None:
@@ -57,9 +59,9 @@ def name_problems(document: Document, base_dir: Path) -> Iterator[Problem]:
 
 
 def fill_drafts(document: Document) -> None:
-    """Gives variants without `draft` the drafter that the catalogue has for their target and method.
+    """Fill in the drafter that the catalogue has for the target and method of variants without `draft`.
 
-    The first by name where there are several. What was filled in is noted in `document.taken`.
+    The first by name where there are several. `document.taken` notes what was filled in.
     """
     from simulator.models.catalogue import drafters, entry, known_model
     from simulator.speculation import methods
@@ -92,7 +94,7 @@ def fill_drafts(document: Document) -> None:
 def _variant(
     document: Document, path: DataPath, variant: Mapping[str, Any], target: Model | None, base_dir: Path
 ) -> Iterator[Problem]:
-    """An variant's method and drafter; the drafter only once the target is known."""
+    """Check the method and the drafter of a variant; the drafter only once the target is known."""
     from simulator.models.catalogue import load_drafter
     from simulator.speculation import methods
 
@@ -119,7 +121,7 @@ def _cut(document: Document, target: Model) -> Iterator[Problem]:
             yield document.problem(
                 ("hardware", "attention_dp"),
                 groups,
-                f"is of no use: {target.name} has no experts to share",
+                f"has no effect: {target.name} has no experts to share",
                 "1, and hardware.replicas",
             )
         if not isinstance(ranks, int) or ranks % groups:
@@ -144,8 +146,9 @@ def _gpu(document: Document, path: DataPath, name: str, base_dir: Path) -> Itera
 def _tried(
     document: Document, path: DataPath, load: Callable[..., Any], name: object, *arguments: object
 ) -> tuple[Any, list[Problem]]:
-    """What `load` gives for that name, or its problems: at their line in a file it read,
-    else where the name stands in the scenario."""
+    """Return what `load` returns for that name, or its problems: at their line in the file that it read, else
+    at the name in the scenario.
+    """
     try:
         return load(name, *arguments), []
     except InputError as error:

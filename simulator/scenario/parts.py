@@ -1,6 +1,4 @@
-"""What answers ask of a scenario that was read: one of its variants, acceptance nobody gave, other
-traffic.
-"""
+"""Questions to a scenario that was read: one of its variants, acceptance that is assumed, other traffic."""
 
 from __future__ import annotations
 
@@ -10,9 +8,9 @@ from simulator.scenario.speculation import Variant
 
 
 def chosen_variant(scenario: Scenario, name: str | None, purpose: str) -> Variant:
-    """The speculative variant of that name, None: the first. Raises InputError where there is none, so
-    that there
-    is nothing to `purpose`.
+    """Return the speculative variant of that name, or the first for None.
+
+    Raises InputError where there is none, so that there is nothing to `purpose`.
     """
     names = [entry.name for entry in scenario.speculation]
     if not names:
@@ -24,9 +22,7 @@ def chosen_variant(scenario: Scenario, name: str | None, purpose: str) -> Varian
 
 
 def assumed_acceptance(scenario: Scenario) -> str | None:
-    """Says which variants have the acceptance that is assumed where none is given; None: no variant has
-    it.
-    """
+    """Return a note on the variants whose acceptance is assumed because none is given; None where none is."""
     assumed = [
         variant.name for variant in scenario.speculation if "acceptance" not in variant.model_fields_set
     ]
@@ -34,5 +30,5 @@ def assumed_acceptance(scenario: Scenario) -> str | None:
 
 
 def with_workload(scenario: Scenario, **changes: object) -> Scenario:
-    """The scenario with fields of its workload changed."""
+    """Return the scenario with fields of its workload changed."""
     return scenario.model_copy(update={"workload": scenario.workload.model_copy(update=changes)})

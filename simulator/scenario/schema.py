@@ -27,7 +27,7 @@ class TargetSection(Section):
 
     model: Annotated[str, Field(min_length=1)] = Field(description="catalogue name, or path of a config.json")
     weights: Literal["bf16", "fp8", "fp8_block", "int4", "mxfp4"] | None = Field(
-        default=None, description="bf16 | fp8 | fp8_block | int4 | mxfp4; null: what config.json says"
+        default=None, description="bf16 | fp8 | fp8_block | int4 | mxfp4; null: as in config.json"
     )
     kv_cache: Literal["bf16", "fp8"] = Field(default="bf16", description="bf16 | fp8")
 
@@ -92,7 +92,7 @@ class EngineSection(Section):
 
     preset: Annotated[str, Field(min_length=1)] = Field(
         default="vllm-0.33",
-        description="serving engine and version (the nearest known is taken, and said), or a preset's file",
+        description="serving engine and version (the nearest known is used, with a note), or a preset's file",
     )
     scheduler: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="rule that fills a step: mixed | prefill-apart | one registered by name"
@@ -180,7 +180,7 @@ class RunSection(Section):
 class Scenario(Section):
     """What is simulated: the scenario file, checked and frozen.
 
-    Two scenarios are equal when they say the same; where they name files, also of the same folder.
+    Two scenarios are equal when their fields are; where they name files, their folders must be the same too.
     """
 
     name: Annotated[str, Field(max_length=500)] | None = Field(
@@ -243,7 +243,7 @@ class Scenario(Section):
     ) -> Self:
         """This scenario with relative file names relative to `base_dir`.
 
-        `places`: where each dotted path stands in its file.
+        `places`: the place of each dotted path in its file.
         """
         copy = self.model_copy()
         copy._base_dir = base_dir
@@ -252,25 +252,27 @@ class Scenario(Section):
         return copy
 
     def located(self, error: InputError) -> InputError:
-        """An error found after reading, each problem at the line of its field, or of what would hold it."""
-        found = []
+        """Return an error found after reading with each problem at the line of its field, or of what would
+        hold it.
+        """
+        problems = []
         for problem in error.problems:
             field = problem.field or ""
             while field and field not in self._places:
                 field = field.rpartition(".")[0]
             place = self._places.get(field) if problem.file is None else None
-            found.append(problem if place is None else problem.at(*place))
-        return InputError(found)
+            problems.append(problem if place is None else problem.at(*place))
+        return InputError(problems)
 
     @property
     def title(self) -> str:
-        """The name, or else what it is about."""
+        """The name, or else the model and its hardware."""
         hardware = self.hardware
         replicas = f"{hardware.replicas} replicas of " if hardware.replicas > 1 else ""
         return self.name or f"{self.target.model} on {replicas}{hardware.tensor_parallel} × {hardware.gpu}"
 
     def variant(self, name: str) -> Variant:
-        """The speculative variant of that name; KeyError when there is none."""
+        """The speculative variant of that name. Raises KeyError where there is none."""
         return {variant.name: variant for variant in self.speculation}[name]
 
     def draft_tensor_parallel(self, variant: Variant) -> int:

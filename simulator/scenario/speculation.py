@@ -15,7 +15,7 @@ PLAIN = "plain"
 
 
 class GoodputPolicy(Section):
-    """The draft length that promises the most tokens per second, chosen each step (arXiv 2406.14066)."""
+    """The draft length with the most expected tokens per second, chosen each step (arXiv 2406.14066)."""
 
     policy: Literal["goodput"] = Field(description="goodput: accepted tokens per second")
     max: Annotated[int, Field(ge=1, le=128)] = Field(description="longest draft it may choose")
@@ -61,7 +61,7 @@ class Tree(Section):
             yield Fault(
                 ("parents",),
                 parents,
-                f"is given beside {', '.join(grown)}",
+                f"is given together with {', '.join(grown)}",
                 "a tree is either grown (depth, top_k, nodes) or given (parents)",
             )
         elif parents is None:
@@ -85,7 +85,7 @@ class Tree(Section):
 
 
 class Variant(Section):
-    """A speculative variant. It runs on the same traffic and luck as plain decoding and all other
+    """A speculative variant. It meets the same requests and random numbers as plain decoding and all other
     variants.
     """
 
@@ -120,7 +120,7 @@ class Variant(Section):
         "vLLM from 0.14 on, none under the other presets",
     )
     acceptance: Acceptance = Field(
-        default=AcceptanceGeometric(alpha=0.7), description="how many drafts survive"
+        default=AcceptanceGeometric(alpha=0.7), description="how many drafts are accepted"
     )
 
     @property
@@ -148,7 +148,7 @@ def table_faults(rows: Sequence[object]) -> Iterator[Fault]:
     expected: float | None = 1
     for index, row in enumerate(rows):
         if not isinstance(row, list | tuple) or len(row) != 3:
-            return  # its type says so
+            return  # its type is reported
         low, high = as_number(row[0]), as_number(row[1])
         if low is not None and expected is not None and low != expected:
             what = "overlaps the row before" if low < expected else "leaves a gap after the row before"

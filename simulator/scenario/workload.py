@@ -26,7 +26,7 @@ _SHARE_TOLERANCE = 1e-9
 
 
 class Sessions(Section):
-    """Conversations: each turn carries what was said before it."""
+    """Conversations: the prompt of each turn holds the turns before it."""
 
     turns: Annotated[int, Field(ge=1, le=1000)] = Field(description="requests per session")
     gap_s: NonNegativeFloat = Field(
@@ -38,7 +38,7 @@ class Sessions(Section):
 
 
 class TrafficClass(Section):
-    """A share of the requests with its own lengths and its own luck with the drafter."""
+    """A share of the requests with its own lengths and its own acceptance."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         description="name in tables and in --set"
@@ -78,10 +78,10 @@ class Workload(Section):
     temperature: Annotated[float, Field(ge=0, le=10)] | None = Field(
         default=None,
         description="how tokens are chosen, where a profile has prices for it: 0 the best one, above drawn; "
-        "null: not said, the profile's one price",
+        "null: not stated, the profile's one price",
     )
     timeout_s: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
-        default=None, description="a client gives up after this long and its KV is freed; null: never"
+        default=None, description="a client times out after this long and its KV is freed; null: never"
     )
     cancel_fraction: Probability = Field(
         default=0.0, description="share of requests cancelled by their clients midway"

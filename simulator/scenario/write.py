@@ -15,10 +15,10 @@ from simulator.scenario.speculation import GoodputPolicy, Tree
 from simulator.scenario.workload import Sessions
 
 _ONE_LINE = (GoodputPolicy, HostOverrides, Mechanisms, Sessions, SloSection, Tree)
-"""Sections short enough to stand on one line, like all those of several kinds."""
+"""Sections short enough for one line, like all those of several kinds."""
 _COMMENT_COLUMN = 40
-_LONGEST_BESIDE = 70
-"""Characters of a value that a comment may stand beside; a longer one has it above."""
+_LONGEST_COMMENTED = 70
+"""Characters of a value that has its comment on the same line; a longer value has it above."""
 _FILE_KEYS = ("model", "gpu", "draft", "preset", "file")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+×-]+)*")
 _NO_TEXT = re.compile(r"(?i)(?:null|true|false|yes|no|on|off|y|n|inf|nan)$")
@@ -92,7 +92,7 @@ def _field(name: str, value: Any, comment: str, pad: str) -> Iterator[str]:
             yield from rest
     else:
         text = f"{pad}{name}: {flow(value)}"
-        if len(text) >= _LONGEST_BESIDE:
+        if len(text) >= _LONGEST_COMMENTED:
             yield f"{pad}# {comment}"
             yield text
         else:

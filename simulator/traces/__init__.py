@@ -40,7 +40,7 @@ def read_trace(
 ) -> Trace:
     """The trace in a file (plain or `.gz`): its first `limit` requests (None: all), in order of time.
 
-    Rows without output are dropped and counted; `Trace.notes` says so. Raises InputError for a file that
+    Rows without output are dropped and counted; `Trace.notes` counts them. Raises InputError for a file that
     cannot be read, an unknown format, and broken rows, each with its line.
     """
     path = Path(path)
@@ -56,14 +56,16 @@ def read_trace(
 def detect(path: Path) -> TraceReader:
     """The reader whose format the file's first line shows. Raises InputError when none or several do."""
     head = head_of(path)
-    found = [reader for reader in _READERS if reader.matches(head)]
-    if len(found) != 1:
+    matching = [reader for reader in _READERS if reader.matches(head)]
+    if len(matching) != 1:
         message = (
-            "not a known trace format" if not found else f"could be {' or '.join(r.name for r in found)}"
+            "not a known trace format"
+            if not matching
+            else f"could be {' or '.join(r.name for r in matching)}"
         )
         raise InputError(
             Problem(
                 file=str(path), line=1, message=message, allowed=f"name it as format: {', '.join(readers())}"
             )
         )
-    return found[0]
+    return matching[0]

@@ -2,7 +2,7 @@
 
 The two generations order their columns differently, so fields go by name. A response of 0 tokens is a failed
 request and is dropped. A session's turns keep their recorded times and their full prompts: the trace does not
-say how much of a prompt repeats the turn before, so it carries no prefix information. Source:
+state how much of a prompt repeats the turn before, so it carries no prefix information. Source:
 github.com/HPMLL/BurstGPT, Wang et al., arXiv 2401.17644.
 """
 

@@ -1,4 +1,4 @@
-"""Opening trace files: plain or gzip, any line ends, with what goes wrong said as an input error."""
+"""Opening trace files: plain or gzip, any line ends, with what goes wrong as an input error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 
 def head_of(path: Path) -> str:
-    """The first line that is not blank (its first million characters), by which formats are told apart."""
+    """The first line that is not blank (its first million characters), by which formats are recognised."""
     with opened(path) as text:
         for line in iter(lambda: text.readline(_HEAD_CHARACTERS), ""):
             if line.strip():
@@ -63,13 +63,13 @@ def csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, TraceR
             names = [name.strip().lower() for name in next(rows, [])]
             lacking = [column for column in columns if column.lower() not in names]
             if lacking:
-                found = ", ".join(names) or "nothing"
+                header = ", ".join(names) or "nothing"
                 raise InputError(
                     Problem(
                         file=str(path),
                         line=1,
                         message=f"no column {lacking[0]!r}",
-                        allowed=f"the header has {found}",
+                        allowed=f"the header has {header}",
                     )
                 )
             for row in rows:

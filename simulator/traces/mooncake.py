@@ -103,13 +103,13 @@ class _Reading:
         return at_ns, None
 
     def finish(self, name: str) -> Trace:
-        """The trace of all rows with the contents of their leading blocks as far as the file tells."""
+        """The trace of all rows with the contents of their leading blocks as far as the file states them."""
         estimated = self.tokenizer is None
         hashed = any(turn.first.hash_ids for turn in self.turns)
         texts = any(turn.first.text is not None for turn in self.turns)
         size = self.block_tokens if hashed else _TEXT_BLOCK_TOKENS
         known = hashed or (texts and estimated) or any(turn.session is not None for turn in self.turns)
-        said = [
+        possible_notes = [
             (texts and estimated, ESTIMATE_NOTE),
             (NOT_GIVEN in self.rows.output_tokens, OPEN_OUTPUTS_NOTE),
             (self.rows_with_extra_ids > 0, "some rows have more hash ids than blocks: the first ones count"),
@@ -118,14 +118,14 @@ class _Reading:
         return self.rows.finish(
             prefixes=[_contents(turn, size, estimated) for turn in self.turns] if known else None,
             prefix_block_tokens=size,
-            notes=[f"{name}: {note}" for holds, note in said if holds],
+            notes=[f"{name}: {note}" for holds, note in possible_notes if holds],
         )
 
 
 def _contents(turn: _Turn, size: int, estimated: bool) -> Sequence[Hashable]:
     """What stands in the leading full blocks of `size` tokens.
 
-    That is what the file says of the first prompt; in a session that accumulates, the rest of it up to this
+    The file states that of the first prompt; in a session that accumulates, the rest of it up to this
     turn's output follows, which no other session shares.
     """
     known = turn.first.contents(size, estimated)

@@ -20,9 +20,9 @@ _ONE_PROMPT = f"must have one of {', '.join(_PROMPTS)}"
 
 @dataclass(frozen=True)
 class MooncakePrompt:
-    """What a row says of its own prompt: `tokens`, and `hash_ids` of its full blocks or its `text`, if known.
+    """The prompt of a row by itself: `tokens`, and `hash_ids` of its full blocks or its `text`, if known.
 
-    `accumulates`: in a session, all that was said before precedes it (AIPerf's `deltas_without_responses`);
+    `accumulates`: in a session, the turns before it precede it (AIPerf's `deltas_without_responses`);
     otherwise it is complete as it stands (recorded `messages`).
     """
 

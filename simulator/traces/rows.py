@@ -41,7 +41,7 @@ class TraceRows:
 
     @property
     def full(self) -> bool:
-        """Whether reading may stop: as many rows as asked for, or more problems than anybody reads."""
+        """Whether reading may stop: as many rows as asked for, or more problems than are listed."""
         enough = self.limit is not None and len(self.prompt_tokens) >= self.limit
         return enough or len(self.problems) >= _MOST_PROBLEMS
 
@@ -68,7 +68,9 @@ class TraceRows:
         session: str | None = None,
         follows_after_ns: int | None = None,
     ) -> bool:
-        """Keep one row, or count it as dropped when it has no output or prompt; says whether it was kept."""
+        """Keep one row, or count it as dropped when it has no output or prompt; return whether it was
+        kept.
+        """
         if output_tokens == 0 or prompt_tokens == 0:
             self.dropped["zero output tokens" if output_tokens == 0 else "zero prompt tokens"] += 1
             return False
@@ -164,12 +166,12 @@ class TraceRows:
 
     def _notes(self, timed: bool) -> list[str]:
         name = Path(self.file).name
-        said = (
+        notes = (
             [f"{name}: {_counted(len(self.prompt_tokens), 'request')}{self._left_out()}"]
             if self.dropped
             else []
         )
-        return said if timed else [*said, f"{name} has no times: all requests arrive at once"]
+        return notes if timed else [*notes, f"{name} has no times: all requests arrive at once"]
 
     def _left_out(self) -> str:
         return "".join(

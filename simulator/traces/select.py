@@ -1,4 +1,4 @@
-"""Part of a trace: a window of time, requests that are not too long, the first so many."""
+"""Part of a trace: a window of time, requests that are not too long, the first ones."""
 
 from __future__ import annotations
 

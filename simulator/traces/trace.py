@@ -25,7 +25,7 @@ class Trace:
     `session` (n,) is dense, -1 none; `successor` (n,) is the next turn,
     issued `successor_delay_ns` after this one ends, -1 none.
     `prefix_ids[prefix_start[r]:prefix_start[r + 1]]` are the dense ids of the leading full blocks
-    of request r, `prefix_block_tokens` each (0: the file says nothing about content),
+    of request r, `prefix_block_tokens` each (0: the file has no information on content),
     equal exactly when all tokens up to the block's end are equal.
     `timed` says whether the file has times, `dropped` counts rows left out, by reason, and `notes` say
     what a reader of results must know.

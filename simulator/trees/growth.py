@@ -81,7 +81,7 @@ class Growth(Growing):
         self.parents = [-1]
         self.tokens = [-1]
         self.frontier: Ints = np.zeros(min(self.depth, 1), dtype=np.int64)
-        """Nodes whose children are wanted next, best first; empty: the tree is grown."""
+        """Nodes whose children are chosen next, best first; empty: the tree is grown."""
         self._products = [1.0]
         self._levels = 0
 
@@ -94,9 +94,9 @@ class Growth(Growing):
         """Add children of the frontier, both (frontier, width), each row from the likeliest token down."""
         before = np.cumsum(probabilities, axis=1) - probabilities
         products = np.array([self._products[node] for node in self.frontier])[:, None] * probabilities
-        wanted = before < self.rule.top_p
-        wanted[:, self.rule.children :] = False
-        rows, ranks = np.nonzero(wanted)
+        chosen = before < self.rule.top_p
+        chosen[:, self.rule.children :] = False
+        rows, ranks = np.nonzero(chosen)
         order = best(products[rows, ranks], self.rule.kept)
         rows, ranks = rows[order], ranks[order]
         first = len(self.parents)
@@ -132,7 +132,7 @@ class StaticGrowth(Growing):
 
     @property
     def widths(self) -> Ints:
-        """Children wanted per node of the frontier."""
+        """Children chosen per node of the frontier."""
         return self._counts[self.frontier]
 
     def add(self, probabilities: Floats, tokens: Ints) -> None:

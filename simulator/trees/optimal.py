@@ -14,7 +14,7 @@ def best_first_tree(chances: ArrayLike, nodes: int, depth: int) -> DraftTree:
     """Return the tree of at most `nodes` nodes that takes the most probable draft in reach, again and again.
 
     Medusa's sparse tree, from the accuracy of head d's r-th guess (arXiv 2401.10774, section 2.3.3). Where
-    probabilities fall with the rank it is optimal, for a draft is never likelier than those it hangs on.
+    probabilities fall with the rank it is optimal, for a draft is never likelier than those above it.
     """
     at_least_one(nodes=nodes)
     table = by_depth(chances, depth)

@@ -1,7 +1,7 @@
-"""The shape of a tree of drafts, what its nodes see, and how much of it survives.
+"""The shape of a tree of drafts, what its nodes see, and how much of it is accepted.
 
 Node 0 is the root, the token emitted last; every other node is a draft. Parents come before children, and
-siblings stand in the order of their rank. A verifier scores all M nodes, root included, in one pass.
+siblings are in the order of their rank. A verifier scores all M nodes, root included, in one pass.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class DraftTree:
 
     def cut(self, depth: int) -> DraftTree:
         """Its first `depth` levels of drafts."""
-        kept = np.flatnonzero(self.depths <= depth)
-        place = {int(node): index for index, node in enumerate(kept)}
-        return DraftTree((-1, *(place[self.parents[node]] for node in kept[1:])))
+        nodes = np.flatnonzero(self.depths <= depth)
+        place = {int(node): index for index, node in enumerate(nodes)}
+        return DraftTree((-1, *(place[self.parents[node]] for node in nodes[1:])))
 
     def children(self, node: int) -> list[int]:
         """The children of a node by rank."""
@@ -137,7 +137,7 @@ def by_depth(chances: ArrayLike, depth: int) -> Floats:
 def mean_acceptance_length(tree: DraftTree, chances: ArrayLike) -> float:
     """Return tokens per verified round: the sum over nodes, root included, of the product along the path.
 
-    `chances` by rank, or by depth and rank, see `by_depth`; ranks and depths that it lacks never survive
+    `chances` by rank, or by depth and rank, see `by_depth`; ranks and depths that it lacks are never accepted
     (positional acceptance, arXiv 2402.12374; by depth, arXiv 2401.10774). Leaves out that ranks may depend on
     the path.
     """

@@ -131,7 +131,7 @@ def test_rescaling_inverts_the_integrated_rate():
 
 
 def test_a_rate_that_ends_is_refused():
-    with pytest.raises(InputError, match="the last rate stays for ever"):
+    with pytest.raises(InputError, match="the last rate lasts for ever"):
         rescale(np.array([1.0]), [(0.0, 1.0), (5.0, 0.0)])
 
 

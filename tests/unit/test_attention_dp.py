@@ -140,7 +140,7 @@ def test_long_contexts_decode_faster_and_every_group_has_its_seats() -> None:
     ("model", "groups", "said"),
     [
         ("deepseek-v3", 3, r"attention_dp: does not divide tensor_parallel.*a divisor of 16"),
-        ("llama-3.3-70b-instruct", 4, r"attention_dp: is of no use.*no experts to share.*replicas"),
+        ("llama-3.3-70b-instruct", 4, r"attention_dp: has no effect.*no experts to share.*replicas"),
     ],
 )
 def test_groups_that_make_no_sense_are_refused(model: str, groups: int, said: str) -> None:

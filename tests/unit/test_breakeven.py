@@ -213,7 +213,7 @@ def test_a_load_that_nobody_is_served_at_is_undecided(changes: dict[str, Any]) -
         small_scenario({"workload.requests": 5, **changes}), metrics=["throughput", "tpot_p99"]
     )
     assert {row.verdict for row in answer.rows} == {"undecided"}
-    assert all("plain decoding answers nobody" in note for note in answer.notes[-2:])
+    assert all("plain decoding completes no request" in note for note in answer.notes[-2:])
     assert json.loads(json.dumps(answer.to_json(), allow_nan=False))["rows"][0]["geometric_alpha"] is None
 
 

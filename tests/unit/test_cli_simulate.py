@@ -94,7 +94,7 @@ def test_what_is_not_simulated_yet_is_refused_and_misfits_are_said() -> None:
     assert "speculation.eagle3-k3.tree: is not simulated yet" in refused.output
     lookup = ["--set", "speculation=[{method: ngram, acceptance: {model: geometric, alpha: 0.5}}]"]
     text = run("simulate", EXAMPLE, *SMALL, *lookup).stdout
-    assert "supposes that every n-gram lookup finds a match" in text
+    assert "assumes that every prompt lookup finds a match" in text
 
 
 def test_what_breakeven_refuses() -> None:

@@ -29,7 +29,7 @@ def test_where_look_ups_are_made_is_said(preset: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "clients", "seats", "said"),
+    ("preset", "clients", "max_num_seqs", "is_noted"),
     [
         ("sglang-0.5", 64, None, True),
         ("sglang-0.5", 48, None, False),
@@ -37,17 +37,17 @@ def test_where_look_ups_are_made_is_said(preset: str, said: str) -> None:
         ("vllm-0.33", 64, None, False),
     ],
 )
-def test_seats_that_an_engine_keeps_while_it_speculates_are_said(
-    preset: str, clients: int, seats: int | None, said: bool
+def test_a_limit_of_running_requests_while_an_engine_speculates_is_noted(
+    preset: str, clients: int, max_num_seqs: int | None, is_noted: bool
 ) -> None:
     changes = {
         "engine.preset": preset,
         "workload.arrivals.concurrency": clients,
         "workload.requests": 128,
-        "engine.max_num_seqs": seats,
+        "engine.max_num_seqs": max_num_seqs,
     }
-    notes = [note for note in simulate(small_scenario(changes)).notes if "seats 48 requests" in note]
-    assert bool(notes) is said
+    notes = [note for note in simulate(small_scenario(changes)).notes if "runs at most 48 requests" in note]
+    assert bool(notes) is is_noted
     assert all(note.startswith("eagle3: ") for note in notes)
 
 

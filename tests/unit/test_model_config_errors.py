@@ -102,7 +102,7 @@ def test_bad_fields_are_named(change, field, words, tmp_path):
         ({"index_kpool": 16}, "one entry for several tokens"),  # GLM-5.3-Flash
         ({"kv_source_layers": [0, 0, 2, 2]}, "reuse the keys and values"),
         ({"expert_layer_period": 2}, "experts in some layers"),
-        ({"parallel_attn_mlp_res": True}, "beside the experts"),  # Arctic
+        ({"parallel_attn_mlp_res": True}, "next to the experts"),  # Arctic
         ({"cross_attention_layers": [0]}, "attend to images"),
         ({"ple_layer_ids": [0]}, "embeddings of their own for single layers"),
         ({"kv_source_layers": [0, 0, 0, 0]}, "reuse the keys and values"),

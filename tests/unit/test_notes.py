@@ -25,7 +25,7 @@ LONG = "10 requests a run are left out, as they are longer than the model's cont
         ({"workload.prompt_tokens.tokens": 200_000, "run.mechanisms.kv_limit": False}, f"plain: {LONG}"),
         (
             {"workload.prompt_tokens.tokens": 3_000, "engine.chunked_prefill": False},
-            "or a step that prompts may not be cut for (2,048)",
+            "or a step that holds a whole prompt (2,048)",
         ),
         ({"hardware.tensor_parallel": 16}, "all-reduces of 16 GPUs are priced as those of 8, the most"),
         (

@@ -69,7 +69,7 @@ def test_acceptance_is_asked_of_the_variants_that_draft() -> None:
 def test_a_percentile_gets_runs_long_enough_for_it() -> None:
     result = result_of(**{"run.precision": 0.2, "run.precision_metric": "e2e_s.p99"})
     assert (result.provenance.requests or 0) >= 1600
-    assert any("runs have 1,600 requests in place of 200" in note for note in result.notes)
+    assert any("runs have 1,600 requests instead of 200" in note for note in result.notes)
     for variant in result.variants.values():
         tail = variant["e2e_s.p99"]
         assert tail is not None

@@ -115,7 +115,7 @@ run:
             "ARM.acceptance.mean_acceptance_length",
             "2.1",
             "ARM.acceptance.mean_acceptance_length",
-            "says the same thing",
+            "together with alpha, which it determines",
         ),
         (
             "ARM.acceptance",

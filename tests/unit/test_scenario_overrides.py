@@ -73,8 +73,8 @@ def test_the_last_of_two_overrides_holds() -> None:
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("run.seed", "is no path=value"),
-        ("=3", "is no path=value"),
+        ("run.seed", "is not path=value"),
+        ("=3", "is not path=value"),
         ("run.seed=[", "--set run.seed: is not YAML"),
         ("speculation.eagle-k3.draft_length=2", "did you mean 'eagle3-k3'?"),
         ("speculation.1.draft_length=2", "known: eagle3-k3"),
@@ -111,8 +111,8 @@ def test_flags_make_a_scenario() -> None:
     ("flags", "says"),
     [
         ({"gpu": "h100-sxm"}, ["--model: is missing"]),
-        ({"model": "x", "alpha": 0.5}, ["--alpha: says nothing without a method"]),
-        ({"alpha": 0.5, "method": "none"}, ["--model: is missing", "--alpha: says nothing"]),
+        ({"model": "x", "alpha": 0.5}, ["--alpha: has no meaning without a method"]),
+        ({"alpha": 0.5, "method": "none"}, ["--model: is missing", "--alpha: has no meaning"]),
         (
             {"model": "nope", "gpu": "tpu", "concurrency": 0},
             [

@@ -30,7 +30,7 @@ _OWN_HEAD_MTP = ("step3p5", "step3p7")
 
 
 class Stack(NamedTuple):
-    """What a config says of a model between its embedding and its head."""
+    """What a config describes of a model between its embedding and its head."""
 
     layers: tuple[Layer, ...]
     mtp: MtpModule | None = None
@@ -113,7 +113,7 @@ def _norm_parameters(config: Fields, hidden: int) -> int:
 
 
 def _mixers(config: Fields, hidden: int, layers: int) -> Callable[[int, Modules], Mixer]:
-    """What makes the mixer of layer i; i = layers stands for a multi-token-prediction module."""
+    """What makes the mixer of layer i; i = layers is a multi-token-prediction module."""
     if config.has("compress_ratios", "o_lora_rank"):
         return _compressed_mixers(config, hidden, layers)
     kinds = _kinds(config, layers)

@@ -110,26 +110,26 @@ class Fields:
 
     def per_layer(self, name: str, layers: int, allowed: Sequence[object]) -> list[object] | None:
         """A list with one of `allowed` per layer; entries past the last layer (MTP modules) are left out."""
-        found = self.entries(name)
-        if found is None:
+        entries = self.entries(name)
+        if entries is None:
             return None
-        if len(found) < layers:
+        if len(entries) < layers:
             self.disagree(
                 name,
-                f"{len(found)} entries",
+                f"{len(entries)} entries",
                 "is too short",
                 f"one entry for each of {layers} layers is needed",
             )
             return None
-        for index, entry in enumerate(found[:layers]):
+        for index, entry in enumerate(entries[:layers]):
             if isinstance(entry, list | dict) or entry not in allowed:
                 choices = ", ".join(str(choice) for choice in allowed)
                 self.add(name, entry, "is unknown", f"known: {choices}", index=index)
                 return None
-        return found[:layers]
+        return entries[:layers]
 
     def evened(self, names: Sequence[str], layers: int) -> Fields:
-        """This object with one number where a list says the same number for every layer."""
+        """This object with one number where a list has the same number for every layer."""
         even: dict[str, object] = {}
         for name in names:
             stated = self.values.get(name)
@@ -157,18 +157,20 @@ class Fields:
         self.problems.append(self._problem(name, value, message, allowed, index))
 
     def disagree(self, name: str, value: object, message: str, allowed: str | None = None) -> None:
-        """Record that a field does not agree with another; said only when every field is fine on its own."""
+        """Record that a field does not agree with another; reported only where every field is valid by
+        itself.
+        """
         self.disagreements.append(self._problem(name, value, message, allowed, None))
 
     def finish(self, file: str | None, locate: Callable[[DataPath], tuple[int | None, int | None]]) -> None:
         """Raise InputError with every problem met so far, if any;
         `locate` gives line and column of a place."""
-        found: dict[str, Problem] = {}
+        problems: dict[str, Problem] = {}
         for path, problem in self.problems or self.disagreements:
             line, column = locate(path)
-            found.setdefault(str(problem), replace(problem, file=file, line=line, column=column))
-        if found:
-            raise InputError(list(found.values()))
+            problems.setdefault(str(problem), replace(problem, file=file, line=line, column=column))
+        if problems:
+            raise InputError(list(problems.values()))
 
     def _problem(
         self, name: str, value: object, message: str, allowed: str | None, index: int | None

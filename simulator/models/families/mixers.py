@@ -143,7 +143,9 @@ def read_gqa(config: Fields, hidden: int) -> Gqa:
 
 
 def _kv_heads(config: Fields, heads: int) -> int:
-    """One where all heads share it (Falcon, StarCoder), as many as there are heads where nothing is said."""
+    """One where all heads share it (Falcon, StarCoder), as many as there are heads where nothing is
+    stated.
+    """
     older = config.word("model_type") in ("falcon", "gpt_bigcode")
     if config.flag("multi_query", older) and not config.flag("new_decoder_architecture"):
         return 1

@@ -1,4 +1,4 @@
-"""MLPs: dense, routed experts with shared ones beside them, latent experts; which layer has which."""
+"""MLPs: dense, routed experts with shared ones next to them, latent experts; which layer has which."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MlpPlan:
     shared_gate: bool = False
     router_bias: bool = False
     expert_bias: bool = False
-    beside: bool = False  # a dense MLP beside the experts of a layer (Gemma 4, Grok-2, LongCat-Flash)
+    with_dense: bool = False  # a dense MLP next to the experts of a layer (Gemma 4, Grok-2, LongCat-Flash)
     idle: int = 0  # experts that the router may choose and that hand on what they get: no weights, no work
     sparse_layers: tuple[bool, ...] = ()
 
@@ -89,7 +89,7 @@ class MlpPlan:
             linears += self._pair(
                 modules, f"{root}.shared_experts", "shared_gate_up", "shared_down", self.shared
             )
-        if self.beside:
+        if self.with_dense:
             linears += self._pair(modules, root, "gate_up", "down", self.dense)
         experts = modules.experts(
             f"{root}.experts.0.down_proj",
@@ -123,9 +123,9 @@ def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
     model_type = config.word("model_type")
     llama4, gpt_oss = model_type.startswith("llama4"), model_type == "gpt_oss"
     sparse = _sparse_layers(config, layers)
-    beside = config.flag("enable_moe_block") or config.flag("residual_moe") or is_longcat(config)
+    with_dense = config.flag("enable_moe_block") or config.flag("residual_moe") or is_longcat(config)
     dense = 0
-    if beside or not all(sparse):
+    if with_dense or not all(sparse):
         dense = config.count(*_DENSE_WIDTHS)
     return MlpPlan(
         hidden,
@@ -140,7 +140,7 @@ def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
         shared_gate=config.has("shared_expert_intermediate_size") and "qwen" in model_type,
         router_bias=gpt_oss,
         expert_bias=gpt_oss,
-        beside=beside,
+        with_dense=with_dense,
         idle=idle,
         sparse_layers=tuple(sparse),
     )
@@ -180,7 +180,7 @@ def _dense_width(config: Fields, hidden: int) -> int:
 
 
 def _matrices(config: Fields) -> int:
-    """3 for gated activations (every recent decoder), 2 for the plain ones that say so."""
+    """3 for gated activations (every recent decoder), 2 for plain ones, where the config states it."""
     activation = config.word("mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function")
     return 2 if activation in _PLAIN_ACTIVATIONS or config.word("model_type") in _PLAIN_MODELS else 3
 
@@ -238,16 +238,16 @@ def _listed(config: Fields, name: str) -> set[int]:
     """The layers that a list names, or a text with commas (Step-3.5)."""
     stated = config.values.get(name)
     entries = stated.split(",") if isinstance(stated, str) else config.entries(name) or []
-    found = set()
+    indices = set()
     for entry in entries:
         digits = str(entry).strip()
         if digits.isdecimal() and len(digits) < 6:
-            found.add(int(digits))
+            indices.add(int(digits))
         else:
             config.add(name, entry, "is no layer", "numbers of layers with commas between them are allowed")
-    return found
+    return indices
 
 
 def is_longcat(config: Fields) -> bool:
-    """LongCat-Flash: of every two layers, the first has experts beside its dense MLP."""
+    """LongCat-Flash: of every two layers, the first has experts next to its dense MLP."""
     return config.word("model_type").startswith("longcat_flash")

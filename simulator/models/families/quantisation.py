@@ -54,8 +54,8 @@ class Quantisation:
     """
 
     default: Format = BF16
-    kept: frozenset[str] = frozenset()
-    kept_patterns: tuple[re.Pattern[str], ...] = ()
+    unquantised: frozenset[str] = frozenset()
+    unquantised_patterns: tuple[re.Pattern[str], ...] = ()
     groups: tuple[tuple[re.Pattern[str], Format], ...] = ()
     experts: Format | None = None
     only_experts: bool = False
@@ -82,9 +82,9 @@ class Quantisation:
     def _keeps(self, module: str) -> bool:
         parts = module.split(".")
         ends = range(1, len(parts) + 1)
-        if self.kept and any(".".join(parts[i:j]) in self.kept for j in ends for i in range(j)):
+        if self.unquantised and any(".".join(parts[i:j]) in self.unquantised for j in ends for i in range(j)):
             return True
-        return any(pattern.match(module) for pattern in self.kept_patterns)
+        return any(pattern.match(module) for pattern in self.unquantised_patterns)
 
 
 @dataclass(frozen=True)
@@ -145,32 +145,34 @@ def read_quantisation(config: Fields) -> Quantisation:
     if not method:
         producer = stated.child("producer")
         method = producer.word("name") if producer else ""
-    kept, patterns = _kept(stated)
+    unquantised, patterns = _unquantised(stated)
     if method in ("fp8", "fbgemm_fp8"):
         block = stated.entries("weight_block_size")
         experts = (
             _MXFP4_EXPERTS if "fp4" in (config.word("expert_dtype") or stated.word("expert_dtype")) else None
         )
-        return Quantisation(Format("fp8_block" if block else "fp8"), kept, patterns, experts=experts)
+        return Quantisation(Format("fp8_block" if block else "fp8"), unquantised, patterns, experts=experts)
     if method in ("awq", "gptq"):
         bits = stated.count("bits", "w_bit", default=4, high=8)
         if bits not in (4, 8):
             stated.add("bits", bits, "is not supported", "4 or 8 is allowed")
         group = stated.optional_count("group_size", "q_group_size", low=-1, high=65_536) or 0
-        return Quantisation(Format("int4", max(group, 0)) if bits == 4 else Format("fp8"), kept, patterns)
+        return Quantisation(
+            Format("int4", max(group, 0)) if bits == 4 else Format("fp8"), unquantised, patterns
+        )
     if method == "mxfp4":
-        return Quantisation(_MXFP4_EXPERTS, kept, patterns, only_experts=True)
+        return Quantisation(_MXFP4_EXPERTS, unquantised, patterns, only_experts=True)
     if method == "bitsandbytes":
         return Quantisation(
-            Format("int4", 64) if stated.flag("load_in_4bit") else Format("fp8"), kept, patterns
+            Format("int4", 64) if stated.flag("load_in_4bit") else Format("fp8"), unquantised, patterns
         )
     groups = stated.child("config_groups")
     if groups is not None and method in ("compressed-tensors", "modelopt", *_MODELOPT):
         default, special = _config_groups(groups, stated.word("format"))
-        return Quantisation(default, kept, patterns, special)
+        return Quantisation(default, unquantised, patterns, special)
     algorithm = stated.word("quant_algo")
     if method in ("modelopt", "modelopt_fp4", *_MODELOPT) and algorithm in _MODELOPT:
-        return Quantisation(_MODELOPT[algorithm], kept, patterns)
+        return Quantisation(_MODELOPT[algorithm], unquantised, patterns)
     if method in ("modelopt", "modelopt_fp4"):
         stated.add("quant_algo", algorithm or None, "is unknown or missing", f"known: {', '.join(_MODELOPT)}")
     elif method == "compressed-tensors":
@@ -185,7 +187,7 @@ def read_quantisation(config: Fields) -> Quantisation:
     return Quantisation()
 
 
-def _kept(stated: Fields) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
+def _unquantised(stated: Fields) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
     """Modules left in bf16: whole names or parts of them,
     and patterns (`re:` expressions, shell wildcards)."""
     names: set[str] = set()

@@ -12,8 +12,8 @@ from simulator.models.families.fields import Fields
 
 
 class _Unread(NamedTuple):
-    """Fields of one idea, and what says the same in a form that is read. `neutral` changes nothing (a text:
-    what the field of that name says), nor do null, false, 0 and what is empty."""
+    """Fields of one idea, and the form of it that is read. `neutral` changes nothing (a text:
+    the value of the field of that name), nor do null, false, 0 and what is empty."""
 
     names: tuple[str, ...]
     what: str
@@ -44,7 +44,7 @@ _UNREAD = (
             "mixer_types",
             "block_types",
         ),
-        "recurrent or convolution layers among or beside attention",
+        "recurrent or convolution layers among or next to attention",
         "hybrid_override_pattern, layers_block_type, layer_types",
     ),
     _Unread(("hc_count", "hc_lowrank"), "low-rank hyper-connections", "hc_mult"),
@@ -68,7 +68,7 @@ _UNREAD = (
         ("num_key_value_heads_per_layer", "ffn_multipliers"), "another shape for every layer", "block_configs"
     ),
     _Unread(("use_double_wide_mlp",), "wider MLPs in some layers", "block_configs"),
-    _Unread(("parallel_attn_mlp_res",), "a dense MLP beside the experts", "enable_moe_block, residual_moe"),
+    _Unread(("parallel_attn_mlp_res",), "a dense MLP next to the experts", "enable_moe_block, residual_moe"),
     _Unread(
         ("expert_layer_period", "moe_layer_frequency"),
         "experts in some layers only",
@@ -86,14 +86,14 @@ def refuse_unread(config: Fields) -> None:
         neutral = config.values.get(row.neutral) if isinstance(row.neutral, str) else row.neutral
         for name in row.names:
             value = config.values.get(name)
-            if _says_something(value, neutral):
+            if _has_effect(value, neutral):
                 known = f"known: {row.known}" if row.known else "a model without is expected"
                 config.add(name, value, f"means {row.what}, which is not read", known)
 
 
-def _says_something(value: object, neutral: object) -> bool:
+def _has_effect(value: object, neutral: object) -> bool:
     """Entries of a list are kinds of layers where a kind is neutral, and numbers of layers elsewhere."""
     if isinstance(value, list):
-        said = [entry for entry in value if entry is not None and entry is not False]
-        return any(entry != neutral for entry in said) if neutral else bool(said)
+        stated = [entry for entry in value if entry is not None and entry is not False]
+        return any(entry != neutral for entry in stated) if neutral else bool(stated)
     return bool(value) and value != neutral
