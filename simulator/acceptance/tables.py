@@ -1,5 +1,5 @@
-"""Acceptance as data for the compiled step: one of three samplers, thresholds by (class, effect bin,
-position), and their luck.
+"""Acceptance as data for the compiled step: one of three samplers, its thresholds by (class, effect bin,
+position), and what its random numbers need.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class RequestColumns(Protocol):
 
 
 class AcceptanceTables(NamedTuple):
-    """Everything the step needs to decide which drafts survive. C-contiguous arrays; n requests."""
+    """What the step needs to decide which drafts are accepted: contiguous arrays; n requests, D positions."""
 
     kind: int
     """TABLE, GATED or TRACE."""
     conditional: Floats
-    """(classes, bins, K): the draft at position j survives iff u < c_j,
-    u from STREAM_SURVIVAL at its output position.
+    """(classes, bins, D): the draft at position j is accepted if u < c_j, u from STREAM_SURVIVAL at its
+    output position.
     """
     request_effect: Floats
     """(n,) u_r, logits; zeros when requests do not differ."""
@@ -97,10 +97,10 @@ def compile_acceptance(
     """Return the tables of one variant: one model per traffic class (None only where the class does not
     draft).
 
-    `heterogeneity` off: no effects, no correlation of matches, every class at the survival of all drafting
-    classes blended by their share of output tokens. Raises InputError for classes that one variant
-    cannot hold
-    together (a trace beside anything else, different drifts).
+    `depth`: positions at which a draft can be accepted, at most. `heterogeneity` off: no effects, no
+    correlation of matches, every class at the survival of all drafting classes blended by their share of
+    output tokens. Raises InputError for classes that one variant cannot hold together (a trace with any other
+    model, different drifts).
     """
     drafts = np.array([True] * len(models) if class_drafts is None else list(class_drafts), dtype=np.bool_)
     drafting = [(index, model) for index, model in enumerate(models) if drafts[index] and model is not None]
@@ -157,7 +157,7 @@ def _blended(
     width: int,
     drafts: NDArray[np.bool_],
 ) -> AcceptanceTables:
-    """Return the tables of a population in which nobody differs."""
+    """Return the tables of a population in which all requests are alike."""
     tokens = np.bincount(requests.traffic_class, weights=requests.output_tokens, minlength=len(drafts))
     shares = np.array([tokens[index] for index, _ in drafting], dtype=np.float64)
     shares = shares / shares.sum() if shares.sum() > 0.0 else np.full(len(drafting), 1.0 / len(drafting))

@@ -45,8 +45,9 @@ class CostModel:
 
     @cached_property
     def target_pricing(self) -> NetworkPricing:
-        one = network(self.target, self.tensor_parallel, self.expert_parallel, groups=self.attention_dp)
-        return NetworkPricing(one, self.profile, self.preset, self.kv_cache, self.sampling)
+        ranks, groups = self.tensor_parallel, self.attention_dp
+        target_network = network(self.target, ranks, self.expert_parallel, groups=groups)
+        return NetworkPricing(target_network, self.profile, self.preset, self.kv_cache, self.sampling)
 
     @cached_property
     def draft_pricing(self) -> NetworkPricing | None:
@@ -54,8 +55,10 @@ class CostModel:
             return None
         ranks = max(self.draft_tensor_parallel, self.attention_dp)
         expert_parallel = min(self.expert_parallel, ranks)
-        one = network(self.drafter.model, ranks, expert_parallel, self.drafter.fc, self.attention_dp)
-        return NetworkPricing(one, self.profile, self.preset, self.kv_cache, self.draft_sampling)
+        draft_network = network(
+            self.drafter.model, ranks, expert_parallel, self.drafter.fc, self.attention_dp
+        )
+        return NetworkPricing(draft_network, self.profile, self.preset, self.kv_cache, self.draft_sampling)
 
     def target_pass(
         self,
@@ -159,15 +162,15 @@ class CostModel:
 def total(ops: Explained) -> PassCost:
     """The sum of explained operators."""
     cost = PassCost()
-    for _, one in ops:
-        cost = cost + one
+    for _, part in ops:
+        cost = cost + part
     return cost
 
 
 def _explain(p: NetworkPricing, tokens: int, real_tokens: int, rows: int) -> Explained:
     """Linears, small kernels, all-reduces, experts, head."""
     own = int(p.own(tokens))
-    ops = [(one.name, _matrix_cost(p, one, own)) for one in p.network.matrices]
+    ops = [(matrix.name, _matrix_cost(p, matrix, own)) for matrix in p.network.matrices]
     small_s = float(p.small_us(tokens)) * _US
     start_s = min(small_s, p.small_start_us() * _US)
     moved = own * p.network.traffic_bytes_per_token
@@ -181,24 +184,24 @@ def _explain(p: NetworkPricing, tokens: int, real_tokens: int, rows: int) -> Exp
         ops.append(("all-reduce", PassCost(communication_s=float(p.reduce_us(tokens)) * _US)))
     if p.network.groups > 1:
         ops.append(("exchange of tokens", PassCost(communication_s=float(p.exchange_us(tokens)) * _US)))
-    ops += [("routed experts", _experts_cost(p, one, real_tokens)) for one in p.network.experts]
+    ops += [("routed experts", _experts_cost(p, experts, real_tokens)) for experts in p.network.experts]
     ops.append(("lm_head", _matrix_cost(p, p.network.head, int(p.own(rows)))))
     if p.network.tensor_parallel > 1:
         ops.append(("gather logits", PassCost(communication_s=float(p.gather_us(rows)) * _US)))
     return ops
 
 
-def _matrix_cost(p: NetworkPricing, one: Matrix, tokens: int) -> PassCost:
+def _matrix_cost(p: NetworkPricing, matrix: Matrix, tokens: int) -> PassCost:
     if tokens <= 0:
         return PassCost()
-    operator = p.gemm(one.weights)
-    memory, compute, fixed = (float(x) for x in operator.form.parts_us(one.n, one.k, tokens))
-    time_s = float(operator.time_us(one.n, one.k, tokens)) * _US * one.count
-    moved = one.n * one.k * weight_bytes_each(one.weights) + tokens * (one.k + one.n) * 2.0
-    flops = 2.0 * tokens * one.n * one.k
-    smooth = float(operator.form.time_us(one.n, one.k, tokens)) - fixed
+    operator = p.gemm(matrix.weights)
+    memory, compute, fixed = (float(x) for x in operator.form.parts_us(matrix.n, matrix.k, tokens))
+    time_s = float(operator.time_us(matrix.n, matrix.k, tokens)) * _US * matrix.count
+    moved = matrix.n * matrix.k * weight_bytes_each(matrix.weights) + tokens * (matrix.k + matrix.n) * 2.0
+    flops = 2.0 * tokens * matrix.n * matrix.k
+    smooth = float(operator.form.time_us(matrix.n, matrix.k, tokens)) - fixed
     split = _split(time_s, memory, compute, fixed, smooth, operator.form.smoothness)
-    return PassCost(*split, moved_bytes=moved * one.count, flops=flops * one.count)
+    return PassCost(*split, moved_bytes=moved * matrix.count, flops=flops * matrix.count)
 
 
 def _split(
@@ -216,23 +219,26 @@ def _split(
     return time_s - launch_s - memory_s, memory_s, 0.0, launch_s
 
 
-def _experts_cost(p: NetworkPricing, one: RoutedExperts, tokens: int) -> PassCost:
+def _experts_cost(p: NetworkPricing, experts: RoutedExperts, tokens: int) -> PassCost:
     if tokens <= 0:
         return PassCost()
-    operator = p.profile.experts(one.weights)
+    operator = p.profile.experts(experts.weights)
     form = operator.form
-    args = (one.hidden, one.intermediate, one.per_token, one.experts, one.expert_parallel, one.matrices)
-    time_s = float(operator.time_us(tokens, *args)) * _US * one.count
-    read = float(experts_read(one.experts, one.per_token, tokens, form.skew)) / one.expert_parallel
-    size = one.matrices * one.hidden * one.intermediate
+    shape = (experts.hidden, experts.intermediate, experts.per_token, experts.experts)
+    args = (*shape, experts.expert_parallel, experts.matrices)
+    time_s = float(operator.time_us(tokens, *args)) * _US * experts.count
+    read = (
+        float(experts_read(experts.experts, experts.per_token, tokens, form.skew)) / experts.expert_parallel
+    )
+    size = experts.matrices * experts.hidden * experts.intermediate
     moved = read * size * form.weight_bytes
-    flops = 2.0 * size * tokens * one.per_token / one.expert_parallel
+    flops = 2.0 * size * tokens * experts.per_token / experts.expert_parallel
     memory = moved / (form.bandwidth_bytes_per_s * form.memory_efficiency) * 1e6
     compute = flops / (form.flops_per_s * form.compute_efficiency) * 1e6
     fixed = form.start_us + form.per_expert_us * read
     smooth = float(form.time_us(tokens, *args)) - fixed
     split = _split(time_s, memory, compute, fixed, max(smooth, 0.0), form.smoothness)
-    return PassCost(*split, moved_bytes=moved * one.count, flops=flops * one.count)
+    return PassCost(*split, moved_bytes=moved * experts.count, flops=flops * experts.count)
 
 
 def _explain_attention(p: NetworkPricing, batch: int, context: float, query_tokens: int) -> Explained:
@@ -280,14 +286,12 @@ def _explain_prefill(p: NetworkPricing, chunks: Sequence[tuple[int, int]], windo
 
 
 def prefill_pairs(chunks: Sequence[tuple[int, int]], window_tokens: int) -> tuple[float, float]:
-    """(query, key) pairs of causal chunks given as (tokens, start):
-    all of them, and those within the window.
-
-    As the step counts them: each query sees the context in the middle of its chunk.
+    """Return the (query, key) pairs of causal chunks, each (tokens, start): all of them, and those within the
+    window. As the step counts them, each query sees the context in the middle of its chunk.
     """
     pairs = windowed = 0.0
     for tokens, start in chunks:
-        seen = start + tokens / 2
-        pairs += tokens * seen
-        windowed += tokens * min(seen, window_tokens)
+        mean_keys = start + tokens / 2
+        pairs += tokens * mean_keys
+        windowed += tokens * min(mean_keys, window_tokens)
     return pairs, windowed

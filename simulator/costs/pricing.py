@@ -1,8 +1,7 @@
-"""The operators of a profile applied to one network on one rank:
-µs by tokens, by rows, by (batch, context).
+"""The operators of a profile applied to one network on one rank: µs by tokens, by rows, by (batch, context).
 
-Both the explained cost of a pass and the compiled price tables are evaluations
-of these functions, so they cannot disagree.
+The explained cost of a pass and the compiled price tables both evaluate these functions, so they cannot
+disagree.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ LOGIT_BYTES = 2
 
 @dataclass(frozen=True)
 class NetworkPricing:
-    """Times of one network; all in µs, all for the whole pass (every layer), on one GPU.
+    """Times of one network in µs, each for a pass through all its layers, on one GPU.
 
-    Tokens, rows, sequences and pairs are those of all groups. Groups work side by side, on equal shares.
+    Tokens, rows, sequences and pairs are those of all groups. Groups work in parallel on equal shares.
     """
 
     network: Interconnect
@@ -52,15 +51,15 @@ class NetworkPricing:
     """How this network's own tokens are chosen, as `Profile.sampler` names it."""
 
     def own(self, count: ArrayLike) -> Floats:
-        """Tokens, rows or sequences of the fullest group, of so many of all groups."""
-        everything = np.asarray(count, dtype=np.float64)
-        return everything if self.network.groups == 1 else np.ceil(everything / self.network.groups)
+        """Return the tokens, rows or sequences of the fullest group, from the count of all groups."""
+        of_all_groups = np.asarray(count, dtype=np.float64)
+        return of_all_groups if self.network.groups == 1 else np.ceil(of_all_groups / self.network.groups)
 
     def matrices_us(self, tokens: ArrayLike) -> Floats:
         """All linear layers at that many (padded) tokens."""
         total, t = np.zeros(np.shape(tokens)), self.own(tokens)
-        for one in self.network.matrices:
-            total = total + one.count * self.gemm(one.weights).time_us(one.n, one.k, t)
+        for matrix in self.network.matrices:
+            total = total + matrix.count * self.gemm(matrix.weights).time_us(matrix.n, matrix.k, t)
         return total
 
     def gemm(self, weights: str) -> Gemm:
@@ -107,14 +106,14 @@ class NetworkPricing:
         total: Floats = np.zeros(np.shape(tokens))
         if self.network.groups == 1:
             return total
-        ranks, everybody = self.network.ranks, np.asarray(tokens, dtype=np.float64)
-        for one in self.network.experts:
-            sent = self.profile.exchange() if one.expert_parallel == ranks else None
-            if sent is not None:
-                each = sent.time_us(self.own(tokens), one.per_token * one.hidden, ranks)
+        ranks, all_tokens = self.network.ranks, np.asarray(tokens, dtype=np.float64)
+        for experts in self.network.experts:
+            exchange = self.profile.exchange() if experts.expert_parallel == ranks else None
+            if exchange is not None:
+                each = exchange.time_us(self.own(tokens), experts.per_token * experts.hidden, ranks)
             else:
-                each = self._allreduce.time_us(2.0 * everybody * one.hidden, ranks)
-            total = total + one.count * each
+                each = self._allreduce.time_us(2.0 * all_tokens * experts.hidden, ranks)
+            total = total + experts.count * each
         return total
 
     def communication_us(self, tokens: ArrayLike) -> Floats:
@@ -129,17 +128,17 @@ class NetworkPricing:
     def experts_us(self, tokens: ArrayLike, union: bool = True) -> Floats:
         """Routed experts at that many real tokens; `union` False: no expert is read for a further token."""
         total: Floats = np.zeros(np.shape(tokens))
-        for one in self.network.experts:
-            operator = self.profile.experts(one.weights)
+        for experts in self.network.experts:
+            operator = self.profile.experts(experts.weights)
             shape = (
-                one.hidden,
-                one.intermediate,
-                one.per_token,
-                one.experts,
-                one.expert_parallel,
-                one.matrices,
+                experts.hidden,
+                experts.intermediate,
+                experts.per_token,
+                experts.experts,
+                experts.expert_parallel,
+                experts.matrices,
             )
-            total = total + one.count * operator.time_us(tokens, *shape, union)
+            total = total + experts.count * operator.time_us(tokens, *shape, union)
         return total
 
     def head_us(self, rows: ArrayLike) -> Floats:
@@ -169,8 +168,8 @@ class NetworkPricing:
         """
         total: Floats = np.zeros(np.broadcast_shapes(np.shape(batch), np.shape(context)))
         for layers in self.network.attentions:
-            one = self.layer_attention_us(layers, self.own(batch), context, query_tokens)
-            total = total + layers.count * one
+            layer_us = self.layer_attention_us(layers, self.own(batch), context, query_tokens)
+            total = total + layers.count * layer_us
         return total
 
     def layer_attention_us(
@@ -225,11 +224,13 @@ class NetworkPricing:
     @property
     def window_tokens(self) -> int:
         """The window (or number of chosen keys) that most layers have; 0: none."""
-        found: dict[int, int] = {}
+        layers_by_window: dict[int, int] = {}
         for layers in self.network.attentions:
             if window_of(layers):
-                found[window_of(layers)] = found.get(window_of(layers), 0) + layers.count
-        return max(found, key=lambda window: (found[window], window)) if found else 0
+                layers_by_window[window_of(layers)] = (
+                    layers_by_window.get(window_of(layers), 0) + layers.count
+                )
+        return max(((count, window) for window, count in layers_by_window.items()), default=(0, 0))[1]
 
     def launch_us(self, mode: str) -> float:
         """What the GPU waits for launches that no graph holds:
