@@ -129,7 +129,7 @@ def what_if(
     }
     missed = _run(scenario, before, after.values())
     old = _by_variant(before)
-    metric = "tpot_s.mean" if old[PLAIN].traffic.open_loop else "throughput_tokens_per_s"
+    metric = "tpot_s.mean" if old[PLAIN].scope.open_loop else "throughput_tokens_per_s"
     outcomes = tuple(
         Outcome(one, why_not=shortages[one.name])
         if shortages[one.name]
@@ -155,7 +155,6 @@ class _Runs:
 
     def of(self, scenario: Scenario, variants: Sequence[CompiledVariant]) -> Replications:
         """The replications of one of the scenarios, not yet run."""
-        from simulator.results.summary import Traffic
         from simulator.runs.replications import Replications, VariantRuns, traffic_of
 
         data = scenario.model_dump(mode="json", exclude={"name", "speculation"})
@@ -164,7 +163,7 @@ class _Runs:
             variant = compiled.variant
             key = json.dumps([data, None if variant is None else variant.model_dump(mode="json")])
             if key not in self._variants:
-                self._variants[key] = VariantRuns(compiled, Traffic.of(compiled))
+                self._variants[key] = VariantRuns(compiled, compiled.measurement_scope)
             runs.append(self._variants[key])
         return Replications(scenario, runs, self.progress, traffic=traffic_of)
 

@@ -11,7 +11,7 @@ for the requests under way at the end.
 
 Two more criteria. Clients that give up after mostly waiting keep both times from growing: their share. And a
 run that ends before the backlog shows: by Little's law rate × service time is the number that would be
-served at once; more than the engine has seats for is above capacity.
+served at once; more than the engine can run is above capacity.
 
 Left out: a rate that rises towards the end of a trace looks like saturation when the delay grows with it by
 more than 2 % of the time that passes: at that moment the rate is indeed more than the system serves.
@@ -41,7 +41,7 @@ _MOST_GIVING_UP = 0.05
 """Share of clients that may give up after mostly waiting."""
 _CONFIDENCE = 0.99
 """One-sided, that the delay grows at all."""
-_SEATS_MARGIN = 1.2
+_RUNNING_MARGIN = 1.2
 """Little's law is judged with this much room, since rates and stays of a stretch fluctuate."""
 
 
@@ -76,7 +76,7 @@ class SaturationEvidence(NamedTuple):
     """Of them, those that gave up after mostly waiting."""
     wait: Trend
     stay: Trend
-    seats: float
+    requests_at_once: float
     """Requests that would be served at once if the second half lasted."""
 
 
@@ -88,19 +88,19 @@ def evidence(record: RunRecord) -> SaturationEvidence:
         gave_up=_gave_up_waiting(record, late),
         wait=_trend(record, late, _wait_ns(record, late)),
         stay=_trend(record, late, _stay_ns(record, late)),
-        seats=_needed_seats(record, late),
+        requests_at_once=_requests_at_once(record, late),
     )
 
 
-def saturation(records: Sequence[RunRecord], seats: int | None = None) -> Saturation:
+def saturation(records: Sequence[RunRecord], running_limit: int | None = None) -> Saturation:
     """Whether the arrival rate of these replications of one open-loop run is above capacity.
 
-    `seats`: requests that all replicas together can serve at once; None leaves Little's law out.
+    `running_limit`: requests that all replicas together can serve at once; None leaves Little's law out.
     """
-    return judge([evidence(record) for record in records], seats)
+    return judge([evidence(record) for record in records], running_limit)
 
 
-def judge(runs: Sequence[SaturationEvidence], seats: int | None = None) -> Saturation:
+def judge(runs: Sequence[SaturationEvidence], running_limit: int | None = None) -> Saturation:
     """As `saturation`, from what was seen of the runs."""
     asked, lost = sum(run.asked for run in runs), sum(run.gave_up for run in runs)
     if asked and lost / asked > _MOST_GIVING_UP:
@@ -111,10 +111,10 @@ def judge(runs: Sequence[SaturationEvidence], seats: int | None = None) -> Satur
         served = 1 / (1 + growth)
         reason = f"the backlog grows as long as requests come: by {growth:.2g} s of delay a second, "
         return Saturation(True, served, f"{reason}so that {served:.0%} of the rate is served")
-    needed = sum(run.seats for run in runs) / max(len(runs), 1)
-    if seats is not None and needed > _SEATS_MARGIN * seats:
-        reason = f"at this rate {needed:,.0f} requests would have to be served at once, and {seats:,} can be"
-        return Saturation(True, seats / needed, reason)
+    needed = sum(run.requests_at_once for run in runs) / max(len(runs), 1)
+    if running_limit is not None and needed > _RUNNING_MARGIN * running_limit:
+        reason = f"at this rate {needed:,.0f} requests would have to be served at once, and {running_limit:,} can be"
+        return Saturation(True, running_limit / needed, reason)
     return Saturation(False, 1.0)
 
 
@@ -193,7 +193,7 @@ def _wait_ns(record: RunRecord, chosen: Ints) -> Floats:
     return (_admitted_ns(record, chosen) - record.arrival_ns[chosen]).astype(np.float64)
 
 
-def _needed_seats(record: RunRecord, late: Ints) -> float:
+def _requests_at_once(record: RunRecord, late: Ints) -> float:
     """Requests served at once if the rate and service times of the second half lasted: Little's law."""
     if len(late) < _FEWEST_PER_SLICE:
         return 0.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from simulator.results.variant_summary import Traffic, VariantSummary
+from simulator.results.variant_summary import MeasurementScope, VariantSummary
 from simulator.results.catalogue import COMPARED, LATENCY_KINDS, Kind, Ratio, figure_of, is_kind
 from simulator.results.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
 from simulator.results.measure import measure, window_of
@@ -23,7 +23,7 @@ from simulator.results.saturation import SaturationEvidence, Saturation, evidenc
 from simulator.results.tails import BUNCHES_BEYOND, Beyond, beyond, bunches
 from simulator.results.verdict import LOSES, PAYS, Verdict, explain
 
-__all__ = ["STEP_BAND", "VariantMeasurement", "VariantSummary", "Comparison", "Measured", "Traffic", "compare"]
+__all__ = ["STEP_BAND", "VariantMeasurement", "VariantSummary", "Comparison", "Measured", "MeasurementScope", "compare"]
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -55,17 +55,17 @@ class Measured:
     """What lies beyond its percentiles."""
 
     @staticmethod
-    def of(record: RunRecord, traffic: Traffic, *, intervals: bool = True) -> Measured:
+    def of(record: RunRecord, scope: MeasurementScope, *, intervals: bool = True) -> Measured:
         """Measure a run. Without `intervals` nothing is made of it that only they need."""
-        how = (traffic.class_names, dict(traffic.limits), traffic.replicas)
+        how = (scope.class_names, dict(scope.limits), scope.replicas)
         figures = measure(record, *how)
         return Measured(
             figures=figures,
-            figures_above_capacity=measure(record, *how, True) if traffic.open_loop else figures,
-            evidence=evidence(record) if traffic.open_loop else None,
+            figures_above_capacity=measure(record, *how, True) if scope.open_loop else figures,
+            evidence=evidence(record) if scope.open_loop else None,
             drafted=bool(record.drafted_at[:, 1:].any()),
             steady=window_of(record).last >= 0,
-            beyond=beyond(record, traffic.class_names) if intervals else {},
+            beyond=beyond(record, scope.class_names) if intervals else {},
         )
 
 
@@ -79,7 +79,7 @@ class VariantMeasurement:
     comparison with plain decoding does not share with it, since both variants compute the same prompts.
     """
 
-    traffic: Traffic
+    scope: MeasurementScope
     runs: tuple[Measured, ...]
     faster: tuple[Measured, ...] = ()
     slower: tuple[Measured, ...] = ()
@@ -117,7 +117,7 @@ class VariantMeasurement:
     def saturation(self) -> Saturation:
         """Whether the load is above capacity; a closed loop or a burst never is."""
         seen = [run.evidence for run in self.runs if run.evidence is not None]
-        return judge(seen, self.traffic.seats) if seen else Saturation(False, 1.0)
+        return judge(seen, self.scope.running_limit) if seen else Saturation(False, 1.0)
 
     def summary(self) -> VariantSummary:
         """The estimates. A saturated variant reports the rate served, and no latency,
@@ -244,7 +244,7 @@ def _verdict(
         return Verdict(
             LOSES, f"{name}: {LOSES}: plain decoding serves the rate, and it does not: {after.reason}"
         )
-    offered = plain.traffic.open_loop and not before.saturated
+    offered = plain.scope.open_loop and not before.saturated
     metric, ratio = ("TPOT speedup", "tpot_mean_speedup") if offered else ("throughput", "throughput_speedup")
     before_after = [
         {path: sum(values) / len(values) for path, values in variant.samples.items()}
