@@ -18,7 +18,7 @@ from simulator.results.metrics import samples_needed
 if TYPE_CHECKING:
     from experiments.capacity.slo import Slo
     from simulator.results.record import RunRecord
-    from simulator.results.summary import Measured, MeasurementScope, VariantMeasurement
+    from simulator.results.summary import MeasuredRun, MeasurementScope, VariantMeasurement
     from simulator.runs.variant import CompiledVariant
     from simulator.scenario import Scenario, Variant
 
@@ -149,13 +149,13 @@ class Replica:
         self, kind: str, amount: float, requests: int, replications: int, band: float
     ) -> VariantMeasurement:
         """Several replications with the ends of the cost model's band, ready for `summary` and `compare`."""
-        from simulator.results.summary import Measured, VariantMeasurement
+        from simulator.results.summary import MeasuredRun, VariantMeasurement
 
         scope = self._scope(kind, amount)
 
-        def runs(count: int, scale: float = 1.0, decodes_only: bool = False) -> tuple[Measured, ...]:
+        def runs(count: int, scale: float = 1.0, decodes_only: bool = False) -> tuple[MeasuredRun, ...]:
             records = (self._run(kind, amount, i, requests, scale, decodes_only) for i in range(count))
-            return tuple(Measured.of(record, scope) for record in records)
+            return tuple(MeasuredRun.of(record, scope) for record in records)
 
         ends = [runs(1, 1 + end, decodes_only) for decodes_only in (False, True) for end in (-band, band)]
         return VariantMeasurement(scope, runs(replications), *ends)

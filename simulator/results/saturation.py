@@ -9,9 +9,9 @@ pooled over replications. Steps between slices of a steady system have mean zero
 correlated, so the test errs towards "not saturated"; unlike a count of departures it needs no correction
 for the requests under way at the end.
 
-Two more criteria. Clients that give up after mostly waiting keep both times from growing: their share. And a
-run that ends before the backlog shows: by Little's law rate × service time is the number that would be
-served at once; more than the engine can run is above capacity.
+There are two more criteria. Clients that time out after mostly waiting keep both times from growing, so their
+share is judged. A run may end before the backlog shows: by Little's law, rate × service time is the number of
+requests that would run at once; more than the engine can run is above capacity.
 
 Left out: a rate that rises towards the end of a trace looks like saturation when the delay grows with it by
 more than 2 % of the time that passes: at that moment the rate is indeed more than the system serves.
@@ -37,8 +37,8 @@ _FEWEST_PER_SLICE = 5
 _FEWEST_SLICES = 4
 _LEAST_GROWTH = 0.02
 """Growth of the delay, s per s, below which a backlog does not matter: 98 % are served."""
-_MOST_GIVING_UP = 0.05
-"""Share of clients that may give up after mostly waiting."""
+_MOST_TIMING_OUT = 0.05
+"""Share of clients that may time out after mostly waiting."""
 _CONFIDENCE = 0.99
 """One-sided, that the delay grows at all."""
 _RUNNING_MARGIN = 1.2
@@ -68,12 +68,12 @@ class Trend(NamedTuple):
 
 
 class SaturationEvidence(NamedTuple):
-    """What one run of an open loop says about saturation; its record is not needed any more."""
+    """What one run of an open loop shows about saturation, without its record."""
 
     asked: int
     """Clients of the second half of the time in which requests arrived."""
-    gave_up: int
-    """Of them, those that gave up after mostly waiting."""
+    timed_out: int
+    """Of them, those that timed out after mostly waiting."""
     wait: Trend
     stay: Trend
     requests_at_once: float
@@ -81,11 +81,11 @@ class SaturationEvidence(NamedTuple):
 
 
 def evidence(record: RunRecord) -> SaturationEvidence:
-    """Look at one run."""
+    """The evidence of one run."""
     late = _second_half(record)
     return SaturationEvidence(
         asked=len(late),
-        gave_up=_gave_up_waiting(record, late),
+        timed_out=_timed_out_waiting(record, late),
         wait=_trend(record, late, _wait_ns(record, late)),
         stay=_trend(record, late, _stay_ns(record, late)),
         requests_at_once=_requests_at_once(record, late),
@@ -102,9 +102,9 @@ def saturation(records: Sequence[RunRecord], running_limit: int | None = None) -
 
 def judge(runs: Sequence[SaturationEvidence], running_limit: int | None = None) -> Saturation:
     """As `saturation`, from what was seen of the runs."""
-    asked, lost = sum(run.asked for run in runs), sum(run.gave_up for run in runs)
-    if asked and lost / asked > _MOST_GIVING_UP:
-        reason = f"{lost / asked:.0%} of the clients of the second half gave up, mostly while they waited"
+    asked, lost = sum(run.asked for run in runs), sum(run.timed_out for run in runs)
+    if asked and lost / asked > _MOST_TIMING_OUT:
+        reason = f"{lost / asked:.0%} of the clients of the second half timed out, mostly while they waited"
         return Saturation(True, 1 - lost / asked, reason)
     growth = max(_growth([run.wait for run in runs]), _growth([run.stay for run in runs]))
     if growth > _LEAST_GROWTH:
@@ -113,7 +113,7 @@ def judge(runs: Sequence[SaturationEvidence], running_limit: int | None = None) 
         return Saturation(True, served, f"{reason}so that {served:.0%} of the rate is served")
     needed = sum(run.requests_at_once for run in runs) / max(len(runs), 1)
     if running_limit is not None and needed > _RUNNING_MARGIN * running_limit:
-        reason = f"at this rate {needed:,.0f} requests would have to be served at once, and {running_limit:,} can be"
+        reason = f"this rate needs {needed:,.0f} running requests, and the limit is {running_limit:,}"
         return Saturation(True, running_limit / needed, reason)
     return Saturation(False, 1.0)
 
@@ -129,7 +129,7 @@ def _second_half(record: RunRecord) -> Ints:
     return late
 
 
-def _gave_up_waiting(record: RunRecord, late: Ints) -> int:
+def _timed_out_waiting(record: RunRecord, late: Ints) -> int:
     """How many of these requests timed out with more than half of their time spent before admission."""
     wait = _admitted_ns(record, late) - record.arrival_ns[late]
     return int(((record.status[late] == TIMED_OUT) & (2 * wait > _stay_ns(record, late))).sum())

@@ -24,7 +24,7 @@ class MeasurementScope:
 
 @dataclass(frozen=True)
 class VariantSummary:
-    """The figures of one variant: dotted path → estimate, None where the runs cannot tell; `notes` say why."""
+    """The figures of one variant: dotted path → estimate, None where it has none; `notes` say why."""
 
     estimates: Mapping[str, Estimate | None]
     saturated: bool
@@ -55,7 +55,7 @@ class VariantSummary:
 
 
 def summary_from_json(document: Mapping[str, Any]) -> VariantSummary:
-    """The summary that `ArmSummary.to_json` wrote; its notes stay with the result."""
+    """The summary that `VariantSummary.to_json` wrote; its notes stay with the result."""
     return VariantSummary(dict(_flatten(document, "")), bool(document["saturated"]))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from simulator.results.metrics import Floats
 from simulator.results.precision import FEWEST_REPLICATIONS, MOST_REPLICATIONS, Precision
 from simulator.results.record import STATUS_REJECTED, RunRecord
-from simulator.results.summary import STEP_BAND, Measured, MeasurementScope, VariantMeasurement
+from simulator.results.summary import STEP_BAND, MeasuredRun, MeasurementScope, VariantMeasurement
 from simulator.results.warm_up import STEADY_KINDS, Steadiness, measured_requests, stays_s, steadiness
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
@@ -70,8 +70,8 @@ def _generated(workload: Workload, seed: int, base_dir: Path) -> Requests:
 class _RunsOfWarmUp:
     """The runs that share one warm-up."""
 
-    runs: list[Measured] = field(default_factory=list)
-    ends: list[tuple[Measured, ...]] = field(default_factory=list)
+    runs: list[MeasuredRun] = field(default_factory=list)
+    ends: list[tuple[MeasuredRun, ...]] = field(default_factory=list)
     records: list[RunRecord] = field(default_factory=list)
 
 
@@ -107,7 +107,7 @@ class VariantRuns:
         record = self.variant.run(requests, seed, timeline=timeline, warm_up=warm_up)
         if not self.made:
             self.beyond_drafter = self.variant.beyond_drafter(requests)
-        same_warm_up.runs.append(Measured.of(record, self.scope, intervals=self.intervals))
+        same_warm_up.runs.append(MeasuredRun.of(record, self.scope, intervals=self.intervals))
         self.made += 1
         self.rejected += int((record.status == STATUS_REJECTED).sum())
         self.driver = record.driver, record.driver_reason
@@ -126,7 +126,7 @@ class VariantRuns:
                 scaled = self.variant.run(
                     requests, seed, step_scale=1 + end, scales_decodes_only=decodes_only, warm_up=warm_up
                 )
-                ends.append((Measured.of(scaled, self.scope, intervals=False),))
+                ends.append((MeasuredRun.of(scaled, self.scope, intervals=False),))
                 del scaled
 
     def measurement(self, replications: int, warm_up: int, bands: bool) -> VariantMeasurement:

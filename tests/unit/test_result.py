@@ -12,7 +12,7 @@ import pytest
 from simulator.errors import InputError
 from simulator.results.record import RunRecord
 from simulator.results.result import Provenance, Result, dump_json, read_results
-from simulator.results.summary import Measured, MeasurementScope, VariantMeasurement, compare
+from simulator.results.summary import MeasuredRun, MeasurementScope, VariantMeasurement, compare
 from simulator.results.variant_summary import summary_from_json
 from tests.records import closed_loop_record
 
@@ -30,8 +30,8 @@ def runs(step_ms: float, draft: bool, scale: float = 1.0, requests_each: int = 2
     return tuple(made if draft else [replace(record, accepted_at=none, drafted_at=none) for record in made])
 
 
-def measured(records: Iterable[RunRecord], scope: MeasurementScope = CLOSED) -> tuple[Measured, ...]:
-    return tuple(Measured.of(record, scope) for record in records)
+def measured(records: Iterable[RunRecord], scope: MeasurementScope = CLOSED) -> tuple[MeasuredRun, ...]:
+    return tuple(MeasuredRun.of(record, scope) for record in records)
 
 
 def variant(step_ms: float, draft: bool, scope: MeasurementScope = CLOSED) -> VariantMeasurement:
