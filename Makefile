@@ -76,7 +76,7 @@ test: $(TOOLS)  ## install and run all tests (ARGS= for pytest, JOBS= workers)
 bench: $(TOOLS)  ## speed, as ratios within one run
 	$(BIN)/python -m pytest tests/benchmarks -m benchmark --benchmark-disable-gc -s $(ARGS)
 
-docs: $(TOOLS)  ## run the blocks of docs/questions.md, methods.md and models.md, write what they print
+docs: $(TOOLS)  ## run the blocks of the pages that print answers (tests/pages.py), write what they print
 	$(BIN)/python -m tests.pages
 
 engine: $(TOOLS) $(ENGINE)/.installed  ## the step against vLLM's own scheduler, on new scenarios (EACH= a family, FIRST= number)

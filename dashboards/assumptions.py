@@ -10,26 +10,14 @@ from typing import TYPE_CHECKING, Any
 from dashboards.figures.look import clients
 from dashboards.markup import Html, joined, linked, sentence, table, tag
 from dashboards.subject import Subject
+from simulator.engines.host_cost import HostCost
+from simulator.engines.preset_field import declared
 from simulator.units import format_bytes, format_number, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from simulator.costs.profiles import Part
     from simulator.runs.setup import Setup
     from simulator.scenario import Scenario, Variant
-
-_HOST = {
-    "step_s": "exposed, per step",
-    "per_sequence_s": "exposed, per sequence",
-    "draft_step_s": "exposed, per step that drafts",
-    "draft_pass_s": "exposed, per draft pass",
-    "lookup_step_s": "exposed, per step that drafts by look-ups on the host",
-    "lookup_per_sequence_s": "exposed, per sequence that drafts so",
-    "hidden_step_s": "behind the GPU, per step",
-    "hidden_per_sequence_s": "behind the GPU, per sequence",
-    "request_latency_s": "on the way to the front end, per request",
-    "request_s": "in the front end's loop, per request",
-    "prompt_token_s": "in its tokenizer, per prompt token",
-}
 
 
 def assumptions(subject: Subject) -> Html:
@@ -155,9 +143,9 @@ def _engine(setup: Setup) -> Iterator[Html]:
     if setup.preset_note:
         yield tag("p", sentence(setup.preset_note))
     host = [
-        [f"Host time, {words}", format_seconds(getattr(preset.host, field))]
-        for field, words in _HOST.items()
-        if getattr(preset.host, field)
+        [f"Host time {field.label}", format_seconds(getattr(preset.host, name))]
+        for name, field in declared(HostCost).items()
+        if getattr(preset.host, name)
     ]
     host.append(["Small kernels per layer", format_seconds(preset.small_kernel_s_per_layer)])
     yield table(["", "Value"], host, cls="narrow")

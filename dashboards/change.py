@@ -26,7 +26,7 @@ def direction(name: str, grown: Estimate) -> str:
     """Better or worse where the whole band says so: more of a rate is better, less of a time."""
     if grown.band is None or grown.band[0] <= 1 <= grown.band[1]:
         return EVEN
-    return BETTER if (grown.value > 1) == (COMPARED[name].figure.better > 0) else WORSE
+    return BETTER if (grown.value > 1) == (COMPARED[name].metric.better > 0) else WORSE
 
 
 def percent(factor: float) -> str:

@@ -11,14 +11,15 @@ from dashboards.figures.look import clients
 from dashboards.markup import sentence
 from dashboards.stragglers import stragglers
 from dashboards.subject import PLAIN, Subject
-from simulator.results.catalogue import COMPARED, TAILS, TILES, title_of
+from simulator.results.catalogue import COMPARED, paths_shown, title_of
 from simulator.results.estimate import Estimate
+from simulator.results.metric import Detail
 from simulator.results.verdict import LOSES, PAYS, UNDECIDED
 from simulator.units import format_number, format_rate, format_seconds
 
 
 @dataclass(frozen=True)
-class Change:
+class Tile:
     """One figure of both variants; `grown` is speculative ÷ plain, `direction` says whether that is good."""
 
     label: str
@@ -36,7 +37,7 @@ class Headline:
     outcome: str
     claim: str
     support: tuple[str, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[Tile, ...]
 
 
 def headlines(subject: Subject) -> list[Headline]:
@@ -58,9 +59,13 @@ def _headline(subject: Subject, variant: str) -> Headline:
         support = [sentence(why)]
     more = (_saturated, _tail, _stragglers, _needs, _assumed, _slo)
     support += [line for line in (say(subject, variant) for say in more) if line]
-    return Headline(variant, outcome, claim, tuple(support), tuple(_changes(subject, variant, TILES)))
+    return Headline(variant, outcome, claim, tuple(support), tuple(_changes(subject, variant, _TILES)))
 
 
+_TILES = tuple(name for name, ratio in COMPARED.items() if ratio.path in paths_shown(Detail.SUMMARY))
+"""Comparisons at the top of a page."""
+_TAILS = tuple(name for name in _TILES if COMPARED[name].part == "p99")
+"""Comparisons of the slowest requests and gaps."""
 _WORDS = {PAYS: "pays", LOSES: "does not pay", UNDECIDED: "may or may not pay"}
 
 
@@ -107,7 +112,7 @@ def _gain(ratio: Estimate, outcome: str, offered: bool) -> str:
     return f"the same GPUs serve {change(ratio.value)} tokens per second ({band} with the model's error)"
 
 
-def _changes(subject: Subject, variant: str, comparisons: Sequence[str]) -> list[Change]:
+def _changes(subject: Subject, variant: str, comparisons: Sequence[str]) -> list[Tile]:
     plain, speculative = subject.result.variants[PLAIN], subject.result.variants[variant]
     found = []
     for name in comparisons:
@@ -116,7 +121,7 @@ def _changes(subject: Subject, variant: str, comparisons: Sequence[str]) -> list
         if ratio is not None and ratio.value > 0 and before is not None and after is not None:
             grown = growth(name, ratio)
             shown = _pair(COMPARED[name].path, before.value, after.value)
-            found.append(Change(_heading(COMPARED[name].path), *shown, grown, direction(name, grown)))
+            found.append(Tile(_heading(COMPARED[name].path), *shown, grown, direction(name, grown)))
     return found
 
 
@@ -135,7 +140,7 @@ def _pair(path: str, before: float, after: float) -> tuple[str, str]:
 
 def _tail(subject: Subject, variant: str) -> str | None:
     """What happens to the slowest one in a hundred."""
-    changes = _changes(subject, variant, TAILS)
+    changes = _changes(subject, variant, _TAILS)
     if not changes:
         return None
     parts = []
@@ -163,7 +168,7 @@ def _stragglers(subject: Subject, variant: str) -> str | None:
     )
 
 
-def _glued(change: Change) -> str:
+def _glued(change: Tile) -> str:
     """Both figures, with spaces at which no line breaks."""
     return f"{change.before} → {change.after}".replace(" ", "\u00a0")
 

@@ -8,12 +8,10 @@ from dashboards.change import direction, growth, percent, percent_range
 from dashboards.markup import Html, joined, table, tag, text
 from dashboards.subject import PLAIN, Subject
 from experiments.commands.output import NOTHING, in_unit
-from simulator.results.catalogue import CLASS_TABLE, CLASSES, COMPARED, PAGE, figure_of, label_of
+from simulator.results.catalogue import CLASSES, COMPARED_BY_PATH, label_of, metric_of, paths_shown
 from simulator.results.estimate import Estimate
+from simulator.results.metric import Detail
 from simulator.results.summary import VariantSummary
-
-_RATIO_OF = {ratio.path: ratio.name for ratio in COMPARED.values()}
-"""Path → name of the comparison that is shown next to it."""
 
 
 def measures_table(subject: Subject) -> Html:
@@ -21,7 +19,11 @@ def measures_table(subject: Subject) -> Html:
     model's band.
     """
     result = subject.result
-    shown = [path for path in PAGE if any(_has(variant, path) for variant in result.variants.values())]
+    shown = [
+        path
+        for path in paths_shown(Detail.PAGE)
+        if any(_has(variant, path) for variant in result.variants.values())
+    ]
     headings = [
         "",
         *(f"{name} (saturated)" if variant.saturated else name for name, variant in result.variants.items()),
@@ -54,7 +56,7 @@ def classes_table(subject: Subject) -> Html | None:
             label_of(path),
             *(_cell(variant, path) for variant in variants.values()),
         ]
-        for path in (f"{CLASSES}.{name}.{path}" for name in names for path in CLASS_TABLE)
+        for path in (f"{CLASSES}.{name}.{path}" for name in names for path in paths_shown(Detail.SUMMARY))
         if any(_has(variant, path) for variant in variants.values())
     ]
     return table(["", *variants], rows, cls="measures")
@@ -92,12 +94,12 @@ def _cell(variant: VariantSummary, path: str) -> Html:
     estimate = variant.estimates.get(path)
     if estimate is None:
         return joined(NOTHING, tag("small"))
-    value, _, interval = in_unit(estimate.to_json(), figure_of(path).scale).partition(" ± ")
+    value, _, interval = in_unit(estimate.to_json(), metric_of(path).scale).partition(" ± ")
     return joined(value, tag("small", f"± {interval}" if interval else ""))
 
 
 def _ratio(path: str, ratios: Mapping[str, Estimate | None]) -> Html:
-    name = _RATIO_OF.get(path, "")
+    name = COMPARED_BY_PATH[path].name if path in COMPARED_BY_PATH else ""
     ratio = ratios.get(name)
     if ratio is None or ratio.value <= 0:
         return text("")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from experiments.maps.study_map import StudyMap
-    from experiments.store.columns import Column
+    from experiments.store.columns import StoreColumn
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -27,7 +27,7 @@ class StoredStudy:
 
     study: Mapping[str, Any]
     version: str
-    columns: tuple[Column, ...]
+    columns: tuple[StoreColumn, ...]
     rows: tuple[Mapping[str, Any], ...] = field(repr=False)
     counts: Mapping[str, int] = field(default_factory=dict)
     reasons: tuple[tuple[str, str, int], ...] = ()

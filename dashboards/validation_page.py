@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING
 
 from dashboards.markup import Html, linked, sentence, table, tag
 from dashboards.page import Drawings, legend_of, write_page
+from simulator.results.catalogue import metric_of, title_of
 
 if TYPE_CHECKING:
     from calibration.validation.row import Row
     from calibration.validation.tables import TextTable
     from calibration.validation.validate import Validation
 
-_PICTURES = (
-    ("speedup", "speedup", "", 1.0),
-    ("throughput", "throughput", "tokens/s", 1.0),
-    ("tpot_mean", "mean TPOT", "ms", 1e3),
-    ("ttft_mean", "mean TTFT", "ms", 1e3),
-)
-"""Quantity, its words, its unit, and what SI is multiplied by."""
+_PICTURES = ("speedup", "throughput", "tpot_mean", "ttft_mean")
+"""Quantities that are drawn."""
 
 _MISSES = 40
 _FEWEST_POINTS = 3
@@ -83,10 +79,15 @@ _CLAIMS = "For plain serving, in their own words; none publishes errors for spec
 
 def _pictures(rows: tuple[Row, ...], drawings: Drawings) -> list[Html]:
     """Predicted against published, one picture per main quantity that has some points."""
+    from calibration.validation.quantities import PATHS
     from dashboards.figures.predicted import WITHIN, draw, finding, prepare
 
     found = []
-    for quantity, words, unit, scale in _PICTURES:
+    for quantity in _PICTURES:
+        words, unit, scale = quantity, "", 1.0
+        if quantity in PATHS:
+            metric = metric_of(PATHS[quantity])
+            words, unit, scale = title_of(PATHS[quantity]), metric.label_unit, metric.scale
         points = prepare(rows, quantity, scale)
         if len(points.rows) < _FEWEST_POINTS:
             continue

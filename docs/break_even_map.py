@@ -25,7 +25,7 @@ from dashboards.images import picture_of_page
 from dashboards.markup import tag
 from dashboards.page import Drawings, legend_of, whole_page
 from dashboards.stored import StoredStudy, stored_study
-from experiments.store.columns import Column
+from experiments.store.columns import StoreColumn
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, FIGURES, PICTURE = (FOLDER / f"break-even-map.{end}" for end in ("md", "json", "png"))
@@ -64,7 +64,7 @@ def _short(value: Any) -> Any:
 def read_figures() -> StoredStudy:
     """The study as it was kept."""
     kept = json.loads(FIGURES.read_text(encoding="utf-8"))
-    columns = tuple(Column(**column) for column in kept["columns"])
+    columns = tuple(StoreColumn(**column) for column in kept["columns"])
     rows = tuple(
         {column.name: cell for column, cell in zip(columns, row, strict=True)} for row in kept["rows"]
     )

@@ -26,7 +26,7 @@ from simulator.breakeven.case import BreakEvenCase
 from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
 from simulator.results.estimate import Estimate
 from simulator.results.record import RunRecord
-from simulator.results.summary import STEP_BAND, Traffic, compare
+from simulator.results.summary import STEP_BAND, compare
 from simulator.results.verdict import DOES_NOT_FIT
 from simulator.runs.fit import shortage_of
 from simulator.runs.replications import Replications, VariantRuns, traffic_of
@@ -72,7 +72,7 @@ def _simulated(
     scenario: Scenario, plain: VariantRuns, variants: Sequence[CompiledVariant], keep: Keep
 ) -> Iterator[Found]:
     """The figures of `simulate`. Bands need runs of their own, and are there when a verdict is kept."""
-    runs = [plain, *(VariantRuns(variant, plain.traffic) for variant in variants)]
+    runs = [plain, *(VariantRuns(variant, plain.scope) for variant in variants)]
     study = Replications(scenario, runs, bands=keep.verdicts, traffic=traffic_of)
     study.run()
     measurements = study.measurements()
@@ -145,7 +145,7 @@ def _without_speculation(data: Mapping[str, Any]) -> str:
 def _plain_runs(scenario_without_speculation: str) -> VariantRuns:
     scenario = scenario_from_data(json.loads(scenario_without_speculation))
     plain = CompiledVariant.compile(scenario, None)
-    return VariantRuns(plain, Traffic.of(plain))
+    return VariantRuns(plain, plain.measurement_scope)
 
 
 @lru_cache(maxsize=_PLAIN_RECORDS)

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable
 from experiments.cell import BREAK_EVEN, SIMULATE
 from simulator.errors import Problem, did_you_mean
 from simulator.results.catalogue import BREAK_EVEN as BREAK_EVEN_FIGURES
-from simulator.results.catalogue import CLASSES, COMPARED, POSITIONAL, STUDY, all_paths
+from simulator.results.catalogue import CLASSES, COMPARED, POSITIONAL, all_paths, paths_shown
+from simulator.results.metric import Detail
 
 VERDICT = "verdict"
 REASON = "reason"
@@ -32,7 +33,14 @@ AGAINST_PLAIN = (*COMPARED, VERDICT, REASON)
 BREAK_EVENS = (*BREAK_EVEN_FIGURES, BREAK_EVEN_VERDICT, BREAK_EVEN_NOTE)
 """What the measure `breakeven` reports of a speculative variant, `speedup_at.ALPHA` as well."""
 
-USUAL = (*STUDY, SATURATED, "throughput_speedup", "tpot_mean_speedup", VERDICT, *BREAK_EVENS)
+USUAL = (
+    *paths_shown(Detail.SUMMARY),
+    SATURATED,
+    "throughput_speedup",
+    "tpot_mean_speedup",
+    VERDICT,
+    *BREAK_EVENS,
+)
 """What is kept by default."""
 
 _KNOWN = frozenset((*OF_A_VARIANT, *AGAINST_PLAIN, *BREAK_EVENS))

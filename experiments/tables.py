@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.results.catalogue import REQUEST_LATENCIES
 from simulator.results.estimate import Estimate
+from simulator.results.measure import per_request
 from simulator.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -108,8 +110,9 @@ def columns_of(rows: Iterable[Row]) -> dict[str, Array]:
 
 
 def request_columns(records: Sequence[RunRecord]) -> dict[str, Array]:
-    """Requests of several runs, one after the other: times in s (NaN: it never happened), counts, and whether
-    they are measured. No columns without records."""
+    """Requests of several runs, one after the other: times in s (NaN: it never happened), latencies as in
+    `measure.py`, counts, and whether they are measured. No columns without records.
+    """
     parts: dict[str, list[npt.NDArray[np.float64]]] = {}
     for number, record in enumerate(records):
         count = len(record.arrival_ns)
@@ -119,14 +122,10 @@ def request_columns(records: Sequence[RunRecord]) -> dict[str, Array]:
             f"{name.removesuffix('_ns')}_s": np.where(at >= 0, at / NS_PER_S, np.nan)
             for name, at in ((name, getattr(record, name)) for name in _TIMES)
         }
-        gaps = {
-            "ttft_s": times["first_s"] - times["arrival_s"],
-            "e2e_s": times["last_s"] - times["arrival_s"],
-            "worst_gap_s": record.max_itl_ns / NS_PER_S,
-        }
+        latencies = {name: per_request(record, name) for name in REQUEST_LATENCIES}
         counts = {name: getattr(record, name).astype(np.float64) for name in _COUNTS}
         run = {"replication": np.full(count, float(number)), "measured": measured.astype(np.float64)}
-        for name, values in {**run, **times, **gaps, **counts}.items():
+        for name, values in {**run, **times, **latencies, **counts}.items():
             parts.setdefault(name, []).append(values)
     return {name: np.concatenate(values) for name, values in parts.items()}
 

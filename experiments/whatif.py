@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.alternatives import Alternative, scenario_with
-from simulator.results.catalogue import COMPARED, TABLE, figure_of
+from simulator.results.catalogue import COMPARED, COMPARED_BY_PATH, metric_of, paths_shown
 from simulator.results.change import change_of, speedup_change
 from simulator.results.estimate import Estimate
+from simulator.results.metric import Detail
 from simulator.results.summary import ratio_of
 from simulator.results.verdict import DOES_NOT_FIT, LOSES, PAYS, judge_speedup
 from simulator.scenario import PLAIN
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Change:
+class FigureChange:
     """A figure before and after; `ratio` is after ÷ before. None: it has none, as saturated variants have no
     latency."""
 
@@ -51,9 +52,9 @@ class VariantChange:
     decoding, on
     the same figure, None for plain itself."""
 
-    figures: Mapping[str, Change]
+    figures: Mapping[str, FigureChange]
     verdict: str
-    speedup: Change | None = None
+    speedup: FigureChange | None = None
 
     def to_json(self) -> dict[str, Any]:
         """`{"figures", "speedup", "verdict"}`."""
@@ -66,7 +67,7 @@ class VariantChange:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AlternativeOutcome:
     """One alternative: variant → what becomes of it. None of them where it does not fit, and `why_not`."""
 
     alternative: Alternative
@@ -91,7 +92,7 @@ class WhatIf:
     baseline: str
     metric: str
     """The figure that verdicts and speedups are about."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[AlternativeOutcome, ...]
     replications: int
     notes: tuple[str, ...] = ()
 
@@ -129,11 +130,11 @@ def what_if(
     }
     missed = _run(scenario, before, after.values())
     old = _by_variant(before)
-    metric = "tpot_s.mean" if old[PLAIN].traffic.open_loop else "throughput_tokens_per_s"
+    metric = "tpot_s.mean" if old[PLAIN].scope.open_loop else "throughput_tokens_per_s"
     outcomes = tuple(
-        Outcome(one, why_not=shortages[one.name])
+        AlternativeOutcome(one, why_not=shortages[one.name])
         if shortages[one.name]
-        else Outcome(one, _changes(metric, old, _by_variant(after[one.name]), one))
+        else AlternativeOutcome(one, _changes(metric, old, _by_variant(after[one.name]), one))
         for one, _ in pairs
     )
     notes = [*before.notes()]
@@ -155,7 +156,6 @@ class _Runs:
 
     def of(self, scenario: Scenario, variants: Sequence[CompiledVariant]) -> Replications:
         """The replications of one of the scenarios, not yet run."""
-        from simulator.results.summary import Traffic
         from simulator.runs.replications import Replications, VariantRuns, traffic_of
 
         data = scenario.model_dump(mode="json", exclude={"name", "speculation"})
@@ -164,7 +164,7 @@ class _Runs:
             variant = compiled.variant
             key = json.dumps([data, None if variant is None else variant.model_dump(mode="json")])
             if key not in self._variants:
-                self._variants[key] = VariantRuns(compiled, Traffic.of(compiled))
+                self._variants[key] = VariantRuns(compiled, compiled.measurement_scope)
             runs.append(self._variants[key])
         return Replications(scenario, runs, self.progress, traffic=traffic_of)
 
@@ -237,15 +237,15 @@ def _change(
     before, after = old[name], new[name]
     was, becomes = before.summary().estimates, after.summary().estimates
     figures = {
-        path: Change(was.get(path), becomes.get(path), change_of(path, before, after, together))
-        for path in TABLE
+        path: FigureChange(was.get(path), becomes.get(path), change_of(path, before, after, together))
+        for path in paths_shown(Detail.TABLE)
         if was.get(path) is not None or becomes.get(path) is not None
     }
     speedup = None
     if name != PLAIN:
-        ratio = next(name for name, ratio in COMPARED.items() if ratio.path == metric)
+        ratio = COMPARED_BY_PATH[metric].name
         pairs = (old[PLAIN], before), (new[PLAIN], after)
-        speedup = Change(
+        speedup = FigureChange(
             ratio_of(ratio, *pairs[0]), ratio_of(ratio, *pairs[1]), speedup_change(ratio, *pairs, together)
         )
     if before.saturation.saturated != after.saturation.saturated:
@@ -253,6 +253,6 @@ def _change(
     if before.saturation.saturated:  # both serve less than is asked for
         metric = "throughput_tokens_per_s"
     ratio_of_metric = figures[metric].ratio if metric in figures else None
-    if ratio_of_metric is not None and figure_of(metric).better < 0:
+    if ratio_of_metric is not None and metric_of(metric).better < 0:
         ratio_of_metric = ratio_of_metric.inverse()
     return VariantChange(figures, judge_speedup(ratio_of_metric), speedup)

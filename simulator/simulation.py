@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from simulator.models.catalogue import taken_as
 from simulator.results.result import Provenance, Result
-from simulator.results.summary import Traffic, compare
+from simulator.results.summary import compare
 from simulator.runs.fit import fitting_variants
 from simulator.runs.replications import Progress, Replications, VariantRuns
 from simulator.runs.variant import CompiledVariant
@@ -40,7 +40,7 @@ def simulate(
     """
     variants = fitting_variants(scenario)
     timelines: dict[str, list[Stage]] = {variant.name: [] for variant in variants}
-    runs = [VariantRuns(variant, Traffic.of(variant), keep_requests) for variant in variants]
+    runs = [VariantRuns(variant, variant.measurement_scope, keep_requests) for variant in variants]
     study = Replications(scenario, runs, progress, timelines=timelines if trace_out is not None else None)
     missed = study.run()
     measurements = study.measurements()

@@ -1,7 +1,9 @@
 """Documentation pages whose answers are runs.
 
-On these pages a block of `bash` or `python` is followed by a block of `text` that holds what it prints.
-`python -m tests.pages` (`make docs`) runs every block and writes what it prints; tests run them and compare.
+On these pages a block of `bash` or `python` is followed by a block of `text` that holds what it prints. Where
+readers want what the code prints and not the code, it lies in a comment, and Markdown follows up to
+`<!-- end -->`. `python -m tests.pages` (`make docs`) runs every block and writes what it prints; tests run
+them and compare.
 Prose may only name figures that a block of the same section shows.
 """
 
@@ -16,9 +18,10 @@ from typing import NamedTuple
 
 from tests.shared_data import ROOT
 
-PAGES = ("docs/questions.md", "docs/methods.md", "docs/models.md")
+PAGES = ("docs/questions.md", "docs/methods.md", "docs/models.md", "docs/engines.md", "docs/results.md")
 
 _ANSWER = re.compile(r"^```(bash|python)\n(.*?)^```\n\n?```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HIDDEN = re.compile(r"^<!-- (python)\n(.*?)^-->\n\n(.*?)\n<!-- end -->$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COLUMNS = 120
 _NUMBER = re.compile(r"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)( ?(?:%|ms\b|GiB\b|×))?")
@@ -52,7 +55,8 @@ def answers(text: str) -> list[Answer]:
     return [
         Answer(heading, *match.groups())
         for heading, body in sections(text)
-        for match in _ANSWER.finditer(body)
+        for block in (_ANSWER, _HIDDEN)
+        for match in block.finditer(body)
     ]
 
 
@@ -94,7 +98,11 @@ def refreshed(text: str) -> str:
         language, code, _ = match.groups()
         return f"```{language}\n{code}```\n\n```text\n{printed(language, code)}```"
 
-    return _ANSWER.sub(renew, text)
+    def renew_hidden(match: re.Match[str]) -> str:
+        language, code, _ = match.groups()
+        return f"<!-- {language}\n{code}-->\n\n{printed(language, code)}\n<!-- end -->"
+
+    return _HIDDEN.sub(renew_hidden, _ANSWER.sub(renew, text))
 
 
 def unsupported(section: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simulator.results.record import RunRecord
-from simulator.results.summary import Traffic, VariantMeasurement
+from simulator.results.summary import VariantMeasurement
 from simulator.results.warm_up import measured_requests
 from simulator.runs.replications import Replications, VariantRuns
 from simulator.runs.variant import CompiledVariant
@@ -86,8 +86,8 @@ def replications(scenario: Scenario, seed: int, cold: int = 0) -> Replications:
     """The replications of a queue under a scenario with another seed, not yet run."""
     run = scenario.run.model_copy(update={"seed": seed})
     seeded = scenario.model_copy(update={"run": run})
-    traffic = Traffic.of(CompiledVariant.compile(seeded, None))
-    return Replications(seeded, [VariantRuns(Queue(seeded, cold), traffic)], bands=False)  # type: ignore[arg-type]
+    scope = CompiledVariant.compile(seeded, None).measurement_scope
+    return Replications(seeded, [VariantRuns(Queue(seeded, cold), scope)], bands=False)  # type: ignore[arg-type]
 
 
 def measured(study: Replications) -> VariantMeasurement:

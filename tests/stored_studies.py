@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from dashboards.stored import StoredStudy
-from experiments.store.columns import METRIC, REAL, SETTING, TEXT, Column, described
+from experiments.store.columns import METRIC, REAL, SETTING, TEXT, StoreColumn, described
 from simulator.breakeven.theory import alpha_from_tokens_per_verify, tokens_per_verify
 
 VARIANTS = ("head", "draft")
@@ -124,7 +124,7 @@ def _flat(
             yield from ((f"{variant}.{name}.{end}", number) for end, number in ends.items())
 
 
-def _column(name: str, settings: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Column:
+def _column(name: str, settings: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> StoreColumn:
     if name in ("key", "status", "seconds_s"):
         return described(name, "cell", TEXT)
     values = [row[name] for row in rows if name in row]

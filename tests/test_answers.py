@@ -18,7 +18,8 @@ def test_the_answer_comes_out_as_it_stands_there(page: str, answer: Answer) -> N
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_python_or_commands_has_its_answer(page: str) -> None:
     text = read(page)
-    assert len(answers(text)) == text.count("\n```python\n") + text.count("\n```bash\n") > 0
+    blocks = ("\n```python\n", "\n```bash\n", "\n<!-- python\n")
+    assert len(answers(text)) == sum(map(text.count, blocks)) > 0
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,10 @@ def test_a_stale_answer_and_an_invented_figure_are_noticed() -> None:
     assert refreshed(page) == page.replace("\n0.5\n", "\n0.417\n")
     assert [unsupported(body) for _, body in sections(refreshed(page))][1] == ["7"]
     assert [unsupported(body) for _, body in sections(page)][1] == ["0.42", "7"]
+
+
+def test_the_answer_of_a_hidden_block_is_markdown() -> None:
+    page = "# A\n\n## B\n\n<!-- python\nprint('| a |')\n-->\n\n| old |\n\n<!-- end -->\n"
+    assert answers(page) == [Answer("B", "python", "print('| a |')\n", "| old |\n")]
+    assert refreshed(page) == page.replace("old", "a")
+    assert refreshed(refreshed(page)) == refreshed(page)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.results import metrics
+from simulator.results.catalogue import REPORTED_BY_CLIENTS, REQUEST_LATENCIES
 from simulator.results.measure import per_request
 from simulator.units import NS_PER_S
 
@@ -26,7 +27,7 @@ def client_figures(record: RunRecord) -> dict[str, float]:
     """
     tokens = float(record.emitted_tokens.sum())
     found = {"throughput_tokens_per_s": metrics.share(tokens, record.makespan_ns / NS_PER_S)}
-    for path in ("ttft_s", "tpot_s", "e2e_s"):
+    for path in (name for name in REPORTED_BY_CLIENTS if name in REQUEST_LATENCIES):
         values = per_request(record, path)
         samples = values[~np.isnan(values)]
         if len(samples):

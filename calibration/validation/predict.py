@@ -19,7 +19,6 @@ from simulator.breakeven.theory import harmonic_mean, speedup
 from simulator.errors import InputError
 from simulator.results.measure import measure
 from simulator.results.steady import steady_figures
-from simulator.results.summary import Traffic
 from simulator.runs.replications import make_traffic, replication_seed
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, with_workload
@@ -194,7 +193,7 @@ def _figures_of(
     record = variant.run(requests, seed, step_scale=step_scale, scales_decodes_only=True)
     if whole:
         return measure(record) | client_figures(record)
-    return steady_figures(record, Traffic.of(variant))
+    return steady_figures(record, variant.measurement_scope)
 
 
 def _extent(scenario: Scenario, question: Question) -> tuple[int, int, bool]:

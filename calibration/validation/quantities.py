@@ -7,20 +7,18 @@ from collections.abc import Mapping
 
 from calibration.validation.predict import PLAIN, SPEC, Prediction
 from calibration.validation.trials.figures import SPEEDUP_TERMS
+from simulator.results.catalogue import CATALOGUE, REPORTED_BY_CLIENTS
 
 SPEEDUP, COST_SHARE, STEP_RATIO, CROSSOVER = "speedup", "cost_share", "step_ratio", "crossover_batch"
 ACCEPTANCE_LENGTH = "acceptance_length"
 
 PATHS: Mapping[str, str] = {
     "throughput": "throughput_tokens_per_s",
-    "tpot_mean": "tpot_s.mean",
-    "tpot_p99": "tpot_s.p99",
-    "itl_mean": "itl_s.mean",
-    "itl_p99": "itl_s.p99",
-    "ttft_mean": "ttft_s.mean",
-    "ttft_p99": "ttft_s.p99",
-    "e2e_mean": "e2e_s.mean",
-    "e2e_p99": "e2e_s.p99",
+    **{
+        f"{CATALOGUE[name].word}_{statistic}": f"{name}.{statistic}"
+        for name in REPORTED_BY_CLIENTS
+        for statistic in ("mean", "p99")
+    },
     ACCEPTANCE_LENGTH: "mean_acceptance_length",
 }
 """Quantity of one variant → path of its figure, SI."""

@@ -8,6 +8,7 @@ from dashboards.figures.figure import Figure
 from dashboards.figures.look import new_figure, variant_colours
 from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
+from simulator.results.catalogue import CATALOGUE
 
 COLUMNS = (
     Column("variant", "speculative variant"),
@@ -21,7 +22,7 @@ COLUMNS = (
 
 
 def prepare(subject: Subject) -> Table:
-    """One row per variant and position. `facts`: three means by variant."""
+    """One row per variant and position. `facts`: metrics of a single number → variant → value."""
     rows = []
     for name in subject.speculative:
         values = subject.result.variants[name].values()
@@ -33,8 +34,12 @@ def prepare(subject: Subject) -> Table:
     if not rows:
         return empty(COLUMNS, "No drafts were verified, so there is no acceptance.")
     facts = {
-        path: {name: subject.result.variants[name].values().get(path) for name in subject.speculative}
-        for path in ("mean_acceptance_length", "draft_coverage", "tokens_per_round")
+        metric.name: {
+            variant: subject.result.variants[variant].values().get(metric.name)
+            for variant in subject.speculative
+        }
+        for metric in CATALOGUE.values()
+        if metric.paths == (metric.name,)
     }
     return Table(COLUMNS, tuple(rows), facts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from dashboards.subject import PLAIN, Subject
 from dashboards.table import Column, Table, empty
 from simulator.results import metrics
 from simulator.results.catalogue import CATALOGUE
-from simulator.results.measure import known
+from simulator.results.measure import gap_histogram, per_request
+from simulator.results.metric import Kind, Metric
 from simulator.results.metrics import SAMPLES_BEYOND, Floats
-from simulator.step.state import DONE
 from simulator.units import NS_PER_S, format_seconds
 
 if TYPE_CHECKING:
@@ -31,25 +31,13 @@ COLUMNS = (
 )
 
 
-class Metric(NamedTuple):
-    """One latency of the catalogue: what its samples are, and its limit in an SLO."""
-
-    path: str
-    of: str
-    limit: str | None = None
-
-    @property
-    def title(self) -> str:
-        """`TTFT: first emission − arrival`."""
-        return f"{CATALOGUE[self.path].title}: {CATALOGUE[self.path].definition}"
+METRICS = tuple(metric for metric in CATALOGUE.values() if metric.is_drawn)
 
 
-METRICS = (
-    Metric("ttft_s", "requests", "ttft_p99_s"),
-    Metric("tpot_s", "requests", "tpot_p99_s"),
-    Metric("itl_s", "gaps"),
-    Metric("itl_token_s", "tokens"),
-)
+def title(metric: Metric) -> str:
+    """`TTFT: first emission − arrival`."""
+    return f"{metric.title}: {metric.definition}"
+
 
 SHOWN = ((1.0, "0"), (0.5, "P50"), (0.1, "P90"), (0.01, "P99"), (0.001, "P99.9"), (0.0001, "P99.99"))
 """Ticks of the axis: share of slower samples, and its name."""
@@ -69,18 +57,23 @@ def prepare(subject: Subject) -> Table:
     slo = result.scenario.get("slo") or {}
     saturated = tuple(name for name, variant in result.variants.items() if variant.saturated)
     facts = {
-        "limits": {m.title: slo[m.limit] for m in METRICS if m.limit and slo.get(m.limit) is not None},
+        "limits": {
+            title(metric): limit_s
+            for metric in METRICS
+            for word in metric.limits
+            if (limit_s := slo.get(f"{word}_p99_s")) is not None
+        },
         "saturated": saturated,
         "stragglers": [variant for variant in subject.speculative if _explained(subject, variant)],
         "means": {
-            (metric.path, name): estimate.value
+            (metric.name, name): estimate.value
             for metric in METRICS
             for name, variant in result.variants.items()
-            if (estimate := variant.estimates.get(f"{metric.path}.mean")) is not None
+            if (estimate := variant.estimates.get(f"{metric.name}.mean")) is not None
         },
     }
     rows = [
-        (metric.title, name, slower, time_s)
+        (title(metric), name, slower, time_s)
         for metric in METRICS
         for name, records in result.records.items()
         if name in result.variants and name not in saturated
@@ -105,25 +98,14 @@ def _explained(subject: Subject, variant: str) -> bool:
 
 def _curve(metric: Metric, records: Sequence[RunRecord]) -> list[tuple[float, float]]:
     """(share slower, s) along the distribution."""
-    if metric.path.startswith("itl"):
-        name = "itl_histogram" if metric.path == "itl_s" else "itl_token_histogram"
-        counts = sum(getattr(record, name).sum(axis=0) for record in records)
+    if metric.kind is Kind.GAP_LATENCY:
+        counts = sum(gap_histogram(record, metric.name).sum(axis=0) for record in records)
         return _of_histogram(np.asarray(counts), records[0].itl_edges_ns / NS_PER_S)
-    return _of_samples(np.concatenate([_samples(metric.path, record) for record in records]))
-
-
-def _samples(path: str, record: RunRecord) -> Floats:
-    """TTFT or TPOT of the measured requests of one run, s; as `measure.py` takes them."""
-    chosen = np.zeros(len(record.arrival_ns), dtype=bool)
-    chosen[record.first_measured : record.end_measured] = True
-    if path == "ttft_s":
-        answered = known(record.first_ns) & known(record.arrival_ns)
-        values = metrics.elapsed_s(record.arrival_ns, record.first_ns, answered)
-    else:
-        values = metrics.tpot_s(record.first_ns, record.last_ns, record.emitted_tokens)
-        chosen &= record.status == DONE
-    values = values[chosen]
-    return values[~np.isnan(values)]
+    measured = [
+        per_request(record, metric.name)[record.first_measured : record.end_measured] for record in records
+    ]
+    samples = np.concatenate(measured)
+    return _of_samples(samples[~np.isnan(samples)])
 
 
 def _reached(count: int) -> Floats:
@@ -199,9 +181,9 @@ def draw(table: Table) -> Any:
     """
     import plotly.graph_objects as go
 
-    title = table["metric"][0]
-    metric = next(metric for metric in METRICS if metric.title == title)
-    figure = new_figure(300, f"percentile of {metric.of}", "time (log scale)")
+    heading = table["metric"][0]
+    samples = next(metric.samples for metric in METRICS if title(metric) == heading)
+    figure = new_figure(300, f"percentile of {samples}", "time (log scale)")
     figure.update_layout(margin={"r": 26})
     colours = variant_colours(
         [PLAIN, *(variant for variant in table.distinct("variant") if variant != PLAIN)]
@@ -224,7 +206,7 @@ def draw(table: Table) -> Any:
             )
         )
     _add_axes(figure, table)
-    limit = table.facts["limits"].get(title)
+    limit = table.facts["limits"].get(heading)
     if limit is not None:
         _add_limit(figure, limit)
     return figure

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.capacity.candidates import Candidate
-from simulator.results.catalogue import PLAN
+from simulator.results.catalogue import paths_shown
+from simulator.results.metric import Detail
 
 if TYPE_CHECKING:
     from experiments.capacity.crossover import Crossover
@@ -128,7 +129,7 @@ class Plan:
 
     def _at_peak(self, one: Deployment) -> dict[str, Any]:
         """One replica at its part of the peak."""
-        paths = dict.fromkeys((*PLAN, *(limit.path for limit in self.slo.limits)))
+        paths = dict.fromkeys((*paths_shown(Detail.TABLE), *(limit.path for limit in self.slo.limits)))
         figures = {path: _json(one.summary.estimates.get(path)) for path in paths}
         return {"load": one.load, "keeps_slo": one.confirmed, "figures": figures}
 

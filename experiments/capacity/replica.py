@@ -18,7 +18,7 @@ from simulator.results.metrics import samples_needed
 if TYPE_CHECKING:
     from experiments.capacity.slo import Slo
     from simulator.results.record import RunRecord
-    from simulator.results.summary import Measured, Traffic, VariantMeasurement
+    from simulator.results.summary import MeasuredRun, MeasurementScope, VariantMeasurement
     from simulator.runs.variant import CompiledVariant
     from simulator.scenario import Scenario, Variant
 
@@ -139,26 +139,26 @@ class Replica:
             from simulator.results.measure import measure
             from simulator.results.steady import above_capacity
 
-            traffic = self._traffic(kind, amount)
+            scope = self._scope(kind, amount)
             record = self._run(kind, amount, replication, requests, step_scale, decodes_only)
-            figures = measure(record, traffic.class_names, dict(traffic.limits))
-            self._seen[key] = Seen(figures, above_capacity([record], traffic))
+            figures = measure(record, scope.class_names, dict(scope.limits))
+            self._seen[key] = Seen(figures, above_capacity([record], scope))
         return self._seen[key]
 
     def measurement(
         self, kind: str, amount: float, requests: int, replications: int, band: float
     ) -> VariantMeasurement:
         """Several replications with the ends of the cost model's band, ready for `summary` and `compare`."""
-        from simulator.results.summary import Measured, VariantMeasurement
+        from simulator.results.summary import MeasuredRun, VariantMeasurement
 
-        traffic = self._traffic(kind, amount)
+        scope = self._scope(kind, amount)
 
-        def runs(count: int, scale: float = 1.0, decodes_only: bool = False) -> tuple[Measured, ...]:
+        def runs(count: int, scale: float = 1.0, decodes_only: bool = False) -> tuple[MeasuredRun, ...]:
             records = (self._run(kind, amount, i, requests, scale, decodes_only) for i in range(count))
-            return tuple(Measured.of(record, traffic) for record in records)
+            return tuple(MeasuredRun.of(record, scope) for record in records)
 
         ends = [runs(1, 1 + end, decodes_only) for decodes_only in (False, True) for end in (-band, band)]
-        return VariantMeasurement(traffic, runs(replications), *ends)
+        return VariantMeasurement(scope, runs(replications), *ends)
 
     def _run(
         self, kind: str, amount: float, replication: int, requests: int, scale: float, decodes_only: bool
@@ -197,10 +197,9 @@ class Replica:
             return with_workload(self.scenario, requests=requests, arrivals=arrivals, sessions=gapless)
         return with_workload(scenario_at(self.scenario, {USERS: int(amount)}), requests=requests)
 
-    def _traffic(self, kind: str, amount: float) -> Traffic:
-        from simulator.results.summary import Traffic
-
-        return replace(Traffic.of(self._variant(kind, amount, 1)), limits=self.slo.limits_of_requests)
+    def _scope(self, kind: str, amount: float) -> MeasurementScope:
+        scope = self._variant(kind, amount, 1).measurement_scope
+        return replace(scope, limits=self.slo.limits_of_requests)
 
 
 def one_replica(scenario: Scenario, setting: Setting) -> Scenario:

@@ -15,15 +15,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from simulator.errors import InputError, Problem, did_you_mean
-from simulator.results.catalogue import LIMITABLE, title_of
-from simulator.results.catalogue import STATISTICS as CATALOGUE_STATISTICS
+from simulator.results.catalogue import CATALOGUE, REPORTED_BY_CLIENTS, title_of
+from simulator.results.metric import STATISTICS as ALL_STATISTICS
 from simulator.units import format_seconds
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-METRICS = tuple(name.removesuffix("_s") for name in LIMITABLE)
-STATISTICS = tuple(name for name in CATALOGUE_STATISTICS if name != "p999")
+METRICS = {CATALOGUE[name].word: name for name in REPORTED_BY_CLIENTS}
+"""Word of a limit on a statistic → metric."""
+STATISTICS = tuple(name for name in ALL_STATISTICS if name != "p999")
 GOODPUT = "goodput"
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6}
 _EXAMPLE = "for example ttft_p99=1s,tpot_p99=25ms"
@@ -51,7 +52,7 @@ class Limit:
     @property
     def path(self) -> str:
         """The figure of `measure.py` that is limited."""
-        path = "slo_attainment" if self.metric == GOODPUT else f"{self.metric}_s.{self.statistic}"
+        path = "slo_attainment" if self.metric == GOODPUT else f"{METRICS[self.metric]}.{self.statistic}"
         return path if self.traffic_class is None else f"classes.{self.traffic_class}.{path}"
 
     @property

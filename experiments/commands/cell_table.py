@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.commands.output import NOTHING, in_unit
 from experiments.conditions import short_names
-from experiments.store.columns import CELL, CI95, METRIC, SETTING, Column, variant_and_path
+from experiments.store.columns import CELL, CI95, METRIC, SETTING, StoreColumn, variant_and_path
 
 if TYPE_CHECKING:
     from experiments.store.reader import StoreReader
@@ -29,7 +29,9 @@ class CellTable(NamedTuple):
     left_out: list[str]
 
 
-def cell_table(cells: StoreReader, where: str | None, columns: Sequence[Column], width: int) -> CellTable:
+def cell_table(
+    cells: StoreReader, where: str | None, columns: Sequence[StoreColumn], width: int
+) -> CellTable:
     """The first cells that hold `where`, with all of these columns that say something and fit the width."""
     known = {column.name for column in cells.columns()}
     ends = [f"{column.name}.{end}" for column in columns for end in CI95]
@@ -55,10 +57,10 @@ def cell_table(cells: StoreReader, where: str | None, columns: Sequence[Column],
     return CellTable(headings, [list(row) for row in zip(*texts, strict=True)], left_out)
 
 
-def telling(columns: Sequence[Column], without: Container[str], all_done: bool) -> list[Column]:
+def telling(columns: Sequence[StoreColumn], without: Container[str], all_done: bool) -> list[StoreColumn]:
     """Of all columns those for people: settings but some, the status where it varies, metrics."""
 
-    def shows(column: Column) -> bool:
+    def shows(column: StoreColumn) -> bool:
         if column.role == METRIC:
             return not column.is_interval and variant_and_path(column.name)[1] not in _SENTENCES
         if column.role == CELL:
@@ -80,7 +82,7 @@ def setting_text(value: Any) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
 
 
-def _text(row: Mapping[str, Any], column: Column) -> str:
+def _text(row: Mapping[str, Any], column: StoreColumn) -> str:
     value = row[column.name]
     if column.role != METRIC or not isinstance(value, int | float):
         return setting_text(value)

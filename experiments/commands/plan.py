@@ -26,7 +26,8 @@ from experiments.commands.output import (
     progress_bar,
     say_when_compiling,
 )
-from simulator.results.catalogue import REPLICA, figure_of, label_of
+from simulator.results.catalogue import label_of, metric_of, paths_shown
+from simulator.results.metric import Detail
 from simulator.units import format_number, format_seconds
 
 if TYPE_CHECKING:
@@ -129,13 +130,14 @@ def _print_ways(document: Mapping[str, Any]) -> None:
         row("headroom at the peak", "headroom", lambda share: f"{share:.0%}"),
         row(f"at the peak each gets, {unit}", "at_peak", lambda one: shown_load(one["load"])),
     ]
+    limited = (limit["limit"] for limit in document["slo"])
     rows += [
         row(
             f"  {label_of(path)}",
             "at_peak",
-            lambda one, p=path: in_unit(one["figures"][p], figure_of(p).scale),
+            lambda one, p=path: in_unit(one["figures"][p], metric_of(p).scale),
         )
-        for path in dict.fromkeys((*REPLICA, *(limit["limit"] for limit in document["slo"])))
+        for path in dict.fromkeys((*paths_shown(Detail.SUMMARY), *limited))
     ]
     rows.append(row("TPOT mean at the mean load, ms", "tpot_at_mean_s", lambda s: format_number(s * 1e3)))
     shown = [cells for cells in rows if cells[1:] != [NOTHING, NOTHING]]

@@ -17,7 +17,7 @@ from simulator.errors import InputError
 from simulator.results.verdict import DOES_NOT_FIT
 
 if TYPE_CHECKING:
-    from experiments.store.columns import Column
+    from experiments.store.columns import StoreColumn
     from experiments.store.reader import StoreReader
 
 
@@ -84,7 +84,7 @@ def _place(option: str) -> Iterator[None]:
 
 
 def _print_json(
-    cells: StoreReader, counts: Mapping[str, int], where: str | None, columns: Sequence[Column]
+    cells: StoreReader, counts: Mapping[str, int], where: str | None, columns: Sequence[StoreColumn]
 ) -> None:
     """The document, row by row: it may be larger than memory."""
     from simulator.results.result import dump_json
@@ -105,7 +105,7 @@ def _print_json(
 
 
 def _print_cells(
-    cells: StoreReader, counts: Mapping[str, int], where: str | None, columns: Sequence[Column] | None
+    cells: StoreReader, counts: Mapping[str, int], where: str | None, columns: Sequence[StoreColumn] | None
 ) -> None:
     """The answer for people: how many, what they share, the first of them, and why some have no figures."""
     count, total = sum(counts.values()), sum(cells.counts().values())
@@ -120,7 +120,7 @@ def _print_cells(
 
 
 def _print_table(
-    cells: StoreReader, counts: Mapping[str, int], where: str | None, columns: Sequence[Column] | None
+    cells: StoreReader, counts: Mapping[str, int], where: str | None, columns: Sequence[StoreColumn] | None
 ) -> None:
     from shutil import get_terminal_size
 

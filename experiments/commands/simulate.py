@@ -30,7 +30,8 @@ from experiments.commands.output import (
     say_when_compiling,
 )
 from simulator.errors import InputError, Problem
-from simulator.results.catalogue import COMPARED, TABLE, figure_of, label_of
+from simulator.results.catalogue import COMPARED, label_of, metric_of, paths_shown
+from simulator.results.metric import Detail
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -95,9 +96,9 @@ def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
     rows = [
         [
             label_of(path),
-            *(in_unit(_metric(variant, path), figure_of(path).scale) for variant in variants.values()),
+            *(in_unit(_metric(variant, path), metric_of(path).scale) for variant in variants.values()),
         ]
-        for path in TABLE
+        for path in paths_shown(Detail.TABLE)
         if any(_metric(variant, path) is not None for variant in variants.values())
     ]
     print_table(

@@ -29,7 +29,8 @@ from experiments.commands.output import (
     say_when_compiling,
 )
 from simulator.errors import InputError, Problem
-from simulator.results.catalogue import CHANGES, figure_of, label_of
+from simulator.results.catalogue import label_of, metric_of, paths_shown
+from simulator.results.metric import Detail
 
 _WORDS = {"pays": "better", "loses": "worse"}
 _SAME = 5e-4
@@ -135,8 +136,8 @@ def _is_same(ratio: Mapping[str, Any] | None) -> bool:
 def _rows(alternatives: list[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     for name in dict.fromkeys(variant for alternative in alternatives for variant in alternative["arms"]):
         variants = [alternative["arms"].get(name) for alternative in alternatives]
-        for path in CHANGES:
-            label, scale = label_of(path), figure_of(path).scale
+        for path in paths_shown(Detail.SUMMARY):
+            label, scale = label_of(path), metric_of(path).scale
             changes = [variant and variant["figures"].get(path) for variant in variants]
             known = [change for change in changes if change]
             if known:

@@ -15,6 +15,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from simulator.engines.host_cost import HostCost
+from simulator.engines.preset_field import declared
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
 ALPHA, STEP, DRAFT_GPU, KV = "alpha", "step", "draft_gpu", "kv"
 PROMPTS, OUTPUTS = "prompt_tokens", "output_tokens"
 HOST = {
-    "step_s": "host time of a step",
-    "per_sequence_s": "host time per sequence",
-    "draft_step_s": "host time of a step that drafts",
-    "draft_pass_s": "host time of a draft pass",
-    "lookup_step_s": "host time of look-ups in a step",
-    "lookup_per_sequence_s": "host time of a sequence's look-up",
+    "step_s": "host_step_ns",
+    "per_sequence_s": "host_per_sequence_ns",
+    "draft_step_s": "draft_step_ns",
+    "draft_pass_s": "draft_pass_ns",
+    "lookup_step_s": "lookup_step_ns",
+    "lookup_per_sequence_s": "lookup_per_sequence_ns",
 }
-"""Host times of the preset that the GPU waits for."""
+"""Host times of the preset that the GPU waits for → setting of the engine."""
 KERNELS = ("linear", "attention", "experts", "allreduce", "small", "sampler")
 """Operators whose times are scaled as a whole."""
 
@@ -190,7 +192,7 @@ def _host(variant: CompiledVariant) -> Iterator[UncertainInput]:
         "draft": settings.has_drafter,
         "lookup": settings.lookup_step_ns + settings.lookup_per_sequence_ns > 0,
     }
-    for field, name in HOST.items():
+    for field in HOST:
         nominal, kind = float(getattr(preset.host, field)), field.split("_")[0]
         of_plain = kind not in drafts_by
         if nominal == 0 or not (of_plain or drafts_by[kind]):
@@ -200,6 +202,7 @@ def _host(variant: CompiledVariant) -> Iterator[UncertainInput]:
         source = (
             "interval of the fit to published runs (docs/engines.md)" if fitted else "assumed × 0.5 to × 2"
         )
+        name = f"host time {declared(HostCost)[field].label}"
         yield UncertainInput(name, field, low, nominal, high, source, "s", of_plain=of_plain)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.sensitivity.inputs import DRAFT_GPU, KERNELS, KV, OUTPUTS, PROMPTS
+from experiments.sensitivity.inputs import DRAFT_GPU, HOST, KERNELS, KV, OUTPUTS, PROMPTS
 from simulator.costs.prices import (
     PRICE_DRAFT_PREFILL_PAIR_NS,
     PRICE_DRAFT_PREFILL_START_NS,
@@ -25,15 +25,6 @@ from simulator.runs.variant import CompiledVariant
 from simulator.traffic.workload import Requests
 from simulator.units import NS_PER_S
 
-_SETTINGS = {
-    "step_s": "host_step_ns",
-    "per_sequence_s": "host_per_sequence_ns",
-    "draft_step_s": "draft_step_ns",
-    "draft_pass_s": "draft_pass_ns",
-    "lookup_step_s": "lookup_step_ns",
-    "lookup_per_sequence_s": "lookup_per_sequence_ns",
-}
-"""Host time of the preset → what the engine has of it."""
 _PREFILL = [
     PRICE_PREFILL_PAIR_NS,
     PRICE_PREFILL_WINDOW_PAIR_NS,
@@ -62,7 +53,7 @@ class Turnable:
         groups = variant.scenario.hardware.attention_dp
         changes: dict[str, float] = {
             setting: knobs[name] * NS_PER_S / (groups if "per_sequence" in name else 1)
-            for name, setting in _SETTINGS.items()
+            for name, setting in HOST.items()
             if name in knobs
         }
         if knobs.get(KV, 1.0) != 1.0:

@@ -16,7 +16,6 @@ from simulator.numerics.roots import bracketed_root
 from simulator.results.catalogue import COMPARED
 from simulator.results.measure import measure
 from simulator.results.steady import above_capacity
-from simulator.results.summary import Traffic
 from simulator.runs.replications import replication_seed, traffic_of
 from simulator.scenario import PLAIN, Scenario, with_workload
 
@@ -42,8 +41,8 @@ class SensitivityRuns:
     def __init__(self, scenario: Scenario, variant: str, of: str = SPEEDUP) -> None:
         from simulator.runs.variant import CompiledVariant
 
-        self.traffic = Traffic.of(CompiledVariant.compile(scenario, None))
-        usual = "tpot_mean_speedup" if self.traffic.open_loop else "throughput_speedup"
+        self.scope = CompiledVariant.compile(scenario, None).measurement_scope
+        usual = "tpot_mean_speedup" if self.scope.open_loop else "throughput_speedup"
         if of not in (SPEEDUP, BREAK_EVEN, *COMPARED):
             raise InputError(unknown_name("answer", of, [SPEEDUP, BREAK_EVEN, *COMPARED], field="--of"))
         self.of, self.variant = of, variant
@@ -131,8 +130,8 @@ class SensitivityRuns:
         return self._figures(record)
 
     def _figures(self, record: RunRecord) -> Figures:
-        full = above_capacity([record], self.traffic)
-        figures = measure(record, (), dict(self.traffic.limits), self.traffic.replicas, full)
+        full = above_capacity([record], self.scope)
+        figures = measure(record, (), dict(self.scope.limits), self.scope.replicas, full)
         rate = self.path == "throughput_tokens_per_s"
         return {self.path: figures[self.path] if rate or not full else math.nan}
 

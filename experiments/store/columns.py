@@ -15,9 +15,9 @@ from simulator.results.catalogue import (
     CATALOGUE,
     CLASSES,
     COMPARED,
-    STATISTIC_TITLES,
     without_class,
 )
+from simulator.results.metric import PART_TITLES
 
 CELL, SETTING, METRIC = "cell", "setting", "metric"
 INTEGER, REAL, TEXT = "integer", "real", "text"
@@ -54,9 +54,9 @@ _IN_WORDS: Mapping[str, str] = {
 _MEANINGS: Mapping[str, str] = {
     VERDICT: _IN_WORDS[VERDICT],
     **{name: ratio.definition for name, ratio in COMPARED.items()},
-    **{name: figure.definition for name, figure in BREAK_EVEN.items()},
+    **{name: metric.definition for name, metric in BREAK_EVEN.items()},
     SPEEDUP_AT: "throughput, speculative ÷ plain, if α were",
-    **{name: f"{figure.title}: {figure.definition}" for name, figure in CATALOGUE.items()},
+    **{name: f"{metric.title}: {metric.definition}" for name, metric in CATALOGUE.items()},
     **_IN_WORDS,
 }
 """First part of a metric's path → meaning, most informative first: the order of columns."""
@@ -82,7 +82,7 @@ _OF_A_FORM = frozenset(("low", "high", "median", "mean", "min", "max", "p95"))
 
 
 @dataclass(frozen=True)
-class Column:
+class StoreColumn:
     """A column of a store. `role`: CELL, SETTING or METRIC; `kind`: INTEGER, REAL or TEXT; `unit` is `1` for
     plain numbers and empty for text.
     """
@@ -99,31 +99,31 @@ class Column:
         return self.role == METRIC and self.name.rpartition(".")[2] in INTERVALS
 
 
-def described(name: str, role: str, kind: str) -> Column:
+def described(name: str, role: str, kind: str) -> StoreColumn:
     """A column with its unit and meaning."""
     if role == CELL:
         kind, unit, meaning = CELL_COLUMNS[name]
-        return Column(name, role, kind, unit, meaning)
+        return StoreColumn(name, role, kind, unit, meaning)
     if role == SETTING:
         meaning = (
             "seed of the cell's traffic and random numbers" if name == "seed" else f"the scenario's {name}"
         )
-        return Column(name, role, kind, _setting_unit(name, kind), meaning)
+        return StoreColumn(name, role, kind, _setting_unit(name, kind), meaning)
     base, _, end = name.rpartition(".")
     if end in INTERVALS:
         of = described(base, METRIC, kind)
-        return Column(name, role, kind, of.unit, f"{of.meaning}: {INTERVALS[end]}")
+        return StoreColumn(name, role, kind, of.unit, f"{of.meaning}: {INTERVALS[end]}")
     variant, path = variant_and_path(name)
-    return Column(name, role, kind, _metric_unit(path, kind), f"{variant}: {_meaning(path)}")
+    return StoreColumn(name, role, kind, _metric_unit(path, kind), f"{variant}: {_meaning(path)}")
 
 
-def ordered(columns: Iterable[Column]) -> tuple[Column, ...]:
+def ordered(columns: Iterable[StoreColumn]) -> tuple[StoreColumn, ...]:
     """Columns in the order that does not depend on which cell came first: of the cell, settings as the study
     has them, metrics from the most informative on, plain decoding before other variants, intervals after
     their value.
     """
 
-    def place(column: Column) -> tuple[object, ...]:
+    def place(column: StoreColumn) -> tuple[object, ...]:
         if column.role != METRIC:
             return ((CELL, SETTING).index(column.role), 0, False, "", "", 0)
         base, _, end = column.name.rpartition(".")
@@ -162,14 +162,14 @@ def _meaning(path: str) -> str:
     meaning = _MEANINGS.get(first, first.replace("_", " "))
     if traffic_class is not None:
         meaning = f"{meaning}, requests of class {traffic_class}"
-    return f"{meaning}, {STATISTIC_TITLES.get(part, part)}" if part else meaning
+    return f"{meaning}, {PART_TITLES.get(part, part)}" if part else meaning
 
 
 def _metric_unit(path: str, kind: str) -> str:
     if kind == TEXT:
         return ""
-    figure = {**CATALOGUE, **BREAK_EVEN}.get(_first(path))
-    return "1" if figure is None else figure.unit
+    metric = {**CATALOGUE, **BREAK_EVEN}.get(_first(path))
+    return "1" if metric is None else metric.unit
 
 
 def _setting_unit(path: str, kind: str) -> str:

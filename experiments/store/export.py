@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from experiments.store.columns import INTEGER, REAL, TEXT, Column
+from experiments.store.columns import INTEGER, REAL, TEXT, StoreColumn
 from experiments.store.reader import StoreReader
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
@@ -47,7 +47,7 @@ def export(
         raise InputError(Problem(file=str(path), message=f"cannot be written: {reason.lower()}")) from error
 
 
-def _write_csv(path: Path, rows: Rows, columns: Sequence[Column], about: Mapping[str, str]) -> int:
+def _write_csv(path: Path, rows: Rows, columns: Sequence[StoreColumn], about: Mapping[str, str]) -> int:
     """With pyarrow, which forms numbers five times as fast; the same numbers without it."""
     count = 0
     if find_spec("pyarrow") is not None:
@@ -68,7 +68,7 @@ def _write_csv(path: Path, rows: Rows, columns: Sequence[Column], about: Mapping
     return count
 
 
-def _write_parquet(path: Path, rows: Rows, columns: Sequence[Column], about: Mapping[str, str]) -> int:
+def _write_parquet(path: Path, rows: Rows, columns: Sequence[StoreColumn], about: Mapping[str, str]) -> int:
     if find_spec("pyarrow") is None:
         message, allowed = "needs pyarrow", "pip install 'decodesim[parquet]', or export to .csv"
         raise InputError(Problem(field="--export", value=".parquet", message=message, allowed=allowed))
@@ -82,7 +82,7 @@ def _write_parquet(path: Path, rows: Rows, columns: Sequence[Column], about: Map
     return count
 
 
-def _schema(columns: Sequence[Column], about: Mapping[str, str]) -> Any:
+def _schema(columns: Sequence[StoreColumn], about: Mapping[str, str]) -> Any:
     """Each field with its unit and meaning, the whole with the study and the version of the code."""
     import pyarrow as pa
 
@@ -94,7 +94,7 @@ def _schema(columns: Sequence[Column], about: Mapping[str, str]) -> Any:
     return pa.schema(fields, metadata={f"decodesim.{name}": about[name] for name in ("study", "version")})
 
 
-def _tables(rows: Rows, columns: Sequence[Column], schema: Any) -> Iterator[Any]:
+def _tables(rows: Rows, columns: Sequence[StoreColumn], schema: Any) -> Iterator[Any]:
     import pyarrow as pa
 
     for piece in _pieces(rows):
@@ -115,5 +115,5 @@ def _pieces(rows: Rows) -> Iterator[list[tuple[Any, ...]]]:
         yield piece
 
 
-_Write = Callable[[Path, Rows, Sequence[Column], Mapping[str, str]], int]
+_Write = Callable[[Path, Rows, Sequence[StoreColumn], Mapping[str, str]], int]
 _WRITERS: Mapping[str, _Write] = {".parquet": _write_parquet, ".csv": _write_csv}

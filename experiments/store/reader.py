@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from experiments.conditions import condition_sql, quoted, short_names, shown_names
-from experiments.store.columns import SETTING, TEXT, Column, ordered
+from experiments.store.columns import SETTING, TEXT, StoreColumn, ordered
 from experiments.store.file import bad_store, explained, network_file_system, refuse_strangers
 from simulator.errors import InputError, Problem, unknown_name
 
@@ -75,11 +75,11 @@ class StoreReader:
         """The document of the study."""
         return json.loads(self.about["study"])
 
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[StoreColumn, ...]:
         """The columns there are now, in an order that does not depend on the order of the cells."""
         with explained(self.path):
             found = self._connection.execute("SELECT name, role, kind, unit, meaning FROM columns")
-            return ordered(Column(*row) for row in found.fetchall())
+            return ordered(StoreColumn(*row) for row in found.fetchall())
 
     def counts(self, where: str | None = None) -> dict[str, int]:
         """Status → number of cells."""
@@ -137,7 +137,7 @@ class StoreReader:
                 parts.append(np.array(values, kind))
         return {column.name: np.concatenate(parts) for column, parts in zip(chosen, pieces, strict=True)}
 
-    def chosen(self, names: Sequence[str] | None) -> tuple[Column, ...]:
+    def chosen(self, names: Sequence[str] | None) -> tuple[StoreColumn, ...]:
         """The columns called so, by full names or by last parts that one alone has; None: all.
 
         Raises InputError for what is no column.

@@ -21,7 +21,7 @@ from simulator.breakeven.case import BreakEvenCase
 from simulator.breakeven.evaluator import DoesNotFitError, Evaluator, Load
 from simulator.breakeven.theory import best_draft_length_of, tokens_per_verify
 from simulator.errors import InputError, Problem, unknown_name
-from simulator.results.catalogue import SHORT_NAMES
+from simulator.results.catalogue import COMPARED_BY_WORD
 
 if TYPE_CHECKING:
     from simulator.runs.replications import Progress
@@ -150,9 +150,9 @@ def check_questions(
     answer.
     """
     problems = [
-        unknown_name("metric", metric, SHORT_NAMES, field="metric")
+        unknown_name("metric", metric, COMPARED_BY_WORD, field="metric")
         for metric in metrics
-        if metric not in SHORT_NAMES
+        if metric not in COMPARED_BY_WORD
     ]
     problems += [
         Problem(

@@ -15,7 +15,7 @@ from simulator.breakeven.evaluator import DoesNotFitError, Evaluator
 from simulator.breakeven.root_search import ALWAYS, Root, RootSearch, ScoredRun
 from simulator.breakeven.root_search import UNREACHABLE as NO_ROOT
 from simulator.breakeven.theory import required_acceptance_linear, required_alpha_geometric
-from simulator.results.catalogue import SHORT_NAMES, figure_of
+from simulator.results.catalogue import COMPARED_BY_WORD
 from simulator.results.estimate import Estimate, paired_ratio
 from simulator.results.verdict import DOES_NOT_FIT, SATURATED, UNDECIDED, UNREACHABLE, judge_acceptance
 
@@ -78,7 +78,7 @@ class BreakEvenCase:
                 "plain decoding serves the offered rate, and nothing can serve more; "
                 "ask for tpot_mean or goodput"
             )
-        path = SHORT_NAMES[metric]
+        path = COMPARED_BY_WORD[metric].path
         if not all(math.isfinite(self.plain(i)[path]) for i in range(self.replications)):
             return UNDECIDED, (
                 "the scenario sets no SLO" if metric == "goodput" else "too few requests for this percentile"
@@ -111,8 +111,8 @@ class BreakEvenCase:
         None where either has none. The first replication at both ends of the step times' error gives the
         band.
         """
-        path = SHORT_NAMES[metric]
-        sign = figure_of(path).better
+        compared = COMPARED_BY_WORD[metric]
+        path, sign = compared.path, compared.metric.better
         plain = [self.plain(i)[path] for i in range(self.replications)]
         runs = [self.runs(alpha, i, 1.0)[path] for i in range(self.replications)]
         speedup = paired_ratio(runs, plain) if sign > 0 else paired_ratio(plain, runs)
@@ -124,8 +124,8 @@ class BreakEvenCase:
         return speedup.with_model_range(min(finite), max(finite)) if len(finite) == len(ends) else speedup
 
     def _search(self, metric: str, target: float, geometric_alpha: float | None) -> Root:
-        path = SHORT_NAMES[metric]
-        sign = figure_of(path).better
+        compared = COMPARED_BY_WORD[metric]
+        path, sign = compared.path, compared.metric.better
 
         def evaluate(alpha: float, replication: int, scale: float) -> ScoredRun:
             figures = self.runs(alpha, replication, scale)

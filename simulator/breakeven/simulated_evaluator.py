@@ -14,7 +14,7 @@ from simulator.breakeven.evaluator import DoesNotFitError, Load
 from simulator.errors import InputError, Problem
 from simulator.results.record import RunRecord
 from simulator.results.steady import above_capacity, steady_figures
-from simulator.results.summary import Traffic
+from simulator.results.variant_summary import MeasurementScope
 from simulator.runs.fit import shortage_of
 from simulator.runs.replications import replication_seed, traffic_of
 from simulator.runs.variant import CompiledVariant
@@ -135,21 +135,21 @@ class SimulatedEvaluator:
         return self._fitting(CompiledVariant.compile(self.scenario, None))
 
     @cached_property
-    def _traffic(self) -> Traffic:
-        return Traffic.of(self._plain_variant)
+    def _scope(self) -> MeasurementScope:
+        return self._plain_variant.measurement_scope
 
     @property
     def open_loop(self) -> bool:
         """Whether requests arrive at a rate of their own, whatever the engine does."""
-        return self._traffic.open_loop
+        return self._scope.open_loop
 
     def plain(self, replication: int) -> Mapping[str, float]:
         """Figures of plain decoding."""
-        return steady_figures(self._plain_record(replication), self._traffic, keep_latencies=True)
+        return steady_figures(self._plain_record(replication), self._scope, keep_latencies=True)
 
     def plain_is_saturated(self, replications: int) -> bool:
         """Whether plain decoding cannot serve the load."""
-        return above_capacity(map(self._plain_record, range(replications)), self._traffic)
+        return above_capacity(map(self._plain_record, range(replications)), self._scope)
 
     def speculative(
         self, draft_length: int, alpha: float, replication: int, step_scale: float
@@ -166,7 +166,7 @@ class SimulatedEvaluator:
             step_scale=step_scale,
             scales_decodes_only=True,
         )
-        return steady_figures(record, Traffic.of(variant))
+        return steady_figures(record, variant.measurement_scope)
 
     @property
     def beyond_drafter(self) -> str | None:

@@ -11,18 +11,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
-from simulator.engines.preset import SCHEMA, HostCost, Preset, longest_host_s
+from simulator.engines.host_cost import HostCost
+from simulator.engines.preset import SCHEMA, Preset
+from simulator.engines.preset_field import declared
 from simulator.errors import unknown_name
 from simulator.models.config import locator, parse_json
 from simulator.models.families.fields import Fields
 
 _LARGEST = 1_000_000
-_MOST_BYTES = 10**12
-_LONGEST = 0.99
-"""Share of what a time stays below that a file may reach."""
-_CHOICES = {"graph_unit": ("tokens", "requests")}
-_MAY_BE_ZERO = ("graph_cap_tokens", "draft_seats", "state_slots")
-"""Whole numbers that may; so may all that count bytes, and those of small GPUs."""
 
 
 def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
@@ -86,19 +82,15 @@ def _value(fields: Fields, name: str, kind: Any) -> Any:
         return _sizes(fields, name)
     if kind is bool:
         return fields.flag(name)
+    field = declared(Preset)[name]
     if kind is int:
-        if name.endswith("_bytes"):
-            return fields.count(name, low=0, high=_MOST_BYTES)
-        return fields.count(
-            name, low=0 if name in _MAY_BE_ZERO or name.startswith("small_gpu_") else 1, high=_LARGEST
-        )
+        return fields.count(name, low=int(field.low), high=int(field.high))
     if kind is float:
-        return fields.number(name, 0.0, 0.0, _LONGEST if name.endswith("_s") else 1.0)
-    word = fields.word(name)
-    allowed = _CHOICES.get(name)
-    if allowed and word not in allowed:
-        fields.add(name, word, "is unknown", f"known: {', '.join(allowed)}")
-    return word
+        return fields.number(name, field.low, field.low, field.high)
+    text = fields.word(name)
+    if field.choices and text not in field.choices:
+        fields.add(name, text, "is unknown", f"known: {', '.join(field.choices)}")
+    return text
 
 
 def _sizes(fields: Fields, name: str) -> str | tuple[int, ...]:
@@ -126,7 +118,7 @@ def _needed(record: type[HostCost | Preset]) -> list[str]:
 def _host(fields: Fields, base: Preset | None) -> HostCost:
     """Host times, those of `base` where the file gives none."""
     child = fields.child("host")
-    names = [field.name for field in dataclasses.fields(HostCost)]
+    names = declared(HostCost)
     given = vars(base.host) if base is not None else {}
     if child is None:
         if base is None and not fields.has("host"):
@@ -141,8 +133,8 @@ def _host(fields: Fields, base: Preset | None) -> HostCost:
             child.add(name, None, "is missing", "s")
     return HostCost(
         **{
-            name: child.number(name, given.get(name, 0.0), 0.0, _LONGEST * longest_host_s(name))
-            for name in names
+            name: child.number(name, given.get(name, 0.0), field.low, field.high)
+            for name, field in names.items()
         }
     )
 

@@ -1,1 +1,1 @@
-"""From what a run left behind to an answer: metrics, estimates with their intervals, verdict, result files."""
+"""From the record of a run to an answer: metrics, estimates with intervals, verdict, result files."""

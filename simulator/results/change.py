@@ -1,8 +1,8 @@
 """One variant before and after a change of its scenario: ratios after ÷ before, paired by replication.
 
 The band holds what the cost model does not know. Where both scenarios run the same kernels it errs alike on
-both (`together`), and the same luck is looked at with the GPU times of both longer, and of both shorter; else
-the variant before is held still while the one after errs, as in a comparison with plain decoding.
+both (`together`): the same random numbers are run with the GPU times of both longer, and of both shorter.
+Otherwise only the variant after errs, as in a comparison with plain decoding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from simulator.results.estimate import Estimate, paired_ratio
 from simulator.results.summary import VariantMeasurement, model_factor
 
 
-def change_of(path: str, before: VariantMeasurement, after: VariantMeasurement, together: bool) -> Estimate | None:
+def change_of(
+    path: str, before: VariantMeasurement, after: VariantMeasurement, together: bool
+) -> Estimate | None:
     """A figure of a variant after ÷ before; None where one of them does not have it."""
     if any(variant.summary().estimates.get(path) is None for variant in (before, after)):
         return None
@@ -36,7 +38,9 @@ def speedup_change(
     path, inverted = COMPARED[name].path, COMPARED[name].inverted
     if any(variant.summary().estimates.get(path) is None for variant in (*before, *after)):
         return None
-    (old_plain, old), (new_plain, new) = ([variant.samples[path] for variant in pair] for pair in (before, after))
+    (old_plain, old), (new_plain, new) = (
+        [variant.samples[path] for variant in pair] for pair in (before, after)
+    )
     tops = [a * b for a, b in zip(new, old_plain, strict=True)]
     bottoms = [a * b for a, b in zip(new_plain, old, strict=True)]
     if inverted:

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.results import metrics
-from simulator.results.catalogue import CLASSES, GAP_LATENCIES, REQUEST_LATENCIES, STATISTICS
+from simulator.results.catalogue import CLASSES, GAP_LATENCIES, REQUEST_LATENCIES
+from simulator.results.metric import STATISTICS
 from simulator.results.metrics import NAN, Floats, Ints, share
 from simulator.step.build import UNLIMITED_BLOCKS
 from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT
@@ -156,6 +157,11 @@ def per_request(record: RunRecord, name: str) -> Floats:
     return metrics.elapsed_s(record.arrival_ns, record.admitted_ns, known(record.admitted_ns))
 
 
+def gap_histogram(record: RunRecord, name: str) -> Ints:
+    """The histogram (C, bins) of one of the latencies between emissions, by traffic class."""
+    return {"itl_s": record.itl_histogram, "itl_token_s": record.itl_token_histogram}[name]
+
+
 def _gaps(record: RunRecord, measured: Mask, classes: slice) -> dict[str, float]:
     """Both ITL definitions, from the histograms; the means are exact:
     the gaps of a request sum to last − first emission.
@@ -163,8 +169,8 @@ def _gaps(record: RunRecord, measured: Mask, classes: slice) -> dict[str, float]
     edges = record.itl_edges_ns / NS_PER_S
     total_s = float((record.last_ns[measured] - record.first_ns[measured]).sum()) / NS_PER_S
     found: dict[str, float] = {}
-    for name, histogram in zip(GAP_LATENCIES, (record.itl_histogram, record.itl_token_histogram), strict=True):
-        counts = histogram[classes].sum(axis=0)
+    for name in GAP_LATENCIES:
+        counts = gap_histogram(record, name)[classes].sum(axis=0)
         mean = share(total_s, float(counts.sum()))
         found |= _under(name, metrics.histogram_statistics(counts, edges, mean))
     return found

@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from simulator.results.catalogue import QUANTILE, STATISTICS
+from simulator.results.catalogue import LIMITED
+from simulator.results.metric import QUANTILE, STATISTICS
 from simulator.units import NS_PER_S
 
 Ints = npt.NDArray[np.int64]
@@ -131,16 +132,6 @@ def draft_coverage(draft_rounds: float, decode_rounds: float) -> float:
     tokens per round = 1 + coverage × (mean acceptance length − 1).
     """
     return share(draft_rounds, decode_rounds)
-
-
-LIMITED = {
-    "ttft": "ttft_s",
-    "tpot": "tpot_s",
-    "itl": "worst_gap_s",
-    "worst_gap": "worst_gap_s",
-    "e2e": "e2e_s",
-}
-"""What a limit of an SLO is held against: an ITL limit against the request's worst gap."""
 
 
 def meets_limits(limits: Mapping[str, float], metric: str, values: Floats) -> npt.NDArray[np.bool_]:

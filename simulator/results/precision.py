@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simulator.errors import InputError, Problem, did_you_mean
-from simulator.results.catalogue import COMPARED, QUANTILE, SHORT_NAMES
+from simulator.results.catalogue import COMPARED, COMPARED_BY_WORD
 from simulator.results.estimate import Estimate
+from simulator.results.metric import QUANTILE
 from simulator.results.summary import VariantMeasurement, ratio_of
 from simulator.scenario import PLAIN, RunSection
 
@@ -22,7 +23,7 @@ MOST_REPLICATIONS = 100
 """Where more would be needed, runs are made longer instead."""
 
 _MOST_TIMES = 1e6
-"""By which an interval is looked at as too wide: what is asked for is far beyond the most replications then."""
+"""An interval counts as at most so many times too wide: far more replications than are ever run."""
 
 SPEEDUP = "speedup"
 """Another word for the throughput speedup."""
@@ -68,13 +69,18 @@ class Precision:
         """Whether the figure is a percentile that longer runs would have, or have an interval of."""
         chosen, name = self.asked(variants)
         block, _, statistic = (COMPARED[name].path if name in COMPARED else name).rpartition(".")
-        return statistic in QUANTILE and all(variants[variant].summary()[f"{block}.mean"] for variant in chosen)
+        return statistic in QUANTILE and all(
+            variants[variant].summary()[f"{block}.mean"] for variant in chosen
+        )
 
     def asked(self, variants: Mapping[str, VariantMeasurement]) -> tuple[list[str], str]:
         """The variants that the figure is asked of, and its name in `COMPARED` or its path."""
         variant = next((name for name in variants if self.metric.startswith(f"{name}.")), None)
         name = self.metric if variant is None else self.metric.removeprefix(f"{variant}.")
-        name = "throughput_speedup" if name == SPEEDUP else SHORT_NAMES.get(name, name)
+        if name == SPEEDUP:
+            name = "throughput_speedup"
+        elif name in COMPARED_BY_WORD:
+            name = COMPARED_BY_WORD[name].path
         if name in COMPARED:
             drafting = [variant] if variant else [other for other in variants if other != PLAIN][:1]
             if drafting in ([], [PLAIN]):
@@ -83,7 +89,7 @@ class Precision:
             return drafting, name
         found = [one for one in ([variant] if variant else variants) if variants[one].has(name)]
         if not found:
-            words = [*SHORT_NAMES, SPEEDUP, *COMPARED]
+            words = [*COMPARED_BY_WORD, SPEEDUP, *COMPARED]
             paths = dict.fromkeys(path for measured in variants.values() for path in measured.samples)
             guess = did_you_mean(name, [*words, *paths])
             message = "unknown metric" if guess is None else f"unknown metric, did you mean {guess!r}?"

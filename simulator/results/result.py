@@ -8,19 +8,17 @@ variant with every request of every replication. The same seed gives the same by
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simulator.errors import InputError, Problem, reason
 from simulator.files import whole_file
-from simulator.results.variant_summary import VariantSummary, summary_from_json
 from simulator.results.summary import Comparison, comparison_from_json
+from simulator.results.variant_summary import VariantSummary, summary_from_json
 from simulator.results.verdict import LOSES, PAYS, UNDECIDED
 
 if TYPE_CHECKING:

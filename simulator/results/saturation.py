@@ -9,9 +9,9 @@ pooled over replications. Steps between slices of a steady system have mean zero
 correlated, so the test errs towards "not saturated"; unlike a count of departures it needs no correction
 for the requests under way at the end.
 
-Two more criteria. Clients that give up after mostly waiting keep both times from growing: their share. And a
-run that ends before the backlog shows: by Little's law rate × service time is the number that would be
-served at once; more than the engine has seats for is above capacity.
+There are two more criteria. Clients that time out after mostly waiting keep both times from growing, so their
+share is judged. A run may end before the backlog shows: by Little's law, rate × service time is the number of
+requests that would run at once; more than the engine can run is above capacity.
 
 Left out: a rate that rises towards the end of a trace looks like saturation when the delay grows with it by
 more than 2 % of the time that passes: at that moment the rate is indeed more than the system serves.
@@ -37,11 +37,11 @@ _FEWEST_PER_SLICE = 5
 _FEWEST_SLICES = 4
 _LEAST_GROWTH = 0.02
 """Growth of the delay, s per s, below which a backlog does not matter: 98 % are served."""
-_MOST_GIVING_UP = 0.05
-"""Share of clients that may give up after mostly waiting."""
+_MOST_TIMING_OUT = 0.05
+"""Share of clients that may time out after mostly waiting."""
 _CONFIDENCE = 0.99
 """One-sided, that the delay grows at all."""
-_SEATS_MARGIN = 1.2
+_RUNNING_MARGIN = 1.2
 """Little's law is judged with this much room, since rates and stays of a stretch fluctuate."""
 
 
@@ -68,53 +68,53 @@ class Trend(NamedTuple):
 
 
 class SaturationEvidence(NamedTuple):
-    """What one run of an open loop says about saturation; its record is not needed any more."""
+    """What one run of an open loop shows about saturation, without its record."""
 
     asked: int
     """Clients of the second half of the time in which requests arrived."""
-    gave_up: int
-    """Of them, those that gave up after mostly waiting."""
+    timed_out: int
+    """Of them, those that timed out after mostly waiting."""
     wait: Trend
     stay: Trend
-    seats: float
+    requests_at_once: float
     """Requests that would be served at once if the second half lasted."""
 
 
 def evidence(record: RunRecord) -> SaturationEvidence:
-    """Look at one run."""
+    """The evidence of one run."""
     late = _second_half(record)
     return SaturationEvidence(
         asked=len(late),
-        gave_up=_gave_up_waiting(record, late),
+        timed_out=_timed_out_waiting(record, late),
         wait=_trend(record, late, _wait_ns(record, late)),
         stay=_trend(record, late, _stay_ns(record, late)),
-        seats=_needed_seats(record, late),
+        requests_at_once=_requests_at_once(record, late),
     )
 
 
-def saturation(records: Sequence[RunRecord], seats: int | None = None) -> Saturation:
+def saturation(records: Sequence[RunRecord], running_limit: int | None = None) -> Saturation:
     """Whether the arrival rate of these replications of one open-loop run is above capacity.
 
-    `seats`: requests that all replicas together can serve at once; None leaves Little's law out.
+    `running_limit`: requests that all replicas together can serve at once; None leaves Little's law out.
     """
-    return judge([evidence(record) for record in records], seats)
+    return judge([evidence(record) for record in records], running_limit)
 
 
-def judge(runs: Sequence[SaturationEvidence], seats: int | None = None) -> Saturation:
+def judge(runs: Sequence[SaturationEvidence], running_limit: int | None = None) -> Saturation:
     """As `saturation`, from what was seen of the runs."""
-    asked, lost = sum(run.asked for run in runs), sum(run.gave_up for run in runs)
-    if asked and lost / asked > _MOST_GIVING_UP:
-        reason = f"{lost / asked:.0%} of the clients of the second half gave up, mostly while they waited"
+    asked, lost = sum(run.asked for run in runs), sum(run.timed_out for run in runs)
+    if asked and lost / asked > _MOST_TIMING_OUT:
+        reason = f"{lost / asked:.0%} of the clients of the second half timed out, mostly while they waited"
         return Saturation(True, 1 - lost / asked, reason)
     growth = max(_growth([run.wait for run in runs]), _growth([run.stay for run in runs]))
     if growth > _LEAST_GROWTH:
         served = 1 / (1 + growth)
         reason = f"the backlog grows as long as requests come: by {growth:.2g} s of delay a second, "
         return Saturation(True, served, f"{reason}so that {served:.0%} of the rate is served")
-    needed = sum(run.seats for run in runs) / max(len(runs), 1)
-    if seats is not None and needed > _SEATS_MARGIN * seats:
-        reason = f"at this rate {needed:,.0f} requests would have to be served at once, and {seats:,} can be"
-        return Saturation(True, seats / needed, reason)
+    needed = sum(run.requests_at_once for run in runs) / max(len(runs), 1)
+    if running_limit is not None and needed > _RUNNING_MARGIN * running_limit:
+        reason = f"this rate needs {needed:,.0f} running requests, and the limit is {running_limit:,}"
+        return Saturation(True, running_limit / needed, reason)
     return Saturation(False, 1.0)
 
 
@@ -129,7 +129,7 @@ def _second_half(record: RunRecord) -> Ints:
     return late
 
 
-def _gave_up_waiting(record: RunRecord, late: Ints) -> int:
+def _timed_out_waiting(record: RunRecord, late: Ints) -> int:
     """How many of these requests timed out with more than half of their time spent before admission."""
     wait = _admitted_ns(record, late) - record.arrival_ns[late]
     return int(((record.status[late] == TIMED_OUT) & (2 * wait > _stay_ns(record, late))).sum())
@@ -193,7 +193,7 @@ def _wait_ns(record: RunRecord, chosen: Ints) -> Floats:
     return (_admitted_ns(record, chosen) - record.arrival_ns[chosen]).astype(np.float64)
 
 
-def _needed_seats(record: RunRecord, late: Ints) -> float:
+def _requests_at_once(record: RunRecord, late: Ints) -> float:
     """Requests served at once if the rate and service times of the second half lasted: Little's law."""
     if len(late) < _FEWEST_PER_SLICE:
         return 0.0

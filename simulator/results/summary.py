@@ -1,10 +1,10 @@
 """Replications of one variant as estimates, and two variants against each other.
 
 Figures of single runs come from `measure.py`; here they get their Student t interval over replications and
-the band of the cost model: the same luck is run again with every GPU stage longer and shorter by
-`STEP_BAND`, and what a figure becomes there is the model's part of its band. Ratios of two variants are paired
-by replication. What matters for them is the error of the ratio of both step times, which is as large: their
-band holds the plain variant still and scales the decodes of the other; prompts cost both variants the same.
+the band of the cost model: the same random numbers are run again with every GPU stage longer and shorter by
+`STEP_BAND`, and what a figure becomes there is the model's part of its band. Ratios of two variants are
+paired by replication. Their error is that of the ratio of both step times, which is as large: their band
+leaves the plain variant as it is and scales the decodes of the other; prompts cost both variants the same.
 """
 
 from __future__ import annotations
@@ -14,16 +14,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from simulator.results.variant_summary import Traffic, VariantSummary
-from simulator.results.catalogue import COMPARED, LATENCY_KINDS, Kind, Ratio, figure_of, is_kind
+from simulator.results.catalogue import COMPARED, metric_of
 from simulator.results.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
 from simulator.results.measure import measure, window_of
+from simulator.results.metric import Kind, Ratio
 from simulator.results.metrics import samples_needed
-from simulator.results.saturation import SaturationEvidence, Saturation, evidence, judge
-from simulator.results.tails import BUNCHES_BEYOND, Beyond, beyond, bunches
+from simulator.results.saturation import Saturation, SaturationEvidence, evidence, judge
+from simulator.results.tails import FEWEST_BUNCHES, Tail, bunches, tails
+from simulator.results.variant_summary import MeasurementScope, VariantSummary
 from simulator.results.verdict import LOSES, PAYS, Verdict, explain
 
-__all__ = ["STEP_BAND", "VariantMeasurement", "VariantSummary", "Comparison", "Measured", "Traffic", "compare"]
+__all__ = [
+    "STEP_BAND",
+    "Comparison",
+    "MeasuredRun",
+    "MeasurementScope",
+    "VariantMeasurement",
+    "VariantSummary",
+    "compare",
+]
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -33,13 +42,11 @@ STEP_BAND = 0.10
 of two step times (docs/results.md).
 """
 
-_UNDEFINED_ABOVE_CAPACITY = (*LATENCY_KINDS, Kind.SLO)
-"""Kinds of figures that only tell how long a run was, once the load is above capacity."""
+_BUNCHES = f"as its tail samples come in fewer than {FEWEST_BUNCHES} bunches a replication"
 
-_BUNCHES = f"as what lies beyond comes in fewer than {BUNCHES_BEYOND} bunches a replication"
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """One run, measured: what is left of it when its record is gone."""
 
     figures: Mapping[str, float]
@@ -51,21 +58,21 @@ class Measured:
     drafted: bool
     steady: bool
     """There was a stretch of steady arrivals to take rates from."""
-    beyond: Mapping[str, Beyond] = field(default_factory=dict)
-    """What lies beyond its percentiles."""
+    tails: Mapping[str, Tail] = field(default_factory=dict)
+    """Tail samples of its percentiles."""
 
     @staticmethod
-    def of(record: RunRecord, traffic: Traffic, *, intervals: bool = True) -> Measured:
+    def of(record: RunRecord, scope: MeasurementScope, *, intervals: bool = True) -> MeasuredRun:
         """Measure a run. Without `intervals` nothing is made of it that only they need."""
-        how = (traffic.class_names, dict(traffic.limits), traffic.replicas)
+        how = (scope.class_names, dict(scope.limits), scope.replicas)
         figures = measure(record, *how)
-        return Measured(
+        return MeasuredRun(
             figures=figures,
-            figures_above_capacity=measure(record, *how, True) if traffic.open_loop else figures,
-            evidence=evidence(record) if traffic.open_loop else None,
+            figures_above_capacity=measure(record, *how, True) if scope.open_loop else figures,
+            evidence=evidence(record) if scope.open_loop else None,
             drafted=bool(record.drafted_at[:, 1:].any()),
             steady=window_of(record).last >= 0,
-            beyond=beyond(record, traffic.class_names) if intervals else {},
+            tails=tails(record, scope.class_names) if intervals else {},
         )
 
 
@@ -79,12 +86,12 @@ class VariantMeasurement:
     comparison with plain decoding does not share with it, since both variants compute the same prompts.
     """
 
-    traffic: Traffic
-    runs: tuple[Measured, ...]
-    faster: tuple[Measured, ...] = ()
-    slower: tuple[Measured, ...] = ()
-    decodes_faster: tuple[Measured, ...] = ()
-    decodes_slower: tuple[Measured, ...] = ()
+    scope: MeasurementScope
+    runs: tuple[MeasuredRun, ...]
+    faster: tuple[MeasuredRun, ...] = ()
+    slower: tuple[MeasuredRun, ...] = ()
+    decodes_faster: tuple[MeasuredRun, ...] = ()
+    decodes_slower: tuple[MeasuredRun, ...] = ()
 
     @cached_property
     def samples(self) -> dict[str, tuple[float, ...]]:
@@ -93,10 +100,10 @@ class VariantMeasurement:
 
     @cached_property
     def without_interval(self) -> frozenset[str]:
-        """Percentiles beyond which samples come in too few bunches (`tails.py`). One run is not judged."""
-        runs = [run.beyond for run in self.runs]
+        """Percentiles whose tail samples come in too few bunches (`tails.py`). One run is not judged."""
+        runs = [run.tails for run in self.runs]
         paths = runs[0] if len(runs) > 1 else ()
-        return frozenset(path for path in paths if bunches(runs, path) < BUNCHES_BEYOND)
+        return frozenset(path for path in paths if bunches(runs, path) < FEWEST_BUNCHES)
 
     @cached_property
     def model_ends(self) -> tuple[dict[str, tuple[float, ...]], ...]:
@@ -111,13 +118,13 @@ class VariantMeasurement:
     def has(self, path: str) -> bool:
         """Whether this variant can have such a figure: acceptance belongs to variants that draft."""
         drafts = any(run.drafted for run in self.runs)
-        return path in self.samples and (drafts or not is_kind(path, Kind.ACCEPTANCE))
+        return path in self.samples and (drafts or metric_of(path).kind is not Kind.ACCEPTANCE)
 
     @cached_property
     def saturation(self) -> Saturation:
         """Whether the load is above capacity; a closed loop or a burst never is."""
         seen = [run.evidence for run in self.runs if run.evidence is not None]
-        return judge(seen, self.traffic.seats) if seen else Saturation(False, 1.0)
+        return judge(seen, self.scope.running_limit) if seen else Saturation(False, 1.0)
 
     def summary(self) -> VariantSummary:
         """The estimates. A saturated variant reports the rate served, and no latency,
@@ -145,14 +152,14 @@ class VariantMeasurement:
             notes.append("one replication: no intervals")
         return VariantSummary(estimates, self.saturation.saturated, tuple(notes))
 
-    def _figures(self, runs: Sequence[Measured]) -> dict[str, tuple[float, ...]]:
+    def _figures(self, runs: Sequence[MeasuredRun]) -> dict[str, tuple[float, ...]]:
         full = self.saturation.saturated
         figures = [run.figures_above_capacity if full else run.figures for run in runs]
         return {path: tuple(run[path] for run in figures) for path in figures[0]} if figures else {}
 
     def estimate(self, path: str) -> Estimate | None:
         """One figure; None where the runs cannot tell."""
-        if self.saturation.saturated and is_kind(path, *_UNDEFINED_ABOVE_CAPACITY):
+        if self.saturation.saturated and metric_of(path).is_void_above_capacity:
             return None
         samples = self.samples[path]
         estimate = mean_estimate(samples)
@@ -163,17 +170,17 @@ class VariantMeasurement:
         factors = [model_factor(end[path], samples) for end in self.model_ends]
         if factors:
             estimate = estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))
-        return estimate.clipped(0.0, 1.0 if figure_of(path).is_fraction else float("inf"))
+        return estimate.clipped(0.0, 1.0 if metric_of(path).is_fraction else float("inf"))
 
     def _why_missing(self, path: str, speculative: bool) -> str:
-        if self.saturation.saturated and is_kind(path, *_UNDEFINED_ABOVE_CAPACITY):
+        if self.saturation.saturated and metric_of(path).is_void_above_capacity:
             return "not defined above capacity, where waiting grows with the length of the run"
-        if is_kind(path, Kind.SLO):
+        if metric_of(path).kind is Kind.SLO:
             return "the scenario sets no SLO"
-        if is_kind(path, Kind.ACCEPTANCE):
+        if metric_of(path).kind is Kind.ACCEPTANCE:
             return "no drafts were verified" if speculative else "no drafts, so no acceptance"
         statistic = path.rsplit(".", 1)[-1]
-        if is_kind(path, *LATENCY_KINDS) and statistic != "mean":
+        if metric_of(path).is_latency and statistic != "mean":
             return f"too few samples for {statistic} ({samples_needed(statistic):,} in each replication)"
         return "nothing to measure it on"
 
@@ -213,14 +220,14 @@ def ratio_of(name: str, plain: VariantMeasurement, speculative: VariantMeasureme
     """One of `COMPARED`, paired by replication; None where a variant lacks the figure."""
     compared = COMPARED[name]
     path = compared.path
-    if (plain.saturation.saturated or speculative.saturation.saturated) and is_kind(path, *_UNDEFINED_ABOVE_CAPACITY):
+    if (plain.saturation.saturated or speculative.saturation.saturated) and metric_of(
+        path
+    ).is_void_above_capacity:
         return None
     return _paired(compared, plain, speculative)
 
 
-def _paired(
-    compared: Ratio, plain: VariantMeasurement, speculative: VariantMeasurement
-) -> Estimate | None:
+def _paired(compared: Ratio, plain: VariantMeasurement, speculative: VariantMeasurement) -> Estimate | None:
     path, sign = compared.path, -1 if compared.inverted else 1
     pair = (speculative.samples[path], plain.samples[path])[::sign]
     estimate = paired_ratio(*pair)
@@ -233,7 +240,10 @@ def _paired(
 
 
 def _verdict(
-    name: str, ratios: Mapping[str, Estimate | None], plain: VariantMeasurement, speculative: VariantMeasurement
+    name: str,
+    ratios: Mapping[str, Estimate | None],
+    plain: VariantMeasurement,
+    speculative: VariantMeasurement,
 ) -> Verdict:
     before, after = plain.saturation, speculative.saturation
     if before.saturated and not after.saturated:
@@ -244,7 +254,7 @@ def _verdict(
         return Verdict(
             LOSES, f"{name}: {LOSES}: plain decoding serves the rate, and it does not: {after.reason}"
         )
-    offered = plain.traffic.open_loop and not before.saturated
+    offered = plain.scope.open_loop and not before.saturated
     metric, ratio = ("TPOT speedup", "tpot_mean_speedup") if offered else ("throughput", "throughput_speedup")
     before_after = [
         {path: sum(values) / len(values) for path, values in variant.samples.items()}
@@ -263,7 +273,7 @@ def model_factor(scaled: Sequence[float], samples: Sequence[float]) -> float:
 
 
 def _is_block(path: str) -> bool:
-    return is_kind(path, *LATENCY_KINDS) or figure_of(path).by_position
+    return metric_of(path).is_latency or metric_of(path).by_position
 
 
 def _brief(paths: Sequence[str], most: int = 8) -> str:

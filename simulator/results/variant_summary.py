@@ -1,47 +1,30 @@
-"""What the figures of a variant are made from and look like:
-its traffic, its runs, and its estimates as JSON.
-"""
+"""What the figures of a variant are taken over, and its estimates as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from simulator.results.catalogue import POSITIONAL
 from simulator.results.estimate import Estimate, estimate_from_json
 
-if TYPE_CHECKING:
-    from simulator.runs.variant import CompiledVariant
-
 
 @dataclass(frozen=True)
-class Traffic:
-    """What of the scenario the figures depend on. `limits` are the SLO's, `{"ttft_p99_s": 1.0}`."""
+class MeasurementScope:
+    """What of a scenario its figures depend on. `limits` are the SLO's, `{"ttft_p99_s": 1.0}`."""
 
     open_loop: bool
     class_names: tuple[str, ...] = ()
     limits: Mapping[str, float] = field(default_factory=dict)
     replicas: int = 1
-    seats: int | None = None
-    """Requests that all replicas together can serve at once."""
-
-    @staticmethod
-    def of(variant: CompiledVariant) -> Traffic:
-        """The traffic of a variant's scenario, and the seats that this variant has."""
-        scenario = variant.scenario
-        return Traffic(
-            open_loop=scenario.workload.arrivals.kind not in ("closed", "burst"),
-            class_names=tuple(entry.name for entry in scenario.workload.traffic_classes),
-            limits=scenario.slo.model_dump(exclude_none=True) if scenario.slo else {},
-            replicas=scenario.hardware.replicas,
-            seats=variant.settings.max_num_seqs * scenario.hardware.replicas,
-        )
+    running_limit: int | None = None
+    """Requests that all replicas together can run at once."""
 
 
 @dataclass(frozen=True)
 class VariantSummary:
-    """The figures of one variant: dotted path → estimate, None where the runs cannot tell; `notes` say why."""
+    """The figures of one variant: dotted path → estimate, None where it has none; `notes` say why."""
 
     estimates: Mapping[str, Estimate | None]
     saturated: bool
@@ -72,7 +55,7 @@ class VariantSummary:
 
 
 def summary_from_json(document: Mapping[str, Any]) -> VariantSummary:
-    """The summary that `ArmSummary.to_json` wrote; its notes stay with the result."""
+    """The summary that `VariantSummary.to_json` wrote; its notes stay with the result."""
     return VariantSummary(dict(_flatten(document, "")), bool(document["saturated"]))
 
 

@@ -3,7 +3,7 @@
 The warm-up is never shorter than a rule by the kind of arrivals. Where arrivals keep their rate it is also
 looked for in the runs. MSER-5 (White 1997) proposes as many leading requests as make the standard error of
 the mean of what remains smallest; its series is the stay of each request, less what the request's own length
-explains, in the mean over replications and in batches of five. As it also proposes to leave out busy spells
+explains, in the mean over replications and in batches of five. As it also proposes to leave out busy periods
 that only chance put first, which would bias what remains, a proposal beyond the rule counts when the
 replications agree on it (Student t at 95 %). All variants of a scenario share one range, the latest that any
 of them asks for, so that they stay comparable request by request. Left out: rates that change by themselves
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 STEADY_KINDS = ("closed", "poisson", "gamma")
 """Arrivals that keep their rate."""
 MOST_CORRELATION = 0.2
-"""By so much may neighbouring stretches, a twentieth of the measured requests each, hang together. M/M/1 queues
-above it give intervals that hold the true mean waiting in fewer than 90 of 100 cases (docs/statistics.md)."""
+"""Largest correlation of neighbouring stretches, each a twentieth of the measured requests. M/M/1 queues
+above it give intervals that cover the true mean waiting in fewer than 90 of 100 cases (docs/statistics.md).
+"""
 
 BATCH_REQUESTS = 5
 _FEWEST_BATCHES = 20
@@ -58,7 +59,7 @@ def measured_requests(scenario: Scenario, count: int, warm_up: int = 0) -> tuple
 
 
 class Steadiness(NamedTuple):
-    """What the replications of a variant say about their start and their length."""
+    """Where the replications of a variant become steady, and whether they are long enough."""
 
     warm_up: int
     """Requests to leave out; 0: the usual ones are enough."""
@@ -67,7 +68,7 @@ class Steadiness(NamedTuple):
 
 
 def steadiness(stays: Sequence[Floats], measured: tuple[int, int]) -> Steadiness:
-    """Look at the replications of one variant: `stays` are those of `stays_s`, each (n,), and `measured` is the
+    """Judge the replications of one variant: `stays` are those of `stays_s`, each (n,); `measured` is the
     usual range of requests.
     """
     first, end = (-(-bound // BATCH_REQUESTS) for bound in measured)
@@ -76,15 +77,16 @@ def steadiness(stays: Sequence[Floats], measured: tuple[int, int]) -> Steadiness
     runs = [run[:end] for run in stays]
     cut = mser_cut(_mean(runs))
     if cut is None and _differ(runs, slice(first, (first + end) // 2), slice((first + end) // 2, end)):
-        return Steadiness(0, "runs have not settled when they end")
+        return Steadiness(0, "runs are not steady when they end")
     if cut is None or cut <= first or not _differ(runs, slice(first, cut), slice(cut, end)):
         cut = 0
     return Steadiness(cut * BATCH_REQUESTS, _memory([run[max(first, cut) :] for run in runs]))
 
 
 def stays_s(record: RunRecord) -> Floats:
-    """Time from arrival to end less what a request's own length explains, s: means of batches of five requests
-    in order (n // 5,), NaN where none of them ended."""
+    """Time from arrival to end less what a request's own length explains, s: means of batches of five
+    requests in order (n // 5,), NaN where none of them ended.
+    """
     ended = (record.ended_ns >= 0) & (record.arrival_ns >= 0)
     stay = np.where(ended, (record.ended_ns - record.arrival_ns) / NS_PER_S, 0.0)
     tokens = record.emitted_tokens - (record.emitted_tokens[ended].mean() if ended.any() else 0.0)
@@ -139,7 +141,7 @@ def _known_mean(values: Floats) -> float:
 
 
 def _memory(runs: Sequence[Floats]) -> str | None:
-    """Says so where neighbouring stretches of the runs (n,) hang together, pooled over runs."""
+    """A note where neighbouring stretches of the runs (n,) correlate, pooled over runs."""
     products = squares = 0.0
     for run in runs:
         known = run[np.isfinite(run)]
@@ -152,4 +154,4 @@ def _memory(runs: Sequence[Floats]) -> str | None:
     correlation = products / squares if squares > 0 else 0.0
     if correlation <= MOST_CORRELATION:
         return None
-    return f"busy spells last long beside a run (its twentieths correlate by {correlation:.2f})"
+    return f"busy periods are long relative to a run (its twentieths correlate by {correlation:.2f})"

@@ -19,7 +19,7 @@ import numpy as np
 from simulator.results.metrics import Floats
 from simulator.results.precision import FEWEST_REPLICATIONS, MOST_REPLICATIONS, Precision
 from simulator.results.record import STATUS_REJECTED, RunRecord
-from simulator.results.summary import STEP_BAND, Measured, Traffic, VariantMeasurement
+from simulator.results.summary import STEP_BAND, MeasuredRun, MeasurementScope, VariantMeasurement
 from simulator.results.warm_up import STEADY_KINDS, Steadiness, measured_requests, stays_s, steadiness
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
@@ -70,8 +70,8 @@ def _generated(workload: Workload, seed: int, base_dir: Path) -> Requests:
 class _RunsOfWarmUp:
     """The runs that share one warm-up."""
 
-    runs: list[Measured] = field(default_factory=list)
-    ends: list[tuple[Measured, ...]] = field(default_factory=list)
+    runs: list[MeasuredRun] = field(default_factory=list)
+    ends: list[tuple[MeasuredRun, ...]] = field(default_factory=list)
     records: list[RunRecord] = field(default_factory=list)
 
 
@@ -82,8 +82,10 @@ class VariantRuns:
     in their speculation.
     """
 
-    def __init__(self, variant: CompiledVariant, traffic: Traffic, keep_requests: bool = False) -> None:
-        self.variant, self.traffic, self.keep_requests = variant, traffic, keep_requests
+    def __init__(
+        self, variant: CompiledVariant, scope: MeasurementScope, keep_requests: bool = False
+    ) -> None:
+        self.variant, self.scope, self.keep_requests = variant, scope, keep_requests
         self._by_warm_up: dict[int, _RunsOfWarmUp] = {}
         self.stays: list[Floats] = []
         """Of the runs with the usual warm-up: they show whether it is long enough."""
@@ -105,7 +107,7 @@ class VariantRuns:
         record = self.variant.run(requests, seed, timeline=timeline, warm_up=warm_up)
         if not self.made:
             self.beyond_drafter = self.variant.beyond_drafter(requests)
-        same_warm_up.runs.append(Measured.of(record, self.traffic, intervals=self.intervals))
+        same_warm_up.runs.append(MeasuredRun.of(record, self.scope, intervals=self.intervals))
         self.made += 1
         self.rejected += int((record.status == STATUS_REJECTED).sum())
         self.driver = record.driver, record.driver_reason
@@ -124,14 +126,14 @@ class VariantRuns:
                 scaled = self.variant.run(
                     requests, seed, step_scale=1 + end, scales_decodes_only=decodes_only, warm_up=warm_up
                 )
-                ends.append((Measured.of(scaled, self.traffic, intervals=False),))
+                ends.append((MeasuredRun.of(scaled, self.scope, intervals=False),))
                 del scaled
 
     def measurement(self, replications: int, warm_up: int, bands: bool) -> VariantMeasurement:
         """Return the figures of the first `replications`, with or without the bands of the cost model."""
         same_warm_up = self._by_warm_up[warm_up]
         return VariantMeasurement(
-            self.traffic, tuple(same_warm_up.runs[:replications]), *(same_warm_up.ends if bands else ())
+            self.scope, tuple(same_warm_up.runs[:replications]), *(same_warm_up.ends if bands else ())
         )
 
     def records(self, warm_up: int) -> tuple[RunRecord, ...]:
@@ -229,7 +231,7 @@ class Replications:
         self.scenario = self.scenario.model_copy(update={"workload": workload})
         self.variants = [
             VariantRuns(
-                CompiledVariant.compile(self.scenario, runs.variant.variant), runs.traffic, runs.keep_requests
+                CompiledVariant.compile(self.scenario, runs.variant.variant), runs.scope, runs.keep_requests
             )
             for runs in self.variants
         ]

@@ -18,6 +18,7 @@ from simulator.errors import InputError, Problem
 from simulator.memory.gpu_memory import GpuMemory
 from simulator.memory.report import gpu_memory
 from simulator.results.record import RunRecord
+from simulator.results.variant_summary import MeasurementScope
 from simulator.results.warm_up import measured_requests
 from simulator.runs.engine_settings import engine_settings
 from simulator.runs.setup import Setup, setup_of
@@ -63,6 +64,19 @@ class CompiledVariant:
     def fits(self) -> bool:
         """Whether the memory holds the longest request to its end, or sets no limit."""
         return self.memory.fits or not self.scenario.run.mechanisms.kv_limit
+
+    @property
+    def measurement_scope(self) -> MeasurementScope:
+        """What of the scenario the figures of this variant depend on."""
+        workload, slo = self.scenario.workload, self.scenario.slo
+        replicas = self.scenario.hardware.replicas
+        return MeasurementScope(
+            open_loop=workload.arrivals.kind not in ("closed", "burst"),
+            class_names=tuple(entry.name for entry in workload.traffic_classes),
+            limits=slo.model_dump(exclude_none=True) if slo else {},
+            replicas=replicas,
+            running_limit=self.settings.max_num_seqs * replicas,
+        )
 
     @property
     def prices(self) -> Prices:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from simulator.document import Place
+from simulator.engines.host_cost import HostCost
+from simulator.engines.preset_field import declared
 from simulator.errors import InputError
 from simulator.scenario.base import Fault, Raw, Section, as_number, from_percent, names_of, repeated
 from simulator.scenario.speculation import Variant
@@ -61,30 +63,24 @@ class HardwareSection(Section):
                 yield Fault((name,), raw[name], "does not divide tensor_parallel", allowed)
 
 
+def _host_time(name: str, note: str = "") -> Any:
+    """A field of `HostOverrides`, described as the preset's field of that name."""
+    return Field(default=None, description=f"{declared(HostCost)[name].label}, s{note}")
+
+
 class HostOverrides(Section):
     """Host time of one step that the GPU waits for, and of a request before it; null: the preset's."""
 
-    step_s: HostSeconds | None = Field(default=None, description="per step, s")
-    per_sequence_s: HostSeconds | None = Field(default=None, description="per sequence in the step, s")
-    draft_pass_s: HostSeconds | None = Field(
-        default=None,
-        description="per draft pass, s; the draft_step_s of a step that drafts stays the preset's",
+    step_s: HostSeconds | None = _host_time("step_s")
+    per_sequence_s: HostSeconds | None = _host_time("per_sequence_s")
+    draft_pass_s: HostSeconds | None = _host_time(
+        "draft_pass_s", "; the draft_step_s of a step that drafts stays the preset's"
     )
-    lookup_step_s: HostSeconds | None = Field(
-        default=None, description="per step that drafts by look-ups on the host, s"
-    )
-    lookup_per_sequence_s: HostSeconds | None = Field(
-        default=None, description="and per sequence in it that drafts, s"
-    )
-    request_latency_s: HostSeconds | None = Field(
-        default=None, description="on the way between client and scheduler, s"
-    )
-    request_s: HostSeconds | None = Field(
-        default=None, description="work of the front end, one process, per request, s"
-    )
-    prompt_token_s: Annotated[float, Field(ge=0, lt=1e-3)] | None = Field(
-        default=None, description="and per prompt token, s"
-    )
+    lookup_step_s: HostSeconds | None = _host_time("lookup_step_s")
+    lookup_per_sequence_s: HostSeconds | None = _host_time("lookup_per_sequence_s")
+    request_latency_s: HostSeconds | None = _host_time("request_latency_s")
+    request_s: HostSeconds | None = _host_time("request_s")
+    prompt_token_s: Annotated[float, Field(ge=0, lt=1e-3)] | None = _host_time("prompt_token_s")
 
 
 class EngineSection(Section):

@@ -21,7 +21,7 @@ from experiments.study.grid import Grid
 from experiments.study.load import load_study
 from experiments.study.study import Study
 from experiments.sweep import sweep
-from simulator.results.summary import Measured, Traffic
+from simulator.results.summary import MeasuredRun
 from simulator.runs.replications import replication_seed, traffic_of
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import scenario_from_data
@@ -73,7 +73,7 @@ def simulation_s(cell: Cell) -> float:
     variant = CompiledVariant.compile(scenario, scenario.speculation[0])
     requests, seed = traffic_of(scenario, 0), replication_seed(0, 0)
     begun = time.process_time()
-    Measured.of(variant.run(requests, seed), Traffic.of(variant), intervals=False)
+    MeasuredRun.of(variant.run(requests, seed), variant.measurement_scope, intervals=False)
     return time.process_time() - begun
 
 

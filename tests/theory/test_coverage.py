@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from simulator.results.estimate import Estimate, mean_estimate
-from simulator.results.summary import Traffic, VariantMeasurement
+from simulator.results.summary import VariantMeasurement
 from simulator.runs import replications as replications_module
 from simulator.runs.replications import Replications, VariantRuns
 from simulator.scenario import Scenario
@@ -148,6 +148,6 @@ def engine_study(scenario: Scenario, requests: int, seed: int) -> VariantMeasure
     run = scenario.run.model_copy(update={"seed": seed})
     seeded = scenario.model_copy(update={"workload": workload, "run": run})
     variant = drafting_variant(seeded)
-    study = Replications(seeded, [VariantRuns(variant, Traffic.of(variant))], bands=False)
+    study = Replications(seeded, [VariantRuns(variant, variant.measurement_scope)], bands=False)
     study.run()
     return study.measurements()[0]

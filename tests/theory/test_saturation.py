@@ -87,8 +87,8 @@ def test_more_requests_at_once_than_seats_is_above_capacity_however_short_the_ru
     arrival_ms = [2.0 * index for index in range(50)]
     record = record_of_requests(arrival_ms, arrival_ms, [[(1000.0, 1)]] * 50)
     assert not saturation([record]).saturated
-    assert not saturation([record], seats=512).saturated
-    answer = saturation([record], seats=256)
+    assert not saturation([record], running_limit=512).saturated
+    answer = saturation([record], running_limit=256)
     assert answer.saturated
     assert answer.reason == "at this rate 500 requests would have to be served at once, and 256 can be"
 

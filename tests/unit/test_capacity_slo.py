@@ -22,7 +22,7 @@ def bad(text: str, classes: tuple[str, ...] = ()) -> str:
 
 
 @given(
-    st.sampled_from(METRICS),
+    st.sampled_from(list(METRICS)),
     st.sampled_from(STATISTICS),
     st.sampled_from([("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6)]),
     st.floats(1e-3, 1e6),

@@ -1,11 +1,14 @@
 """Serving-engine presets and GPUs: known facts, nearest versions, graph grids."""
 
+import dataclasses
 import json
 from dataclasses import replace
 
 import pytest
 
-from simulator.engines.preset import HostCost, Preset
+from simulator.engines.host_cost import HostCost
+from simulator.engines.preset import Preset
+from simulator.engines.preset_field import declared
 from simulator.engines.presets import load_preset, presets
 from simulator.errors import InputError
 from simulator.gpu import GPUS, gpu
@@ -85,6 +88,26 @@ def test_padding_takes_the_next_graph_or_none():
     assert preset.padded_tokens(3) == 4
     assert preset.padded_tokens(257) == 272
     assert preset.padded_tokens(513) is None
+
+
+@pytest.mark.parametrize(("record", "others"), [(Preset, {"host", "sources"}), (HostCost, set())])
+def test_every_field_declares_what_it_is(record, others):
+    fields = declared(record)
+    assert {*fields, *others} == {entry.name for entry in dataclasses.fields(record)}
+    assert all(field.meaning and field.source for field in fields.values())
+    assert all(field.label for field in fields.values()) == (record is HostCost)
+
+
+def test_a_file_is_held_to_what_its_fields_declare(tmp_path):
+    """0 is a limit of running requests for no engine; where it means that there is no rule, it is read."""
+    text = {**OWN, "max_num_seqs": 0, "graph_unit": "batches", "host": {"prompt_token_s": 0.5}}
+    with pytest.raises(InputError) as caught:
+        load_preset("mine.json", engine_file(tmp_path, text))
+    said = str(caught.value)
+    assert all(name in said for name in ("max_num_seqs", "graph_unit", "host.prompt_token_s"))
+    assert "known: tokens, requests" in said
+    mine, _ = load_preset("mine.json", engine_file(tmp_path, {**OWN, "draft_seats": 0, "state_slots": 0}))
+    assert mine.draft_seats == mine.state_slots == 0
 
 
 def test_exposed_host_time_counts_sequences_and_passes():

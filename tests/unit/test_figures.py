@@ -96,7 +96,7 @@ def test_tails_are_the_percentiles_of_one_run() -> None:
         for variant, (record,) in records.items():
             figures = measure(record)
             for slower, name in ((0.5, "p50"), (0.1, "p90")):
-                expected = figures[f"{metric.path}.{name}"]
+                expected = figures[f"{metric.name}.{name}"]
                 curve = table.where(metric=metric.title, variant=variant, slower=slower)
                 assert curve["time"] == pytest.approx([expected])
 
@@ -137,10 +137,10 @@ def test_a_saturated_variant_has_no_curve() -> None:
 def test_tails_show_the_limits_of_the_slo() -> None:
     table = tails.prepare(small_subject())
     limits = table.facts["limits"]
-    assert limits == {tails.METRICS[0].title: 1.0, tails.METRICS[1].title: 0.025}
-    drawn = tails.draw(table.where(metric=tails.METRICS[1].title))
+    assert limits == {tails.title(tails.METRICS[0]): 1.0, tails.title(tails.METRICS[1]): 0.025}
+    drawn = tails.draw(table.where(metric=tails.title(tails.METRICS[1])))
     assert [note.text for note in drawn.layout.annotations] == ["SLO 25 ms"]
-    without = tails.draw(table.where(metric=tails.METRICS[2].title))
+    without = tails.draw(table.where(metric=tails.title(tails.METRICS[2])))
     assert not without.layout.annotations
 
 

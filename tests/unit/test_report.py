@@ -88,7 +88,7 @@ def test_the_page_begins_with_the_verdict_and_ends_with_what_it_rests_on(page: s
         "NVIDIA CORPORATION",
         "gemm/fp8",
         'class="status assumed"',
-        "Host time, exposed, per step",
+        "Host time per step",
         "workload.output_tokens.min",
         "One more draft ÷ plain step",
     ],

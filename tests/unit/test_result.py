@@ -12,11 +12,11 @@ import pytest
 from simulator.errors import InputError
 from simulator.results.record import RunRecord
 from simulator.results.result import Provenance, Result, dump_json, read_results
-from simulator.results.summary import Measured, Traffic, VariantMeasurement, compare
+from simulator.results.summary import MeasuredRun, MeasurementScope, VariantMeasurement, compare
 from simulator.results.variant_summary import summary_from_json
 from tests.records import closed_loop_record
 
-CLOSED = Traffic(open_loop=False)
+CLOSED = MeasurementScope(open_loop=False)
 LUCK = ([3, 1, 2, 4], [2, 3, 1, 3], [4, 2, 2, 3])
 
 
@@ -30,14 +30,14 @@ def runs(step_ms: float, draft: bool, scale: float = 1.0, requests_each: int = 2
     return tuple(made if draft else [replace(record, accepted_at=none, drafted_at=none) for record in made])
 
 
-def measured(records: Iterable[RunRecord], traffic: Traffic = CLOSED) -> tuple[Measured, ...]:
-    return tuple(Measured.of(record, traffic) for record in records)
+def measured(records: Iterable[RunRecord], scope: MeasurementScope = CLOSED) -> tuple[MeasuredRun, ...]:
+    return tuple(MeasuredRun.of(record, scope) for record in records)
 
 
-def variant(step_ms: float, draft: bool, traffic: Traffic = CLOSED) -> VariantMeasurement:
+def variant(step_ms: float, draft: bool, scope: MeasurementScope = CLOSED) -> VariantMeasurement:
     faster, slower = runs(step_ms, draft, 0.9)[:1], runs(step_ms, draft, 1.1)[:1]
-    parts = [measured(records, traffic) for records in (runs(step_ms, draft), faster, slower)]
-    return VariantMeasurement(traffic, *parts, *parts[1:])
+    parts = [measured(records, scope) for records in (runs(step_ms, draft), faster, slower)]
+    return VariantMeasurement(scope, *parts, *parts[1:])
 
 
 def result() -> Result:
@@ -163,8 +163,8 @@ def test_saturated_variant_reports_the_rate_served_and_no_latency() -> None:
                 emitted_before_arrival=served.emitted_before_arrival // 2,
             )
         )
-    traffic = Traffic(open_loop=True, limits={"tpot_p99_s": 1.0})
-    saturated = VariantMeasurement(traffic, measured(records, traffic))
+    scope = MeasurementScope(open_loop=True, limits={"tpot_p99_s": 1.0})
+    saturated = VariantMeasurement(scope, measured(records, scope))
     metrics = saturated.summary().to_json()
     assert metrics["saturated"] is True
     assert value(metrics, "request_rate_per_s") == pytest.approx(10, rel=0.02)
@@ -175,7 +175,7 @@ def test_saturated_variant_reports_the_rate_served_and_no_latency() -> None:
     assert metrics["mean_acceptance_length"] is not None
     assert "50% of the rate is served" in saturated.summary().notes[0]
     steady = VariantMeasurement(
-        traffic, measured((closed_loop_record(1, 400, 9, 10, luck=luck) for luck in LUCK), traffic)
+        scope, measured((closed_loop_record(1, 400, 9, 10, luck=luck) for luck in LUCK), scope)
     )
     comparison = compare("spec", saturated, steady)
     assert comparison.verdict.outcome == "pays"
@@ -186,7 +186,7 @@ def test_saturated_variant_reports_the_rate_served_and_no_latency() -> None:
 
 
 def test_an_offered_rate_is_judged_by_tpot() -> None:
-    open_loop = Traffic(open_loop=True)
+    open_loop = MeasurementScope(open_loop=True)
     verdict = compare("spec", variant(10, False, open_loop), variant(12, True, open_loop)).verdict
     assert verdict.outcome == "pays"
     assert "TPOT" in verdict.sentence

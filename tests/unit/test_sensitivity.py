@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from experiments.cli import decodesim
-from experiments.sensitivity.inputs import HOST, KERNELS, UncertainInput, inputs_from, inputs_of
+from experiments.sensitivity.inputs import KERNELS, UncertainInput, inputs_from, inputs_of
 from experiments.sensitivity.knobs import Turnable
 from experiments.sensitivity.runs import BREAK_EVEN, SensitivityRuns
 from experiments.sensitivity.sobol import Index, indices_of, sobol
@@ -176,7 +176,7 @@ def test_a_tornado_is_widest_on_top_and_points_the_right_way() -> None:
     assert low < found.base.value < high
     low, high = ends(bar_of(found, "speculative step as a whole"))
     assert low > found.base.value > high
-    low, high = ends(bar_of(found, "host time of a step that drafts"))
+    low, high = ends(bar_of(found, "host time per step that drafts"))
     assert low > found.base.value > high
 
 
@@ -223,9 +223,7 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
 def test_host_times_have_the_interval_of_their_fit_while_they_are_the_fitted_ones() -> None:
     for changes, fitted in (({}, True), ({"engine.host.step_s": 1e-4}, False)):
         scenario = small_scenario({"engine.preset": "sglang-0.5", **changes})
-        (one,) = (
-            one for one in inputs_of(scenario, drafting_variant(scenario)) if one.name == HOST["step_s"]
-        )
+        (one,) = (one for one in inputs_of(scenario, drafting_variant(scenario)) if one.knob == "step_s")
         assert ("fit to published runs" in one.source) == fitted
         assert fitted or (one.low, one.high) == (5e-5, 2e-4)
 

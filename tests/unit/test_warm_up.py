@@ -52,7 +52,7 @@ def test_a_cut_beyond_the_rule_counts_where_replications_agree() -> None:
 def test_runs_that_are_too_short_say_so() -> None:
     measured = (10 * BATCH_REQUESTS, 200 * BATCH_REQUESTS)
     rising = [np.linspace(0, 50, 200) + noise(200, seed) for seed in range(5)]
-    assert steadiness(rising, measured).too_short == "runs have not settled when they end"
+    assert steadiness(rising, measured).too_short == "runs are not steady when they end"
     spells = [np.repeat(noise(20, seed), 10) + noise(200, seed + 50) / 5 for seed in range(5)]
     wandering = [np.cumsum(run - run.mean()) for run in spells]
     assert "twentieths correlate" in (steadiness(wandering, measured).too_short or "")

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from experiments.alternatives import Alternative, alternatives_of, scenario_with
 from experiments.cli import decodesim
-from experiments.whatif import Change, VariantChange, WhatIf, what_if
+from experiments.whatif import FigureChange, VariantChange, WhatIf, what_if
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate
 from simulator.results.warm_up import Steadiness
@@ -37,7 +37,7 @@ def variant_of(answer: WhatIf, name: str = "eagle3", index: int = 0) -> VariantC
     return answer.outcomes[index].variants[name]
 
 
-def ratio(change: Change | None) -> Estimate:
+def ratio(change: FigureChange | None) -> Estimate:
     assert change is not None
     assert change.ratio is not None
     return change.ratio
