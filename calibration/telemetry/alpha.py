@@ -1,4 +1,4 @@
-"""α of measured acceptance: of the geometric model with the same mean, and of the model that fits the positions."""
+"""α of measured acceptance: the geometric model with the same mean, and the model that fits the positions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def drafts_full(counts: Counts) -> bool:
 
 
 def fits_of(acceptance: Acceptance) -> list[dict[str, Any]]:
-    """Geometric, decay and positional models fitted to the counts, the best by BIC first; none for few counts."""
+    """Geometric, decay and positional models fitted to the counts, best BIC first; none for few counts."""
     counts = acceptance.total
     if not acceptance.counted or not counts.accepted_at or not drafts_full(counts):
         return []
@@ -78,7 +78,8 @@ def _fit_json(fit: Fit, best: Fit, counts: Counts, positions: int) -> dict[str, 
 
 
 def gated_of(acceptance: Acceptance, coverage: float | None) -> dict[str, float] | None:
-    """How rounds find a draft, for drafters that often find none; None where every step drafts or counts lack.
+    """How rounds find a draft, for drafters that often find none; None where every step drafts or counts
+    lack.
 
     `match` is the coverage. How matches follow one another cannot be seen in counts: `stickiness` is 0.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibration.telemetry.alpha import fits_of, gated_of, geometric_alpha
-from calibration.telemetry.combine import Combined, combine
+from calibration.telemetry.combine import Combined, combine, without_repeats
 from calibration.telemetry.health import findings_of
 from calibration.telemetry.intervals import intervals_of
 from calibration.telemetry.reading import LATENCIES, Acceptance, Finding, Latency, Reading
@@ -55,9 +55,10 @@ class Answer:
 def read(names: Sequence[str]) -> Answer:
     """Read files, `-` for standard input. Raises InputError with every file that cannot be read."""
     collected = read_files(names)
-    combined = combine(collected.readings)
-    findings = (*collected.findings, *findings_of(collected.readings, combined))
-    return Answer(tuple(collected.readings), combined, tuple(dict.fromkeys(findings)), collected.skipped_lines)
+    readings, repeats = without_repeats(collected.readings)
+    combined = combine(readings)
+    findings = findings_of(readings, combined, (*collected.findings, *repeats))
+    return Answer(tuple(readings), combined, tuple(findings), collected.skipped_lines)
 
 
 def _reading_json(reading: Reading) -> dict[str, Any]:
@@ -110,7 +111,8 @@ def _acceptance_json(
         "draft_acceptance_rate": _rate(acceptance),
         "acceptance_rate_at": total.rates_at,
         "conditional_acceptance": [
-            None if math.isnan(rate) else min(rate, 1.0) for rate in metrics.conditional_acceptance(total.rates_at)
+            None if math.isnan(rate) else min(rate, 1.0)
+            for rate in metrics.conditional_acceptance(total.rates_at)
         ],
         "geometric_alpha": geometric_alpha(acceptance),
         "acceptance_basis": acceptance.basis,
@@ -121,7 +123,11 @@ def _acceptance_json(
         found["acceptance_rate_at_ci95"] = [list(pair) for pair in intervals.rates_at]
         found["conditional_acceptance_ci95"] = [pair and list(pair) for pair in intervals.conditional]
     if acceptance.counted:
-        found |= {"draft_rounds": total.rounds, "drafted_tokens": total.drafted, "accepted_tokens": total.accepted}
+        found |= {
+            "draft_rounds": total.rounds,
+            "drafted_tokens": total.drafted,
+            "accepted_tokens": total.accepted,
+        }
     else:
         notes.append(f"acceptance is {acceptance.basis}: there are no counts")
     if not total.accepted_at:
@@ -131,7 +137,9 @@ def _acceptance_json(
     gated = gated_of(acceptance, coverage)
     if gated is not None:
         found["gated"] = gated
-        notes.append("`gated` is what a scenario takes: how drafts follow one another is not known, so stickiness is 0")
+        notes.append(
+            "a scenario takes `gated`; counts do not show how rounds with a draft follow, so stickiness is 0"
+        )
     return found
 
 

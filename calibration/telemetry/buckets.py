@@ -1,4 +1,4 @@
-"""Prometheus histograms: mean and percentiles of what fell into their buckets, with what buckets cannot tell."""
+"""Prometheus histograms: mean and percentiles, and what their buckets cannot tell."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from calibration.telemetry.fields import Damaged
+from calibration.telemetry.fields import DamagedError
 from calibration.telemetry.reading import Finding, Latency, latency_name
 from calibration.telemetry.samples import PERCENTILES
 from calibration.telemetry.scrapes import Series
 from simulator.results import metrics
+
+_COARSE = 1.25
+"""Ratio of a bucket's bounds from which on its percentiles are worth a word."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Histogram:
 def histogram_of(name: str, values: Mapping[Series, float]) -> Histogram | None:
     """The histogram of a name, summed over its label sets; None where there is none.
 
-    Raises Damaged where a label set lacks its sum, its count or a bucket, or where they contradict one another.
+    Raises DamagedError where a label set lacks its sum, its count or a bucket, or where they contradict one
+    another.
     """
     totals: dict[Series, dict[str, float]] = {}
     buckets: dict[Series, dict[float, float]] = {}
@@ -51,7 +55,7 @@ def histogram_of(name: str, values: Mapping[Series, float]) -> Histogram | None:
         counts = [bucket[bound] for bound in sorted(bucket)]
         whole = total.keys() == {"_sum", "_count"} and bucket.get(math.inf) == total["_count"]
         if not whole or counts != sorted(counts) or (below and below.keys() != bucket.keys()):
-            raise Damaged(f"{name} lacks a part or contradicts itself")
+            raise DamagedError(f"{name} lacks a part or contradicts itself")
         below = {bound: below.get(bound, 0.0) + bucket[bound] for bound in sorted(bucket)}
     return Histogram(
         below,
@@ -67,7 +71,7 @@ def first_histogram(
     for name in names:
         try:
             histogram = histogram_of(name, values)
-        except Damaged as error:
+        except DamagedError as error:
             text = f"{error}; it is left out: is the file cut?"
             findings.append(Finding("incomplete-counters", "warning", text))
             continue
@@ -76,10 +80,31 @@ def first_histogram(
     return None
 
 
-def latency_of(key: str, histogram: Histogram, findings: list[Finding]) -> Latency:
-    """Mean and percentiles of durations in s. Percentiles are interpolated within their bucket, as PromQL's
-    `histogram_quantile` does; those in the first or the last bucket, which say nothing, are left out.
+def latencies_of(
+    exposed: Mapping[str, Sequence[str]], values: Mapping[Series, float], findings: list[Finding]
+) -> tuple[dict[str, Histogram], dict[str, Latency]]:
+    """The histograms of durations in s by latency (`exposed` has their names), their mean and percentiles.
+
+    Percentiles are interpolated within their bucket, as PromQL's `histogram_quantile` does; those in the
+    first or the last bucket, which tell nothing, are left out with a finding.
     """
+    histograms: dict[str, Histogram] = {}
+    latencies: dict[str, Latency] = {}
+    coarse = []
+    for key, own in exposed.items():
+        histogram = first_histogram(own, values, findings)
+        if histogram is not None:
+            histograms[key], latencies[key] = histogram, _latency(key, histogram, findings)
+            if any(high > _COARSE * low for low, high in latencies[key].within.values()):
+                coarse.append(latency_name(key))
+    if coarse:
+        names = ", ".join(coarse)
+        text = f"percentiles of {names} are known to their bucket only; their values are interpolated in it"
+        findings.append(Finding("coarse-buckets", "info", text))
+    return histograms, latencies
+
+
+def _latency(key: str, histogram: Histogram, findings: list[Finding]) -> Latency:
     values, within = {"mean": histogram.mean}, {}
     low: list[str] = []
     high: list[str] = []
@@ -93,19 +118,24 @@ def latency_of(key: str, histogram: Histogram, findings: list[Finding]) -> Laten
         part = (share * histogram.count - counts[place - 1]) / inside
         values[name] = bounds[place - 1] + (bounds[place] - bounds[place - 1]) * part
         within[name] = (bounds[place - 1], bounds[place])
-    for code, where, names in (("below-first-bucket", "below the first", low), ("above-last-bucket", "above the last", high)):
-        if names:
-            bound = bounds[0] if names is low else bounds[-2]
-            text = (
-                f"{', '.join(names)} of {latency_name(key)} lie {where} bucket bound of {bound * 1e3:g} ms, where "
-                f"the histogram tells nothing: use the mean, or a benchmark client"
-            )
-            findings.append(Finding(code, "warning", text))
+    if low:
+        findings.append(
+            _beyond("below-first-bucket", low, key, f"below the first bucket bound, {bounds[0] * 1e3:g} ms")
+        )
+    if high:
+        findings.append(
+            _beyond("above-last-bucket", high, key, f"above the last bucket bound, {bounds[-2]:g} s")
+        )
     return Latency(values, int(histogram.count), within)
+
+
+def _beyond(code: str, names: list[str], key: str, where: str) -> Finding:
+    text = f"{', '.join(names)} of {latency_name(key)} lie {where}: use the mean, or a benchmark client"
+    return Finding(code, "warning", text)
 
 
 def _bound(series: Series) -> float:
     try:
         return float(series.label("le") or "")
     except ValueError:
-        raise Damaged(f"{series.name} has a bucket without a bound") from None
+        raise DamagedError(f"{series.name} has a bucket without a bound") from None

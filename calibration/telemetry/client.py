@@ -1,4 +1,4 @@
-"""Results of benchmark clients in milliseconds: `mean_ttft_ms`, `p99_itl_ms` and their kind, as latencies in s."""
+"""Results of benchmark clients: `mean_ttft_ms`, `p99_itl_ms` and their kind in seconds, and the load."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ _STATISTIC = {"median": "p50", "p99.9": "p999"}
 MS = 1e-3
 
 
-def latencies_of(fields: Fields, names: Mapping[str, str], samples: Mapping[str, int | None]) -> dict[str, Latency]:
+def latencies_of(
+    fields: Fields, names: Mapping[str, str], samples: Mapping[str, int | None]
+) -> dict[str, Latency]:
     """Latency → its statistics. `names` maps the client's word (`ttft`) to the latency (`ttft_s`), `samples`
     the latency to the number of samples behind it, where known."""
     values: dict[str, dict[str, float]] = {}
-    for key in fields.keys():
+    for key in fields:
         found = _KEY.fullmatch(key)
         if found is None or found.group(2) not in names:
             continue
@@ -25,7 +27,11 @@ def latencies_of(fields: Fields, names: Mapping[str, str], samples: Mapping[str,
         if value_ms is not None:
             statistic = _STATISTIC.get(found.group(1), found.group(1))
             values.setdefault(names[found.group(2)], {})[statistic] = value_ms * MS
-    return {name: Latency(statistics, samples.get(name)) for name, statistics in values.items() if "mean" in statistics}
+    return {
+        name: Latency(statistics, samples.get(name))
+        for name, statistics in values.items()
+        if "mean" in statistics
+    }
 
 
 def problems_of(fields: Fields, file: str) -> list[Finding]:
@@ -48,7 +54,10 @@ def run_load(fields: Fields, names: Mapping[str, str]) -> dict[str, float]:
     """The load of a run: fields under the names of `Reading.load`, and the mean tokens of a request."""
     found = {name: fields.number(key) for name, key in names.items()}
     completed = fields.count("completed")
-    for name, key in (("prompt_tokens_mean", "total_input_tokens"), ("output_tokens_mean", "total_output_tokens")):
+    for name, key in (
+        ("prompt_tokens_mean", "total_input_tokens"),
+        ("output_tokens_mean", "total_output_tokens"),
+    ):
         total = fields.count(key)
         found[name] = total / completed if total is not None and completed else None
     return {name: value for name, value in found.items() if value is not None}

@@ -9,7 +9,7 @@ from typing import Any
 from simulator.errors import show_value
 
 
-class Damaged(ValueError):
+class DamagedError(ValueError):
     """A line or record of a format that is known, but whose content cannot be used; the text says why."""
 
 
@@ -26,8 +26,7 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return self._record.get(key) is not None
 
-    def keys(self) -> Iterator[str]:
-        """Names of the fields, in the order of the file."""
+    def __iter__(self) -> Iterator[str]:
         return iter(self._record)
 
     def number(self, key: str, low: float = 0.0, high: float = math.inf) -> float | None:
@@ -97,7 +96,11 @@ class Fields:
 
     def _all_checked(self, items: Sequence[object], key: str, low: float, high: float) -> list[float] | None:
         values = [self._checked(item, f"{key}[{place}]", low, high) for place, item in enumerate(items)]
-        return None if any(value is None for value in values) else [value for value in values if value is not None]
+        return (
+            None
+            if any(value is None for value in values)
+            else [value for value in values if value is not None]
+        )
 
     def _checked(self, value: object, key: str, low: float, high: float) -> float | None:
         if value is None:

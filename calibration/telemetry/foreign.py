@@ -1,4 +1,4 @@
-"""Files that people take for telemetry and that are something else: what they are, and what to do with them."""
+"""Files that people take for telemetry and that are something else: what they are, and what to do instead."""
 
 from __future__ import annotations
 
@@ -9,18 +9,33 @@ from typing import Any
 _TEXTS: tuple[tuple[str, str], ...] = (
     (r"llama_(?:perf|print_timings)|common_perf_print|llama_decode|srv  *update_slots", "a log of llama.cpp"),
     (r"^tgi_\w+|text_generation_(?:router|launcher)", "output of Text Generation Inference"),
-    (r"^nv_(?:inference|gpu|cpu|cache)_\w+", "metrics of Triton Inference Server: scrape the engine behind it"),
+    (
+        r"^nv_(?:inference|gpu|cpu|cache)_\w+",
+        "metrics of Triton Inference Server: scrape the engine behind it",
+    ),
     (r"^trtllm_\w+", "metrics of trtllm-serve, which have no acceptance: use the report of trtllm-bench"),
     (r"^DCGM_FI_\w+", "metrics of NVIDIA's DCGM exporter: scrape the serving engine"),
-    (r"^(?:node|container|kube|go)_\w+(?:\{| )", "Prometheus text of another exporter: scrape the serving engine"),
+    (
+        r"^(?:node|container|kube|go)_\w+(?:\{| )",
+        "Prometheus text of another exporter: scrape the serving engine",
+    ),
     (r"^lmdeploy[:_]|\[lmdeploy\]|lmdeploy - ", "output of LMDeploy"),
     (r"\bollama\b.*(?:level=|msg=)", "a log of Ollama"),
     (r":::MLLOG|MLPerf Results Summary", "a result of MLPerf"),
     (r"^Type,Name,Request Count|^Name,# requests", "a result of Locust"),
     (r"\bRequests/sec:.*|^Running \d+\w test @", "output of wrk or hey"),
-    (r"^(?:Timestamp|TIMESTAMP),", "a request trace: give it to a scenario, workload.arrivals: {kind: trace, file}"),
-    (r"^(?:speculative_config|decoding_type|kv_cache_config):", "a configuration of TensorRT-LLM, no measurement"),
-    (r"^--model(?:-path)?[ =]|^(?:python3? -m )?(?:vllm serve|sglang\.launch_server)", "a launch line, no measurement"),
+    (
+        r"^(?:Timestamp|TIMESTAMP),",
+        "a request trace: give it to a scenario, workload.arrivals: {kind: trace, file}",
+    ),
+    (
+        r"^(?:speculative_config|decoding_type|kv_cache_config):",
+        "a configuration of TensorRT-LLM, no measurement",
+    ),
+    (
+        r"^--model(?:-path)?[ =]|^(?:python3? -m )?(?:vllm serve|sglang\.launch_server)",
+        "a launch line, no measurement",
+    ),
     (r"^(?:name|target|hardware|workload):", "a scenario file: `decodesim simulate` takes it"),
 )
 """Pattern of a line → what writes it."""
@@ -28,7 +43,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
 _KEYS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset(("traceEvents",)), "a trace of a profiler: ui.perfetto.dev opens it"),
     (frozenset(("panels", "templating")), "a Grafana dashboard: export the metrics, or scrape /metrics"),
-    (frozenset(("status", "data")), "an answer of Prometheus's query API: scrape the engine's /metrics instead"),
+    (frozenset(("status", "data")), "an answer of Prometheus's query API: scrape /metrics instead"),
     (frozenset(("results_inter_token_latency_s_mean",)), "a result of LLMPerf"),
     (frozenset(("architectures", "hidden_size")), "the config.json of a model: `target.model` takes it"),
     (frozenset(("speculators_config",)), "the config.json of a drafter: `speculation.draft` takes it"),

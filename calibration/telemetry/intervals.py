@@ -1,7 +1,7 @@
 """95 % intervals of acceptance: from counts as if rounds were independent, or by resampling blocks of them.
 
-Rounds of one request resemble each other, so intervals from counts are the narrowest that can be. Where blocks are
-known (logging intervals, scrapes, requests), whole blocks are drawn instead.
+Rounds of one request resemble each other, so intervals from counts are the narrowest that can be. Where
+blocks are known (logging intervals, scrapes, requests), whole blocks are drawn instead.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def wilson(successes: float, trials: float) -> Interval:
 
 def _mean_length(counts: Counts, draft_length: int | None) -> Interval:
     """Of 1 + the mean of accepted drafts: normal, with z² rounds added, half of which accept nothing and half
-    everything (Agresti and Coull 1998, for more than two outcomes). Without positions the widest spread is taken
-    that the mean allows.
+    everything (Agresti and Coull 1998, for more than two outcomes). Without positions the widest spread is
+    taken that the mean allows.
     """
     longest = float(draft_length or max(math.ceil(counts.accepted / counts.rounds), 1))
     mean = counts.accepted / counts.rounds
@@ -87,8 +87,9 @@ def _mean_length(counts: Counts, draft_length: int | None) -> Interval:
 
 
 def bootstrap(total: Counts, blocks: Sequence[Counts], in_order: bool) -> Intervals:
-    """Intervals from blocks drawn with replacement. Blocks in order of time are drawn n^⅓ neighbours at a time, in
-    a circle (Politis and Romano 1992); percentiles are widened as Student's t is for few draws (Hesterberg 2015).
+    """Intervals from blocks drawn with replacement. Blocks in order of time are drawn n^⅓ neighbours at a
+    time, in a circle (Politis and Romano 1992); percentiles are widened as Student's t is for few draws
+    (Hesterberg 2015).
     """
     positions = len(total.accepted_at)
     rows = np.array([[block.rounds, block.accepted, *block.accepted_at[:positions]] for block in blocks])

@@ -1,4 +1,4 @@
-"""Files and standard input as lines of text: unpacked, decoded, stripped of terminal codes, never whole in memory."""
+"""Files and standard input as lines of text: unpacked, decoded, cleaned, never whole in memory."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def opened(name: str) -> Iterator[BinaryIO]:
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, BrokenPipeError):
             raise
-        text = "the gzip data is cut or damaged" if isinstance(error, EOFError | zlib.error) else reason(error)
+        text = (
+            "the gzip data is cut or damaged" if isinstance(error, EOFError | zlib.error) else reason(error)
+        )
         raise InputError(Problem(file=shown_name(name), message=f"cannot be read: {text}")) from None
 
 
@@ -148,7 +150,9 @@ def _refuse_binary(name: str, head: bytes) -> None:
     if kind is None and not utf16 and head.count(0) > len(head) // 100:
         kind = "a binary file"
     if kind is not None:
-        raise InputError(Problem(file=shown_name(name), message=f"is {kind}", allowed="text or JSON, as is or in gzip"))
+        raise InputError(
+            Problem(file=shown_name(name), message=f"is {kind}", allowed="text or JSON, as is or in gzip")
+        )
 
 
 class _Rewound(io.RawIOBase):
@@ -162,7 +166,7 @@ class _Rewound(io.RawIOBase):
         return True
 
     def readinto(self, buffer: object) -> int:
-        """Read into a buffer, as `io.BufferedReader` asks for it: enough to recognise a format, or to the end."""
+        """Fill a buffer for `io.BufferedReader` with enough to recognise a format, or to the end."""
         view = memoryview(cast(bytearray, buffer))
         filled = 0
         while filled < min(len(view), _HEAD_BYTES) and (data := self._stream.read(len(view) - filled)):

@@ -11,8 +11,8 @@ from calibration.telemetry.reading import Finding, Reading
 class Reader:
     """Reads one format. One instance sees all files of a command, so that it can merge what belongs together.
 
-    `line` gets the lines of text files, `record` the objects of JSON; each returns whether it was its own, and
-    raises Damaged for one that is its own and cannot be used. `findings` are those of no reading.
+    `line` gets the lines of text files, `record` the objects of JSON; each returns whether it was its own,
+    and raises DamagedError for one that is its own and cannot be used. `findings` are those of no reading.
     """
 
     title: str
@@ -28,7 +28,7 @@ class Reader:
         self.file, self.name = file, name
 
     def use(self) -> None:
-        """Note that the file at hand is one of this reader's: `used` maps its path to what people are shown."""
+        """Note that the file at hand is of this format: `used` maps its path to what people are shown."""
         self.used.setdefault(self.file, self.name)
 
     def line(self, text: str) -> bool:

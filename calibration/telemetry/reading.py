@@ -11,6 +11,27 @@ from simulator.results import metrics
 Severity = Literal["error", "warning", "info"]
 SEVERITIES = ("error", "warning", "info")
 
+FORMATS = {
+    "vllm-bench": "vLLM benchmark",
+    "sglang-response": "SGLang responses",
+    "vllm-response": "vLLM responses",
+    "aiperf": "AIPerf summary",
+    "genai-perf": "genai-perf summary",
+    "aiperf-records": "AIPerf records",
+    "vllm-metrics": "vLLM metrics",
+    "vllm-bench-table": "vLLM benchmark table",
+    "vllm-log": "vLLM log",
+    "sglang-log": "SGLang log",
+    "sglang-metrics": "SGLang metrics",
+    "sglang-bench": "SGLang benchmark",
+    "sglang-bench-table": "SGLang benchmark table",
+    "trtllm-report": "TensorRT-LLM report",
+    "guidellm": "GuideLLM report",
+    "aiperf-table": "AIPerf table",
+    "guidellm-table": "GuideLLM table",
+}
+"""Format → what people call it; those that know acceptance most exactly come first."""
+
 LATENCIES = ("ttft_s", "tpot_s", "itl_s", "itl_token_s", "e2e_s")
 """The latencies a reading may have, in the definitions of `simulator.results.metrics`."""
 
@@ -22,7 +43,7 @@ def latency_name(key: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A file, the format found in it, and the engine and version that wrote it where the content shows them."""
+    """A file, its format, and the engine and version that wrote it where the content shows them."""
 
     file: str
     format: str
@@ -114,8 +135,8 @@ class Acceptance:
     """Acceptance of a reading.
 
     `counted`: the rounds of `total` were counted. Otherwise only their ratio means something: the source gave
-    a mean, and `basis` says of what. `draft_length` is the most tokens drafted in a round, None where unknown.
-    `in_order`: the blocks follow one another in time; otherwise each is a request.
+    a mean, and `basis` says of what. `draft_length` is the most tokens drafted in a round, None where
+    unknown. `in_order`: the blocks follow one another in time; otherwise each is a request.
     """
 
     total: Counts
@@ -152,14 +173,14 @@ class Latency:
 class Reading:
     """What one source, or several that belong together, reported.
 
-    Readings of one `family` describe different requests, so their counts add; readings of different families
-    may describe the same requests, so theirs never do. `decode_steps` counts the steps of all requests after
-    their first token, with and without a draft; `decoded_tokens` the tokens of those steps. `load` is in SI
-    units by name. `traits` are settings that findings ask for, such as `dataset`.
+    Readings of one format describe different requests, so their counts add; readings of different formats may
+    describe the same requests, so theirs never do. `name` says which files, or which part. `decode_steps`
+    counts the steps of all requests after their first token, with and without a draft; `decoded_tokens` the
+    tokens of those steps. `load` is in SI units by name. `traits` are settings that findings ask for, such as
+    `dataset`.
     """
 
-    label: str
-    family: str
+    name: str
     sources: tuple[Source, ...]
     acceptance: Acceptance | None = None
     stated: tuple[Stated, ...] = ()
@@ -170,6 +191,16 @@ class Reading:
     load: Mapping[str, float] = field(default_factory=dict)
     traits: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def format(self) -> str:
+        """The format of its sources."""
+        return self.sources[0].format
+
+    @property
+    def label(self) -> str:
+        """What people are shown of it."""
+        return f"{FORMATS[self.format]} {self.name}"
 
     @property
     def draft_coverage(self) -> float | None:

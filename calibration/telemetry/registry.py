@@ -1,7 +1,7 @@
 """Every format of telemetry, and how files find their readers: by content, never by name.
 
-A new format is a class in `readers/` and a line in `_READERS`. Text goes to all readers line by line, so a file may
-mix formats: a log with a benchmark's table in it is both.
+A new format is a class in `readers/` and a line in `_READERS`. Text goes to all readers line by line, so a
+file may mix formats: a log with a benchmark's table in it is both.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.foreign import tool_of_line, tool_of_record
 from calibration.telemetry.lines import CUT, Line, lines_of, opened, shown_name
 from calibration.telemetry.reader import Reader
-from calibration.telemetry.reading import Finding, Reading
 from calibration.telemetry.readers.aiperf import AiperfReader
 from calibration.telemetry.readers.aiperf_records import AiperfRecordsReader
 from calibration.telemetry.readers.aiperf_table import AiperfTableReader
@@ -29,6 +28,7 @@ from calibration.telemetry.readers.trtllm_report import TrtllmReportReader
 from calibration.telemetry.readers.vllm_bench import VllmBenchReader
 from calibration.telemetry.readers.vllm_log import VllmLogReader
 from calibration.telemetry.readers.vllm_response import VllmResponseReader
+from calibration.telemetry.reading import Finding, Reading
 from calibration.telemetry.records import Record, content_of
 from simulator.errors import InputError, Problem
 
@@ -102,7 +102,7 @@ def _read_file(name: str, short: str, readers: Sequence[Reader], collected: Coll
     reason, tool = "", None
     for item, taken in _offered(name, file, readers):
         offered += 1
-        if isinstance(taken, Damaged):
+        if isinstance(taken, DamagedError):
             skipped += 1
             reason = reason or f"line {item.number}: {taken}"
         elif taken:
@@ -116,14 +116,14 @@ def _read_file(name: str, short: str, readers: Sequence[Reader], collected: Coll
     if not used:
         raise InputError(_unknown(file, "empty" if not offered else tool, reason))
     if skipped:
-        count = f"{skipped:,} line{'s' if skipped > 1 else ''}"
-        text = f"{short}: {count} could not be used and {'are' if skipped > 1 else 'is'} left out; the first, {reason}"
+        count = "1 line is" if skipped == 1 else f"{skipped:,} lines are"
+        text = f"{short}: {count} left out, as no number in it can be trusted; the first, {reason}"
         collected.findings.append(Finding("skipped-lines", "warning", text))
 
 
 def _offered(
     name: str, file: str, readers: Sequence[Reader]
-) -> Iterator[tuple[Line | Record, bool | Damaged]]:
+) -> Iterator[tuple[Line | Record, bool | DamagedError]]:
     """Every line and record of a file, and whether a reader took it, or why it could not."""
     with opened(name) as stream:
         for item in content_of(file, lines_of(stream)):
@@ -133,7 +133,7 @@ def _offered(
                 else:
                     text = item.text.strip() if item.whole else item.text.strip() + CUT
                     taken = any([reader.line(text) for reader in readers])
-            except Damaged as error:
+            except DamagedError as error:
                 yield item, error
             else:
                 yield item, taken

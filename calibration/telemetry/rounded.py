@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from calibration.telemetry.fields import Damaged
+from calibration.telemetry.fields import DamagedError
 from calibration.telemetry.reading import Counts
 
 _LENGTH_HALF, _RATE_HALF = 0.005, 0.0005
@@ -20,17 +21,18 @@ def counts_of(mean_length: float, accepted: int, drafted: int, rates: Sequence[f
     """The counts that print as this line: 1 + A ÷ R to two decimals and A_j ÷ R to three.
 
     The rounds are drafted ÷ positions where every draft was full; otherwise the fewest that agree with all
-    figures, as drafts are mostly full. Raises Damaged when no number of rounds agrees: the line is cut or altered.
+    figures, as drafts are mostly full. Raises DamagedError when no number of rounds agrees: the line is cut
+    or altered.
     """
     if not 0 <= accepted <= drafted or drafted == 0 or not rates:
-        raise Damaged("accepted and drafted tokens contradict each other")
-    if any(later > earlier + _SLACK for earlier, later in zip(rates, rates[1:], strict=False)):
-        raise Damaged("acceptance rates rise with the position")
+        raise DamagedError("accepted and drafted tokens contradict each other")
+    if any(later > earlier + _SLACK for earlier, later in pairwise(rates)):
+        raise DamagedError("acceptance rates rise with the position")
     for rounds in _candidates(mean_length, accepted, drafted, len(rates)):
         accepted_at = _accepted_at(rounds, accepted, rates)
         if accepted_at is not None:
             return Counts(float(rounds), float(accepted), float(drafted), accepted_at)
-    raise Damaged("its figures contradict one another")
+    raise DamagedError("its figures contradict one another")
 
 
 def _candidates(mean_length: float, accepted: int, drafted: int, positions: int) -> Iterator[int]:
@@ -55,5 +57,7 @@ def _accepted_at(rounds: int, accepted: int, rates: Sequence[float]) -> tuple[fl
         scale = accepted / (math.fsum(rates) * rounds) if accepted else 1.0
         return tuple(min(rate * rounds * scale, float(rounds)) for rate in rates)
     counts = [round(rate * rounds) for rate in rates]
-    agree = all(abs(count / rounds - rate) <= _RATE_HALF + _SLACK for count, rate in zip(counts, rates, strict=True))
+    agree = all(
+        abs(count / rounds - rate) <= _RATE_HALF + _SLACK for count, rate in zip(counts, rates, strict=True)
+    )
     return tuple(map(float, counts)) if agree and sum(counts) == accepted else None

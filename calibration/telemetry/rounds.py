@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Stated
 from calibration.telemetry.samples import BlockSeries
 
@@ -31,17 +31,18 @@ class RequestRounds:
 
 
 def rounds_of_vllm(fields: Fields) -> tuple[Counts, int | None]:
-    """Counts and draft length of vLLM's `speculative_decoding` object, which AIPerf passes on with few changes.
+    """Counts and draft length of vLLM's `speculative_decoding` object, which AIPerf passes on with few
+    changes.
 
-    The histogram counts rounds by how many drafts they accepted: a list, or a sparse object. Raises Damaged where
-    the counts contradict one another.
+    The histogram counts rounds by how many drafts they accepted: a list, or a sparse object. Raises
+    DamagedError where the counts contradict one another.
     """
     rounds, accepted = fields.count("num_spec_steps"), fields.count("num_accepted_draft_tokens")
     drafted, draft_length = fields.count("num_draft_tokens"), fields.count("num_spec_tokens")
     if rounds is None or accepted is None:
-        raise Damaged("num_spec_steps or num_accepted_draft_tokens is missing")
+        raise DamagedError("num_spec_steps or num_accepted_draft_tokens is missing")
     if drafted is not None and accepted > drafted:
-        raise Damaged("more draft tokens are accepted than drafted")
+        raise DamagedError("more draft tokens are accepted than drafted")
     histogram = histogram_of(fields, "acceptance_histogram")
     at = positions_of(histogram, rounds, accepted)
     if draft_length is None and at:
@@ -55,23 +56,23 @@ def histogram_of(fields: Fields, key: str) -> list[float]:
     if listed is not None:
         return listed
     part = fields.part(key)
-    sparse = {int(name): part.count(name) or 0.0 for name in part.keys() if name.isdecimal() and len(name) < 4}
+    sparse = {int(name): part.count(name) or 0.0 for name in part if name.isdecimal() and len(name) < 4}
     return [sparse.get(accepted, 0.0) for accepted in range(max(sparse, default=-1) + 1)]
 
 
 def positions_of(histogram: list[float], rounds: float, accepted: float) -> tuple[float, ...]:
-    """Rounds that accepted each position, from the histogram. Raises Damaged where it contradicts the counts."""
+    """Rounds that accepted each position. Raises DamagedError where the histogram contradicts the counts."""
     if not histogram:
         return ()
     if sum(histogram) != rounds or sum(place * count for place, count in enumerate(histogram)) != accepted:
-        raise Damaged("the histogram of accepted drafts contradicts the counts")
+        raise DamagedError("the histogram of accepted drafts contradicts the counts")
     return tuple(float(sum(histogram[place:])) for place in range(1, len(histogram)))
 
 
 def tokens_per_chunk(
     mean: float, name: str, sample: Acceptance | None
 ) -> tuple[Acceptance, tuple[Stated, ...], tuple[Finding, ...]]:
-    """Acceptance by the tokens of a streamed chunk, where a client counts nothing else, or of a `sample` only."""
+    """Acceptance by tokens per streamed chunk, where a client counts nothing else, or only a `sample`."""
     definition = "tokens per streamed chunk after the first"
     text = (
         f"no counts of acceptance for the whole run: {mean:.2f} tokens per streamed chunk stand for the mean "
@@ -79,7 +80,9 @@ def tokens_per_chunk(
     )
     stated = [Stated(name, mean, definition)]
     if sample is not None:
-        stated.append(Stated("speculative_decoding", sample.total.mean_length, "counts of a few of the requests"))
+        stated.append(
+            Stated("speculative_decoding", sample.total.mean_length, "counts of a few of the requests")
+        )
     draft_length = None if sample is None else sample.draft_length
     acceptance = Acceptance(Counts(1.0, mean - 1.0), draft_length, definition, counted=False)
     return acceptance, tuple(stated), (Finding("tokens-per-chunk", "info", text),)

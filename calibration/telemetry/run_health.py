@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 from calibration.telemetry.reading import Finding, Reading, latency_name
 
-_RANDOM = ("random", "random-ids", "random-image", "random-mm", "random-rerank", "synthetic", "generated-shared-prefix")
+_RANDOM = (
+    "random",
+    "random-ids",
+    "random-image",
+    "random-mm",
+    "random-rerank",
+    "synthetic",
+    "generated-shared-prefix",
+)
 """Data sets of benchmark clients whose prompts are random tokens."""
 _FULL_CACHE = 0.95
 _FEW_REQUESTS = 100
@@ -29,18 +37,18 @@ def _on_prompts(reading: Reading) -> Iterator[Finding]:
     traits = reading.traits
     if traits.get("dataset", "").lower() in _RANDOM:
         text = (
-            f"{reading.label}: prompts of the data set {traits['dataset']!r} are random tokens, on which acceptance "
+            f"prompts of the data set {traits['dataset']!r} are random tokens, on which acceptance "
             f"means nothing: measure it on your own prompts, or sharegpt, spec_bench, hf"
         )
         yield Finding("random-prompts", "warning", text)
     elif "prompts_alike" in traits:
         text = (
-            f"{reading.label}: all prompts have {traits['prompts_alike']} tokens: if they are random ones, "
+            f"all prompts have {traits['prompts_alike']} tokens: if they are random ones, "
             f"acceptance means nothing"
         )
         yield Finding("prompts-alike", "info", text)
     if "ignore_eos" in traits:
-        text = f"{reading.label}: --ignore-eos forces text past its natural end, which changes acceptance"
+        text = "--ignore-eos forces text past its natural end, which changes acceptance"
         yield Finding("ignore-eos", "info", text)
 
 
@@ -48,33 +56,36 @@ def _on_load(reading: Reading) -> Iterator[Finding]:
     load = reading.load
     if "saturation" in reading.traits:
         text = (
-            f"{reading.label}: all requests were sent at once without --max-concurrency: that measures saturation, "
-            f"and its latencies are those of a queue"
+            "all requests were sent at once without --max-concurrency: that measures saturation, "
+            "and its latencies are those of a queue"
         )
         yield Finding("saturation-test", "warning", text)
     failed = load.get("failed_requests", 0.0)
     if failed:
-        yield Finding("failed-requests", "warning", f"{reading.label}: {failed:,.0f} requests failed")
+        yield Finding("failed-requests", "warning", f"{failed:,.0f} requests failed")
     preemptions = load.get("preemptions", 0.0)
     if preemptions:
-        text = f"{reading.label}: {preemptions:,.0f} preemptions: the KV cache is too small for the running requests"
+        text = f"{preemptions:,.0f} preemptions: the KV cache is too small for the running requests"
         yield Finding("preemptions", "warning", text)
     usage = load.get("kv_cache_usage_max", load.get("kv_cache_usage", 0.0))
     if usage > _FULL_CACHE:
-        text = f"{reading.label}: {usage:.0%} of the KV cache is in use: requests wait for memory"
+        text = f"{usage:.0%} of the KV cache is in use: requests wait for memory"
         yield Finding("kv-full", "warning", text)
     waiting, running = load.get("waiting_requests", 0.0), load.get("running_requests", 0.0)
     if waiting >= max(_QUEUE, 0.1 * running):
-        text = f"{reading.label}: {waiting:,.3g} requests wait while {running:,.3g} run: latencies include a queue"
+        text = f"{waiting:,.3g} requests wait while {running:,.3g} run: latencies include a queue"
         yield Finding("queue", "info", text)
 
 
 def _on_figures(reading: Reading) -> Iterator[Finding]:
     requests = reading.load.get("requests")
-    with_p99 = [latency_name(name) for name, own in reading.latencies.items() if "p99" in own.values and name != "itl_s"]
+    with_p99 = [latency_name(name) for name, own in reading.latencies.items() if "p99" in own.values]
+    with_p99 = [name for name in with_p99 if not name.startswith("ITL")]
     if requests and requests < _FEW_REQUESTS and with_p99:
-        count = f"{requests:.0f} request{'s' if requests > 1 else ''}"
-        text = f"{reading.label}: the P99 of {', '.join(with_p99)} over {count} is hardly more than the largest value"
+        text = (
+            f"fewer than {_FEW_REQUESTS} requests: the P99 of {', '.join(with_p99)} is hardly more than the "
+            f"largest value"
+        )
         yield Finding("few-requests", "info", text)
     acceptance = reading.acceptance
     if acceptance is not None and acceptance.counted:
@@ -82,14 +93,14 @@ def _on_figures(reading: Reading) -> Iterator[Finding]:
             same = stated.definition == SAME_DEFINITION
             if same and abs(stated.value - acceptance.total.mean_length) > _STATED_APART * stated.value:
                 text = (
-                    f"{reading.label}: {stated.name} is {stated.value:.3f}, its own counts give "
+                    f"{stated.name} is {stated.value:.3f}, its own counts give "
                     f"{acceptance.total.mean_length:.3f}, which is used"
                 )
                 yield Finding("stated-differs", "warning", text)
     per_step = reading.tokens_per_step
     if acceptance is None and per_step is not None and per_step > _CHUNK_TOKENS:
         text = (
-            f"{reading.label}: {per_step:.2f} tokens per streamed chunk without counters of speculation: "
+            f"{per_step:.2f} tokens per streamed chunk without counters of speculation: "
             f"the server speculates unseen, or chunks are merged"
         )
         yield Finding("unseen-speculation", "info", text)

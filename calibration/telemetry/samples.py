@@ -58,11 +58,15 @@ class Samples:
         bins = np.array(sorted(self._bins))
         below = np.cumsum([self._bins[int(place)] for place in bins])
         at = {name: bins[np.searchsorted(below, share * self._count)] for name, share in PERCENTILES.items()}
-        return Latency({"mean": mean, **{name: _middle_s(int(place)) for name, place in at.items()}}, self._count)
+        return Latency(
+            {"mean": mean, **{name: _middle_s(int(place)) for name, place in at.items()}}, self._count
+        )
 
     def _to_bins(self) -> None:
         durations_s = np.maximum(np.array(self._kept), 1e-12)
-        places, counts = np.unique(np.floor(np.log(durations_s) * _BINS_PER_E).astype(np.int64), return_counts=True)
+        places, counts = np.unique(
+            np.floor(np.log(durations_s) * _BINS_PER_E).astype(np.int64), return_counts=True
+        )
         self._bins.update(dict(zip(places.tolist(), counts.tolist(), strict=True)))
         self._kept = array("d")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
-from prometheus_client.parser import text_fd_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families
 
-from calibration.telemetry.fields import Damaged
+from calibration.telemetry.fields import DamagedError
 from simulator.errors import InputError, Problem
 
 MOST_SERIES = 100_000
@@ -46,12 +47,12 @@ class Scrape:
     started: float | None = None
 
     def add(self, series: Series, value: float) -> None:
-        """Keep one sample. Raises Damaged for a second value of the same series, InputError for too many."""
+        """Keep one sample. Raises DamagedError for a second value, InputError for too many series."""
         if series.name == STARTED:
             self.started = value
             return
         if self.values.setdefault(series, value) != value:
-            raise Damaged(f"{series.name} has two values for the same labels")
+            raise DamagedError(f"{series.name} has two values for the same labels")
         if len(self.values) > MOST_SERIES:
             message = f"has more than {MOST_SERIES:,} label sets"
             raise InputError(Problem(file=self.file, message=message, allowed="the scrape of one server"))
@@ -64,19 +65,19 @@ class Scrape:
 def sample_of(text: str, names: frozenset[str]) -> tuple[Series, float] | None:
     """The sample on a line if its name, less `_total`, is one of `names`; None for comments and other names.
 
-    Raises Damaged when the line is cut, is not a sample, or its value is NaN, infinite or negative.
+    Raises DamagedError when the line is cut, is not a sample, or its value is NaN, infinite or negative.
     """
     name = _canonical(text.partition("{")[0].partition(" ")[0])
     if name not in names:
         return None
     try:
-        (sample,) = [sample for family in text_fd_to_metric_families([text]) for sample in family.samples]
+        (sample,) = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         series = Series(name, tuple(sorted(sample.labels.items())))
         value = float(sample.value)
     except (ValueError, IndexError, KeyError, TypeError, OverflowError):
-        raise Damaged(f"{name} is not a sample of the Prometheus text format") from None
+        raise DamagedError(f"{name} is not a sample of the Prometheus text format") from None
     if not math.isfinite(value) or value < 0.0:
-        raise Damaged(f"{name} is {sample.value}")
+        raise DamagedError(f"{name} is {sample.value}")
     return series, value
 
 
@@ -92,15 +93,22 @@ def _canonical(name: str) -> str:
 class Increase:
     """What counters grew by between scrapes, one mapping per pair of scrapes, or since the server started.
 
-    `last` holds the last scrape of each process, for gauges. `since_start`: there was one scrape only.
-    `resets`: how often counters began anew. `crossed`: counters that fell while others grew; they are left out.
+    `scrapes` are all of them in order of time, `last` the last of each process, for gauges. `since_start`:
+    there was one scrape only. `resets`: how often counters began anew. `crossed`: counters that fell while
+    others grew; they are left out.
     """
 
     steps: tuple[Mapping[Series, float], ...]
+    scrapes: tuple[Scrape, ...]
     last: tuple[Scrape, ...]
     since_start: bool = False
     resets: int = 0
     crossed: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What people are shown of the files, in order of time."""
+        return " → ".join(dict.fromkeys(scrape.name for scrape in self.scrapes))
 
     @property
     def total(self) -> dict[Series, float]:
@@ -119,9 +127,10 @@ def increase_of(scrapes: Sequence[Scrape], counters: frozenset[str]) -> Increase
     `counters` are the names that only grow.
     """
     if len(scrapes) == 1:
-        return Increase((_counters(scrapes[0], counters),), (scrapes[0],), since_start=True)
+        return Increase((_counters(scrapes[0], counters),), (scrapes[0],), (scrapes[0],), since_start=True)
     steps: list[Mapping[Series, float]] = []
     crossed: dict[str, None] = {}
+    ordered: list[Scrape] = []
     last: list[Scrape] = []
     resets = 0
     for place, group in enumerate(_by_process(scrapes)):
@@ -132,8 +141,9 @@ def increase_of(scrapes: Sequence[Scrape], counters: frozenset[str]) -> Increase
             step, reset = _between(before, after, counters, crossed)
             steps.append(step)
             resets += reset
+        ordered += group
         last.append(group[-1])
-    return Increase(tuple(steps), tuple(last), resets=resets, crossed=tuple(crossed))
+    return Increase(tuple(steps), tuple(ordered), tuple(last), resets=resets, crossed=tuple(crossed))
 
 
 def _by_process(scrapes: Sequence[Scrape]) -> list[list[Scrape]]:
@@ -146,7 +156,7 @@ def _by_process(scrapes: Sequence[Scrape]) -> list[list[Scrape]]:
 def _pairs(group: list[Scrape], counters: frozenset[str]) -> Iterator[tuple[Scrape, Scrape]]:
     if group[0].started is not None:
         group.sort(key=lambda scrape: math.fsum(_counters(scrape, counters).values()))
-    yield from zip(group, group[1:], strict=False)
+    yield from pairwise(group)
 
 
 def _between(

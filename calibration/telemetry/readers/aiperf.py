@@ -1,7 +1,7 @@
 """AIPerf's summary, and genai-perf's, which has the same shape: `profile_export_aiperf.json`.
 
-Its inter-token latency is a request's average, so it is TPOT elsewhere; its inter-chunk latency is ITL. Acceptance
-comes from totals over all requests, and from gauges where the server is SGLang.
+Its inter-token latency is a request's average, so it is TPOT elsewhere; its inter-chunk latency is ITL.
+Acceptance comes from totals over all requests, and from gauges where the server is SGLang.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ LATENCIES = {
 }
 """Tag → latency."""
 UNITS = {"ms": MS, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
-_STATISTICS = {"avg": "mean", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "std": "std", "min": "min", "max": "max"}
+_STATISTICS = {
+    "avg": "mean",
+    "p50": "p50",
+    "p90": "p90",
+    "p95": "p95",
+    "p99": "p99",
+    "std": "std",
+    "min": "min",
+    "max": "max",
+}
 _LOAD = {
     "request_count": "requests",
     "request_throughput": "request_rate_per_s",
@@ -48,7 +57,7 @@ class AiperfReader(Reader):
 
     def record(self, record: Fields) -> bool:
         """Take a summary."""
-        if not {"request_throughput", "request_latency"} <= set(record.keys()):
+        if not {"request_throughput", "request_latency"} <= set(record):
             return False
         if "avg" not in record.part("request_throughput") or "avg" not in record.part("request_latency"):
             return False
@@ -74,8 +83,7 @@ def reading_of(file: str, name: str, fields: Fields, form: str, version: str | N
     chunks = latencies["itl_s"].count if "itl_s" in latencies else None
     decoded = requests * (output - 1.0) if requests and output else None
     return Reading(
-        label=f"bench {name}",
-        family=FORMAT,
+        name=name,
         sources=(Source(file, form, None, version),),
         acceptance=_acceptance(fields),
         stated=tuple(_stated(fields)),
@@ -109,7 +117,10 @@ def _acceptance(fields: Fields) -> Acceptance | None:
 
 
 def _stated(fields: Fields) -> Iterator[Stated]:
-    for tag, definition in ((_LENGTH, "mean of the requests' 1 + accepted ÷ rounds"), (_WEIGHTED, "1 + accepted ÷ rounds")):
+    for tag, definition in (
+        (_LENGTH, "mean of the requests' 1 + accepted ÷ rounds"),
+        (_WEIGHTED, "1 + accepted ÷ rounds"),
+    ):
         value = fields.part(tag).number("avg", 1.0)
         if value is not None:
             yield Stated(tag, value, definition)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from calibration.telemetry.client import problems_of
 from calibration.telemetry.fields import Fields
 from calibration.telemetry.reader import Reader
-from calibration.telemetry.reading import Reading, Source, Stated
 from calibration.telemetry.readers.aiperf import LATENCIES, UNITS
+from calibration.telemetry.reading import Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds, rounds_of_vllm
 from calibration.telemetry.samples import Samples
 
@@ -30,11 +30,11 @@ class AiperfRecordsReader(Reader):
         self._stated: list[float] = []
 
     def record(self, record: Fields) -> bool:
-        """Take one request. Raises Damaged."""
-        if not {"metadata", "metrics"} <= set(record.keys()):
+        """Take one request. Raises DamagedError."""
+        if not {"metadata", "metrics"} <= set(record):
             return False
         metadata, metrics = record.part("metadata"), record.part("metrics")
-        if not set(LATENCIES) & set(metrics.keys()) and "error" not in record:
+        if not set(LATENCIES) & set(metrics) and "error" not in record:
             return False
         self.use()
         if metadata.text("benchmark_phase") == "warmup":
@@ -58,18 +58,19 @@ class AiperfRecordsReader(Reader):
         """One reading of all requests."""
         if not self._requests:
             return
-        latencies = {name: latency for name, own in self._samples.items() if (latency := own.latency()) is not None}
+        latencies = {
+            name: latency for name, own in self._samples.items() if (latency := own.latency()) is not None
+        }
         load = {"requests": float(self._requests), "failed_requests": float(self._failed)}
         if self._output:
             load["prompt_tokens_mean"] = self._prompt / self._requests
             load["output_tokens_mean"] = self._output / self._requests
-        stated = ()
+        stated: tuple[Stated, ...] = ()
         if self._stated:
             mean = sum(self._stated) / len(self._stated)
             stated = (Stated("mean_acceptance_length", mean, "mean of the requests' 1 + accepted ÷ rounds"),)
         yield Reading(
-            label=f"records {', '.join(self.used.values())}",
-            family=FORMAT,
+            name=", ".join(self.used.values()),
             sources=tuple(Source(file, FORMAT, self._engine) for file in self.used),
             acceptance=self._rounds.acceptance("counts of each request"),
             stated=stated,
@@ -87,7 +88,9 @@ class AiperfRecordsReader(Reader):
                 continue
             values = part.numbers("value") if part.is_list("value") else [part.number("value")]
             self._samples[name].extend(value * unit for value in values or () if value is not None)
-        prompt, output = (metrics.part(f"{side}_sequence_length").number("value") for side in ("input", "output"))
+        prompt, output = (
+            metrics.part(f"{side}_sequence_length").number("value") for side in ("input", "output")
+        )
         self._prompt += prompt or 0.0
         self._output += output or 0.0
         self._decoded += max((output or 0.0) - 1.0, 0.0)

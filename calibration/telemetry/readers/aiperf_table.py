@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.reader import Reader
-from calibration.telemetry.reading import Reading
 from calibration.telemetry.readers import aiperf
+from calibration.telemetry.reading import Reading
 
 FORMAT = "aiperf-table"
 
@@ -54,7 +54,7 @@ class AiperfTableReader(Reader):
         super().begin(file, name)
 
     def line(self, text: str) -> bool:
-        """Take a row. Raises Damaged for one that is cut."""
+        """Take a row. Raises DamagedError for one that is cut."""
         if "Metric" in text and (found := _cells(text)) and found[0] == "Metric":
             headings = [cell.lower() for cell in found[1:]]
             if headings and _STATISTICS.issuperset(headings):
@@ -67,7 +67,7 @@ class AiperfTableReader(Reader):
         cells = _cells(text)
         if len(cells) != len(self._headings) + 1:
             if "│" in text:
-                raise Damaged("a row of the table is cut")
+                raise DamagedError("a row of the table is cut")
             return False
         self._row(cells[0], cells[1:], self._headings)
         return True

@@ -1,7 +1,7 @@
 """The table that the serving benchmarks of vLLM and SGLang print, as people paste it.
 
-Each row becomes the field that the client's JSON has for it, and the JSON's reader does the rest. Rows are found
-wherever they stand in a line, so prompts, quote marks and timestamps before them do not matter.
+Each row becomes the field that the client's JSON has for it, and the JSON's reader does the rest. Rows are
+found wherever they stand in a line, so prompts, quote marks and timestamps before them do not matter.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.reader import Reader
-from calibration.telemetry.reading import Finding, Reading
 from calibration.telemetry.readers import sglang_bench, vllm_bench
+from calibration.telemetry.reading import Finding, Reading
 
 _ROWS = {
     "Backend": "backend",
@@ -71,7 +71,7 @@ class BenchTableReader(Reader):
         super().begin(file, name)
 
     def line(self, text: str) -> bool:
-        """Take a row. Raises Damaged for a row whose number is cut."""
+        """Take a row. Raises DamagedError for a row whose number is cut."""
         if "Namespace(" in text:
             self._options = dict(_OPTION.findall(text))
             return False
@@ -90,7 +90,7 @@ class BenchTableReader(Reader):
         found = _ROW.search(text)
         if found is None:
             if self._row is not None and any(mark in text for mark in _OPENS[1:]):
-                raise Damaged("a row of the table is cut")
+                raise DamagedError("a row of the table is cut")
             return False
         self._take(found)
         return True
@@ -108,12 +108,16 @@ class BenchTableReader(Reader):
             try:
                 number = float(value.replace(",", ""))
             except ValueError:
-                raise Damaged("a number of the table is cut") from None
+                raise DamagedError("a number of the table is cut") from None
         if found.group("position") is not None:
             self._positions[int(found.group("position"))] = number / 100.0
             return
         latency = found.group("latency")
-        key = _ROWS[row] if row else f"{found.group('statistic').lower()}_{_LATENCY.get(latency, latency.lower())}_ms"
+        key = (
+            _ROWS[row]
+            if row
+            else f"{found.group('statistic').lower()}_{_LATENCY.get(latency, latency.lower())}_ms"
+        )
         if self._row is None or (key in self._row and key not in ("max_concurrency", "request_rate")):
             self._close()
             self._row = {}
@@ -127,11 +131,14 @@ class BenchTableReader(Reader):
         if positions and sorted(positions) == list(range(len(positions))):
             rates = [positions[place] for place in range(len(positions))]
             fields["spec_decode_per_position_acceptance_rates"] = rates
-        fields = {**{key: self._options[key] for key in ("dataset_name", "request_rate") if key in self._options}, **fields}
+        fields = {
+            **{key: self._options[key] for key in ("dataset_name", "request_rate") if key in self._options},
+            **fields,
+        }
         module = sglang_bench if any(key in fields for key in _SGLANG) else vllm_bench
         try:
             reading = module.reading_of(self.file, self.name, Fields(fields), f"{module.FORMAT}-table")
-        except Damaged as error:
+        except DamagedError as error:
             self.findings.append(Finding("empty-run", "warning", f"{self.name}: {error}"))
             return
         if self._options.get("ignore_eos") == "True":

@@ -1,8 +1,9 @@
 """GuideLLM (JSON): one reading per benchmark of a report; a sweep holds one per rate.
 
-Its ITL is a request's average, so it is TPOT elsewhere; its own TPOT includes the first token and is left out. It
-has no counts of acceptance, unless vLLM returned them with each response: otherwise tokens per streamed chunk
-after the first stand in, which is the mean acceptance length when every step drafts and no chunk is merged.
+Its ITL is a request's average, so it is TPOT elsewhere; its own TPOT includes the first token and is left
+out. It has no counts of acceptance, unless vLLM returned them with each response: otherwise tokens per
+streamed chunk after the first stand in, which is the mean acceptance length when every step drafts and no
+chunk is merged.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import MS, problems_of
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Finding, Latency, Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds, rounds_of_vllm, tokens_per_chunk
@@ -35,15 +36,17 @@ class GuidellmReader(Reader):
         self._readings: list[Reading] = []
 
     def record(self, record: Fields) -> bool:
-        """Take a report. Raises Damaged when it has no benchmark."""
+        """Take a report. Raises DamagedError when it has no benchmark."""
         if "benchmarks" not in record or "metadata" not in record:
             return False
         benchmarks = record.parts("benchmarks")
         if not benchmarks:
-            raise Damaged("the report holds no benchmark")
+            raise DamagedError("the report holds no benchmark")
         version = record.part("metadata").text("guidellm_version")
         source = Source(self.file, FORMAT, None, version)
-        self._readings += [_reading(source, self.name, benchmark, len(benchmarks) > 1) for benchmark in benchmarks]
+        self._readings += [
+            _reading(source, self.name, benchmark, len(benchmarks) > 1) for benchmark in benchmarks
+        ]
         self.findings += problems_of(record, self.name)
         return True
 
@@ -72,8 +75,7 @@ def _reading(source: Source, name: str, benchmark: Fields, several: bool) -> Rea
         "output_tokens_mean": _mean(metrics, "output_token_count"),
     }
     return Reading(
-        label=f"benchmark {name}{at}",
-        family=FORMAT,
+        name=f"{name}{at}",
         sources=(source,),
         acceptance=acceptance,
         stated=stated,

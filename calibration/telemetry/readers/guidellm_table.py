@@ -1,7 +1,8 @@
-"""GuideLLM's terminal tables, as people paste them: one row per benchmark, medians and a high percentile across.
+"""GuideLLM's terminal tables, as people paste them: one row per benchmark, medians and a high percentile
+across.
 
-Headings stand in two or three lines; a name goes on over the columns behind it that are empty. The tables of one
-run list its benchmarks in the same order, so their rows are joined by their place.
+Headings stand in two or three lines; a name goes on over the columns behind it that are empty. The tables of
+one run list its benchmarks in the same order, so their rows are joined by their place.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ import re
 from collections.abc import Iterator
 
 from calibration.telemetry.client import MS
-from calibration.telemetry.fields import Damaged
+from calibration.telemetry.fields import DamagedError
 from calibration.telemetry.lines import CUT
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Latency, Reading, Source
-from calibration.telemetry.readers import guidellm
 
 FORMAT = "guidellm-table"
 
-_LATENCIES = (("TTFT", "ttft_s", MS), ("ITL", "tpot_s", MS), ("Request Latency", "e2e_s", 1.0), ("Req Latency", "e2e_s", 1.0))
+_LATENCIES = (
+    ("TTFT", "ttft_s", MS),
+    ("ITL", "tpot_s", MS),
+    ("Request Latency", "e2e_s", 1.0),
+    ("Req Latency", "e2e_s", 1.0),
+)
 """Group of columns → latency and its unit; GuideLLM's ITL is a request's average, so it is TPOT."""
 _THROUGHPUT = ("Output Tokens", "Out Tok/sec")
 _OPENS = ("TTFT", *_THROUGHPUT)
@@ -46,7 +51,7 @@ class GuidellmTableReader(Reader):
         super().begin(file, name)
 
     def line(self, text: str) -> bool:
-        """Take a heading or a row. Raises Damaged for a row that is cut."""
+        """Take a heading or a row. Raises DamagedError for a row that is cut."""
         if "|" not in text:
             return False
         cells = _cells(text)
@@ -74,7 +79,7 @@ class GuidellmTableReader(Reader):
 
     def _row(self, cells: list[str], groups: list[str], statistics: list[str]) -> None:
         if len(cells) != len(groups) or len(statistics) != len(groups) or CUT in cells[-1]:
-            raise Damaged("a row of the table is cut")
+            raise DamagedError("a row of the table is cut")
         of_run = any(group.startswith("Request") for group in groups)
         found: dict[str, dict[str, float]] = {}
         for cell, group, statistic in zip(cells[1:], groups[1:], statistics[1:], strict=True):
@@ -82,7 +87,7 @@ class GuidellmTableReader(Reader):
                 continue
             value = float(cell.replace(",", ""))
             if value < 0.0:
-                raise Damaged("a row of the table has a negative number")
+                raise DamagedError("a row of the table has a negative number")
             if group.startswith(_THROUGHPUT) and statistic == "mean" and of_run:
                 self._throughputs.append(value)
             for start, name, unit in _LATENCIES:
@@ -100,8 +105,7 @@ class GuidellmTableReader(Reader):
         for place, (strategy, latencies) in enumerate(rows):
             self._readings.append(
                 Reading(
-                    label=f"table {self.name} ({strategy} {place + 1})",
-                    family=guidellm.FORMAT,
+                    name=f"{self.name} ({strategy} {place + 1})",
                     sources=(Source(self.file, FORMAT),),
                     latencies=latencies,
                     throughput_tokens_per_s=throughputs[place] if throughputs else None,

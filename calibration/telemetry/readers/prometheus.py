@@ -1,12 +1,12 @@
-"""Prometheus text of serving engines: collects the scrapes of all files, in the order in which they are given."""
+"""Prometheus text of serving engines: collects the scrapes of all files in the order given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from calibration.telemetry.reader import Reader
-from calibration.telemetry.reading import Reading
 from calibration.telemetry.readers import sglang_metrics, vllm_metrics
+from calibration.telemetry.reading import Reading
 from calibration.telemetry.scrapes import STARTED, Scrape, Series, sample_of
 
 _NAMES = vllm_metrics.NAMES | sglang_metrics.NAMES | {STARTED}
@@ -27,7 +27,7 @@ class PrometheusReader(Reader):
         self._scrapes.append(Scrape(file, name))
 
     def line(self, text: str) -> bool:
-        """Take a sample of an engine. Raises Damaged."""
+        """Take a sample of an engine. Raises DamagedError."""
         if text[:5] not in ("vllm:", "vllm_", "sglan", "proce"):
             return False
         sample = sample_of(text, _NAMES)

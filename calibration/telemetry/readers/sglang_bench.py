@@ -1,8 +1,8 @@
 """`sglang.bench_serving` (JSONL): one object per run.
 
 `accept_length` is the server's average since its start, and the run has no counts of it. With the backends
-`sglang` and, under speculation, `sglang-oai`, ITL is the gap of a chunk ÷ its tokens, once per token; with others it
-is the gap between chunks. TPOT is per request, as everywhere.
+`sglang` and, under speculation, `sglang-oai`, ITL is the gap of a chunk ÷ its tokens, once per token; with
+others it is the gap between chunks. TPOT is per request, as everywhere.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import latencies_of, problems_of, request_rate, run_load
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, Source, Stated
 
@@ -35,8 +35,8 @@ class SglangBenchReader(Reader):
         self._readings: list[Reading] = []
 
     def record(self, record: Fields) -> bool:
-        """Take one run. Raises Damaged."""
-        if not {"backend", "input_throughput", "output_throughput", "completed"} <= set(record.keys()):
+        """Take one run. Raises DamagedError."""
+        if not {"backend", "input_throughput", "output_throughput", "completed"} <= set(record):
             return False
         self._readings.append(reading_of(self.file, self.name, record))
         return True
@@ -48,15 +48,17 @@ class SglangBenchReader(Reader):
 
 def gap_of(backend: str | None, speculation: bool) -> str:
     """Which latency the client's `itl` is."""
-    per_token = backend in ("sglang", "sglang-native") or (speculation and (backend or "").startswith("sglang-oai"))
+    per_token = backend in ("sglang", "sglang-native") or (
+        speculation and (backend or "").startswith("sglang-oai")
+    )
     return "itl_token_s" if per_token else "itl_s"
 
 
 def reading_of(file: str, name: str, fields: Fields, form: str = FORMAT) -> Reading:
-    """What one run says; `form` is the format that the source names. Raises Damaged when nothing was served."""
+    """What one run says, `form` being the source's format. Raises DamagedError when nothing was served."""
     completed = fields.count("completed")
     if completed == 0.0:
-        raise Damaged("no request was completed")
+        raise DamagedError("no request was completed")
     requests = None if completed is None else int(completed)
     length = fields.number("accept_length", 1.0)
     gap = gap_of(fields.text("backend"), length is not None)
@@ -65,13 +67,16 @@ def reading_of(file: str, name: str, fields: Fields, form: str = FORMAT) -> Read
     if length is not None:
         draft_length = _draft_length(fields.part("server_info"))
         total_counts = Counts(1.0, length - 1.0)
-        acceptance = Acceptance(total_counts, draft_length, "the server's average since its start", counted=False)
-        stated.append(Stated("accept_length", length, "tokens emitted per round, average since the server started"))
+        acceptance = Acceptance(
+            total_counts, draft_length, "the server's average since its start", counted=False
+        )
+        stated.append(
+            Stated("accept_length", length, "tokens emitted per round, average since the server started")
+        )
         text = "SGLang's accept_length is the server's average since its start, not that of this run"
         findings.append(Finding("lifetime-average", "info", text))
     return Reading(
-        label=f"bench {name}",
-        family=FORMAT,
+        name=name,
         sources=(Source(file, form, "sglang", fields.part("server_info").text("version")),),
         acceptance=acceptance,
         stated=tuple(stated),

@@ -1,9 +1,10 @@
-"""SGLang's server log: mean acceptance length and load of each decode line, no counts and nothing by position.
+"""SGLang's server log: mean acceptance length and load of each decode line, no counts and nothing by
+position.
 
-A line covers a fixed number of decode steps, so a line's rounds are in proportion to its running requests: that
-is its weight. The meaning of `accept rate` changed after late 2025: first (accepted + 1) ÷ (drafts + 1), now
-accepted ÷ drafts. Together with `accept len` either gives the draft length; the one that gives a whole number
-in every line is taken.
+A line covers a fixed number of decode steps, so a line's rounds are in proportion to its running requests:
+that is its weight. The meaning of `accept rate` changed after late 2025: first (accepted + 1) ÷ (drafts + 1),
+now accepted ÷ drafts. Together with `accept len` either gives the draft length; the one that gives a whole
+number in every line is taken.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from calibration.telemetry.fields import Damaged
+from calibration.telemetry.fields import DamagedError
 from calibration.telemetry.load import LoadSeries
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source, Stated
@@ -19,11 +20,13 @@ from calibration.telemetry.samples import BlockSeries
 
 FORMAT = "sglang-log"
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
+_NUMBER = r"\d+(?:\.\d+)?"
 _DECODE = re.compile(
-    rf"Decode batch[.,].*?#running-req: (\d+),.*?token usage: {_NUMBER},(?:.*?accept len: {_NUMBER},)?"
-    rf"(?:.*?accept rate: {_NUMBER},)?.*?gen throughput \(token/s\): {_NUMBER},.*?#queue-req: (\d+),?"
+    rf"Decode batch[.,].*?#running-req: (?P<running>\d+),.*?token usage: (?P<usage>{_NUMBER}),"
+    rf"(?:.*?accept len: (?P<length>{_NUMBER}),)?(?:.*?accept rate: (?P<rate>{_NUMBER}),)?"
+    rf".*?gen throughput \(token/s\): (?P<throughput>{_NUMBER}),.*?#queue-req: (?P<waiting>\d+),?"
 )
+_LOAD = ("running", "usage", "throughput", "waiting")
 _RANK = re.compile(r"\b(?:DP(\d+) )?(?:TP(\d+))")
 _ARGUMENT = re.compile(r"speculative_(num_steps|num_draft_tokens|algorithm)='?(\w+)'?")
 _HALF, _SLACK = 0.005, 1e-9
@@ -49,22 +52,23 @@ class SglangLogReader(Reader):
         self._decode_lines = self._without_graph = 0
 
     def line(self, text: str) -> bool:
-        """Take a decode line, and the server's arguments. Raises Damaged."""
+        """Take a decode line, and the server's arguments. Raises DamagedError."""
         if "Decode batch" not in text:
             if "speculative_" in text and "ServerArgs(" in text:
                 self._arguments.update(_ARGUMENT.findall(text))
             return False
         found = _DECODE.search(text)
         if found is None:
-            raise Damaged("the decode line is not complete")
+            raise DamagedError("the decode line is not complete")
         self.use()
-        running, usage, length, rate, throughput, waiting = (None if part is None else float(part) for part in found.groups())
-        assert running is not None and usage is not None and throughput is not None and waiting is not None
+        running, usage, throughput, waiting = (float(found[name]) for name in _LOAD)
         self._load.add(self._rank(text), throughput, running, waiting, usage)
         self._decode_lines += 1
         self._without_graph += "cuda graph: False" in text
-        if length is not None and running:
-            self._accepted(running, length, rate)
+        if found["length"] is not None and running:
+            self._accepted(
+                running, float(found["length"]), None if found["rate"] is None else float(found["rate"])
+            )
         return True
 
     def readings(self) -> Iterator[Reading]:
@@ -78,13 +82,16 @@ class SglangLogReader(Reader):
             total = Counts(self._total.rounds, self._total.accepted, drafted)
             basis = "means of the log's decode lines, weighted by running requests"
             acceptance = Acceptance(total, draft_length, basis, counted=False, blocks=self._series.blocks())
-            stated.append(Stated("accept len", total.mean_length, "tokens emitted per round, the bonus token included"))
+            stated.append(
+                Stated("accept len", total.mean_length, "tokens emitted per round, the bonus token included")
+            )
         if self._rates[1]:
-            meaning = _MEANING.get(era, "accepted ÷ drafts, or before late 2025 (accepted + 1) ÷ (drafts + 1)")
+            meaning = _MEANING.get(
+                era, "accepted ÷ drafts, or before late 2025 (accepted + 1) ÷ (drafts + 1)"
+            )
             stated.append(Stated("accept rate", self._rates[0] / self._rates[1], meaning))
         yield Reading(
-            label=f"log {', '.join(self.used.values())}",
-            family=FORMAT,
+            name=", ".join(self.used.values()),
             sources=tuple(Source(file, FORMAT, "sglang", _VERSION.get(era)) for file in self.used),
             acceptance=acceptance,
             stated=tuple(stated),
@@ -96,7 +103,7 @@ class SglangLogReader(Reader):
 
     def _accepted(self, running: float, length: float, rate: float | None) -> None:
         if length < 1.0:
-            raise Damaged("a mean acceptance length below 1")
+            raise DamagedError("a mean acceptance length below 1")
         block = Block(Counts(running, running * (length - 1.0)), running)
         self._total = self._total + block.counts
         self._series.add(block)
@@ -104,10 +111,12 @@ class SglangLogReader(Reader):
             self._rates[0] += rate * running
             self._rates[1] += running
             self._lengths["now"] = {k for k in self._lengths["now"] if _prints_as(length, rate, 1.0, k)}
-            self._lengths["early"] = {k for k in self._lengths["early"] if _prints_as(length, rate, 0.0, k + 1)}
+            self._lengths["early"] = {
+                k for k in self._lengths["early"] if _prints_as(length, rate, 0.0, k + 1)
+            }
 
     def _draft_length(self) -> tuple[int | None, str]:
-        """The draft length, and which meaning of `accept rate` the log has: from the arguments, or its lines."""
+        """The draft length, and which meaning `accept rate` has: from the arguments, or from the lines."""
         fits = [(era, lengths) for era, lengths in self._lengths.items() if lengths and self._rates[1]]
         era = fits[0][0] if len(fits) == 1 else ""
         given = self._arguments.get("num_steps", "")
@@ -121,11 +130,11 @@ class SglangLogReader(Reader):
 
     def _findings(self) -> Iterator[Finding]:
         if self._total.rounds and self._draft_length()[0] is None:
-            text = "the draft length cannot be told from this log, so neither can α: give more of it, or its beginning"
+            text = "this log does not tell the draft length, so neither α: give more of it, or its beginning"
             yield Finding("draft-length-unknown", "info", text)
         if self._without_graph:
             share = self._without_graph / self._decode_lines
-            text = f"{share:.0%} of decode lines ran without a CUDA graph: raise --cuda-graph-max-bs to the batch"
+            text = f"{share:.0%} of decode lines ran without a CUDA graph: raise --cuda-graph-max-bs"
             yield Finding("eager-steps", "warning", text)
 
     def _rank(self, text: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from calibration.telemetry.buckets import first_histogram, latency_of
-from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Latency, Reading, Source, Stated
+from calibration.telemetry.buckets import latencies_of
+from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source, Stated
 from calibration.telemetry.scrapes import Scrape, Series, increase_of
 
 FORMAT = "sglang-metrics"
@@ -28,7 +28,10 @@ _LATENCIES = {
 _REQUESTS, _PROMPT, _OUTPUT = "sglang:num_requests", "sglang:prompt_tokens", "sglang:generation_tokens"
 
 COUNTERS = frozenset((_REQUESTS, _PROMPT, _OUTPUT)) | {
-    f"{name}{part}" for names in _LATENCIES.values() for name in names for part in ("_sum", "_count", "_bucket")
+    f"{name}{part}"
+    for names in _LATENCIES.values()
+    for name in names
+    for part in ("_sum", "_count", "_bucket")
 }
 NAMES = COUNTERS | _GAUGES
 """Every name that is read, less `_total`."""
@@ -40,19 +43,14 @@ def reading_of(scrapes: Sequence[Scrape]) -> Reading:
     increase = increase_of(scrapes, COUNTERS)
     totals = increase.total
     findings: list[Finding] = []
-    latencies: dict[str, Latency] = {}
-    for key, names in _LATENCIES.items():
-        histogram = first_histogram(names, totals, findings)
-        if histogram is not None:
-            latencies[key] = latency_of(key, histogram, findings)
+    _, latencies = latencies_of(_LATENCIES, totals, findings)
     if increase.resets:
         text = "counters begin anew between the scrapes: what follows counts from there"
         findings.append(Finding("counters-reset", "warning", text))
     acceptance, stated = _acceptance(scrapes)
     return Reading(
-        label=f"metrics {' → '.join(dict.fromkeys(scrape.name for scrape in scrapes))}",
-        family=FORMAT,
-        sources=tuple(dict.fromkeys(Source(scrape.file, FORMAT, "sglang") for scrape in scrapes)),
+        name=increase.name,
+        sources=tuple(dict.fromkeys(Source(scrape.file, FORMAT, "sglang") for scrape in increase.scrapes)),
         acceptance=acceptance,
         stated=stated,
         latencies=latencies,
@@ -80,15 +78,19 @@ def _acceptance(scrapes: Sequence[Scrape]) -> tuple[Acceptance | None, tuple[Sta
     lengths = {value for scrape in scrapes if (value := _steps(scrape)) is not None}
     draft_length = int(max(lengths)) if lengths else None
     rates = [value for scrape in scrapes for value in _values(scrape.values, _RATE)]
-    stated = [Stated("spec_accept_length", total.mean_length, "tokens emitted per round, the bonus token included")]
+    stated = [
+        Stated("spec_accept_length", total.mean_length, "tokens emitted per round, the bonus token included")
+    ]
     if rates:
-        stated.append(Stated("spec_accept_rate", sum(rates) / len(rates), "as this version of SGLang defines it"))
+        stated.append(
+            Stated("spec_accept_rate", sum(rates) / len(rates), "as this version of SGLang defines it")
+        )
     basis = "the gauge of the server's last logging interval, weighted by running requests"
     return Acceptance(total, draft_length, basis, counted=False, blocks=blocks), tuple(stated)
 
 
 def _blocks(scrape: Scrape) -> Iterator[Block]:
-    """One block per data-parallel rank. An idle server keeps its last gauge: it then weighs as one request."""
+    """One block per data-parallel rank. An idle server keeps its last gauge, and weighs as one request."""
     for series, length in scrape.values.items():
         if series.name == _LENGTH and length >= 1.0:
             running = scrape.values.get(Series(_RUNNING, series.labels))

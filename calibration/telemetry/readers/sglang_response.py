@@ -1,7 +1,7 @@
 """SGLang's responses: `meta_info` with the verify steps and drafts of single requests, and `/server_info`.
 
-`spec_accept_length` is completion tokens ÷ verify steps; the first token, which prefill emits, counts there and
-not here.
+`spec_accept_length` is completion tokens ÷ verify steps; the first token, which prefill emits, counts there
+and not here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import problems_of
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Counts, Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds
@@ -31,7 +31,7 @@ class SglangResponseReader(Reader):
         self._stated: list[float] = []
 
     def record(self, record: Fields) -> bool:
-        """Take one response. Raises Damaged."""
+        """Take one response. Raises DamagedError."""
         info = record.part("meta_info")
         if "completion_tokens" not in info:
             return False
@@ -56,14 +56,13 @@ class SglangResponseReader(Reader):
         if not self._requests:
             return
         latency = self._latency.latency()
-        stated = ()
+        stated: tuple[Stated, ...] = ()
         if self._stated:
             mean = sum(self._stated) / len(self._stated)
             definition = "completion tokens ÷ verify steps, the token of prefill included, mean over requests"
             stated = (Stated("spec_accept_length", mean, definition),)
         yield Reading(
-            label=f"responses {', '.join(self.used.values())}",
-            family=FORMAT,
+            name=", ".join(self.used.values()),
             sources=tuple(Source(file, FORMAT, "sglang") for file in self.used),
             acceptance=self._rounds.acceptance("counts that the server returned with each response"),
             stated=stated,
@@ -82,6 +81,6 @@ def _counts(info: Fields, rounds: float, output: float) -> tuple[Counts, int | N
     if accepted is None:
         accepted = output - 1.0 - rounds
     if accepted < 0.0 or (drafted is not None and accepted > drafted):
-        raise Damaged("the counts of drafts contradict one another")
+        raise DamagedError("the counts of drafts contradict one another")
     draft_length = int(drafted / rounds) if drafted and not drafted % rounds else None
     return Counts(rounds, accepted, drafted), draft_length

@@ -10,15 +10,25 @@ import re
 from collections.abc import Iterator, Mapping
 
 from calibration.telemetry.client import MS, problems_of
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
 
 FORMAT = "trtllm-report"
 
 _TAGS = {"TTFT": "ttft_s", "TPOT": "tpot_s", "Latency": "e2e_s"}
-_STATISTICS = {"MINIMUM": "min", "MAXIMUM": "max", "AVERAGE": "mean", "P50": "p50", "P90": "p90", "P95": "p95", "P99": "p99"}
-_TAGGED = re.compile(rf"\[(AL|AR|DT|ADT|TTFT|TPOT|Latency)\] ({'|'.join(_STATISTICS)})\s*: (\d+(?:\.\d+)?)\s*$")
+_STATISTICS = {
+    "MINIMUM": "min",
+    "MAXIMUM": "max",
+    "AVERAGE": "mean",
+    "P50": "p50",
+    "P90": "p90",
+    "P95": "p95",
+    "P99": "p99",
+}
+_TAGGED = re.compile(
+    rf"\[(AL|AR|DT|ADT|TTFT|TPOT|Latency)\] ({'|'.join(_STATISTICS)})\s*: (\d+(?:\.\d+)?)\s*$"
+)
 _MARK = re.compile(r"\[(?:AL|AR|DT|ADT|TTFT|TPOT|Latency)\] (?:MIN|MAX|AVE|P\d)")
 _ROWS = {
     "Number of requests": "requests",
@@ -53,11 +63,11 @@ class TrtllmReportReader(Reader):
         super().begin(file, name)
 
     def line(self, text: str) -> bool:
-        """Take a row. Raises Damaged for one whose number is cut."""
+        """Take a row. Raises DamagedError for one whose number is cut."""
         if "[" in text and _MARK.search(text):
             found = _TAGGED.search(text)
             if found is None:
-                raise Damaged("a row of the report is cut")
+                raise DamagedError("a row of the report is cut")
             tag, statistic, value = found.groups()
             if _STATISTICS[statistic] in self._tagged.get(tag, {}):
                 self._close()
@@ -76,7 +86,7 @@ class TrtllmReportReader(Reader):
 
     def record(self, record: Fields) -> bool:
         """Take a JSON report."""
-        if not {"engine", "request_info", "performance"} <= set(record.keys()):
+        if not {"engine", "request_info", "performance"} <= set(record):
             return False
         self._close()
         performance, request, streaming = (
@@ -131,8 +141,7 @@ class TrtllmReportReader(Reader):
         }
         self._readings.append(
             Reading(
-                label=f"report {self.name}",
-                family=FORMAT,
+                name=self.name,
                 sources=(Source(self.file, FORMAT, "tensorrt-llm", version),),
                 acceptance=acceptance,
                 stated=stated,
@@ -157,7 +166,10 @@ def _acceptance(
     definition = "tokens per round with the bonus token, mean over requests"
     if "AR" in tagged:
         definition += ' (printed as "acceptance rate")'
-    text = "trtllm-bench averages over requests, each the same weight: the mean over rounds is lower where long outputs accept less"
+    text = (
+        "trtllm-bench averages over requests, whatever their rounds: the mean over rounds is lower where "
+        "requests that accept less take more of them"
+    )
     return (
         Acceptance(total, None, "mean over requests, not over rounds", counted=False),
         (Stated(name, mean, definition),),

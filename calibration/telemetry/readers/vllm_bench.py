@@ -1,7 +1,8 @@
 """`vllm bench serve` (JSON): one object per run, or one a line; arrays per request with `--save-detailed`.
 
-ITL is the gap between chunks, so it rises with speculation; TPOT is per request. Acceptance is what the server's
-counters grew by during the run. One chunk is one decode step, so the gaps of all requests are the decode steps.
+ITL is the gap between chunks, so it rises with speculation; TPOT is per request. Acceptance is what the
+server's counters grew by during the run. One chunk is one decode step, so the gaps of all requests are the
+decode steps.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from calibration.telemetry.client import latencies_of, problems_of, request_rate, run_load
-from calibration.telemetry.fields import Damaged, Fields
+from calibration.telemetry.fields import DamagedError, Fields
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
 from calibration.telemetry.samples import Samples
@@ -41,8 +42,8 @@ class VllmBenchReader(Reader):
         self._readings: list[Reading] = []
 
     def record(self, record: Fields) -> bool:
-        """Take one run. Raises Damaged."""
-        if not {"request_throughput", "output_throughput", "total_input_tokens"} <= set(record.keys()):
+        """Take one run. Raises DamagedError."""
+        if not {"request_throughput", "output_throughput", "total_input_tokens"} <= set(record):
             return False
         if "backend" in record and "request_rate" in record and "input_throughput" in record:
             return False  # SGLang's
@@ -55,10 +56,10 @@ class VllmBenchReader(Reader):
 
 
 def reading_of(file: str, name: str, fields: Fields, form: str = FORMAT) -> Reading:
-    """What one run says; `form` is the format that the source names. Raises Damaged when nothing was served."""
+    """What one run says, `form` being the source's format. Raises DamagedError when nothing was served."""
     completed, total = fields.count("completed"), fields.count("total_output_tokens")
     if completed == 0.0:
-        raise Damaged("no request was completed")
+        raise DamagedError("no request was completed")
     requests = None if completed is None else int(completed)
     gaps, detailed = _details(fields)
     stated = latencies_of(fields, _NAMES, {"ttft_s": requests, "tpot_s": requests, "e2e_s": requests})
@@ -66,8 +67,7 @@ def reading_of(file: str, name: str, fields: Fields, form: str = FORMAT) -> Read
     latencies = stated | {key: _both(stated.get(key), latency) for key, latency in detailed.items()}
     decoded = total - completed if total is not None and completed is not None else None
     return Reading(
-        label=f"bench {name}",
-        family=FORMAT,
+        name=name,
         sources=(Source(file, form, "vllm"),),
         acceptance=_acceptance(fields),
         stated=tuple(_stated(fields)),
@@ -95,7 +95,9 @@ def _acceptance(fields: Fields) -> Acceptance | None:
         length = fields.number("spec_decode_acceptance_length", 1.0)
         if rounds == 0.0 or length is None:
             return None
-        return Acceptance(Counts(1.0, length - 1.0), len(rates) or None, "the mean that the client prints", counted=False)
+        return Acceptance(
+            Counts(1.0, length - 1.0), len(rates) or None, "the mean that the client prints", counted=False
+        )
     at = tuple(float(round(rate * rounds)) for rate in rates)
     draft_length = len(at) or (int(drafted / rounds) if drafted and not drafted % rounds else None)
     basis = "counters of the server over the run"
@@ -112,7 +114,7 @@ def _stated(fields: Fields) -> Iterator[Stated]:
 
 
 def _details(fields: Fields) -> tuple[float | None, dict[str, Latency]]:
-    """The number of gaps and the latencies of the arrays per request; nothing where they do not fit together."""
+    """The number of gaps and the latencies of the arrays; nothing where they do not fit together."""
     ttfts, gaps, outputs = fields.numbers("ttfts"), fields.lists("itls"), fields.numbers("output_lens")
     if not ttfts or not gaps or not outputs or not len(ttfts) == len(gaps) == len(outputs):
         return None, {}

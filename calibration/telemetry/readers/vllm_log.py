@@ -1,7 +1,7 @@
 """vLLM's server log: acceptance and load of each logging interval, in the wordings of V1 and V0.
 
-V1 prints the counts of an interval and begins anew; V0 printed totals since its start. An engine's line on load
-comes before its line on speculation.
+V1 prints the counts of an interval and begins anew; V0 printed totals since its start. An engine's line on
+load comes before its line on speculation.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from calibration.telemetry.fields import Damaged
+from calibration.telemetry.fields import DamagedError
 from calibration.telemetry.load import LoadSeries
 from calibration.telemetry.reader import Reader
-from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source
 from calibration.telemetry.readers.vllm_start import StartNotes
+from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source
 from calibration.telemetry.rounded import counts_of
 from calibration.telemetry.samples import BlockSeries
 
 FORMAT = "vllm-log"
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_COUNTS = r"Accepted: (\d+) tokens, Drafted: (\d+) tokens, Per-position acceptance rate: ((?:\d\.\d{3}, )*\d\.\d{3})"
-_NOW = re.compile(rf"Mean acceptance length: {_NUMBER}, Accepted throughput: .*?{_COUNTS}, Avg Draft acceptance rate: .*%")
+_RATES = r"((?:\d\.\d{3}, )*\d\.\d{3})"
+_COUNTS = rf"Accepted: (\d+) tokens, Drafted: (\d+) tokens, Per-position acceptance rate: {_RATES}"
+_NOW = re.compile(
+    rf"Mean acceptance length: {_NUMBER}, Accepted throughput: .*?{_COUNTS}, Avg Draft acceptance rate: .*%"
+)
 _EARLY = re.compile(rf"Draft acceptance rate: .*%, Mean acceptance length: {_NUMBER}, {_COUNTS}\s*$")
 _V0 = re.compile(
     r"Number of speculative tokens: (\d+), Number of accepted tokens: (\d+), Number of draft tokens: (\d+), "
@@ -50,7 +53,7 @@ class VllmLogReader(Reader):
         self._resets = 0
 
     def line(self, text: str) -> bool:
-        """Take a line on speculation or load, and notes of the start. Raises Damaged."""
+        """Take a line on speculation or load, and notes of the start. Raises DamagedError."""
         if "SpecDecoding metrics:" in text:
             self._interval(text)
         elif "Speculative metrics:" in text:
@@ -68,7 +71,9 @@ class VllmLogReader(Reader):
             return
         findings = self._start.findings()
         if self._resets:
-            text = "the totals of a V0 engine begin anew: the server restarted, what follows counts from there"
+            text = (
+                "the totals of a V0 engine begin anew: the server restarted, what follows counts from there"
+            )
             findings.append(Finding("counters-reset", "warning", text))
         versions = self._start.versions
         acceptance = None
@@ -76,10 +81,10 @@ class VllmLogReader(Reader):
             basis = "counts of the log's intervals; the rounds are recovered from its rounded figures"
             acceptance = Acceptance(self._total, self._positions, basis, blocks=self._series.blocks())
         yield Reading(
-            label=f"log {', '.join(self.used.values())}",
-            family=FORMAT,
+            name=", ".join(self.used.values()),
             sources=tuple(
-                Source(file, FORMAT, "vllm", versions.get(file, wording)) for file, wording in self._wording_of.items()
+                Source(file, FORMAT, "vllm", versions.get(file, wording))
+                for file, wording in self._wording_of.items()
             ),
             acceptance=acceptance,
             throughput_tokens_per_s=self._load.throughput_tokens_per_s,
@@ -93,7 +98,7 @@ class VllmLogReader(Reader):
         if found is None:
             found, wording = _EARLY.search(text), "V1 (about 0.8 to 0.9)"
         if found is None:
-            raise Damaged("the line on speculation is not complete")
+            raise DamagedError("the line on speculation is not complete")
         length, accepted, drafted, printed = found.groups()
         rates = [float(rate) for rate in printed.split(", ")]
         self._use(wording)
@@ -103,10 +108,10 @@ class VllmLogReader(Reader):
     def _totals_since_start(self, text: str) -> None:
         found = _V0.search(text)
         if found is None:
-            raise Damaged("the line on speculation is not complete")
+            raise DamagedError("the line on speculation is not complete")
         positions, accepted, drafted, emitted = map(int, found.groups())
         if not accepted <= drafted or not accepted <= emitted:
-            raise Damaged("its figures contradict one another")
+            raise DamagedError("its figures contradict one another")
         self._use("V0 (before 0.10)")
         total = Counts(float(emitted - accepted), float(accepted), float(drafted))
         before = self._totals_so_far.get(self._engine(text), Counts(0.0, 0.0, 0.0))
@@ -115,7 +120,9 @@ class VllmLogReader(Reader):
             self._resets += 1
             before = Counts(0.0, 0.0, 0.0)
         newly_drafted = (total.drafted or 0.0) - (before.drafted or 0.0)
-        self._add(Counts(total.rounds - before.rounds, total.accepted - before.accepted, newly_drafted), positions)
+        self._add(
+            Counts(total.rounds - before.rounds, total.accepted - before.accepted, newly_drafted), positions
+        )
 
     def _add(self, counts: Counts, positions: int) -> None:
         if counts.rounds:
@@ -126,7 +133,7 @@ class VllmLogReader(Reader):
     def _load_line(self, text: str) -> None:
         found = _LOAD.search(text)
         if found is None:
-            raise Damaged("the line on load is not complete")
+            raise DamagedError("the line on load is not complete")
         throughput, running, waiting, usage = map(float, found.groups())
         self._use("V0 (before 0.10)" if "Pending:" in text else "V1")
         self._running = running

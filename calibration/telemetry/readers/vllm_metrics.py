@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calibration.telemetry.buckets import Histogram, first_histogram, latency_of
-from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Latency, Reading, Source
+from calibration.telemetry.buckets import Histogram, first_histogram, latencies_of
+from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source
 from calibration.telemetry.scrapes import Increase, Scrape, Series, increase_of
 
 FORMAT = "vllm-metrics"
@@ -46,10 +46,9 @@ _GAUGES = {
 }
 _HISTOGRAMS = (*(name for names in _LATENCIES.values() for name in names), *_MEANS.values(), _ITERATIONS)
 
-COUNTERS = frozenset(
-    (*_SPECULATION, *_TOKENS, _PREEMPTIONS, _SUCCESS)
-    + tuple(f"{name}{part}" for name in _HISTOGRAMS for part in ("_sum", "_count", "_bucket"))
-)
+COUNTERS = frozenset((*_SPECULATION, *_TOKENS, _PREEMPTIONS, _SUCCESS)) | {
+    f"{name}{part}" for name in _HISTOGRAMS for part in ("_sum", "_count", "_bucket")
+}
 NAMES = COUNTERS | {name for names in _GAUGES.values() for name in names}
 """Every name that is read, less `_total`."""
 
@@ -60,22 +59,14 @@ def reading_of(scrapes: Sequence[Scrape]) -> Reading:
     findings: list[Finding] = [*_findings(scrapes, increase)]
     totals, left_out = _whole_engines(increase.total)
     findings += left_out
-    latencies: dict[str, Latency] = {}
-    histograms: dict[str, Histogram] = {}
-    for key, names in _LATENCIES.items():
-        histogram = first_histogram(names, totals, findings)
-        if histogram is not None:
-            histograms[key] = histogram
-            latencies[key] = latency_of(key, histogram, findings)
+    histograms, latencies = latencies_of(_LATENCIES, totals, findings)
     v0 = any(series.name == _EMITTED for series in totals)
-    label = f"metrics {' → '.join(dict.fromkeys(scrape.name for scrape in scrapes))}"
     version = "V0 (before 0.10)" if v0 else None
-    sources = dict.fromkeys(Source(scrape.file, FORMAT, "vllm", version) for scrape in scrapes)
+    sources = dict.fromkeys(Source(scrape.file, FORMAT, "vllm", version) for scrape in increase.scrapes)
     steps, generated = histograms.get("itl_s"), _sum(totals, "vllm:generation_tokens")
     first_tokens = histograms["ttft_s"].count if "ttft_s" in histograms else 0.0
     return Reading(
-        label=label,
-        family=FORMAT,
+        name=increase.name,
         sources=tuple(sources),
         acceptance=_acceptance(increase, totals),
         latencies=latencies,
@@ -135,7 +126,8 @@ def _whole_engines(values: Mapping[Series, float]) -> tuple[dict[Series, float],
     kept = {
         series: value
         for series, value in values.items()
-        if series.name not in _SPECULATION or (series.label("model_name"), series.label("engine")) not in broken
+        if series.name not in _SPECULATION
+        or (series.label("model_name"), series.label("engine")) not in broken
     }
     return kept, [Finding("incomplete-counters", "warning", text)]
 
@@ -183,7 +175,7 @@ def _findings(scrapes: Sequence[Scrape], increase: Increase) -> list[Finding]:
         )
         found.append(Finding("counters-reset", "warning", text))
     if increase.since_start:
-        text = "one scrape counts everything since the server started, warm-up included; two give the time between"
+        text = "one scrape counts since the server started, warm-up included; two give what lies between"
         found.append(Finding("since-start", "info", text))
     if increase.crossed:
         names = ", ".join(name.partition(":")[2] for name in increase.crossed)
@@ -191,7 +183,9 @@ def _findings(scrapes: Sequence[Scrape], increase: Increase) -> list[Finding]:
         found.append(Finding("incomplete-counters", "warning", text))
     models = sorted({name for scrape in scrapes for name in _labels(scrape.values, "model_name")})
     if len(models) > 1:
-        found.append(Finding("several-models", "warning", f"the counters of {', '.join(models)} are added up"))
+        found.append(
+            Finding("several-models", "warning", f"the counters of {', '.join(models)} are added up")
+        )
     return found
 
 

@@ -28,9 +28,9 @@ class VllmResponseReader(Reader):
         self._stated: list[float] = []
 
     def record(self, record: Fields) -> bool:
-        """Take one response. Raises Damaged."""
+        """Take one response. Raises DamagedError."""
         metrics = record.part("metrics")
-        if not {"time_to_first_token_ms", "speculative_decoding", "mean_itl_ms"} & set(metrics.keys()):
+        if not {"time_to_first_token_ms", "speculative_decoding", "mean_itl_ms"} & set(metrics):
             return False
         speculation = metrics.part("speculative_decoding")
         if "num_spec_steps" in speculation:
@@ -48,8 +48,10 @@ class VllmResponseReader(Reader):
         """One reading of all responses."""
         if not self._requests:
             return
-        latencies = {name: latency for name, own in self._samples.items() if (latency := own.latency()) is not None}
-        stated = ()
+        latencies = {
+            name: latency for name, own in self._samples.items() if (latency := own.latency()) is not None
+        }
+        stated: tuple[Stated, ...] = ()
         if self._stated:
             mean = sum(self._stated) / len(self._stated)
             stated = (Stated("mean_acceptance_length", mean, "1 + accepted ÷ rounds, mean over requests"),)
@@ -58,8 +60,7 @@ class VllmResponseReader(Reader):
             load["prompt_tokens_mean"] = self._prompt / self._requests
             load["output_tokens_mean"] = self._output / self._requests
         yield Reading(
-            label=f"responses {', '.join(self.used.values())}",
-            family=FORMAT,
+            name=", ".join(self.used.values()),
             sources=tuple(Source(file, FORMAT, "vllm") for file in self.used),
             acceptance=self._rounds.acceptance("counts that the server returned with each response"),
             stated=stated,

@@ -6,7 +6,9 @@ import re
 
 from calibration.telemetry.reading import Finding
 
-_VERSION = re.compile(r"LLM engine \(v([\w.+]+)\)|API server version:? v?([\w.+]+)|\bversion (\d+\.\d+\.\d+\S*)\s*$")
+_VERSION = re.compile(
+    r"LLM engine \(v([\w.+]+)\)|API server version:? v?([\w.+]+)|\bversion (\d+\.\d+\.\d+\S*)\s*$"
+)
 _SPECULATION = re.compile(r"SpeculativeConfig\(method='(\w+)'.*?num_spec_tokens=(\d+)")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 _GRAPHS = re.compile(r"Overriding cudagraph_mode from \S+ to \S*PIECEWISE")
