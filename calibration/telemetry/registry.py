@@ -125,18 +125,22 @@ def _offered(
     name: str, file: str, readers: Sequence[Reader]
 ) -> Iterator[tuple[Line | Record, bool | DamagedError]]:
     """Every line and record of a file, and whether a reader took it, or why it could not."""
+    take_line = [reader.line for reader in readers if type(reader).line is not Reader.line]
+    take_record = [reader.record for reader in readers if type(reader).record is not Reader.record]
     with opened(name) as stream:
         for item in content_of(file, lines_of(stream)):
+            taken: bool | DamagedError = False
             try:
                 if isinstance(item, Record):
-                    taken = any([reader.record(Fields(item.value)) for reader in readers])
+                    for record in take_record:
+                        taken = record(Fields(item.value)) or taken
                 else:
                     text = item.text.strip() if item.whole else item.text.strip() + CUT
-                    taken = any([reader.line(text) for reader in readers])
+                    for line in take_line:
+                        taken = line(text) or taken
             except DamagedError as error:
-                yield item, error
-            else:
-                yield item, taken
+                taken = error
+            yield item, taken
 
 
 def _unknown(file: str, tool: str | None, reason: str) -> Problem:

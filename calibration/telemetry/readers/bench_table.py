@@ -47,7 +47,11 @@ _ROW = re.compile(
 )
 _LATENCY = {"E2E Latency": "e2e_latency"}
 _OPTION = re.compile(r"\b(dataset_name|ignore_eos)='?(\w+)'?")
-_OPENS = ("Serving Benchmark", "TTFT (ms)", "TPOT (ms)", "ITL (ms)", "(req/s)", "Successful requests")
+_FIRST = "Successful requests"
+_OWN = ("TTFT (ms)", "TPOT (ms)", "ITL (ms)", "(req/s)", _FIRST)
+"""What only rows of the table have."""
+_MOST_BETWEEN_ROWS = 50
+"""Other lines after which a table is taken to be over."""
 _SGLANG = ("backend", "input_throughput", "accept_length", "concurrency", "total_output_tokens_retokenized")
 """Fields that only SGLang's table has."""
 
@@ -62,6 +66,7 @@ class BenchTableReader(Reader):
         self._readings: list[Reading] = []
         self._row: dict[str, Any] | None = None
         self._positions: dict[int, float] = {}
+        self._since_row = 0
         self._options: dict[str, str] = {}
 
     def begin(self, file: str, name: str) -> None:
@@ -82,14 +87,18 @@ class BenchTableReader(Reader):
             self._close()
             self._row = {}
             return True
-        if self._row is None and not any(mark in text for mark in _OPENS):
+        if self._row is None and not ("(ms)" in text or "(req/s)" in text or _FIRST in text):
             return False
         if self._row and set(text) == {"="}:
             self._close()
             return True
         found = _ROW.search(text)
+        self._since_row = 0 if found is not None else self._since_row + 1
+        if self._since_row > _MOST_BETWEEN_ROWS:
+            self._close()
+            return False
         if found is None:
-            if self._row is not None and any(mark in text for mark in _OPENS[1:]):
+            if self._row is not None and any(mark in text for mark in _OWN):
                 raise DamagedError("a row of the table is cut")
             return False
         self._take(found)
@@ -125,7 +134,7 @@ class BenchTableReader(Reader):
 
     def _close(self) -> None:
         fields, positions = self._row, self._positions
-        self._row, self._positions = None, {}
+        self._row, self._positions, self._since_row = None, {}, 0
         if not fields or fields.keys() <= {"request_rate", "max_concurrency"}:
             return
         if positions and sorted(positions) == list(range(len(positions))):

@@ -64,7 +64,7 @@ class TrtllmReportReader(Reader):
 
     def line(self, text: str) -> bool:
         """Take a row. Raises DamagedError for one whose number is cut."""
-        if "[" in text and _MARK.search(text):
+        if ("[A" in text or "[T" in text or "[DT" in text or "[L" in text) and _MARK.search(text):
             found = _TAGGED.search(text)
             if found is None:
                 raise DamagedError("a row of the report is cut")
@@ -75,7 +75,9 @@ class TrtllmReportReader(Reader):
             return True
         if "Version:" in text and (version := _VERSION.search(text)):
             self._version = version.group(1)
-        row = _ROW.search(text) if "(" in text or "Number of" in text else None
+        if not ("Number of" in text or "hroughput (" in text or "Length (" in text):
+            return False
+        row = _ROW.search(text)
         if row is None:
             return False
         name = _ROWS[row.group(1)]
