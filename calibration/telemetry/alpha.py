@@ -10,8 +10,8 @@ import numpy as np
 from calibration.acceptance.fits import Fit, fit_decay, fit_geometric, fit_positional
 from calibration.telemetry.reading import Acceptance, Counts
 from simulator.acceptance.base import Floats
+from simulator.breakeven.theory import alpha_from_tokens_per_verify
 from simulator.results import metrics
-from simulator.theory import alpha_from_tokens_per_verify
 
 FULL_DRAFTS = 0.995
 """Share of the draft positions that must be drafted for a rate to be one of positions that were tried."""
@@ -47,13 +47,13 @@ def drafts_full(counts: Counts) -> bool:
 
 
 def fits_of(acceptance: Acceptance) -> list[dict[str, Any]]:
-    """Geometric, decay and positional models fitted to the counts, best BIC first; none for few counts."""
+    """Geometric, decay and positional models, the best by BIC first; none for few or damaged counts."""
     counts = acceptance.total
     if not acceptance.counted or not counts.accepted_at or not drafts_full(counts):
         return []
     accepted = np.array(counts.accepted_at)
     tried = np.array([counts.rounds, *counts.accepted_at[:-1]])
-    if tried.sum() < FEWEST_TRIALS or not accepted.sum():
+    if tried.sum() < FEWEST_TRIALS or not accepted.sum() or (accepted > tried).any():
         return []
     trials = CountedTrials(tried, accepted)
     fits = [fit_geometric(trials), fit_positional(trials)]

@@ -13,6 +13,32 @@ class DamagedError(ValueError):
     """A line or record of a format that is known, but whose content cannot be used; the text says why."""
 
 
+MOST = 1e15
+"""Numbers above this are no measurement."""
+LONGEST_DRAFT = 1000
+"""Draft lengths above this are no draft length."""
+
+
+def number_of(text: str) -> float:
+    """A number as a tool prints it, `1,234.56` or `12`. Raises DamagedError for what cannot be measured."""
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        raise DamagedError(f"{show_value(text)} is not a number") from None
+    if not 0.0 <= value <= MOST:
+        raise DamagedError(f"{show_value(text)} is out of range")
+    return value
+
+
+def draft_length_of(rounds: float, drafted: float | None, positions: Sequence[float] = ()) -> int | None:
+    """Draft length by positions, or where every round drafted as much; None where neither tells it."""
+    if positions:
+        return len(positions) if len(positions) <= LONGEST_DRAFT else None
+    if not drafted or not rounds or drafted % rounds or drafted > LONGEST_DRAFT * rounds:
+        return None
+    return int(drafted / rounds)
+
+
 class Fields:
     """A JSON object whose values are asked for by name. A missing key and `null` are None.
 
@@ -29,7 +55,7 @@ class Fields:
     def __iter__(self) -> Iterator[str]:
         return iter(self._record)
 
-    def number(self, key: str, low: float = 0.0, high: float = math.inf) -> float | None:
+    def number(self, key: str, low: float = 0.0, high: float = MOST) -> float | None:
         """A finite number from `low` to `high`."""
         return self._checked(self._record.get(key), key, low, high)
 
@@ -41,7 +67,7 @@ class Fields:
             return None
         return value
 
-    def numbers(self, key: str, low: float = 0.0, high: float = math.inf) -> list[float] | None:
+    def numbers(self, key: str, low: float = 0.0, high: float = MOST) -> list[float] | None:
         """A list of finite numbers; None, with a problem, when one of them is not."""
         items = self._record.get(key)
         if items is None:
@@ -59,7 +85,7 @@ class Fields:
         if not isinstance(items, list) or not all(isinstance(item, list) for item in items):
             self._refuse(key, items, "is not a list of lists")
             return None
-        rows = [self._all_checked(item, f"{key}[{row}]", 0.0, math.inf) for row, item in enumerate(items)]
+        rows = [self._all_checked(item, f"{key}[{row}]", 0.0, MOST) for row, item in enumerate(items)]
         return None if any(row is None for row in rows) else [row for row in rows if row is not None]
 
     def text(self, key: str) -> str | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from calibration.telemetry.fields import DamagedError
+from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError
 from calibration.telemetry.reading import Counts
 
 _LENGTH_HALF, _RATE_HALF = 0.005, 0.0005
@@ -24,7 +24,7 @@ def counts_of(mean_length: float, accepted: int, drafted: int, rates: Sequence[f
     figures, as drafts are mostly full. Raises DamagedError when no number of rounds agrees: the line is cut
     or altered.
     """
-    if not 0 <= accepted <= drafted or drafted == 0 or not rates:
+    if not 0 <= accepted <= drafted or drafted == 0 or not 0 < len(rates) <= LONGEST_DRAFT:
         raise DamagedError("accepted and drafted tokens contradict each other")
     if any(later > earlier + _SLACK for earlier, later in pairwise(rates)):
         raise DamagedError("acceptance rates rise with the position")

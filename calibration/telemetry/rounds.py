@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibration.telemetry.fields import DamagedError, Fields
+from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, Fields
 from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Stated
 from calibration.telemetry.samples import BlockSeries
 
@@ -43,11 +43,11 @@ def rounds_of_vllm(fields: Fields) -> tuple[Counts, int | None]:
         raise DamagedError("num_spec_steps or num_accepted_draft_tokens is missing")
     if drafted is not None and accepted > drafted:
         raise DamagedError("more draft tokens are accepted than drafted")
-    histogram = histogram_of(fields, "acceptance_histogram")
-    at = positions_of(histogram, rounds, accepted)
+    at = positions_of(histogram_of(fields, "acceptance_histogram"), rounds, accepted, draft_length)
     if draft_length is None and at:
         draft_length = float(len(at))
-    return Counts(rounds, accepted, drafted, at), None if not draft_length else int(draft_length)
+    known = draft_length is not None and 1.0 <= draft_length <= LONGEST_DRAFT
+    return Counts(rounds, accepted, drafted, at), int(draft_length or 0) if known else None
 
 
 def histogram_of(fields: Fields, key: str) -> list[float]:
@@ -60,13 +60,18 @@ def histogram_of(fields: Fields, key: str) -> list[float]:
     return [sparse.get(accepted, 0.0) for accepted in range(max(sparse, default=-1) + 1)]
 
 
-def positions_of(histogram: list[float], rounds: float, accepted: float) -> tuple[float, ...]:
-    """Rounds that accepted each position. Raises DamagedError where the histogram contradicts the counts."""
+def positions_of(
+    histogram: list[float], rounds: float, accepted: float, draft_length: float | None
+) -> tuple[float, ...]:
+    """Rounds that accepted each position, up to the draft length where it is known: the histogram may end
+    with the most that a round accepted. Raises DamagedError where it contradicts the counts.
+    """
     if not histogram:
         return ()
     if sum(histogram) != rounds or sum(place * count for place, count in enumerate(histogram)) != accepted:
         raise DamagedError("the histogram of accepted drafts contradicts the counts")
-    return tuple(float(sum(histogram[place:])) for place in range(1, len(histogram)))
+    longest = max(len(histogram) - 1, min(int(draft_length or 0), LONGEST_DRAFT))
+    return tuple(float(sum(histogram[place:])) for place in range(1, longest + 1))
 
 
 def tokens_per_chunk(

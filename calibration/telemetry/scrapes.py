@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from calibration.telemetry.fields import DamagedError
+from calibration.telemetry.fields import MOST, DamagedError
 from simulator.errors import InputError, Problem
 
 MOST_SERIES = 100_000
@@ -76,7 +76,7 @@ def sample_of(text: str, names: frozenset[str]) -> tuple[Series, float] | None:
         value = float(sample.value)
     except (ValueError, IndexError, KeyError, TypeError, OverflowError):
         raise DamagedError(f"{name} is not a sample of the Prometheus text format") from None
-    if not math.isfinite(value) or value < 0.0:
+    if not 0.0 <= value <= MOST:
         raise DamagedError(f"{name} is {sample.value}")
     return series, value
 

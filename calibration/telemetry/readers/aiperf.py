@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import MS, problems_of
-from calibration.telemetry.fields import Fields
+from calibration.telemetry.fields import Fields, draft_length_of
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Counts, Latency, Reading, Source, Stated
 from calibration.telemetry.rounds import histogram_of, positions_of
@@ -104,11 +104,8 @@ def _acceptance(fields: Fields) -> Acceptance | None:
     )
     if rounds and accepted is not None:
         histogram = histogram_of(fields, "pooled_spec_decode_acceptance_histogram")
-        at = positions_of(histogram, rounds, accepted)
-        longest = len(at) or (int(drafted / rounds) if drafted and not drafted % rounds else None)
-        if drafted and longest and drafted / rounds > longest:
-            longest = int(-(-drafted // rounds))
-            at = at + (0.0,) * (longest - len(at))
+        at = positions_of(histogram, rounds, accepted, -(-drafted // rounds) if drafted else None)
+        longest = draft_length_of(rounds, drafted, at)
         return Acceptance(Counts(rounds, accepted, drafted, at), longest, "counts of all requests")
     length = fields.part(_WEIGHTED).number("avg", 1.0) or fields.part(_LENGTH).number("avg", 1.0)
     if length is None:

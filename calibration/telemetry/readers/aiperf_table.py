@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from calibration.telemetry.fields import DamagedError, Fields
+from calibration.telemetry.fields import DamagedError, Fields, number_of
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.readers import aiperf
 from calibration.telemetry.reading import Reading
@@ -32,7 +32,7 @@ _TAGS = {
 }
 """Name in the table → tag of the summary. Acceptance has too few digits here, and is left to the summary."""
 _NAME = re.compile(r"(.+?) ?\(([^()]*)\)$")
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NOTHING = ("", "-", "n/a", "nan")
 
 
@@ -86,7 +86,7 @@ class AiperfTableReader(Reader):
         if found is None or tag is None:
             return
         numbers = {
-            "avg" if heading == "value" else heading: float(value.replace(",", ""))
+            "avg" if heading == "value" else heading: number_of(value)
             for heading, value in zip(headings, self._values, strict=True)
             if value.lower() not in _NOTHING and _NUMBER.fullmatch(value)
         }

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from calibration.telemetry.fields import DamagedError, Fields
+from calibration.telemetry.fields import DamagedError, Fields, number_of
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.readers import sglang_bench, vllm_bench
 from calibration.telemetry.reading import Finding, Reading
@@ -43,7 +43,7 @@ _TITLE = "Serving Benchmark Result"
 _ROW = re.compile(
     rf"(?:^|[\s>#|│])(?:(?P<row>{'|'.join(sorted(map(re.escape, _ROWS), key=len, reverse=True))})"
     r"|(?P<statistic>Mean|Median|Std|Max|P\d+(?:\.\d+)?) (?P<latency>TTFT|TPOT|ITL|E2EL|E2E Latency) \(ms\)"
-    r"|Position (?P<position>\d+)):\s+(?P<value>\S+)\s*$"
+    r"|Position (?P<position>\d{1,3})):\s+(?P<value>\S+)\s*$"
 )
 _LATENCY = {"E2E Latency": "e2e_latency"}
 _OPTION = re.compile(r"\b(dataset_name|ignore_eos)='?(\w+)'?")
@@ -114,10 +114,7 @@ class BenchTableReader(Reader):
         if row == "Backend" or value == "inf":
             number: Any = value
         else:
-            try:
-                number = float(value.replace(",", ""))
-            except ValueError:
-                raise DamagedError("a number of the table is cut") from None
+            number = number_of(value)
         if found.group("position") is not None:
             self._positions[int(found.group("position"))] = number / 100.0
             return

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from calibration.telemetry.client import MS
-from calibration.telemetry.fields import DamagedError
+from calibration.telemetry.fields import DamagedError, number_of
 from calibration.telemetry.lines import CUT
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Latency, Reading, Source
@@ -85,9 +85,7 @@ class GuidellmTableReader(Reader):
         for cell, group, statistic in zip(cells[1:], groups[1:], statistics[1:], strict=True):
             if not statistic or not _NUMBER.fullmatch(cell):
                 continue
-            value = float(cell.replace(",", ""))
-            if value < 0.0:
-                raise DamagedError("a row of the table has a negative number")
+            value = number_of(cell)
             if group.startswith(_THROUGHPUT) and statistic == "mean" and of_run:
                 self._throughputs.append(value)
             for start, name, unit in _LATENCIES:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import latencies_of, problems_of, request_rate, run_load
-from calibration.telemetry.fields import DamagedError, Fields
+from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, Fields
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, Source, Stated
 
@@ -91,9 +91,8 @@ def reading_of(file: str, name: str, fields: Fields, form: str = FORMAT) -> Read
 def _draft_length(server: Fields) -> int | None:
     """The drafter's steps of the server's arguments; of a chain one less than the window."""
     steps, window = server.count("speculative_num_steps"), server.count("speculative_num_draft_tokens")
-    if steps:
-        return int(steps)
-    return int(window) - 1 if window and window > 1.0 else None
+    length = steps or (window or 0.0) - 1.0
+    return int(length) if 1.0 <= length <= LONGEST_DRAFT else None
 
 
 def _traits(fields: Fields) -> dict[str, str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from calibration.telemetry.fields import DamagedError
+from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, number_of
 from calibration.telemetry.load import LoadSeries
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source, Stated
@@ -28,7 +28,7 @@ _DECODE = re.compile(
 )
 _LOAD = ("running", "usage", "throughput", "waiting")
 _RANK = re.compile(r"\b(?:DP(\d+) )?(?:TP(\d+))")
-_ARGUMENT = re.compile(r"speculative_(num_steps|num_draft_tokens|algorithm)='?(\w+)'?")
+_ARGUMENT = re.compile(r"speculative_(num_steps|num_draft_tokens|algorithm)='?(\w{1,20})\b")
 _HALF, _SLACK = 0.005, 1e-9
 """Half of the last digit printed."""
 _LONGEST = 64
@@ -61,14 +61,13 @@ class SglangLogReader(Reader):
         if found is None:
             raise DamagedError("the decode line is not complete")
         self.use()
-        running, usage, throughput, waiting = (float(found[name]) for name in _LOAD)
+        running, usage, throughput, waiting = (number_of(found[name]) for name in _LOAD)
         self._load.add(self._rank(text), throughput, running, waiting, usage)
         self._decode_lines += 1
         self._without_graph += "cuda graph: False" in text
         if found["length"] is not None and running:
-            self._accepted(
-                running, float(found["length"]), None if found["rate"] is None else float(found["rate"])
-            )
+            rate = found["rate"]
+            self._accepted(running, number_of(found["length"]), None if rate is None else number_of(rate))
         return True
 
     def readings(self) -> Iterator[Reading]:
@@ -119,14 +118,18 @@ class SglangLogReader(Reader):
         """The draft length, and which meaning `accept rate` has: from the arguments, or from the lines."""
         fits = [(era, lengths) for era, lengths in self._lengths.items() if lengths and self._rates[1]]
         era = fits[0][0] if len(fits) == 1 else ""
-        given = self._arguments.get("num_steps", "")
-        if given.isdecimal():
-            return int(given), era
+        given = self._argument("num_steps")
+        if given is not None:
+            return given, era
         return (next(iter(fits[0][1])) if era and len(fits[0][1]) == 1 else None), era
 
     def _is_tree(self) -> bool:
-        steps, window = self._arguments.get("num_steps", ""), self._arguments.get("num_draft_tokens", "")
-        return steps.isdecimal() and window.isdecimal() and int(steps) + 1 != int(window)
+        steps, window = self._argument("num_steps"), self._argument("num_draft_tokens")
+        return steps is not None and window is not None and steps + 1 != window
+
+    def _argument(self, name: str) -> int | None:
+        text = self._arguments.get(name, "")
+        return int(text) if text.isdecimal() and 0 < int(text) <= LONGEST_DRAFT else None
 
     def _findings(self) -> Iterator[Finding]:
         if self._total.rounds and self._draft_length()[0] is None:

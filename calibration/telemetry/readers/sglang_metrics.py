@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from calibration.telemetry.buckets import latencies_of
+from calibration.telemetry.fields import LONGEST_DRAFT
 from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source, Stated
 from calibration.telemetry.scrapes import Scrape, Series, increase_of
 
@@ -76,7 +77,8 @@ def _acceptance(scrapes: Sequence[Scrape]) -> tuple[Acceptance | None, tuple[Sta
         return None, ()
     total = sum((block.counts for block in blocks), Counts(0.0, 0.0))
     lengths = {value for scrape in scrapes if (value := _steps(scrape)) is not None}
-    draft_length = int(max(lengths)) if lengths else None
+    longest = max(lengths, default=0.0)
+    draft_length = int(longest) if 1.0 <= longest <= LONGEST_DRAFT else None
     rates = [value for scrape in scrapes for value in _values(scrape.values, _RATE)]
     stated = [
         Stated("spec_accept_length", total.mean_length, "tokens emitted per round, the bonus token included")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import problems_of
-from calibration.telemetry.fields import DamagedError, Fields
+from calibration.telemetry.fields import DamagedError, Fields, draft_length_of
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Counts, Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds
@@ -82,5 +82,4 @@ def _counts(info: Fields, rounds: float, output: float) -> tuple[Counts, int | N
         accepted = output - 1.0 - rounds
     if accepted < 0.0 or (drafted is not None and accepted > drafted):
         raise DamagedError("the counts of drafts contradict one another")
-    draft_length = int(drafted / rounds) if drafted and not drafted % rounds else None
-    return Counts(rounds, accepted, drafted), draft_length
+    return Counts(rounds, accepted, drafted), draft_length_of(rounds, drafted)

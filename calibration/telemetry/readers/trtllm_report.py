@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from calibration.telemetry.client import MS, problems_of
-from calibration.telemetry.fields import DamagedError, Fields
+from calibration.telemetry.fields import DamagedError, Fields, number_of
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
 
@@ -71,7 +71,7 @@ class TrtllmReportReader(Reader):
             tag, statistic, value = found.groups()
             if _STATISTICS[statistic] in self._tagged.get(tag, {}):
                 self._close()
-            self._tagged.setdefault(tag, {})[_STATISTICS[statistic]] = float(value)
+            self._tagged.setdefault(tag, {})[_STATISTICS[statistic]] = number_of(value)
             return True
         if "Version:" in text and (version := _VERSION.search(text)):
             self._version = version.group(1)
@@ -83,7 +83,7 @@ class TrtllmReportReader(Reader):
         name = _ROWS[row.group(1)]
         if name == "requests":
             self._close()
-        self._load[name] = float(row.group(2))
+        self._load[name] = number_of(row.group(2))
         return True
 
     def record(self, record: Fields) -> bool:

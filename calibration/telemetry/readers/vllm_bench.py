@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from calibration.telemetry.client import latencies_of, problems_of, request_rate, run_load
-from calibration.telemetry.fields import DamagedError, Fields
+from calibration.telemetry.fields import DamagedError, Fields, draft_length_of
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
 from calibration.telemetry.samples import Samples
@@ -99,9 +99,8 @@ def _acceptance(fields: Fields) -> Acceptance | None:
             Counts(1.0, length - 1.0), len(rates) or None, "the mean that the client prints", counted=False
         )
     at = tuple(float(round(rate * rounds)) for rate in rates)
-    draft_length = len(at) or (int(drafted / rounds) if drafted and not drafted % rounds else None)
     basis = "counters of the server over the run"
-    return Acceptance(Counts(rounds, accepted, drafted, at), draft_length or None, basis)
+    return Acceptance(Counts(rounds, accepted, drafted, at), draft_length_of(rounds, drafted, at), basis)
 
 
 def _stated(fields: Fields) -> Iterator[Stated]:

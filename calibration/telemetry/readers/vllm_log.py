@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from calibration.telemetry.fields import DamagedError
+from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, number_of
 from calibration.telemetry.load import LoadSeries
 from calibration.telemetry.reader import Reader
 from calibration.telemetry.readers.vllm_start import StartNotes
@@ -100,20 +100,21 @@ class VllmLogReader(Reader):
         if found is None:
             raise DamagedError("the line on speculation is not complete")
         length, accepted, drafted, printed = found.groups()
-        rates = [float(rate) for rate in printed.split(", ")]
+        rates = [float(rate) for rate in printed.split(", ")][: LONGEST_DRAFT + 1]
         self._use(wording)
-        if int(drafted):
-            self._add(counts_of(float(length), int(accepted), int(drafted), rates), len(rates))
+        if number_of(drafted):
+            counts = counts_of(number_of(length), int(number_of(accepted)), int(number_of(drafted)), rates)
+            self._add(counts, len(rates))
 
     def _totals_since_start(self, text: str) -> None:
         found = _V0.search(text)
         if found is None:
             raise DamagedError("the line on speculation is not complete")
-        positions, accepted, drafted, emitted = map(int, found.groups())
-        if not accepted <= drafted or not accepted <= emitted:
+        positions, accepted, drafted, emitted = map(number_of, found.groups())
+        if not accepted <= drafted or not accepted <= emitted or positions > LONGEST_DRAFT:
             raise DamagedError("its figures contradict one another")
         self._use("V0 (before 0.10)")
-        total = Counts(float(emitted - accepted), float(accepted), float(drafted))
+        total = Counts(emitted - accepted, accepted, drafted)
         before = self._totals_so_far.get(self._engine(text), Counts(0.0, 0.0, 0.0))
         self._totals_so_far[self._engine(text)] = total
         if total.rounds < before.rounds or total.accepted < before.accepted:
@@ -121,7 +122,8 @@ class VllmLogReader(Reader):
             before = Counts(0.0, 0.0, 0.0)
         newly_drafted = (total.drafted or 0.0) - (before.drafted or 0.0)
         self._add(
-            Counts(total.rounds - before.rounds, total.accepted - before.accepted, newly_drafted), positions
+            Counts(total.rounds - before.rounds, total.accepted - before.accepted, newly_drafted),
+            int(positions),
         )
 
     def _add(self, counts: Counts, positions: int) -> None:
@@ -134,7 +136,7 @@ class VllmLogReader(Reader):
         found = _LOAD.search(text)
         if found is None:
             raise DamagedError("the line on load is not complete")
-        throughput, running, waiting, usage = map(float, found.groups())
+        throughput, running, waiting, usage = map(number_of, found.groups())
         self._use("V0 (before 0.10)" if "Pending:" in text else "V1")
         self._running = running
         self._load.add(self._engine(text), throughput, running, waiting, usage * _PERCENT)

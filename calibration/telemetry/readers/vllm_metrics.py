@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from calibration.telemetry.buckets import Histogram, first_histogram, latencies_of
+from calibration.telemetry.fields import draft_length_of
 from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source
 from calibration.telemetry.scrapes import Increase, Scrape, Series, increase_of
 
@@ -84,9 +85,7 @@ def _acceptance(increase: Increase, totals: Mapping[Series, float]) -> Acceptanc
         return None
     steps = [_counts(_whole_engines(step)[0]) for step in increase.steps] if len(increase.steps) > 1 else []
     blocks = tuple(Block(step) for step in steps if step is not None and step.rounds)
-    draft_length = len(total.accepted_at) or None
-    if draft_length is None and total.drafted and not total.drafted % total.rounds:
-        draft_length = int(total.drafted / total.rounds)
+    draft_length = draft_length_of(total.rounds, total.drafted, total.accepted_at)
     since = "since the server started" if increase.since_start else "between the scrapes"
     return Acceptance(total, draft_length, f"counters of the server, {since}", blocks=blocks)
 
@@ -104,7 +103,7 @@ def _counts(values: Mapping[Series, float]) -> Counts | None:
     at: dict[int, float] = {}
     for series, value in values.items():
         place = series.label("position") if series.name == _ACCEPTED_AT else None
-        if place is not None and place.isdecimal():
+        if place is not None and place.isdecimal() and len(place) < 5:
             at[int(place)] = at.get(int(place), 0.0) + value
     accepted_at = tuple(at[place] for place in sorted(at)) if sorted(at) == list(range(len(at))) else ()
     return Counts(rounds, accepted, drafted, accepted_at)
