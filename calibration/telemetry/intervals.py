@@ -20,6 +20,8 @@ from simulator.results.estimate import Interval, student_t95
 FEWEST_BLOCKS = 8
 """Fewer blocks say too little of how much they differ."""
 _DRAWS = 2000
+_LAGS_IN_A_ROW = 5
+"""Lags without a correlation, one after another, that end a series' memory."""
 _Z95 = 1.959963984540054
 
 Floats = NDArray[np.float64]
@@ -87,19 +89,21 @@ def _mean_length(counts: Counts, draft_length: int | None) -> Interval:
 
 
 def bootstrap(total: Counts, blocks: Sequence[Counts], in_order: bool) -> Intervals:
-    """Intervals from blocks drawn with replacement. Blocks in order of time are drawn n^⅓ neighbours at a
-    time, in a circle (Politis and Romano 1992); percentiles are widened as Student's t is for few draws
-    (Hesterberg 2015).
+    """Intervals from blocks drawn with replacement. Blocks in order of time are drawn several neighbours at a
+    time, in a circle (Politis and Romano 1992), as many as their correlation asks for; percentiles are
+    widened as Student's t is for few draws (Hesterberg 2015).
     """
     positions = len(total.accepted_at)
     rows = np.array([[block.rounds, block.accepted, *block.accepted_at[:positions]] for block in blocks])
-    span = max(1, round(len(blocks) ** (1 / 3))) if in_order else 1
+    span = neighbours(rows[:, 1] - (total.mean_length - 1.0) * rows[:, 0]) if in_order else 1
     circle = np.concatenate([rows, rows[: span - 1]])
     sums = np.cumsum(np.concatenate([np.zeros((1, rows.shape[1])), circle]), axis=0)
     stretches = sums[span:] - sums[:-span]
     draws = -(-len(blocks) // span)
     generator = np.random.default_rng(0)
-    drawn = stretches[generator.integers(0, len(stretches), (_DRAWS, draws))].sum(axis=1)
+    drawn = np.array(
+        [stretches[generator.integers(0, len(stretches), draws)].sum(axis=0) for _ in range(_DRAWS)]
+    )
     between = _percentiles(draws)
     rates = [between(drawn[:, 2 + place], drawn[:, 0]) for place in range(positions)]
     reached = [drawn[:, 0], *(drawn[:, 2 + place] for place in range(positions))]
@@ -110,6 +114,28 @@ def bootstrap(total: Counts, blocks: Sequence[Counts], in_order: bool) -> Interv
         rates_at=tuple(rate or (0.0, 1.0) for rate in rates),
         conditional=tuple(between(reached[place + 1], reached[place]) for place in range(positions)),
     )
+
+
+def neighbours(series: Floats) -> int:
+    """How many neighbours of a series (n,) to draw together: the rule of Politis and White (2004, corrected
+    by Patton, Politis and White 2009) for the circular block bootstrap.
+    """
+    count = len(series)
+    centred = series - series.mean()
+    most = min(math.ceil(math.sqrt(count)) + _LAGS_IN_A_ROW, count - 1)
+    covariance = np.array([centred[: count - lag] @ centred[lag:] / count for lag in range(most + 1)])
+    if covariance[0] <= 0.0:
+        return 1
+    small = np.abs(covariance / covariance[0]) < 2.0 * math.sqrt(math.log10(count) / count)
+    last = next((lag for lag in range(most) if small[lag + 1 : lag + 1 + _LAGS_IN_A_ROW].all()), most)
+    lags = np.arange(1, min(2 * max(last, 1), most) + 1)
+    taper = np.clip(2.0 * (1.0 - lags / (2.0 * max(last, 1))), 0.0, 1.0)
+    spectrum = covariance[0] + 2.0 * float(taper @ covariance[lags])
+    slope = 2.0 * float(taper @ (lags * covariance[lags]))
+    if spectrum <= 0.0:
+        return 1
+    best = (1.5 * slope * slope / (spectrum * spectrum)) ** (1 / 3) * count ** (1 / 3)
+    return int(min(max(1, round(best)), max(1, count // 4)))
 
 
 def _percentiles(draws: int) -> Callable[[Floats, Floats], Interval | None]:

@@ -36,6 +36,10 @@ _ODD_CHARACTERS = str.maketrans({"\u00a0": " ", "\u200b": None, "\ufeff": None, 
 _GZIP = b"\x1f\x8b"
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
+_CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x0b\x0c\x1b\x08")
+_LEAST_TEXT = 0.98
+"""Share of a file's first bytes that are no control codes; below it the file is no text."""
+
 BINARY_KINDS: tuple[tuple[bytes, str], ...] = (
     (b"PK\x03\x04", "a zip archive: unpack it first"),
     (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it first"),
@@ -147,7 +151,7 @@ def _encoding(head: bytes) -> tuple[str, int]:
 def _refuse_binary(name: str, head: bytes) -> None:
     kind = next((kind for start, kind in BINARY_KINDS if head.startswith(start)), None)
     utf16 = any(head.startswith(mark) for mark, encoding in _BOMS if encoding != "utf-8")
-    if kind is None and not utf16 and head.count(0) > len(head) // 100:
+    if kind is None and not utf16 and len(head.translate(None, _CONTROL)) < _LEAST_TEXT * len(head):
         kind = "a binary file"
     if kind is not None:
         raise InputError(

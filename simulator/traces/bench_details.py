@@ -1,7 +1,7 @@
 """Results of serving benchmarks with details, of vLLM and SGLang (JSON): the requests that a client sent.
 
-vLLM keeps the time at which each request was sent, SGLang does not. A result holds lengths and no prompts, so no
-prefix information. Failed requests have no output and are dropped.
+vLLM keeps the time at which each request was sent, SGLang does not. A result holds lengths and no prompts, so
+there is no prefix information. Failed requests have no output and are dropped.
 """
 
 from __future__ import annotations

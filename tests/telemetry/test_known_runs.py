@@ -210,8 +210,18 @@ def test_logs_of_sglang(read_text: Callable[..., Answered], run: KnownRun, early
     found = read_text(other_files.sglang_log(whole, early=early))
     assert found["mean_acceptance_length"]["value"] == pytest.approx(whole.mean_length, abs=0.0051)
     assert found["draft_length"] in (whole.draft_length, None)
-    if found["draft_length"] is None:
-        assert "draft-length-unknown" in {finding["code"] for finding in found["health"]}
+    open_length = "draft-length-unknown" in {finding["code"] for finding in found["health"]}
+    assert open_length is (found["draft_length"] is None)
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("draft_length", [1, 3, 7])
+def test_lines_that_differ_tell_the_draft_length(
+    read_text: Callable[..., Answered], draft_length: int, early: bool
+) -> None:
+    found = read_text(other_files.sglang_log(drawn(draft_length, 0.6, 2000), early=early))
+    assert found["draft_length"] == draft_length
+    assert found["sources"][0]["version"].startswith("up to" if early else "from")
 
 
 @any_run

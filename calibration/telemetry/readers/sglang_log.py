@@ -1,10 +1,8 @@
-"""SGLang's server log: mean acceptance length and load of each decode line, no counts and nothing by
-position.
+"""SGLang's server log: mean acceptance length and load of each decode line; no counts, no positions.
 
-A line covers a fixed number of decode steps, so a line's rounds are in proportion to its running requests:
-that is its weight. The meaning of `accept rate` changed after late 2025: first (accepted + 1) ÷ (drafts + 1),
-now accepted ÷ drafts. Together with `accept len` either gives the draft length; the one that gives a whole
-number in every line is taken.
+A line covers a fixed number of decode steps, so its rounds are in proportion to its running requests: that
+is its weight. The draft length is in the server's arguments, else it follows from accept len and accept
+rate.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from calibration.telemetry.accept_rate import EARLY, MEANING, NOW, VERSION, AcceptRate
 from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, number_of
 from calibration.telemetry.load import LoadSeries
 from calibration.telemetry.reader import Reader
@@ -29,12 +28,6 @@ _DECODE = re.compile(
 _LOAD = ("running", "usage", "throughput", "waiting")
 _RANK = re.compile(r"\b(?:DP(\d+) )?(?:TP(\d+))")
 _ARGUMENT = re.compile(r"speculative_(num_steps|num_draft_tokens|algorithm)='?(\w{1,20})\b")
-_HALF, _SLACK = 0.005, 1e-9
-"""Half of the last digit printed."""
-_LONGEST = 64
-"""Draft lengths that are looked for."""
-_VERSION = {"now": "from about 0.5.4", "early": "up to about 0.5.3"}
-_MEANING = {"now": "accepted ÷ drafts", "early": "(accepted + 1) ÷ (drafts + 1)"}
 
 
 class SglangLogReader(Reader):
@@ -47,8 +40,7 @@ class SglangLogReader(Reader):
         self._series, self._load = BlockSeries(), LoadSeries()
         self._total = Counts(0.0, 0.0)
         self._arguments: dict[str, str] = {}
-        self._lengths = {"now": set(range(1, _LONGEST)), "early": set(range(1, _LONGEST))}
-        self._rates: list[float] = [0.0, 0.0]
+        self._rate = AcceptRate()
         self._decode_lines = self._without_graph = 0
 
     def line(self, text: str) -> bool:
@@ -74,24 +66,22 @@ class SglangLogReader(Reader):
         """One reading of all logs."""
         if not self.used:
             return
-        draft_length, era = self._draft_length()
+        draft_length, answer = self._draft_length(), self._rate.answer
+        era = "" if answer is None else answer[0]
         acceptance, stated = None, []
         if self._total.rounds:
             drafted = self._total.rounds * draft_length if draft_length and not self._is_tree() else None
             total = Counts(self._total.rounds, self._total.accepted, drafted)
             basis = "means of the log's decode lines, weighted by running requests"
             acceptance = Acceptance(total, draft_length, basis, counted=False, blocks=self._series.blocks())
-            stated.append(
-                Stated("accept len", total.mean_length, "tokens emitted per round, the bonus token included")
-            )
-        if self._rates[1]:
-            meaning = _MEANING.get(
-                era, "accepted ÷ drafts, or before late 2025 (accepted + 1) ÷ (drafts + 1)"
-            )
-            stated.append(Stated("accept rate", self._rates[0] / self._rates[1], meaning))
+            definition = "tokens emitted per round, the bonus token included"
+            stated.append(Stated("accept len", total.mean_length, definition))
+        if self._rate.mean is not None:
+            open_meaning = f"{MEANING[NOW]}, or before late 2025 {MEANING[EARLY]}"
+            stated.append(Stated("accept rate", self._rate.mean, MEANING.get(era, open_meaning)))
         yield Reading(
             name=", ".join(self.used.values()),
-            sources=tuple(Source(file, FORMAT, "sglang", _VERSION.get(era)) for file in self.used),
+            sources=tuple(Source(file, FORMAT, "sglang", VERSION.get(era)) for file in self.used),
             acceptance=acceptance,
             stated=tuple(stated),
             throughput_tokens_per_s=self._load.throughput_tokens_per_s,
@@ -107,21 +97,12 @@ class SglangLogReader(Reader):
         self._total = self._total + block.counts
         self._series.add(block)
         if rate is not None:
-            self._rates[0] += rate * running
-            self._rates[1] += running
-            self._lengths["now"] = {k for k in self._lengths["now"] if _prints_as(length, rate, 1.0, k)}
-            self._lengths["early"] = {
-                k for k in self._lengths["early"] if _prints_as(length, rate, 0.0, k + 1)
-            }
+            self._rate.add(length, rate, running)
 
-    def _draft_length(self) -> tuple[int | None, str]:
-        """The draft length, and which meaning `accept rate` has: from the arguments, or from the lines."""
-        fits = [(era, lengths) for era, lengths in self._lengths.items() if lengths and self._rates[1]]
-        era = fits[0][0] if len(fits) == 1 else ""
-        given = self._argument("num_steps")
-        if given is not None:
-            return given, era
-        return (next(iter(fits[0][1])) if era and len(fits[0][1]) == 1 else None), era
+    def _draft_length(self) -> int | None:
+        """Drafts in a row: the server's argument, or what the lines tell."""
+        answer = self._rate.answer
+        return self._argument("num_steps") or (None if answer is None else answer[1])
 
     def _is_tree(self) -> bool:
         steps, window = self._argument("num_steps"), self._argument("num_draft_tokens")
@@ -132,7 +113,7 @@ class SglangLogReader(Reader):
         return int(text) if text.isdecimal() and 0 < int(text) <= LONGEST_DRAFT else None
 
     def _findings(self) -> Iterator[Finding]:
-        if self._total.rounds and self._draft_length()[0] is None:
+        if self._total.rounds and self._draft_length() is None:
             text = "this log does not tell the draft length, so neither α: give more of it, or its beginning"
             yield Finding("draft-length-unknown", "info", text)
         if self._without_graph:
@@ -143,9 +124,3 @@ class SglangLogReader(Reader):
     def _rank(self, text: str) -> str:
         found = _RANK.search(text)
         return f"{self.file}:{found.group(1) or '' if found else ''}"
-
-
-def _prints_as(length: float, rate: float, less: float, divisor: int) -> bool:
-    """Whether (length − less) ÷ divisor can be what was printed as `rate`, both to two decimals."""
-    low, high = (length - _HALF - less) / divisor, (length + _HALF - less) / divisor
-    return low + _SLACK < rate + _HALF and high - _SLACK > rate - _HALF
