@@ -41,6 +41,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.calibrate",
         "Your device, measured operator by operator, into a profile.",
     ),
+    "read": (
+        "experiments.commands.read",
+        "Telemetry of a server or benchmark: acceptance, latency, load and health.",
+    ),
     "accept": (
         "experiments.commands.accept",
         "Acceptance of a drafter on a real model, measured.",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,14 @@ class Fit:
     def bic(self) -> float:
         """Bayesian information criterion; the smallest describes best."""
         return self.parameters * math.log(self.trials) - 2.0 * self.log_likelihood
+
+
+class Counted(Protocol):
+    """What models without memory are fitted to."""
+
+    @property
+    def counts(self) -> tuple[Floats, Floats]:
+        """(tried, accepted) by draft position."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ def fit_all(samples: Sequence[Sample]) -> list[Fit]:
     return sorted(fits, key=lambda one: one.bic)
 
 
-def fit_geometric(trials: Trials) -> Fit:
+def fit_geometric(trials: Counted) -> Fit:
     """One rate for all drafts."""
     tried, accepted = trials.counts
     alpha = float(accepted.sum() / tried.sum())
@@ -102,7 +110,7 @@ def fit_geometric(trials: Trials) -> Fit:
     return Fit(Geometric(alpha), {"model": "geometric", "alpha": alpha}, 1, int(tried.sum()), likelihood)
 
 
-def fit_positional(trials: Trials) -> Fit:
+def fit_positional(trials: Counted) -> Fit:
     """One rate per draft position."""
     tried, accepted = trials.counts
     known = int((tried > 0).sum())
@@ -112,7 +120,7 @@ def fit_positional(trials: Trials) -> Fit:
     return Fit(Positional(tuple(rates.tolist())), entry, known, int(tried.sum()), likelihood)
 
 
-def fit_decay(trials: Trials) -> Fit:
+def fit_decay(trials: Counted) -> Fit:
     """logit c_j = mu - delta (j - 1)."""
     tried, accepted = trials.counts
     places = np.arange(len(tried))

@@ -44,7 +44,7 @@ def print_text(text: str = "") -> None:
     """A paragraph of the answer, on stdout, wrapped to the terminal."""
     import textwrap
 
-    for line in textwrap.wrap(text, _width()) or [""]:
+    for line in textwrap.wrap(text, terminal_width()) or [""]:
         click.echo(line)
 
 
@@ -56,7 +56,7 @@ def print_list(title: str, lines: Sequence[str]) -> None:
         return
     click.echo(f"\n{title}")
     for line in lines:
-        click.echo(textwrap.fill(line, _width(), initial_indent="  - ", subsequent_indent="    "))
+        click.echo(textwrap.fill(line, terminal_width(), initial_indent="  - ", subsequent_indent="    "))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
@@ -71,7 +71,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     from rich.table import Table
     from rich.text import Text
 
-    width = _width()
+    width = terminal_width()
     parts = [[cell for cell in cells if cell] or [""] for cells in zip(columns, *rows, strict=True)]
     words = [max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in parts]
     least = [min(word, _UNBROKEN) for word in words]
@@ -94,7 +94,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     Console(file=sys.stdout, width=max(width, sum(widths) + taken), highlight=False).print(table)
 
 
-def _width() -> int:
+def terminal_width() -> int:
     import shutil
 
     return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns

@@ -10,9 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from simulator.errors import InputError, Problem, unknown_name
+from simulator.traces.aiperf import AIPERF_RECORDS
 from simulator.traces.azure import AZURE
+from simulator.traces.bench_details import BENCH_DETAILS
 from simulator.traces.burstgpt import BURSTGPT
 from simulator.traces.files import head_of
+from simulator.traces.gateway import GATEWAY
 from simulator.traces.mooncake import MOONCAKE, TIMED_TRACE
 from simulator.traces.prompts import PROMPTS
 from simulator.traces.reader import TraceReader
@@ -22,7 +25,7 @@ from simulator.traces.trace import NOT_GIVEN, CountTokens, Trace
 
 __all__ = ["NOT_GIVEN", "CountTokens", "Trace", "TraceReader", "detect", "read_trace", "readers", "select"]
 
-_READERS = (AZURE, BURSTGPT, MOONCAKE, TIMED_TRACE, SHAREGPT, PROMPTS)
+_READERS = (AZURE, BURSTGPT, MOONCAKE, TIMED_TRACE, SHAREGPT, PROMPTS, BENCH_DETAILS, AIPERF_RECORDS, GATEWAY)
 _ALIASES = {"aiperf": "mooncake", "timed_trace": "timed-trace", "custom": "prompts"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from simulator.errors import InputError, Problem
 from simulator.traces.fields import RowError
 
 _HEAD_CHARACTERS = 1 << 20
+_BETWEEN = re.compile(r"[\s,]*")
 
 
 @contextmanager
@@ -39,9 +41,13 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 
 def head_of(path: Path) -> str:
-    """The first line that is not blank (its first million characters), by which formats are recognised."""
+    """The first line that is not blank (its first million characters), by which formats are recognised. Where it
+    is only the bracket that opens a JSON document, as much of the document.
+    """
     with opened(path) as text:
         for line in iter(lambda: text.readline(_HEAD_CHARACTERS), ""):
+            if line.strip() in ("{", "["):
+                return (line + text.read(_HEAD_CHARACTERS)).strip()
             if line.strip():
                 return line.strip()
     raise _cannot(path, "the file is empty")
@@ -94,11 +100,38 @@ def json_lines(path: Path) -> Iterator[tuple[int, TraceRow | RowError]]:
                 yield number, _object(line)
 
 
+def json_objects(path: Path) -> Iterator[tuple[int, TraceRow | RowError]]:
+    """Line number and object of each JSON document in a file, or of each element of a list."""
+    with opened(path) as source:
+        text = source.read()
+    decoder = json.JSONDecoder()
+    listed = text.lstrip().startswith("[")
+    at = _skip(text, text.index("[") + 1 if listed else 0)
+    line, counted = 1, 0
+    while at < len(text) and not (listed and text[at] == "]"):
+        line, counted = line + text.count("\n", counted, at), at
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            yield line, RowError("", None, f"not JSON: {error}")
+            return
+        yield line, as_object(value)
+        at = _skip(text, at)
+    if listed and at >= len(text):
+        yield line, RowError("", None, "the list has no end", "must end in ]")
+
+
 def as_object(value: object) -> TraceRow | RowError:
     """`value` when it is a JSON object, else what is wrong with it."""
     if isinstance(value, dict):
         return cast(TraceRow, value)
     return RowError("", value, "not a JSON object", 'must be {"name": value, …}')
+
+
+def _skip(text: str, at: int) -> int:
+    """The next position that is neither white space nor a comma."""
+    match = _BETWEEN.match(text, at)
+    return match.end() if match else at
 
 
 def _object(line: str) -> TraceRow | RowError:

@@ -7,13 +7,10 @@ side, with a prompt above 1,024 tokens or 2,048 tokens in all.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from simulator.traces.fields import RowError
-from simulator.traces.files import TraceRow, as_object, opened
+from simulator.traces.files import TraceRow, json_objects
 from simulator.traces.reader import ESTIMATE_NOTE, TraceReader, count_tokens
 from simulator.traces.rows import TraceRows
 from simulator.traces.trace import CountTokens, Trace
@@ -21,8 +18,6 @@ from simulator.traces.trace import CountTokens, Trace
 FEWEST_TOKENS = 4
 MOST_PROMPT_TOKENS = 1024
 MOST_TOKENS_IN_ALL = 2048
-
-_BETWEEN = re.compile(r"[\s,]*")
 
 
 def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
@@ -51,7 +46,7 @@ def read(path: Path, tokenizer: CountTokens | None, limit: int | None) -> Trace:
         else:
             rows.add(line, None, prompt_tokens, output_tokens)
 
-    rows.each(_conversations(path), take)
+    rows.each(json_objects(path), take)
     return rows.finish(notes=() if tokenizer else (f"{path.name}: {ESTIMATE_NOTE}",))
 
 
@@ -61,33 +56,6 @@ def _text(turn: object, at: int) -> str:
     if not isinstance(text, str):
         raise RowError(f"conversations[{at}].value", text, "not a text", "must be the text of the turn")
     return text
-
-
-def _conversations(path: Path) -> Iterator[tuple[int, TraceRow | RowError]]:
-    """Line number and object of each element of a JSON list, or of objects that follow each other."""
-    with opened(path) as source:
-        text = source.read()
-    decoder = json.JSONDecoder()
-    listed = text.lstrip().startswith("[")
-    at = _skip(text, text.index("[") + 1 if listed else 0)
-    line, counted = 1, 0
-    while at < len(text) and not (listed and text[at] == "]"):
-        line, counted = line + text.count("\n", counted, at), at
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            yield line, RowError("", None, f"not JSON: {error}")
-            return
-        yield line, as_object(value)
-        at = _skip(text, at)
-    if listed and at >= len(text):
-        yield line, RowError("", None, "the list has no end", "must end in ]")
-
-
-def _skip(text: str, at: int) -> int:
-    """The next position that is neither white space nor a comma."""
-    match = _BETWEEN.match(text, at)
-    return match.end() if match else at
 
 
 SHAREGPT = TraceReader(

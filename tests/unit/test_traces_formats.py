@@ -130,7 +130,9 @@ def test_a_missing_column_names_the_header(read):
 
 
 def test_an_unknown_format_lists_the_known_ones(read):
-    with pytest.raises(InputError, match=r"did you mean 'azure'\?.*known: auto, azure, burstgpt, mooncake"):
+    with pytest.raises(
+        InputError, match=r"did you mean 'azure'\?.*known: aiperf-records, auto, azure, bench"
+    ):
         read(AZURE, "azur")
 
 

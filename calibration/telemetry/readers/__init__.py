@@ -1,0 +1,1 @@
+"""One reader per format of telemetry; `calibration.telemetry.registry` lists them."""

@@ -1,0 +1,152 @@
+"""The table that the serving benchmarks of vLLM and SGLang print, as people paste it.
+
+Each row becomes the field that the client's JSON has for it, and the JSON's reader does the rest. Rows are
+found wherever they stand in a line, so prompts, quote marks and timestamps before them do not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from calibration.telemetry.fields import DamagedError, Fields, number_of
+from calibration.telemetry.reader import Reader
+from calibration.telemetry.readers import sglang_bench, vllm_bench
+from calibration.telemetry.reading import Finding, Reading
+
+_ROWS = {
+    "Backend": "backend",
+    "Traffic request rate": "request_rate",
+    "Successful requests": "completed",
+    "Failed requests": "failed",
+    "Maximum request concurrency": "max_concurrency",
+    "Max request concurrency": "max_concurrency",
+    "Benchmark duration (s)": "duration",
+    "Total input tokens": "total_input_tokens",
+    "Total generated tokens": "total_output_tokens",
+    "Total generated tokens (retokenized)": "total_output_tokens_retokenized",
+    "Request throughput (req/s)": "request_throughput",
+    "Input token throughput (tok/s)": "input_throughput",
+    "Output token throughput (tok/s)": "output_throughput",
+    "Concurrency": "concurrency",
+    "Accept length": "accept_length",
+    "Acceptance rate (%)": "spec_decode_acceptance_rate",
+    "Acceptance length": "spec_decode_acceptance_length",
+    "Drafts": "spec_decode_num_drafts",
+    "Draft tokens": "spec_decode_draft_tokens",
+    "Accepted tokens": "spec_decode_accepted_tokens",
+}
+"""Row → field of the JSON."""
+_TITLE = "Serving Benchmark Result"
+_ROW = re.compile(
+    rf"(?:^|[\s>#|│])(?:(?P<row>{'|'.join(sorted(map(re.escape, _ROWS), key=len, reverse=True))})"
+    r"|(?P<statistic>Mean|Median|Std|Max|P\d+(?:\.\d+)?) (?P<latency>TTFT|TPOT|ITL|E2EL|E2E Latency) \(ms\)"
+    r"|Position (?P<position>\d{1,3})):\s+(?P<value>\S+)\s*$"
+)
+_LATENCY = {"E2E Latency": "e2e_latency"}
+_OPTION = re.compile(r"\b(dataset_name|ignore_eos)='?(\w+)'?")
+_FIRST = "Successful requests"
+_OWN = ("TTFT (ms)", "TPOT (ms)", "ITL (ms)", "(req/s)", _FIRST)
+"""What only rows of the table have."""
+_MOST_BETWEEN_ROWS = 50
+"""Other lines after which a table is taken to be over."""
+_SGLANG = ("backend", "input_throughput", "accept_length", "concurrency", "total_output_tokens_retokenized")
+"""Fields that only SGLang's table has."""
+
+
+class BenchTableReader(Reader):
+    """Terminal tables of vLLM's and SGLang's serving benchmarks; a file may hold several."""
+
+    title = "table printed by `vllm bench serve` or `sglang.bench_serving`"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._readings: list[Reading] = []
+        self._row: dict[str, Any] | None = None
+        self._positions: dict[int, float] = {}
+        self._since_row = 0
+        self._options: dict[str, str] = {}
+
+    def begin(self, file: str, name: str) -> None:
+        """A table does not go on in another file."""
+        self._close()
+        self._options = {}
+        super().begin(file, name)
+
+    def line(self, text: str) -> bool:
+        """Take a row. Raises DamagedError for a row whose number is cut."""
+        if "Namespace(" in text:
+            self._options = dict(_OPTION.findall(text))
+            return False
+        if self._row is None and text.endswith("Traffic request rate: inf"):
+            self._options["request_rate"] = "inf"
+            return False
+        if _TITLE in text:
+            self._close()
+            self._row = {}
+            return True
+        if self._row is None and not ("(ms)" in text or "(req/s)" in text or _FIRST in text):
+            return False
+        if self._row and set(text) == {"="}:
+            self._close()
+            return True
+        found = _ROW.search(text)
+        self._since_row = 0 if found is not None else self._since_row + 1
+        if self._since_row > _MOST_BETWEEN_ROWS:
+            self._close()
+            return False
+        if found is None:
+            if self._row is not None and any(mark in text for mark in _OWN):
+                raise DamagedError("a row of the table is cut")
+            return False
+        self._take(found)
+        return True
+
+    def readings(self) -> Iterator[Reading]:
+        """One reading per table."""
+        self._close()
+        yield from self._readings
+
+    def _take(self, found: re.Match[str]) -> None:
+        row, value = found.group("row"), found.group("value")
+        if row == "Backend" or value == "inf":
+            number: Any = value
+        else:
+            number = number_of(value)
+        if found.group("position") is not None:
+            self._positions[int(found.group("position"))] = number / 100.0
+            return
+        latency = found.group("latency")
+        key = (
+            _ROWS[row]
+            if row
+            else f"{found.group('statistic').lower()}_{_LATENCY.get(latency, latency.lower())}_ms"
+        )
+        if self._row is None or (key in self._row and key not in ("max_concurrency", "request_rate")):
+            self._close()
+            self._row = {}
+        self._row[key] = number
+
+    def _close(self) -> None:
+        fields, positions = self._row, self._positions
+        self._row, self._positions, self._since_row = None, {}, 0
+        if not fields or fields.keys() <= {"request_rate", "max_concurrency"}:
+            return
+        if positions and sorted(positions) == list(range(len(positions))):
+            rates = [positions[place] for place in range(len(positions))]
+            fields["spec_decode_per_position_acceptance_rates"] = rates
+        fields = {
+            **{key: self._options[key] for key in ("dataset_name", "request_rate") if key in self._options},
+            **fields,
+        }
+        module = sglang_bench if any(key in fields for key in _SGLANG) else vllm_bench
+        try:
+            reading = module.reading_of(self.file, self.name, Fields(fields), f"{module.FORMAT}-table")
+        except DamagedError as error:
+            self.findings.append(Finding("empty-run", "warning", f"{self.name}: {error}"))
+            return
+        if self._options.get("ignore_eos") == "True":
+            reading = replace(reading, traits={**reading.traits, "ignore_eos": "yes"})
+        self._readings.append(reading)

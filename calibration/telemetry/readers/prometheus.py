@@ -1,0 +1,57 @@
+"""Prometheus text of serving engines: collects the scrapes of all files in the order given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from calibration.telemetry.reader import Reader
+from calibration.telemetry.readers import sglang_metrics, vllm_metrics
+from calibration.telemetry.reading import Reading
+from calibration.telemetry.scrapes import STARTED, Scrape, Series, sample_of
+
+_NAMES = vllm_metrics.NAMES | sglang_metrics.NAMES | {STARTED}
+
+
+class PrometheusReader(Reader):
+    """`/metrics` of vLLM and SGLang; a file may hold several scrapes, one after another."""
+
+    title = "Prometheus text of vLLM or SGLang (/metrics)"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._scrapes: list[Scrape] = []
+
+    def begin(self, file: str, name: str) -> None:
+        """The next scrape is of another file."""
+        super().begin(file, name)
+        self._scrapes.append(Scrape(file, name))
+
+    def line(self, text: str) -> bool:
+        """Take a sample of an engine. Raises DamagedError."""
+        if text[:5] not in ("vllm:", "vllm_", "sglan", "proce"):
+            return False
+        sample = sample_of(text, _NAMES)
+        if sample is None:
+            return False
+        self._add(*sample)
+        return sample[0].name != STARTED
+
+    def _add(self, series: Series, value: float) -> None:
+        scrape = self._scrapes[-1]
+        again = series.name == STARTED and scrape.started is not None
+        if again or scrape.repeats(series):
+            self._scrapes.append(scrape := Scrape(self.file, self.name))
+        scrape.add(series, value)
+
+    def readings(self) -> Iterator[Reading]:
+        """One reading per engine."""
+        for module, prefix in ((vllm_metrics, "vllm:"), (sglang_metrics, "sglang:")):
+            own = [_of(scrape, prefix) for scrape in self._scrapes]
+            own = [scrape for scrape in own if scrape.values]
+            if own:
+                yield module.reading_of(own)
+
+
+def _of(scrape: Scrape, prefix: str) -> Scrape:
+    values = {series: value for series, value in scrape.values.items() if series.name.startswith(prefix)}
+    return Scrape(scrape.file, scrape.name, values, scrape.started)
