@@ -41,8 +41,9 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 
 def head_of(path: Path) -> str:
-    """The first line that is not blank (its first million characters), by which formats are recognised. Where it
-    is only the bracket that opens a JSON document, as much of the document.
+    """The first line that is not blank (its first million characters), by which formats are recognised.
+
+    Where that line is only the bracket that opens a JSON document, as much of the document.
     """
     with opened(path) as text:
         for line in iter(lambda: text.readline(_HEAD_CHARACTERS), ""):
