@@ -16,7 +16,9 @@ from typing import Protocol
 
 
 class DraftShape(Protocol):
-    """How the drafts of a round hang together. Nodes come level by level, so that a cut takes the deepest."""
+    """How the drafts of a round hang together; hashable. Nodes come level by level, so that a cut takes the
+    deepest.
+    """
 
     def depth(self, nodes: int) -> int:
         """Return the positions at which the first `nodes` drafts can be accepted; a level that is not whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from simulator.acceptance.tables import AcceptanceTables
 from simulator.costs.prices import Prices
 from simulator.numerics.random_numbers import STREAM_SURVIVAL, stream_keys
+from simulator.speculation.shape import DraftShape
 from simulator.step.engine import ENGINE
 from simulator.step.requests import RequestTable
 from simulator.step.settings import SETTING_FIELDS, EngineSettings
@@ -146,10 +148,10 @@ def _queues(settings: EngineSettings, requests: RequestTable) -> tuple[NDArray[n
     return known_arrivals.astype(np.int32), np.flatnonzero(waits_for_client).astype(np.int32)
 
 
-def _draft_arrays(settings: EngineSettings) -> Arrays:
-    """Return K by the number of requests of a step, and what so many drafts mean for depth and passes."""
-    lengths = np.array(settings.draft_length_by_batch, dtype=np.int64)
-    rows = [settings.shape.pass_rows(nodes) for nodes in range(settings.max_nodes + 1)]
+@lru_cache(maxsize=64)
+def _shape_arrays(shape: DraftShape, max_nodes: int) -> Arrays:
+    """Return what 0…max_nodes drafts mean for depth and passes; the same arrays for every engine."""
+    rows = [shape.pass_rows(nodes) for nodes in range(max_nodes + 1)]
     pass_rows = np.zeros((len(rows), max(len(passes) for passes in rows)), np.int64)
     alike = np.zeros_like(pass_rows)
     for nodes, passes in enumerate(rows):
@@ -157,37 +159,46 @@ def _draft_arrays(settings: EngineSettings) -> Arrays:
         for level in reversed(range(len(passes))):
             next_is_alike = passes[level + 1 : level + 2] == passes[level : level + 1]
             alike[nodes, level] = 1 + (alike[nodes, level + 1] if next_is_alike else 0)
-    depths = [settings.shape.depth(nodes) for nodes in range(settings.max_nodes + 1)]
     return {
-        "draft_length_by_batch": lengths[np.minimum(np.arange(settings.max_num_seqs + 1), len(lengths) - 1)],
-        "depth_by_nodes": np.array(depths, dtype=np.int64),
+        "depth_by_nodes": np.array([shape.depth(nodes) for nodes in range(max_nodes + 1)], dtype=np.int64),
         "passes_by_nodes": np.array([len(passes) for passes in rows], dtype=np.int64),
         "pass_rows": pass_rows,
         "passes_alike": alike,
     }
 
 
-def _price_arrays(settings: EngineSettings, prices: Prices, max_query_tokens: int) -> Arrays:
-    """Return the price tables, and where batches, contexts and query tokens lie between their knots.
+def _draft_length_by_batch(settings: EngineSettings) -> NDArray[np.int64]:
+    """Return K by the number of requests of a step (max_num_seqs + 1,)."""
+    lengths = np.array(settings.draft_length_by_batch, dtype=np.int64)
+    return lengths[np.minimum(np.arange(settings.max_num_seqs + 1), len(lengths) - 1)]
 
-    Each batch and each number of query tokens, up to `max_query_tokens`, has its interval and its part of it
-    in a table; a context is found by its 64 tokens, which no knot divides.
+
+@lru_cache(maxsize=64)
+def _query_arrays(query_knots: tuple[int, ...], plane: int, max_query_tokens: int) -> Arrays:
+    """Return where 0…max_query_tokens query tokens lie among the planes of `plane` prices each. Above the last
+    knot they count as that knot.
+    """
+    knots = np.array(query_knots)
+    queries = np.minimum(np.arange(1, max_query_tokens + 1), knots[-1])
+    cell = np.searchsorted(knots, queries, side="right") - 1
+    part = (queries - knots[cell]) / (np.append(knots, knots[-1] + 1)[cell + 1] - knots[cell])
+    return {"query_plane": np.append(0, cell * plane), "query_part": np.append(0.0, part)}
+
+
+def _price_arrays(settings: EngineSettings, prices: Prices) -> Arrays:
+    """Return the price tables, and where batches and contexts lie between their knots.
+
+    Each batch has its interval and its part of it in a table; a context is found by its 64 tokens, which no
+    knot divides.
     """
     batches, batch_knots = np.arange(settings.max_num_seqs + 1), prices.batch_knots
     batch_cell = _cells(batch_knots, batches)
-    query_knots = prices.query_knots
-    queries = np.minimum(np.arange(1, max_query_tokens + 1), query_knots[-1])
-    query_cell = np.searchsorted(query_knots, queries, side="right") - 1
-    next_knot = np.append(query_knots, query_knots[-1] + 1)[query_cell + 1]
-    query_part = (queries - query_knots[query_cell]) / (next_knot - query_knots[query_cell])
     return {
         **{name: table for name, table in prices._asdict().items() if name in ARRAYS},
         "batch_cell": batch_cell,
         "batch_part": (batches - batch_knots[batch_cell]) / np.diff(batch_knots)[batch_cell],
         "context_cell": _cells(prices.context_knots, np.arange(0, int(prices.context_knots[-1]) + 64, 64)),
         "context_scale": 1.0 / np.diff(prices.context_knots),
-        "query_plane": np.append(0, query_cell * len(batch_knots) * len(prices.context_knots)),
-        "query_part": np.append(0.0, query_part),
     }
 
 
@@ -237,16 +248,18 @@ def new_state(
     classes = acceptance.conditional.shape[0]
     full_graph, any_graph = graph_tables(settings)
     known_arrivals, issue_order = _queues(settings, requests)
-    drafted = _draft_arrays(settings)
-    widest = max(settings.max_nodes + 1, int(drafted["pass_rows"].max()))
-    priced = _price_arrays(settings, prices, widest)
+    priced = _price_arrays(settings, prices)
+    shaped = _shape_arrays(settings.shape, settings.max_nodes)
+    plane = len(prices.batch_knots) * len(prices.context_knots)
+    widest = max(settings.max_nodes + 1, int(shaped["pass_rows"].max()))
+    queries = _query_arrays(tuple(prices.query_knots.tolist()), plane, widest)
     engine = _engine_record(settings, acceptance, requests, seed)
     engine["first_measured"] = measured[0] if measured else 0
     engine["graph_cap"] = len(full_graph) - 1
-    engine["max_passes"] = drafted["pass_rows"].shape[1]
-    engine["dense_query_tokens"] = np.flatnonzero(np.append(priced["query_part"], 1.0))[0] - 1
+    engine["max_passes"] = shaped["pass_rows"].shape[1]
+    engine["dense_query_tokens"] = np.flatnonzero(np.append(queries["query_part"], 1.0))[0] - 1
     engine["context_knots"] = len(prices.context_knots)
-    engine["attention_plane"] = len(prices.batch_knots) * len(prices.context_knots)
+    engine["attention_plane"] = plane
     engine["context_cells"] = len(priced["context_cell"])
     state = State(
         engine=engine,
@@ -269,8 +282,10 @@ def new_state(
         itl_token_histogram=np.zeros((classes, GAP_BINS), np.int64),
         accepted_at=np.zeros((classes, settings.max_depth + 1), np.int64),
         drafted_at=np.zeros((classes, settings.max_nodes + 1), np.int64),
-        **drafted,
+        draft_length_by_batch=_draft_length_by_batch(settings),
+        **shaped,
         **priced,
+        **queries,
         **_acceptance_arrays(acceptance),
         **_prefix_arrays(requests),
     )
