@@ -11,14 +11,13 @@ Four numbers that agree for a chain and for nothing else:
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
 
-class DraftShape(Protocol):
-    """How the drafts of a round hang together; hashable. Nodes come level by level, so that a cut takes the
-    deepest.
-    """
+class DraftShape(Hashable, Protocol):
+    """How the drafts of a round hang together. Nodes come level by level, so that a cut takes the deepest."""
 
     def depth(self, nodes: int) -> int:
         """Return the positions at which the first `nodes` drafts can be accepted; a level that is not whole

@@ -175,8 +175,8 @@ def _draft_length_by_batch(settings: EngineSettings) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def _query_arrays(query_knots: tuple[int, ...], plane: int, max_query_tokens: int) -> Arrays:
-    """Return where 0…max_query_tokens query tokens lie among the planes of `plane` prices each. Above the last
-    knot they count as that knot.
+    """Return where 0…max_query_tokens query tokens lie among the planes of `plane` prices each; above the
+    last knot they count as that knot.
     """
     knots = np.array(query_knots)
     queries = np.minimum(np.arange(1, max_query_tokens + 1), knots[-1])
