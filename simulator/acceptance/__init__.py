@@ -1,4 +1,6 @@
-"""How many drafts survive a round: acceptance models, and their compiled form (docs/acceptance.md)."""
+"""How many drafts of a round are accepted: acceptance models, and their compiled form
+(docs/acceptance.md).
+"""
 
 from simulator.acceptance.base import (
     GATED,

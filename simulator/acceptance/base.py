@@ -1,4 +1,4 @@
-"""What every acceptance model answers: how many drafts of a round survive,
+"""What every acceptance model answers: how many drafts of a round are accepted,
 and how that enters the compiled step.
 """
 
@@ -28,8 +28,8 @@ LARGEST_SD = 10.0
 
 
 class RequestEffects(NamedTuple):
-    """What moves a request's acceptance away from the common level,
-    on the logit scale. All zero: nothing does.
+    """How the acceptance of a request differs from the common level, on the logit scale. All zero: it does
+    not.
     """
 
     request_sd: float = 0.0
@@ -53,9 +53,10 @@ class LookupMatch(NamedTuple):
 
 
 class AcceptanceModel(ABC):
-    """How many of K drafts survive a round. Positions j count from 1; arrays hold position j at index j - 1.
+    """How many of K drafts are accepted in a round. Positions j count from 1; arrays hold position j at index
+    j - 1.
 
-    S_j = P(the first j drafts all survive), c_j = S_j / S_{j-1}. A subclass is a frozen dataclass;
+    S_j = P(the first j drafts are all accepted), c_j = S_j / S_{j-1}. A subclass is a frozen dataclass;
     it is registered in `simulator/acceptance/registry.py`.
     """
 

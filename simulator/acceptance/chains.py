@@ -24,9 +24,10 @@ from simulator.acceptance.base import (
 
 @dataclass(frozen=True)
 class Fixed(AcceptanceModel):
-    """The share `rate` of the drafts survives: floor or ceil of K × rate, mixed so that the mean is K × rate.
+    """The share `rate` of the drafts is accepted: floor or ceil of K × rate, mixed so that the mean is K ×
+    rate.
 
-    It holds at the draft length it was measured at (a rate at one K says nothing of another):
+    It holds at the draft length it was measured at (a rate at one K does not determine another):
     `at_draft_length`. At fewer drafts the same rounds are cut. Its family is the logit shift of the rate,
     and `alpha` is the rate: the conditionals are 1 … 1, a fraction, 0 … 0, and no shift moves a 0 or a 1.
     """
@@ -75,7 +76,9 @@ class Fixed(AcceptanceModel):
 
 @dataclass(frozen=True)
 class Geometric(AcceptanceModel):
-    """Every draft survives with the same probability `alpha` (arXiv 2211.17192). Leaves out correlation."""
+    """Every draft is accepted with the same probability `alpha` (arXiv 2211.17192). Leaves out
+    correlation.
+    """
 
     name: ClassVar[str] = "geometric"
     level: float

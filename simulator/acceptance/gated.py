@@ -1,4 +1,4 @@
-"""Gated acceptance: lookup drafters (n-gram, suffix) find a match or nothing;
+"""Gated acceptance: prompt lookup and suffix drafters find a match or nothing;
 a match then runs long (docs/acceptance.md).
 """
 
@@ -36,7 +36,7 @@ class Gated(AcceptanceModel):
     `stickiness` is the lag-1 correlation of matches: P(match | match) = match + stickiness (1 - match),
     P(match | miss) = match (1 - stickiness). Requests differ in how much they repeat: logit P(match) is
     normal between them with standard deviation `request_sd`, and `match` is the mean over all of them.
-    Without a match nothing survives: an asynchronous engine drafts junk, a synchronous one nothing. Leaves
+    Without a match nothing is accepted: an asynchronous engine drafts junk, a synchronous one nothing. Leaves
     out the length of the match.
     """
 
@@ -69,7 +69,7 @@ class Gated(AcceptanceModel):
     @property
     def alpha(self) -> float:
         """Conditional acceptance at position 1 *of a match*;
-        the shift family moves what survives, not what matches.
+        the shift family moves what is accepted, not what matches.
         """
         return self.first
 
@@ -133,7 +133,7 @@ def _level(share: float, sd: float) -> float:
     if sd == 0.0 or share in (0.0, 1.0):
         return logit(share)
     nodes, weights = normal_nodes(sd)
-    reach = sd * sd / 2.0 + 8.0 * sd + 1e-6  # so that the ends differ where hardly anybody does
+    reach = sd * sd / 2.0 + 8.0 * sd + 1e-6  # so that the ends differ even where requests hardly do
     return bracketed_root(
         lambda level: float(weights @ logistic(level + nodes)) - share,
         logit(share) - reach,

@@ -92,7 +92,7 @@ class Hierarchical(AcceptanceModel):
         """
         survival = self.survival(depth)
         before = np.concatenate([np.ones(min(1, depth)), survival[:-1]])
-        # Where nobody arrives (S underflows) the value without effects stands in.
+        # Where S underflows no request gets this far: the value without effects replaces it.
         alone = self.conditional_at(np.zeros(1), depth)[0]
         return np.asarray(np.minimum(np.divide(survival, before, out=alone, where=before > 0.0), 1.0))
 

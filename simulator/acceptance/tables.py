@@ -164,10 +164,10 @@ def _blended(
     gated = any(model.kind == GATED for _, model in drafting)
     match = float(shares @ [model.match_share for _, model in drafting])
     survival = shares @ [model.survival(width) for _, model in drafting]
-    # The conditionals stand behind the match: the first is P(accept 1 | match).
-    before = np.concatenate([[match], survival[:-1]])
+    # The conditionals presuppose a match: the first is P(accept 1 | match).
+    earlier = np.concatenate([[match], survival[:-1]])
     alone = shares @ [model.conditional_at(np.zeros(1), width)[0] for _, model in drafting]
-    conditional = np.minimum(np.divide(survival, before, out=alone, where=before > 0.0), 1.0)
+    conditional = np.minimum(np.divide(survival, earlier, out=alone, where=earlier > 0.0), 1.0)
     classes, count = len(drafts), len(requests.traffic_class)
     return AcceptanceTables(
         kind=GATED if gated else TABLE,
@@ -204,7 +204,10 @@ def _common_kind(models: list[AcceptanceModel]) -> int:
 def _common_effects(models: list[AcceptanceModel]) -> RequestEffects:
     """The drift that all classes share, and the largest spread between requests."""
     with_effects = [model.effects for model in models if model.effects.any]
-    drifts = {(one.drift_sd, one.drift_correlation if one.drift_sd > 0.0 else 0.0) for one in with_effects}
+    drifts = {
+        (effects.drift_sd, effects.drift_correlation if effects.drift_sd > 0.0 else 0.0)
+        for effects in with_effects
+    }
     if len(drifts) > 1:
         raise fault(
             "acceptance",
@@ -214,7 +217,7 @@ def _common_effects(models: list[AcceptanceModel]) -> RequestEffects:
         )
     drift_sd, drift_correlation = drifts.pop() if drifts else (0.0, 0.0)
     return RequestEffects(
-        max((one.request_sd for one in with_effects), default=0.0), drift_sd, drift_correlation
+        max((effects.request_sd for effects in with_effects), default=0.0), drift_sd, drift_correlation
     )
 
 

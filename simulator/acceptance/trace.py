@@ -130,8 +130,8 @@ def read_sequences(path: Path) -> tuple[tuple[int, ...], ...]:
         raise InputError(
             Problem(file=str(path), message=f"cannot be read: {reason(error)}", allowed="a text file")
         ) from None
-    whole = text.lstrip()
-    if whole.startswith("{") or (whole.startswith("[") and whole[1:].lstrip().startswith("[")):
+    content = text.lstrip()
+    if content.startswith("{") or (content.startswith("[") and content[1:].lstrip().startswith("[")):
         rows = _rows_of_document(path, text)
     else:
         rows = [
@@ -193,7 +193,7 @@ def _rows_of_document(path: Path, text: str) -> list[tuple[int, object]]:
 
 
 def _sequence(row: object) -> tuple[int, ...] | None:
-    """The sequence a row holds, or None when it is none."""
+    """The sequence in a row, or None where the row is not a sequence."""
     if isinstance(row, str):
         try:
             row = (

@@ -16,7 +16,7 @@ from simulator.engines.preset import SCHEMA, Preset
 from simulator.engines.preset_field import declared
 from simulator.errors import unknown_name
 from simulator.models.config import locator, parse_json
-from simulator.models.families.fields import Fields
+from simulator.models.families.fields import ConfigFields
 
 _LARGEST = 1_000_000
 
@@ -28,7 +28,7 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
     """
     values = parse_json(text, file)
     own = [name for name, value in values.items() if value is not None and name not in ("schema", "inherits")]
-    fields = Fields(values)
+    fields = ConfigFields(values)
     if values.get("schema") != SCHEMA:
         fields.add("schema", values.get("schema"), "is no schema of this version", f'"{SCHEMA}"')
     base = _base(fields, bases)
@@ -57,7 +57,7 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
     return Preset(**given)
 
 
-def _base(fields: Fields, bases: Mapping[str, Preset]) -> Preset | None:
+def _base(fields: ConfigFields, bases: Mapping[str, Preset]) -> Preset | None:
     """The preset whose fields are taken where the file gives none."""
     name = fields.word("inherits")
     if not name:
@@ -68,7 +68,7 @@ def _base(fields: Fields, bases: Mapping[str, Preset]) -> Preset | None:
     return bases.get(name)
 
 
-def _scheduler(fields: Fields, rule: str) -> None:
+def _scheduler(fields: ConfigFields, rule: str) -> None:
     from simulator.scheduling import rules
 
     if rule not in rules():
@@ -76,7 +76,7 @@ def _scheduler(fields: Fields, rule: str) -> None:
         fields.add("scheduler", rule, problem.message, problem.allowed)
 
 
-def _value(fields: Fields, name: str, kind: Any) -> Any:
+def _value(fields: ConfigFields, name: str, kind: Any) -> Any:
     """One field by the type that the record gives it."""
     if name in ("graph_sizes", "draft_graph_sizes"):
         return _sizes(fields, name)
@@ -93,7 +93,7 @@ def _value(fields: Fields, name: str, kind: Any) -> Any:
     return text
 
 
-def _sizes(fields: Fields, name: str) -> str | tuple[int, ...]:
+def _sizes(fields: ConfigFields, name: str) -> str | tuple[int, ...]:
     """Graph sizes, ascending: "vllm", or numbers and [first, last, step] ranges with both ends."""
     value = fields.values.get(name)
     if value == "vllm" and name == "graph_sizes":
@@ -115,7 +115,7 @@ def _needed(record: type[HostCost | Preset]) -> list[str]:
     return [field.name for field in dataclasses.fields(record) if field.default is dataclasses.MISSING]
 
 
-def _host(fields: Fields, base: Preset | None) -> HostCost:
+def _host(fields: ConfigFields, base: Preset | None) -> HostCost:
     """Host times, those of `base` where the file gives none."""
     child = fields.child("host")
     names = declared(HostCost)
@@ -139,7 +139,7 @@ def _host(fields: Fields, base: Preset | None) -> HostCost:
     )
 
 
-def _sources(fields: Fields, base: Preset | None, own: Sequence[str]) -> MappingProxyType[str, str]:
+def _sources(fields: ConfigFields, base: Preset | None, own: Sequence[str]) -> MappingProxyType[str, str]:
     """Where each figure comes from; a file of one's own need not say, and what it gives is not its base's."""
     child = fields.child("sources")
     inherited = base.sources if base is not None else {}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from simulator.errors import InputError, Problem, reason
 from simulator.models.families.block_lists import read_nas, read_pattern
 from simulator.models.families.decoder import Stack, read_decoder
-from simulator.models.families.fields import MOST_TOKENS, Fields
+from simulator.models.families.fields import MOST_TOKENS, ConfigFields
 from simulator.models.families.quantisation import read_quantisation
 from simulator.models.families.unread import refuse_unread
 from simulator.models.model import WEIGHT_FORMATS, LinearLayer, Model
@@ -95,7 +95,7 @@ def model_from_config(
 
     `source` states where the fields come from; `text` is the file, to find lines in.
     """
-    root = Fields(values)
+    root = ConfigFields(values)
     config = language_fields(root)
 
     def finish() -> None:
@@ -126,7 +126,7 @@ def model_from_config(
     )
 
 
-def language_fields(root: Fields) -> Fields:
+def language_fields(root: ConfigFields) -> ConfigFields:
     """The fields of the language model: inside the wrapper of a vision or audio model where there is one."""
     config = root
     for _ in _WRAPPED:
@@ -138,7 +138,7 @@ def language_fields(root: Fields) -> Fields:
     return config
 
 
-def _stack(root: Fields, config: Fields, hidden: int) -> Stack:
+def _stack(root: ConfigFields, config: ConfigFields, hidden: int) -> Stack:
     """Everything between embedding and head. A wrapper may state the quantisation for the model inside."""
     quantisation = read_quantisation(config if config.has("quantization_config") else root)
     if config.has("block_configs"):
@@ -148,7 +148,7 @@ def _stack(root: Fields, config: Fields, hidden: int) -> Stack:
     return read_decoder(config, quantisation, hidden)
 
 
-def _describes_transformer(root: Fields, config: Fields) -> bool:
+def _describes_transformer(root: ConfigFields, config: ConfigFields) -> bool:
     """Whether this is worth reading field by field; a problem is recorded for what is no decoder for text."""
     if not config.has(*_CORE):
         config.add(
@@ -168,12 +168,12 @@ def _describes_transformer(root: Fields, config: Fields) -> bool:
     return True
 
 
-def _tied_by_default(config: Fields) -> bool:
+def _tied_by_default(config: ConfigFields) -> bool:
     model_type = config.word("model_type")
     return model_type in _TIED or model_type.startswith("gemma")
 
 
-def _context(config: Fields) -> int:
+def _context(config: ConfigFields) -> int:
     """Engines go by `model_max_length` where Cohere states both: the other is what training began with."""
     names = _CONTEXT[::-1] if config.word("model_type").startswith("cohere") else _CONTEXT
     return config.optional_count(*names, high=MOST_TOKENS) or MOST_TOKENS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from simulator.errors import InputError, Problem
 from simulator.models.config import language_fields, locator
 from simulator.models.families.decoder import collect
-from simulator.models.families.fields import MOST_EXPERTS, MOST_TOKENS, Fields
+from simulator.models.families.fields import MOST_EXPERTS, MOST_TOKENS, ConfigFields
 from simulator.models.families.latent import Mla, read_mla
 from simulator.models.families.mixers import read_gqa
 from simulator.models.families.mlps import EXPERT_COUNTS, MlpPlan
@@ -108,7 +108,7 @@ def drafter_from_config(
     text: str = "",
 ) -> DrafterModel:
     """An EAGLE or EAGLE-3 head from its config, plain or in the speculators format. Raises InputError."""
-    root = Fields(values)
+    root = ConfigFields(values)
     config = root.child("transformer_layer_config") or language_fields(root)
     _check_method(root, method)
     drafter = _head(root, config, target, method, name, source)
@@ -116,7 +116,7 @@ def drafter_from_config(
     return drafter
 
 
-def _check_method(root: Fields, method: str) -> None:
+def _check_method(root: ConfigFields, method: str) -> None:
     stated = root.word("speculators_model_type")
     if stated and stated != method:
         root.add("speculators_model_type", stated, f"is no {method} drafter", f"{method} is expected")
@@ -129,7 +129,9 @@ def _check_method(root: Fields, method: str) -> None:
             root.add(name, root.values[name], f"belongs to another method than {method}")
 
 
-def _head(root: Fields, config: Fields, target: Model, method: str, name: str, source: str) -> DrafterModel:
+def _head(
+    root: ConfigFields, config: ConfigFields, target: Model, method: str, name: str, source: str
+) -> DrafterModel:
     eagle3 = method == "eagle3"
     hidden = config.count("hidden_size")
     vocab = config.count("vocab_size", default=target.vocab_size)
@@ -174,7 +176,7 @@ def _head(root: Fields, config: Fields, target: Model, method: str, name: str, s
 
 
 def _eagle_layers(
-    root: Fields, config: Fields, hidden: int, seen: int, eagle3: bool
+    root: ConfigFields, config: ConfigFields, hidden: int, seen: int, eagle3: bool
 ) -> tuple[tuple[Layer, ...], LinearLayer | None]:
     """Decoder layers of a head and its projection:
     the first EAGLE-3 layer reads embedding and state, 2 x hidden."""
@@ -209,7 +211,7 @@ def _eagle_layers(
     )
 
 
-def _dense_mlp(config: Fields, hidden: int) -> MlpPlan:
+def _dense_mlp(config: ConfigFields, hidden: int) -> MlpPlan:
     """The MLP of a head's layers. Latent heads leave the experts of the config they copy aside (vLLM
     `deepseek_eagle3.py`); what else states experts is no head that engines run."""
     experts = config.optional_count(*EXPERT_COUNTS, low=0, high=MOST_EXPERTS) or 0
@@ -219,13 +221,13 @@ def _dense_mlp(config: Fields, hidden: int) -> MlpPlan:
     return MlpPlan(hidden, 3, config.count("intermediate_size"))
 
 
-def _brings_head(root: Fields) -> bool:
+def _brings_head(root: ConfigFields) -> bool:
     """Whether an EAGLE-3 head over the whole vocabulary brings its own: modelopt states when it does not."""
     eagle = root.child("eagle_config")
     return root.flag("has_lm_head", eagle is None or eagle.flag("has_lm_head", True))
 
 
-def _draft_length(root: Fields) -> int | None:
+def _draft_length(root: ConfigFields) -> int | None:
     """The draft length a config proposes."""
     proposals = root.child("speculators_config")
     entries = proposals.entries("proposal_methods") if proposals is not None else None

@@ -4,7 +4,7 @@ and searched architectures (NAS)."""
 from __future__ import annotations
 
 from simulator.models.families.decoder import Stack, collect
-from simulator.models.families.fields import MOST_HEADS, MOST_LAYERS, Fields
+from simulator.models.families.fields import MOST_HEADS, MOST_LAYERS, ConfigFields
 from simulator.models.families.mixers import Gqa, read_gqa
 from simulator.models.families.mlps import MlpPlan, read_pattern_mlps
 from simulator.models.families.quantisation import Modules, Quantisation
@@ -14,7 +14,7 @@ from simulator.models.model import Layer, LinearLayer, MtpModule
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
-def read_pattern(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
+def read_pattern(config: ConfigFields, quantisation: Quantisation, hidden: int) -> Stack:
     """Nemotron-H: `hybrid_override_pattern` (a letter per block)
     or `layers_block_type` (a word per block)."""
     blocks = _blocks(config, "hybrid_override_pattern", "layers_block_type")
@@ -66,7 +66,7 @@ def read_pattern(config: Fields, quantisation: Quantisation, hidden: int) -> Sta
     return Stack(collect(layer(index, kind) for index, kind in enumerate(blocks)), mtp, hidden)
 
 
-def _blocks(config: Fields, letters: str, words: str) -> list[str]:
+def _blocks(config: ConfigFields, letters: str, words: str) -> list[str]:
     """The kinds of all blocks; empty when neither field is there."""
     pattern = config.word(letters)
     if pattern:
@@ -82,7 +82,7 @@ def _blocks(config: Fields, letters: str, words: str) -> list[str]:
     return [str(kind) for kind in kinds or []]
 
 
-def read_nas(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
+def read_nas(config: ConfigFields, quantisation: Quantisation, hidden: int) -> Stack:
     """`block_configs`: attention and MLP of every layer on their own,
     either of them left out or a single matrix."""
     heads = config.count("num_attention_heads", high=MOST_HEADS)
@@ -112,7 +112,7 @@ def read_nas(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
     return Stack(collect(layers), None, hidden)
 
 
-def _nas_layer(attention: Fields, ffn: Fields, modules: Modules, hidden: int, gqa: Gqa) -> Layer:
+def _nas_layer(attention: ConfigFields, ffn: ConfigFields, modules: Modules, hidden: int, gqa: Gqa) -> Layer:
     linears: tuple[LinearLayer, ...] = ()
     mixed, norms = None, 0
     if attention.flag("replace_with_linear"):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from simulator.models.families.fields import MOST_HEADS, MOST_LAYERS, MOST_TOKENS, Fields
+from simulator.models.families.fields import MOST_HEADS, MOST_LAYERS, MOST_TOKENS, ConfigFields
 from simulator.models.families.latent import read_compressed, read_mla
 from simulator.models.families.mixers import Gqa, Mixer, read_gqa
 from simulator.models.families.mlps import Mlp, is_longcat, read_mlps
@@ -46,7 +46,7 @@ def collect(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     return tuple(replace(layer, count=count) for layer, count in counts.items())
 
 
-def read_decoder(config: Fields, quantisation: Quantisation, hidden: int) -> Stack:
+def read_decoder(config: ConfigFields, quantisation: Quantisation, hidden: int) -> Stack:
     """The stack of a decoder; `collect`s equal layers."""
     count = _layer_count(config)
     mlps = read_mlps(config, hidden, count)
@@ -86,13 +86,13 @@ def read_decoder(config: Fields, quantisation: Quantisation, hidden: int) -> Sta
     return Stack(collect(layers), mtp, other)
 
 
-def _layer_count(config: Fields) -> int:
+def _layer_count(config: ConfigFields) -> int:
     """Layers of one mixer and one MLP; LongCat-Flash calls two of them one in its `num_layers`."""
     stated = config.count("num_hidden_layers", high=MOST_LAYERS)
     return 2 * stated if is_longcat(config) and config.values.get("num_hidden_layers") is None else stated
 
 
-def _positions(config: Fields, hidden: int) -> int:
+def _positions(config: ConfigFields, hidden: int) -> int:
     """Parameters of positions that are learned."""
     before = _LEARNED_POSITIONS.get(config.word("model_type"))
     if before is None:
@@ -100,7 +100,7 @@ def _positions(config: Fields, hidden: int) -> int:
     return (config.count("max_position_embeddings", high=MOST_TOKENS) + before) * hidden
 
 
-def _norm_parameters(config: Fields, hidden: int) -> int:
+def _norm_parameters(config: ConfigFields, hidden: int) -> int:
     """Norms of one layer around its mixer and its MLP, and the like."""
     model_type = config.word("model_type")
     if model_type.startswith("gemma4"):
@@ -112,7 +112,7 @@ def _norm_parameters(config: Fields, hidden: int) -> int:
     return vectors * hidden
 
 
-def _mixers(config: Fields, hidden: int, layers: int) -> Callable[[int, Modules], Mixer]:
+def _mixers(config: ConfigFields, hidden: int, layers: int) -> Callable[[int, Modules], Mixer]:
     """What makes the mixer of layer i; i = layers is a multi-token-prediction module."""
     if config.has("compress_ratios", "o_lora_rank"):
         return _compressed_mixers(config, hidden, layers)
@@ -139,7 +139,7 @@ def _mixers(config: Fields, hidden: int, layers: int) -> Callable[[int, Modules]
     return lambda index, modules: makers[kinds[index]](index, modules)
 
 
-def _gqa_mixers(config: Fields, hidden: int, layers: int) -> dict[str, Callable[[int, Modules], Mixer]]:
+def _gqa_mixers(config: ConfigFields, hidden: int, layers: int) -> dict[str, Callable[[int, Modules], Mixer]]:
     base = read_gqa(config, hidden)
     window = config.optional_count(
         "sliding_window", "sliding_window_size", "attention_chunk_size", high=MOST_TOKENS
@@ -183,7 +183,7 @@ def _gqa_mixers(config: Fields, hidden: int, layers: int) -> dict[str, Callable[
     return {FULL: full_mixer, SLIDING: lambda index, modules: sliding.mixer(modules, hidden, window)}
 
 
-def _compressed_mixers(config: Fields, hidden: int, layers: int) -> Callable[[int, Modules], Mixer]:
+def _compressed_mixers(config: ConfigFields, hidden: int, layers: int) -> Callable[[int, Modules], Mixer]:
     compressed = read_compressed(config)
     ratios = config.per_layer("compress_ratios", layers, tuple(_RATIOS.values()))
     kinds = config.per_layer("layer_types", layers, tuple(_RATIOS)) if ratios is None else None
@@ -198,7 +198,7 @@ def _compressed_mixers(config: Fields, hidden: int, layers: int) -> Callable[[in
     return mixer
 
 
-def _kinds(config: Fields, layers: int) -> list[str]:
+def _kinds(config: ConfigFields, layers: int) -> list[str]:
     """full, sliding, linear or mamba for every layer."""
     stated = config.per_layer("layer_types", layers, (FULL, SLIDING, LINEAR, MAMBA, _CHUNKED, "attention"))
     if stated is not None:
@@ -221,7 +221,7 @@ def _kinds(config: Fields, layers: int) -> list[str]:
     return _sliding_kinds(config, layers)
 
 
-def _sliding_kinds(config: Fields, layers: int) -> list[str]:
+def _sliding_kinds(config: ConfigFields, layers: int) -> list[str]:
     if config.has("attention_chunk_size"):
         chunked = config.per_layer("no_rope_layers", layers, (0, 1))  # 1: position-encoded, chunked
         if chunked is not None:

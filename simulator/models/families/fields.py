@@ -29,7 +29,7 @@ _SPELLINGS = {
 
 
 @dataclass
-class Fields:
+class ConfigFields:
     """One JSON object of a config. Readers take the first name present, in any of its spellings.
 
     A field that is missing or wrong is recorded in `problems` and a harmless stand-in is returned, so that
@@ -41,9 +41,9 @@ class Fields:
     problems: list[tuple[DataPath, Problem]] = field(default_factory=list)
     disagreements: list[tuple[DataPath, Problem]] = field(default_factory=list)
 
-    def inner(self, values: Mapping[str, object], *path: str | int) -> Fields:
+    def inner(self, values: Mapping[str, object], *path: str | int) -> ConfigFields:
         """An object inside this one; its problems are this one's problems."""
-        return Fields(values, (*self.path, *path), self.problems, self.disagreements)
+        return ConfigFields(values, (*self.path, *path), self.problems, self.disagreements)
 
     def has(self, *names: str) -> bool:
         return self._name(names) is not None
@@ -128,7 +128,7 @@ class Fields:
                 return None
         return entries[:layers]
 
-    def evened(self, names: Sequence[str], layers: int) -> Fields:
+    def evened(self, names: Sequence[str], layers: int) -> ConfigFields:
         """This object with one number where a list has the same number for every layer."""
         even: dict[str, object] = {}
         for name in names:
@@ -140,7 +140,7 @@ class Fields:
                 self.add(name, stated, "differs from layer to layer", "one number for all layers is allowed")
         return replace(self, values={**self.values, **even})
 
-    def child(self, name: str) -> Fields | None:
+    def child(self, name: str) -> ConfigFields | None:
         """The object under `name`, None when absent or null; its problems are this object's problems."""
         value = self.values.get(name)
         if value is None:

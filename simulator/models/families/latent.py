@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.models.families.fields import MOST_HEADS, MOST_TOKENS, Fields
+from simulator.models.families.fields import MOST_HEADS, MOST_TOKENS, ConfigFields
 from simulator.models.families.mixers import Indexer, Mixer
 from simulator.models.families.quantisation import Modules
 from simulator.models.model import Attention, LinearLayer
@@ -149,7 +149,7 @@ class Compressed:
         )
 
 
-def read_mla(config: Fields) -> Mla:
+def read_mla(config: ConfigFields) -> Mla:
     return Mla(
         config.count("num_attention_heads", high=MOST_HEADS),
         config.optional_count("q_lora_rank") or 0,
@@ -162,7 +162,7 @@ def read_mla(config: Fields) -> Mla:
     )
 
 
-def read_compressed(config: Fields) -> Compressed:
+def read_compressed(config: ConfigFields) -> Compressed:
     heads, groups = (
         config.count("num_attention_heads", high=MOST_HEADS),
         config.count("o_groups", high=MOST_HEADS),
@@ -182,7 +182,7 @@ def read_compressed(config: Fields) -> Compressed:
     )
 
 
-def _indexer(config: Fields) -> Indexer:
+def _indexer(config: ConfigFields) -> Indexer:
     return Indexer(
         config.count("index_n_heads", high=MOST_HEADS),
         config.count("index_head_dim"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.models.families.fields import MOST_HEADS, Fields
+from simulator.models.families.fields import MOST_HEADS, ConfigFields
 from simulator.models.families.quantisation import Modules
 from simulator.models.model import Attention, LinearLayer
 
@@ -106,7 +106,7 @@ class Gqa:
         )
 
 
-def read_gqa(config: Fields, hidden: int) -> Gqa:
+def read_gqa(config: ConfigFields, hidden: int) -> Gqa:
     """The attention of most decoders; sliding layers may differ, see `decoder.py`."""
     heads = config.count("num_attention_heads", high=MOST_HEADS)
     kv_heads = _kv_heads(config, heads)
@@ -142,7 +142,7 @@ def read_gqa(config: Fields, hidden: int) -> Gqa:
     )
 
 
-def _kv_heads(config: Fields, heads: int) -> int:
+def _kv_heads(config: ConfigFields, heads: int) -> int:
     """One where all heads share it (Falcon, StarCoder), as many as there are heads where nothing is
     stated.
     """
@@ -154,7 +154,7 @@ def _kv_heads(config: Fields, heads: int) -> int:
     return (inner or config).count(*names, default=heads, high=MOST_HEADS)
 
 
-def _head_dim(config: Fields, hidden: int, heads: int) -> int:
+def _head_dim(config: ConfigFields, hidden: int, heads: int) -> int:
     head_dim = config.optional_count("head_dim", "attention_head_dim")
     if head_dim is None:
         if hidden % heads:
@@ -168,7 +168,7 @@ def _head_dim(config: Fields, hidden: int, heads: int) -> int:
     return head_dim
 
 
-def _norm(config: Fields, model_type: str) -> str:
+def _norm(config: ConfigFields, model_type: str) -> str:
     if config.word("qk_norm_type") == "per_layer":
         return "all"
     named = model_type.startswith(("qwen3", "gemma3", "gemma4", "step3p5", "step3p7", "dots1", "afmoe"))
@@ -176,7 +176,7 @@ def _norm(config: Fields, model_type: str) -> str:
     return "head" if named or (stated and not model_type.startswith("llama4")) else ""
 
 
-def _block_indexer(config: Fields) -> Indexer | None:
+def _block_indexer(config: ConfigFields) -> Indexer | None:
     """Block-sparse attention as MiniMax-M3 states it: top blocks of keys, chosen with small index heads."""
     sparse = config.child("sparse_attention_config")
     if sparse is None or not sparse.flag("use_sparse_attention", True):

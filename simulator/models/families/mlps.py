@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.models.families.fields import MOST_EXPERTS, MOST_LAYERS, Fields
+from simulator.models.families.fields import MOST_EXPERTS, MOST_LAYERS, ConfigFields
 from simulator.models.families.quantisation import Modules
 from simulator.models.model import Experts, LinearLayer
 
@@ -110,7 +110,7 @@ class MlpPlan:
         )
 
 
-def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
+def read_mlps(config: ConfigFields, hidden: int, layers: int) -> MlpPlan:
     """The MLP plan of a decoder whose every layer has attention and an MLP."""
     matrices = _matrices(config)
     pool = _pool(config).evened(_BY_LAYER, layers)
@@ -146,7 +146,7 @@ def read_mlps(config: Fields, hidden: int, layers: int) -> MlpPlan:
     )
 
 
-def read_pattern_mlps(config: Fields, hidden: int) -> MlpPlan:
+def read_pattern_mlps(config: ConfigFields, hidden: int) -> MlpPlan:
     """The MLP plan of a decoder whose layers are either a mixer or an MLP
     (Nemotron-H): no order is kept here."""
     matrices = _matrices(config)
@@ -167,25 +167,25 @@ def read_pattern_mlps(config: Fields, hidden: int) -> MlpPlan:
     )
 
 
-def _pool(config: Fields) -> Fields:
+def _pool(config: ConfigFields) -> ConfigFields:
     """What speaks of the experts: DBRX has an object for them."""
     inner = config.child("ffn_config")
     return inner if inner is not None and inner.has(*EXPERT_COUNTS) else config
 
 
-def _dense_width(config: Fields, hidden: int) -> int:
+def _dense_width(config: ConfigFields, hidden: int) -> int:
     if config.word("model_type") in _FOURFOLD and not config.has("intermediate_size"):
         return config.count("expansion_ratio", default=4, high=64) * hidden
     return config.count("intermediate_size")
 
 
-def _matrices(config: Fields) -> int:
+def _matrices(config: ConfigFields) -> int:
     """3 for gated activations (every recent decoder), 2 for plain ones, where the config states it."""
     activation = config.word("mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function")
     return 2 if activation in _PLAIN_ACTIVATIONS or config.word("model_type") in _PLAIN_MODELS else 3
 
 
-def _per_token(config: Fields, count: int, idle: int = 0) -> int:
+def _per_token(config: ConfigFields, count: int, idle: int = 0) -> int:
     """Experts with weights that a token goes through, on average when all are chosen equally often."""
     per_token = config.count(*_PER_TOKEN, high=MOST_EXPERTS)
     if per_token > count:
@@ -195,7 +195,7 @@ def _per_token(config: Fields, count: int, idle: int = 0) -> int:
     return max(round(per_token * count / (count + idle)), 1)
 
 
-def _shared_width(config: Fields, expert: int) -> int:
+def _shared_width(config: ConfigFields, expert: int) -> int:
     """Width of the shared experts together: some configs give it, others how many there are."""
     if config.has("shared_expert_intermediate_size", "share_expert_dim"):
         return config.count("shared_expert_intermediate_size", "share_expert_dim", low=0)
@@ -206,7 +206,7 @@ def _shared_width(config: Fields, expert: int) -> int:
     return shared * (expert if each is None else each)
 
 
-def _sparse_layers(config: Fields, layers: int) -> list[bool]:
+def _sparse_layers(config: ConfigFields, layers: int) -> list[bool]:
     """Which layers route: a list per layer where there is one, else the rule of the family."""
     if config.has("moe_layers_enum"):
         routing = _listed(config, "moe_layers_enum")
@@ -234,7 +234,7 @@ def _sparse_layers(config: Fields, layers: int) -> list[bool]:
     ]
 
 
-def _listed(config: Fields, name: str) -> set[int]:
+def _listed(config: ConfigFields, name: str) -> set[int]:
     """The layers that a list names, or a text with commas (Step-3.5)."""
     stated = config.values.get(name)
     entries = stated.split(",") if isinstance(stated, str) else config.entries(name) or []
@@ -248,6 +248,6 @@ def _listed(config: Fields, name: str) -> set[int]:
     return indices
 
 
-def is_longcat(config: Fields) -> bool:
+def is_longcat(config: ConfigFields) -> bool:
     """LongCat-Flash: of every two layers, the first has experts next to its dense MLP."""
     return config.word("model_type").startswith("longcat_flash")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from simulator.models.families.fields import Fields
+from simulator.models.families.fields import ConfigFields
 from simulator.models.model import Experts, LinearLayer
 
 
@@ -136,7 +136,7 @@ class Modules:
         return Experts(count, per_token, hidden, intermediate, matrices, form.weights, bias, form.group)
 
 
-def read_quantisation(config: Fields) -> Quantisation:
+def read_quantisation(config: ConfigFields) -> Quantisation:
     """The formats a config states; none stated: bf16 (fp16 and fp32 checkpoints are served as bf16)."""
     stated = config.child("quantization_config")
     if stated is None:
@@ -187,7 +187,7 @@ def read_quantisation(config: Fields) -> Quantisation:
     return Quantisation()
 
 
-def _unquantised(stated: Fields) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
+def _unquantised(stated: ConfigFields) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
     """Modules left in bf16: whole names or parts of them,
     and patterns (`re:` expressions, shell wildcards)."""
     names: set[str] = set()
@@ -218,7 +218,7 @@ def _pattern(entry: str) -> re.Pattern[str] | None:
 
 
 def _config_groups(
-    groups: Fields, overall_format: str
+    groups: ConfigFields, overall_format: str
 ) -> tuple[Format, tuple[tuple[re.Pattern[str], Format], ...]]:
     """The format of `Linear` modules, and those of modules named by pattern."""
     default = BF16
@@ -241,7 +241,7 @@ def _config_groups(
     return default, tuple(special)
 
 
-def _scheme(weights: Fields, packing: str) -> Format:
+def _scheme(weights: ConfigFields, packing: str) -> Format:
     bits = weights.count("num_bits", low=4, high=16)
     group = weights.optional_count("group_size", low=-1, high=65_536) or 0
     if bits == 16:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.models.families.fields import MOST_HEADS, Fields
+from simulator.models.families.fields import MOST_HEADS, ConfigFields
 from simulator.models.families.mixers import Mixer
 from simulator.models.families.quantisation import Modules
 from simulator.models.model import Attention
@@ -126,7 +126,7 @@ class Mamba2:
         return Mixer(attention, channels * (self.kernel + int(self.conv_bias)) + 3 * self.heads + inner)
 
 
-def read_delta_net(config: Fields) -> DeltaNet:
+def read_delta_net(config: ConfigFields) -> DeltaNet:
     return DeltaNet(
         config.count("linear_num_key_heads", high=MOST_HEADS),
         config.count("linear_num_value_heads", high=MOST_HEADS),
@@ -137,7 +137,7 @@ def read_delta_net(config: Fields) -> DeltaNet:
     )
 
 
-def read_kda(linear: Fields) -> Kda:
+def read_kda(linear: ConfigFields) -> Kda:
     """From the object `linear_attn_config`."""
     return Kda(
         linear.count("num_heads", high=MOST_HEADS),
@@ -147,7 +147,7 @@ def read_kda(linear: Fields) -> Kda:
     )
 
 
-def read_mamba2(config: Fields) -> Mamba2:
+def read_mamba2(config: ConfigFields) -> Mamba2:
     return Mamba2(
         config.count("mamba_num_heads", "mamba_n_heads", high=MOST_HEADS),
         config.count("mamba_head_dim", "mamba_d_head"),
@@ -160,7 +160,7 @@ def read_mamba2(config: Fields) -> Mamba2:
     )
 
 
-def _state_bytes(config: Fields, name: str, default: str) -> int:
+def _state_bytes(config: ConfigFields, name: str, default: str) -> int:
     stated = config.word(name) or default
     if stated not in _STATE_BYTES:
         config.add(name, stated, "is unknown", f"known: {', '.join(_STATE_BYTES)}")

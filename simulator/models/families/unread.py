@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.models.families.fields import Fields
+from simulator.models.families.fields import ConfigFields
 
 
 class _Unread(NamedTuple):
@@ -80,7 +80,7 @@ _UNREAD = (
 )
 
 
-def refuse_unread(config: Fields) -> None:
+def refuse_unread(config: ConfigFields) -> None:
     """Record a problem for every field of the table that the config gives a value."""
     for row in _UNREAD:
         neutral = config.values.get(row.neutral) if isinstance(row.neutral, str) else row.neutral
