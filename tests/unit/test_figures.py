@@ -97,7 +97,7 @@ def test_tails_are_the_percentiles_of_one_run() -> None:
             figures = measure(record)
             for slower, name in ((0.5, "p50"), (0.1, "p90")):
                 expected = figures[f"{metric.name}.{name}"]
-                curve = table.where(metric=metric.title, variant=variant, slower=slower)
+                curve = table.where(metric=tails.title(metric), variant=variant, slower=slower)
                 assert curve["time"] == pytest.approx([expected])
 
 
