@@ -7,6 +7,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from hypothesis import HealthCheck, settings
 
+from tests.lm import smollm2 as smollm2  # a fixture, here so that all folders share one network a session
+
 settings.register_profile(
     "ci",
     deadline=None,  # a slow machine is not a failure

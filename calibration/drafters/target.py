@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,12 @@ def load_network(source: str | Path = BUILTIN, dtype: str = "float32", field: st
     else:
         folder = _folder(Path(source), field)
     transformers.utils.logging.set_verbosity_error()
+    once = _gguf_read_once() if extra else contextlib.nullcontext()
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # progress bars, some of which nothing else stops
+        with (
+            once,
+            contextlib.redirect_stderr(io.StringIO()),
+        ):  # progress bars, some of which nothing else stops
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 folder, dtype=getattr(torch, dtype), local_files_only=True, **extra
             )
@@ -159,6 +164,24 @@ def load_network(source: str | Path = BUILTIN, dtype: str = "float32", field: st
         message = f"is no language model that transformers can read: {said[0]}"
         raise InputError(Problem(file=str(folder), field=field, message=message)) from error
     return Network(model, tokenizer, field)
+
+
+@contextlib.contextmanager
+def _gguf_read_once() -> Iterator[None]:
+    """Let the package gguf parse a file, and build its table of names, once.
+
+    transformers asks for the file three times and for the table with every module; each parse takes seconds.
+    """
+    import gguf
+
+    slow = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    try:
+        for name, function in slow.items():
+            setattr(gguf, name, cache(function))
+        yield
+    finally:
+        for name, function in slow.items():
+            setattr(gguf, name, function)
 
 
 def _folder(path: Path, field: str) -> Path:

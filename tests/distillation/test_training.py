@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ from calibration.drafters.training.text import documents, is_held_out
 from calibration.drafters.training.trainer import CHECKPOINT, Plan
 from calibration.sampling.protocols import Sampling
 from simulator.errors import InputError
-from tests.lm import FAMILIES, save_tiny, smollm2  # noqa: F401
+from tests.lm import FAMILIES, save_tiny
 from tests.shared_data import ROOT
 
 SMALL = Mix(length=64, code=6, prose=0, completions=2, together=2, held_out=8)
@@ -85,13 +86,13 @@ def test_how_well_laws_match_is_counted_right() -> None:
 
 
 def test_documents_are_held_out_whole() -> None:
-    for domain in ("code", "prose"):
-        kept = {one.name for one in documents(domain, held_out=True)}
-        learned = {one.name for one in documents(domain, held_out=False)}
-        assert not kept & learned
-        assert len(kept) > 20
-        assert len(learned) > 5 * len(kept)
-    assert all(is_held_out(name) for name in kept)
+    code, prose = ({one.name for one in documents(domain, held_out=True)} for domain in ("code", "prose"))
+    learned = {one.name for one in documents("code", held_out=False)}
+    assert len(learned) > 5 * len(code)
+    learned |= {one.name for one in islice(documents("prose", held_out=False), 50)}  # parsing all takes long
+    assert min(len(code), len(prose)) > 20
+    assert not (code | prose) & learned
+    assert all(is_held_out(name) for name in code | prose)
 
 
 def test_shards_hold_what_the_target_says(shards: Shards, network: Network) -> None:
@@ -161,6 +162,7 @@ def test_a_perfect_draft_is_always_accepted(shards: Shards, network: Network) ->
     assert judged.kl.value == pytest.approx(0.0, abs=1e-4)
 
 
+PLANNED_TOKENS = 16_384
 RUN = """
 import sys
 from pathlib import Path
@@ -169,12 +171,12 @@ from calibration.drafters.training import trainer
 from calibration.drafters.training.distil import distil
 from calibration.drafters.training.recipes import RECIPES
 from calibration.drafters.training.shards import Shards
-from tests.distillation.test_training import SMALL
+from tests.distillation.test_training import PLANNED_TOKENS, SMALL
 
 trainer._SAVE_EVERY_S = 0.0
 network = load_network(sys.argv[1])
 shards = Shards(Path(sys.argv[2]), network, SMALL)
-plan = trainer.Plan("eagle3", 16_384)
+plan = trainer.Plan("eagle3", PLANNED_TOKENS)
 distil(network, RECIPES["eagle3"], plan, Path(sys.argv[3]), shards, resume=len(sys.argv) > 4)
 """
 
@@ -191,14 +193,17 @@ def kill_when(there: Path, run: subprocess.Popen[bytes]) -> None:
     assert run.wait() == -signal.SIGKILL
 
 
-def test_a_killed_run_goes_on_and_ends_the_same(tiny: Path, shards: Shards, tmp_path: Path) -> None:
-    """Killed while shards are made, and again while it learns."""
+def test_a_killed_run_goes_on_and_ends_the_same(
+    tiny: Path, network: Network, shards: Shards, tmp_path: Path
+) -> None:
+    """Killed while shards are made, and again while it learns; it goes on in another process."""
     whole, killed, own = tmp_path / "whole", tmp_path / "killed", tmp_path / "shards"
-    assert start(tiny, shards.folder, whole).wait() == 0
+    plan = Plan("eagle3", PLANNED_TOKENS)
+    distil(network, RECIPES["eagle3"], plan, whole, shards)
     kill_when(own / "shard-00001.safetensors", start(tiny, own, killed))
     kill_when(killed / CHECKPOINT, start(tiny, own, killed, "resume"))
     assert not (killed / "model.safetensors").exists()
-    assert start(tiny, own, killed, "resume").wait() == 0
+    distil(network, RECIPES["eagle3"], plan, killed, Shards(own, network, SMALL), resume=True)
     left, right = (load_file(folder / "model.safetensors") for folder in (whole, killed))
     assert all(torch.equal(value, right[name]) for name, value in left.items())
     assert json.loads((whole / RESULT).read_text()) == json.loads((killed / RESULT).read_text())
@@ -284,7 +289,7 @@ def test_layer_skip_is_judged_as_it_drafts(network: Network) -> None:
         )
 
 
-def test_a_short_distillation_on_a_real_model_pays(smollm2: Network, tmp_path: Path) -> None:  # noqa: F811
+def test_a_short_distillation_on_a_real_model_pays(smollm2: Network, tmp_path: Path) -> None:
     """8,192 tokens of Python's source and documentation: EAGLE on SmolLM2 against random weights."""
     mix = Mix(length=128, code=12, prose=4, completions=0, held_out=6)
     shards = Shards(tmp_path / "shards", smollm2, mix)

@@ -20,7 +20,7 @@ from calibration.sampling.typical import Typical, total_variation
 from simulator.errors import InputError
 from simulator.trees import EAGLE1, DraftTree, GrowthRule
 from tests.exact_laws import joint_laws, target_laws
-from tests.lm import smollm2, tiny_folder, tiny_target  # noqa: F401
+from tests.lm import tiny_folder, tiny_target  # noqa: F401
 from tests.token_tables import TableDrafter, TableTarget, random_table
 from tests.trees import leaves, longest_accepted_path
 
@@ -277,5 +277,5 @@ def test_layer_skip_drafts_trees_that_change_no_text(tiny_folder: Path) -> None:
         assert plan != DraftTree.chain(4) or found == chain
 
 
-def test_nodes_of_a_real_model_see_their_own_path_alone(smollm2: Network) -> None:  # noqa: F811
+def test_nodes_of_a_real_model_see_their_own_path_alone(smollm2: Network) -> None:
     check_rows_equal_paths(Target(smollm2), EAGLE1, 1e-4)

@@ -8,13 +8,10 @@ import pytest
 
 from simulator.errors import InputError
 from simulator.models.catalogue import load_model
-from tests.lm import smollm2
 
 if TYPE_CHECKING:
     from calibration.decoder.decoder import Decoder
     from calibration.drafters.network import Network
-
-__all__ = ["smollm2"]
 
 _CLOSE = 2e-3
 """Logits of SmolLM2 reach 35; fp32 sums of 576 terms in another order."""
