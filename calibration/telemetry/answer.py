@@ -124,9 +124,9 @@ def _acceptance_json(
         found["conditional_acceptance_ci95"] = [pair and list(pair) for pair in intervals.conditional]
     if acceptance.counted:
         found |= {
-            "draft_rounds": total.rounds,
-            "drafted_tokens": total.drafted,
-            "accepted_tokens": total.accepted,
+            "draft_rounds": _whole(total.rounds),
+            "drafted_tokens": _whole(total.drafted),
+            "accepted_tokens": _whole(total.accepted),
         }
     else:
         notes.append(f"acceptance is {acceptance.basis}: there are no counts")
@@ -141,6 +141,11 @@ def _acceptance_json(
             "a scenario takes `gated`; counts do not show how rounds with a draft follow, so stickiness is 0"
         )
     return found
+
+
+def _whole(count: float | None) -> float | int | None:
+    """A count as an integer; sums of rounded lines may be fractions."""
+    return int(count) if count is not None and count == int(count) else count
 
 
 def _rate(acceptance: Acceptance) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from calibration.telemetry.fields import Fields
+from calibration.telemetry.fields import RecordFields
 from calibration.telemetry.reading import Finding, Latency
 
 _KEY = re.compile(r"(mean|median|std|min|max|p\d+(?:\.\d+)?)_(\w+)_ms")
@@ -14,7 +14,7 @@ MS = 1e-3
 
 
 def latencies_of(
-    fields: Fields, names: Mapping[str, str], samples: Mapping[str, int | None]
+    fields: RecordFields, names: Mapping[str, str], samples: Mapping[str, int | None]
 ) -> dict[str, Latency]:
     """Latency → its statistics. `names` maps the client's word (`ttft`) to the latency (`ttft_s`), `samples`
     the latency to the number of samples behind it, where known."""
@@ -34,7 +34,7 @@ def latencies_of(
     }
 
 
-def problems_of(fields: Fields, file: str) -> list[Finding]:
+def problems_of(fields: RecordFields, file: str) -> list[Finding]:
     """The values of a record that cannot be true, as one finding."""
     if not fields.problems:
         return []
@@ -43,14 +43,14 @@ def problems_of(fields: Fields, file: str) -> list[Finding]:
     return [Finding("bad-value", "warning", f"{file}: left out: {shown}{more}")]
 
 
-def request_rate(fields: Fields, key: str = "request_rate") -> tuple[float | None, bool]:
+def request_rate(fields: RecordFields, key: str = "request_rate") -> tuple[float | None, bool]:
     """The request rate, and whether it is unlimited: `"inf"` in vLLM's files, `Infinity` in SGLang's."""
     if fields.text(key) == "inf" or fields.is_infinite(key):
         return None, True
     return (None if fields.text(key) is not None else fields.number(key)), False
 
 
-def run_load(fields: Fields, names: Mapping[str, str]) -> dict[str, float]:
+def run_load(fields: RecordFields, names: Mapping[str, str]) -> dict[str, float]:
     """The load of a run: fields under the names of `Reading.load`, and the mean tokens of a request."""
     found = {name: fields.number(key) for name, key in names.items()}
     completed = fields.count("completed")

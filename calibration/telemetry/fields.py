@@ -39,7 +39,7 @@ def draft_length_of(rounds: float, drafted: float | None, positions: Sequence[fl
     return int(drafted / rounds)
 
 
-class Fields:
+class RecordFields:
     """A JSON object whose values are asked for by name. A missing key and `null` are None.
 
     `problems` lists every value that was asked for and cannot be true; parts share the list of the whole.
@@ -102,20 +102,20 @@ class Fields:
         value = self._record.get(key)
         return isinstance(value, float) and value == math.inf
 
-    def part(self, key: str) -> Fields:
+    def part(self, key: str) -> RecordFields:
         """The object under a key; an empty one when there is none."""
         value = self._record.get(key)
         path = f"{self._path}{key}."
-        return Fields(value if isinstance(value, Mapping) else {}, path, self.problems)
+        return RecordFields(value if isinstance(value, Mapping) else {}, path, self.problems)
 
-    def parts(self, key: str) -> list[Fields]:
+    def parts(self, key: str) -> list[RecordFields]:
         """The objects of the list under a key."""
         items = self._record.get(key)
         if not isinstance(items, list):
             return []
         found = enumerate(items)
         return [
-            Fields(item, f"{self._path}{key}[{place}].", self.problems)
+            RecordFields(item, f"{self._path}{key}[{place}].", self.problems)
             for place, item in found
             if isinstance(item, Mapping)
         ]

@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 from calibration.telemetry.alpha import drafts_full
 from calibration.telemetry.combine import Combined, differ, mean_and_error
 from calibration.telemetry.intervals import FEWEST_BLOCKS, of_running
-from calibration.telemetry.reading import SEVERITIES, Acceptance, Block, Counts, Finding, Reading
+from calibration.telemetry.reading import SEVERITIES, Acceptance, Counts, Finding, Reading, RoundBlock
 from calibration.telemetry.run_health import findings_of_run
 from simulator.results import metrics
 
@@ -152,7 +152,7 @@ def _change(
         yield Finding("acceptance-varies-with-batch", "warning", text)
 
 
-def _mean_running(blocks: Sequence[Block]) -> float:
+def _mean_running(blocks: Sequence[RoundBlock]) -> float:
     values = [block.running for block in blocks if block.running]
     return sum(values) / len(values)
 

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.telemetry.reading import Acceptance, Block, Counts
+from calibration.telemetry.reading import Acceptance, Counts, RoundBlock
 from simulator.results.estimate import Interval, student_t95
 
 FEWEST_BLOCKS = 8
@@ -153,6 +153,6 @@ def _percentiles(draws: int) -> Callable[[Floats, Floats], Interval | None]:
     return between
 
 
-def of_running(blocks: Sequence[Block]) -> list[Block]:
+def of_running(blocks: Sequence[RoundBlock]) -> list[RoundBlock]:
     """The blocks whose number of running requests is known, fewest first."""
     return sorted((block for block in blocks if block.running), key=lambda block: block.running or 0.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from calibration.telemetry.fields import Fields
+from calibration.telemetry.fields import RecordFields
 from calibration.telemetry.reading import Finding, Reading
 
 
-class Reader:
+class TelemetryReader:
     """Reads one format. One instance sees all files of a command, so that it can merge what belongs together.
 
     `line` gets the lines of text files, `record` the objects of JSON; each returns whether it was its own,
@@ -35,7 +35,7 @@ class Reader:
         """Take a line of text. A line whose end is missing ends in `lines.CUT`."""
         return False
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take a JSON object."""
         return False
 

@@ -107,7 +107,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Block:
+class RoundBlock:
     """The rounds of one stretch of time or of one request: the unit of resampling.
 
     `running` is the number of running requests then, None where unknown.
@@ -143,7 +143,7 @@ class Acceptance:
     draft_length: int | None
     basis: str
     counted: bool = True
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[RoundBlock, ...] = ()
     in_order: bool = True
 
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from calibration.telemetry.fields import DamagedError, Fields
+from calibration.telemetry.fields import DamagedError, RecordFields
 from calibration.telemetry.foreign import tool_of_line, tool_of_record
 from calibration.telemetry.lines import CUT, Line, lines_of, opened, shown_name
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers.aiperf import AiperfReader
 from calibration.telemetry.readers.aiperf_records import AiperfRecordsReader
 from calibration.telemetry.readers.aiperf_table import AiperfTableReader
@@ -32,7 +32,7 @@ from calibration.telemetry.reading import Finding, Reading
 from calibration.telemetry.records import Record, content_of
 from simulator.errors import InputError, Problem
 
-_READERS: tuple[type[Reader], ...] = (
+_READERS: tuple[type[TelemetryReader], ...] = (
     VllmBenchReader,
     SglangBenchReader,
     BenchTableReader,
@@ -95,7 +95,7 @@ def _short_names(names: Sequence[str]) -> dict[str, str]:
     return {name: shown_name(name) if part in shared else part for name, part in last.items()}
 
 
-def _read_file(name: str, short: str, readers: Sequence[Reader], collected: Collected) -> None:
+def _read_file(name: str, short: str, readers: Sequence[TelemetryReader], collected: Collected) -> None:
     """Give the content of one file to all readers. Raises InputError when none of them knows any of it."""
     file = shown_name(name)
     used = skipped = offered = 0
@@ -122,18 +122,18 @@ def _read_file(name: str, short: str, readers: Sequence[Reader], collected: Coll
 
 
 def _offered(
-    name: str, file: str, readers: Sequence[Reader]
+    name: str, file: str, readers: Sequence[TelemetryReader]
 ) -> Iterator[tuple[Line | Record, bool | DamagedError]]:
     """Every line and record of a file, and whether a reader took it, or why it could not."""
-    take_line = [reader.line for reader in readers if type(reader).line is not Reader.line]
-    take_record = [reader.record for reader in readers if type(reader).record is not Reader.record]
+    take_line = [reader.line for reader in readers if type(reader).line is not TelemetryReader.line]
+    take_record = [reader.record for reader in readers if type(reader).record is not TelemetryReader.record]
     with opened(name) as stream:
         for item in content_of(file, lines_of(stream)):
             taken: bool | DamagedError = False
             try:
                 if isinstance(item, Record):
                     for record in take_record:
-                        taken = record(Fields(item.value)) or taken
+                        taken = record(RecordFields(item.value)) or taken
                 else:
                     text = item.text.strip() if item.whole else item.text.strip() + CUT
                     for line in take_line:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, Fields
-from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Stated
+from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, RecordFields
+from calibration.telemetry.reading import Acceptance, Counts, Finding, RoundBlock, Stated
 from calibration.telemetry.samples import BlockSeries
 
 
@@ -19,7 +19,7 @@ class RequestRounds:
         """One request; one without a round adds nothing."""
         if counts.rounds:
             self.total = self.total + counts
-            self._series.add(Block(counts))
+            self._series.add(RoundBlock(counts))
             self._draft_length = max(self._draft_length, draft_length or 0)
 
     def acceptance(self, basis: str) -> Acceptance | None:
@@ -30,7 +30,7 @@ class RequestRounds:
         return Acceptance(self.total, self._draft_length or None, basis, blocks=blocks, in_order=False)
 
 
-def rounds_of_vllm(fields: Fields) -> tuple[Counts, int | None]:
+def rounds_of_vllm(fields: RecordFields) -> tuple[Counts, int | None]:
     """Counts and draft length of vLLM's `speculative_decoding` object, which AIPerf passes on with few
     changes.
 
@@ -50,7 +50,7 @@ def rounds_of_vllm(fields: Fields) -> tuple[Counts, int | None]:
     return Counts(rounds, accepted, drafted, at), int(draft_length or 0) if known else None
 
 
-def histogram_of(fields: Fields, key: str) -> list[float]:
+def histogram_of(fields: RecordFields, key: str) -> list[float]:
     """Rounds by number of accepted drafts, from 0 on; empty where the source does not have it."""
     listed = fields.numbers(key) if fields.is_list(key) else None
     if listed is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from calibration.telemetry.reading import Block, Latency
+from calibration.telemetry.reading import Latency, RoundBlock
 
 _KEPT = 1 << 20
 """Durations that are kept as they are, 8 MiB."""
@@ -82,11 +82,11 @@ class BlockSeries:
     """
 
     def __init__(self) -> None:
-        self._blocks: list[Block] = []
-        self._pending: Block | None = None
+        self._blocks: list[RoundBlock] = []
+        self._pending: RoundBlock | None = None
         self._merged, self._in_pending = 1, 0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RoundBlock) -> None:
         """One more block."""
         self._pending = block if self._pending is None else _joined(self._pending, block)
         self._in_pending += 1
@@ -99,19 +99,19 @@ class BlockSeries:
             self._blocks = [_joined(first, second) for first, second in pairs]
             self._merged *= 2
 
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[RoundBlock, ...]:
         """All blocks; the last one may be shorter."""
         return (*self._blocks, *([self._pending] if self._pending else []))
 
 
-def _joined(first: Block, second: Block) -> Block:
+def _joined(first: RoundBlock, second: RoundBlock) -> RoundBlock:
     """Two blocks as one; running requests are weighted by rounds."""
     running = None
     if first.running is not None and second.running is not None:
         weights = first.counts.rounds + second.counts.rounds
         weighted = first.running * first.counts.rounds + second.running * second.counts.rounds
         running = weighted / weights if weights else first.running
-    return Block(first.counts + second.counts, running)
+    return RoundBlock(first.counts + second.counts, running)
 
 
 def mean_of(values: Sequence[float]) -> float | None:

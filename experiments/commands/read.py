@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -55,16 +57,15 @@ def _check_output(output: Path, force: bool) -> None:
     """Raises InputError before anything is read."""
     check_output(output)
     if output.exists() and not force:
-        raise InputError(Problem(file=str(output), message="is there already", allowed="--force replaces it"))
+        raise InputError(Problem(file=str(output), message="exists already", allowed="--force replaces it"))
 
 
-def _write(output: Path, document: dict[str, object]) -> None:
+def _write(output: Path, document: Mapping[str, Any]) -> None:
     from simulator.files import whole_file
     from simulator.results.result import dump_json
 
     if document["mean_acceptance_length"] is None:
-        message = "not written: the files have no acceptance, or none in common"
-        allowed = "files of a server that speculates, of one draft length"
-        raise InputError(Problem(file=str(output), message=message, allowed=allowed))
+        message = f"is not written: {' '.join(document['notes']) or 'the files have no acceptance'}"
+        raise InputError(Problem(file=str(output), message=message))
     with whole_file(output) as part:
         part.write_text(dump_json(document), encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from calibration.telemetry.answer import read
+from tests.shared_data import ROOT
 from tests.telemetry import other_files, vllm_files
 from tests.telemetry.known_run import KnownRun, drawn
 
@@ -212,3 +214,15 @@ def test_the_severest_finding_comes_first(tmp_path: Path) -> None:
     assert severities == sorted(severities, key=["error", "warning", "info"].index)
     assert severities[0] == "error"
     assert np.unique(severities).size == 3
+
+
+def test_every_finding_is_explained_on_the_page() -> None:
+    page = (ROOT / "docs" / "read.md").read_text(encoding="utf-8")
+    sources = (ROOT / "calibration" / "telemetry").rglob("*.py")
+    found = {
+        code
+        for path in sources
+        for code in re.findall(r'(?:Finding|_beyond)\(\s*"([a-z-]+)"', path.read_text())
+    }
+    assert len(found) > 30
+    assert [code for code in sorted(found) if f"`{code}`" not in page] == []

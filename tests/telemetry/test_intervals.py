@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.telemetry.intervals import Intervals, binomial, bootstrap, intervals_of, wilson
-from calibration.telemetry.reading import Acceptance, Block, Counts
+from calibration.telemetry.reading import Acceptance, Counts, RoundBlock
 
 RUNS = 400
 
@@ -118,7 +118,7 @@ def test_drawing_neighbours_holds_where_acceptance_drifts() -> None:
 
 
 def test_the_method_follows_what_is_known() -> None:
-    blocks = tuple(Block(one) for one in requests(np.random.default_rng(1), 20))
+    blocks = tuple(RoundBlock(one) for one in requests(np.random.default_rng(1), 20))
     whole = total([block.counts for block in blocks])
     with_blocks = intervals_of(Acceptance(whole, 3, "", blocks=blocks))
     few_blocks = intervals_of(Acceptance(whole, 3, "", blocks=blocks[:3]))

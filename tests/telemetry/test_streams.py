@@ -12,7 +12,7 @@ import pytest
 
 from calibration.telemetry.answer import read
 from calibration.telemetry.lines import CUT, MOST_LINE_CHARACTERS, Line, clean, lines_of, opened
-from calibration.telemetry.reading import Block, Counts
+from calibration.telemetry.reading import Counts, RoundBlock
 from calibration.telemetry.samples import BlockSeries, Samples
 from simulator.errors import InputError
 from tests.shared_data import ROOT
@@ -108,7 +108,7 @@ def test_a_log_of_any_size_takes_little_memory(tmp_path: Path) -> None:
 def test_many_blocks_are_merged_and_lose_nothing() -> None:
     series = BlockSeries()
     for number in range(20_000):
-        series.add(Block(Counts(1.0, float(number % 4), 3.0, (1.0, 0.0, 0.0)), float(number % 7)))
+        series.add(RoundBlock(Counts(1.0, float(number % 4), 3.0, (1.0, 0.0, 0.0)), float(number % 7)))
     blocks = series.blocks()
     assert len(blocks) < 5000
     assert sum(block.counts.rounds for block in blocks) == 20_000

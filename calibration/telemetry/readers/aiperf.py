@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import MS, problems_of
-from calibration.telemetry.fields import Fields, draft_length_of
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import RecordFields, draft_length_of
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Acceptance, Counts, Latency, Reading, Source, Stated
 from calibration.telemetry.rounds import histogram_of, positions_of
 
@@ -46,7 +46,7 @@ _LOAD = {
 _LENGTH, _WEIGHTED = "spec_decode_acceptance_length", "spec_decode_token_weighted_acceptance_length"
 
 
-class AiperfReader(Reader):
+class AiperfReader(TelemetryReader):
     """Summaries of AIPerf and genai-perf."""
 
     title = "summary of AIPerf or genai-perf (profile_export_aiperf.json)"
@@ -55,7 +55,7 @@ class AiperfReader(Reader):
         super().__init__()
         self._readings: list[Reading] = []
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take a summary."""
         if not {"request_throughput", "request_latency"} <= set(record):
             return False
@@ -71,7 +71,7 @@ class AiperfReader(Reader):
         yield from self._readings
 
 
-def reading_of(file: str, name: str, fields: Fields, form: str, version: str | None = None) -> Reading:
+def reading_of(file: str, name: str, fields: RecordFields, form: str, version: str | None = None) -> Reading:
     """What a summary says; `form` is the format that the source names."""
     latencies = {}
     for tag, name in LATENCIES.items():
@@ -96,7 +96,7 @@ def reading_of(file: str, name: str, fields: Fields, form: str, version: str | N
     )
 
 
-def _acceptance(fields: Fields) -> Acceptance | None:
+def _acceptance(fields: RecordFields) -> Acceptance | None:
     """From the totals; without them from the mean, where only that is there."""
     rounds, accepted, drafted = (
         fields.part(tag).number("avg")
@@ -113,7 +113,7 @@ def _acceptance(fields: Fields) -> Acceptance | None:
     return Acceptance(Counts(1.0, length - 1.0), None, "the mean that the client reports", counted=False)
 
 
-def _stated(fields: Fields) -> Iterator[Stated]:
+def _stated(fields: RecordFields) -> Iterator[Stated]:
     for tag, definition in (
         (_LENGTH, "mean of the requests' 1 + accepted ÷ rounds"),
         (_WEIGHTED, "1 + accepted ÷ rounds"),
@@ -123,7 +123,7 @@ def _stated(fields: Fields) -> Iterator[Stated]:
             yield Stated(tag, value, definition)
 
 
-def _latency(summary: Fields) -> Latency | None:
+def _latency(summary: RecordFields) -> Latency | None:
     unit = UNITS.get(summary.text("unit") or "ms")
     mean = summary.number("avg")
     if mean is None or unit is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import problems_of
-from calibration.telemetry.fields import Fields
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import RecordFields
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers.aiperf import LATENCIES, UNITS
 from calibration.telemetry.reading import Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds, rounds_of_vllm
@@ -15,7 +15,7 @@ from calibration.telemetry.samples import Samples
 FORMAT = "aiperf-records"
 
 
-class AiperfRecordsReader(Reader):
+class AiperfRecordsReader(TelemetryReader):
     """Per-request records of AIPerf; warm-up requests are left out."""
 
     title = "records of AIPerf (profile_export.jsonl)"
@@ -29,7 +29,7 @@ class AiperfRecordsReader(Reader):
         self._prompt, self._output, self._decoded = 0.0, 0.0, 0.0
         self._stated: list[float] = []
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take one request. Raises DamagedError."""
         if not {"metadata", "metrics"} <= set(record):
             return False
@@ -80,7 +80,7 @@ class AiperfRecordsReader(Reader):
             load=load,
         )
 
-    def _measures(self, metrics: Fields) -> None:
+    def _measures(self, metrics: RecordFields) -> None:
         for tag, name in LATENCIES.items():
             part = metrics.part(tag)
             unit = UNITS.get(part.text("unit") or "ms")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from calibration.telemetry.fields import DamagedError, Fields, number_of
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import DamagedError, RecordFields, number_of
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers import aiperf
 from calibration.telemetry.reading import Reading
 
@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NOTHING = ("", "-", "n/a", "nan")
 
 
-class AiperfTableReader(Reader):
+class AiperfTableReader(TelemetryReader):
     """Terminal tables and CSV files of AIPerf."""
 
     title = "table printed by AIPerf, or its CSV"
@@ -96,7 +96,7 @@ class AiperfTableReader(Reader):
     def _close(self) -> None:
         metrics, self._metrics, self._headings, self._name = self._metrics, {}, None, ""
         if set(aiperf.LATENCIES) & metrics.keys():
-            self._readings.append(aiperf.reading_of(self.file, self.name, Fields(metrics), FORMAT))
+            self._readings.append(aiperf.reading_of(self.file, self.name, RecordFields(metrics), FORMAT))
 
 
 def _cells(text: str) -> list[str]:

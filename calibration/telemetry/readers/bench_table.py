@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from calibration.telemetry.fields import DamagedError, Fields, number_of
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import DamagedError, RecordFields, number_of
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers import sglang_bench, vllm_bench
 from calibration.telemetry.reading import Finding, Reading
 
@@ -53,10 +53,10 @@ _OWN = ("TTFT (ms)", "TPOT (ms)", "ITL (ms)", "(req/s)", _FIRST)
 _MOST_BETWEEN_ROWS = 50
 """Other lines after which a table is taken to be over."""
 _SGLANG = ("backend", "input_throughput", "accept_length", "concurrency", "total_output_tokens_retokenized")
-"""Fields that only SGLang's table has."""
+"""RecordFields that only SGLang's table has."""
 
 
-class BenchTableReader(Reader):
+class BenchTableReader(TelemetryReader):
     """Terminal tables of vLLM's and SGLang's serving benchmarks; a file may hold several."""
 
     title = "table printed by `vllm bench serve` or `sglang.bench_serving`"
@@ -143,7 +143,7 @@ class BenchTableReader(Reader):
         }
         module = sglang_bench if any(key in fields for key in _SGLANG) else vllm_bench
         try:
-            reading = module.reading_of(self.file, self.name, Fields(fields), f"{module.FORMAT}-table")
+            reading = module.reading_of(self.file, self.name, RecordFields(fields), f"{module.FORMAT}-table")
         except DamagedError as error:
             self.findings.append(Finding("empty-run", "warning", f"{self.name}: {error}"))
             return

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import MS, problems_of
-from calibration.telemetry.fields import DamagedError, Fields
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import DamagedError, RecordFields
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Acceptance, Finding, Latency, Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds, rounds_of_vllm, tokens_per_chunk
 
@@ -26,7 +26,7 @@ _LATENCIES = (
 _STATISTICS = ("p50", "p90", "p95", "p99")
 
 
-class GuidellmReader(Reader):
+class GuidellmReader(TelemetryReader):
     """Reports of GuideLLM."""
 
     title = "report of GuideLLM (benchmarks.json)"
@@ -35,7 +35,7 @@ class GuidellmReader(Reader):
         super().__init__()
         self._readings: list[Reading] = []
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take a report. Raises DamagedError when it has no benchmark."""
         if "benchmarks" not in record or "metadata" not in record:
             return False
@@ -55,7 +55,7 @@ class GuidellmReader(Reader):
         yield from self._readings
 
 
-def _reading(source: Source, name: str, benchmark: Fields, several: bool) -> Reading:
+def _reading(source: Source, name: str, benchmark: RecordFields, several: bool) -> Reading:
     metrics, strategy = benchmark.part("metrics"), benchmark.part("config").part("strategy")
     latencies = {}
     for latency_key, key, unit in _LATENCIES:
@@ -87,7 +87,7 @@ def _reading(source: Source, name: str, benchmark: Fields, several: bool) -> Rea
 
 
 def _acceptance(
-    benchmark: Fields, metrics: Fields
+    benchmark: RecordFields, metrics: RecordFields
 ) -> tuple[Acceptance | None, tuple[Stated, ...], tuple[Finding, ...]]:
     """From the counts that vLLM returned with all responses, else from tokens per chunk."""
     rounds, counted = RequestRounds(), 0
@@ -104,7 +104,7 @@ def _acceptance(
     return tokens_per_chunk(per_chunk, "iter_tokens_per_iteration", own)
 
 
-def _latency(summary: Fields, unit: float) -> Latency | None:
+def _latency(summary: RecordFields, unit: float) -> Latency | None:
     mean = summary.number("mean")
     if mean is None:
         return None
@@ -116,5 +116,5 @@ def _latency(summary: Fields, unit: float) -> Latency | None:
     return Latency(values, None if count is None else int(count)) if count != 0.0 else None
 
 
-def _mean(metrics: Fields, key: str) -> float | None:
+def _mean(metrics: RecordFields, key: str) -> float | None:
     return metrics.part(key).part("successful").number("mean")

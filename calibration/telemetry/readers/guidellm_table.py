@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from calibration.telemetry.client import MS
 from calibration.telemetry.fields import DamagedError, number_of
 from calibration.telemetry.lines import CUT
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Latency, Reading, Source
 
 FORMAT = "guidellm-table"
@@ -32,7 +32,7 @@ _STATISTIC = {"mdn": "p50", "median": "p50", "mean": "mean", "p95": "p95", "p99"
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 
-class GuidellmTableReader(Reader):
+class GuidellmTableReader(TelemetryReader):
     """Terminal tables of GuideLLM."""
 
     title = "tables printed by GuideLLM"

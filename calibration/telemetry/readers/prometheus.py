@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers import sglang_metrics, vllm_metrics
 from calibration.telemetry.reading import Reading
 from calibration.telemetry.scrapes import STARTED, Scrape, Series, sample_of
@@ -12,7 +12,7 @@ from calibration.telemetry.scrapes import STARTED, Scrape, Series, sample_of
 _NAMES = vllm_metrics.NAMES | sglang_metrics.NAMES | {STARTED}
 
 
-class PrometheusReader(Reader):
+class PrometheusReader(TelemetryReader):
     """`/metrics` of vLLM and SGLang; a file may hold several scrapes, one after another."""
 
     title = "Prometheus text of vLLM or SGLang (/metrics)"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import latencies_of, problems_of, request_rate, run_load
-from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, Fields
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, RecordFields
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, Source, Stated
 
 FORMAT = "sglang-bench"
@@ -25,7 +25,7 @@ _LOAD = {
 }
 
 
-class SglangBenchReader(Reader):
+class SglangBenchReader(TelemetryReader):
     """Result files of SGLang's serving benchmark."""
 
     title = "result of `sglang.bench_serving` (JSONL)"
@@ -34,7 +34,7 @@ class SglangBenchReader(Reader):
         super().__init__()
         self._readings: list[Reading] = []
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take one run. Raises DamagedError."""
         if not {"backend", "input_throughput", "output_throughput", "completed"} <= set(record):
             return False
@@ -54,7 +54,7 @@ def gap_of(backend: str | None, speculation: bool) -> str:
     return "itl_token_s" if per_token else "itl_s"
 
 
-def reading_of(file: str, name: str, fields: Fields, form: str = FORMAT) -> Reading:
+def reading_of(file: str, name: str, fields: RecordFields, form: str = FORMAT) -> Reading:
     """What one run says, `form` being the source's format. Raises DamagedError when nothing was served."""
     completed = fields.count("completed")
     if completed == 0.0:
@@ -88,14 +88,14 @@ def reading_of(file: str, name: str, fields: Fields, form: str = FORMAT) -> Read
     )
 
 
-def _draft_length(server: Fields) -> int | None:
+def _draft_length(server: RecordFields) -> int | None:
     """The drafter's steps of the server's arguments; of a chain one less than the window."""
     steps, window = server.count("speculative_num_steps"), server.count("speculative_num_draft_tokens")
     length = steps or (window or 0.0) - 1.0
     return int(length) if 1.0 <= length <= LONGEST_DRAFT else None
 
 
-def _traits(fields: Fields) -> dict[str, str]:
+def _traits(fields: RecordFields) -> dict[str, str]:
     _, unlimited = request_rate(fields)
     found = {"dataset": fields.text("dataset_name"), "model": fields.part("server_info").text("model_path")}
     if unlimited and "max_concurrency" not in fields:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from calibration.telemetry.accept_rate import EARLY, MEANING, NOW, VERSION, AcceptRate
 from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, number_of
 from calibration.telemetry.load import LoadSeries
-from calibration.telemetry.reader import Reader
-from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source, Stated
+from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, RoundBlock, Source, Stated
 from calibration.telemetry.samples import BlockSeries
 
 FORMAT = "sglang-log"
@@ -30,7 +30,7 @@ _RANK = re.compile(r"\b(?:DP(\d+) )?(?:TP(\d+))")
 _ARGUMENT = re.compile(r"speculative_(num_steps|num_draft_tokens|algorithm)='?(\w{1,20})\b")
 
 
-class SglangLogReader(Reader):
+class SglangLogReader(TelemetryReader):
     """Server logs of SGLang."""
 
     title = "server log of SGLang"
@@ -93,7 +93,7 @@ class SglangLogReader(Reader):
     def _accepted(self, running: float, length: float, rate: float | None) -> None:
         if length < 1.0:
             raise DamagedError("a mean acceptance length below 1")
-        block = Block(Counts(running, running * (length - 1.0)), running)
+        block = RoundBlock(Counts(running, running * (length - 1.0)), running)
         self._total = self._total + block.counts
         self._series.add(block)
         if rate is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from calibration.telemetry.buckets import latencies_of
 from calibration.telemetry.fields import LONGEST_DRAFT
-from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source, Stated
+from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, RoundBlock, Source, Stated
 from calibration.telemetry.scrapes import Scrape, Series, increase_of
 
 FORMAT = "sglang-metrics"
@@ -91,7 +91,7 @@ def _acceptance(scrapes: Sequence[Scrape]) -> tuple[Acceptance | None, tuple[Sta
     return Acceptance(total, draft_length, basis, counted=False, blocks=blocks), tuple(stated)
 
 
-def _blocks(scrape: Scrape) -> Iterator[Block]:
+def _blocks(scrape: Scrape) -> Iterator[RoundBlock]:
     """One block per data-parallel rank. An idle server keeps its last gauge, and weighs as one request."""
     for series, length in scrape.values.items():
         if series.name == _LENGTH and length >= 1.0:
@@ -100,7 +100,7 @@ def _blocks(scrape: Scrape) -> Iterator[Block]:
             steps = _steps(scrape)
             chain = steps is not None and steps + 1 == _sum(scrape.values, _WINDOW)
             drafted = weight * steps if chain and steps else None
-            yield Block(Counts(weight, weight * (length - 1.0), drafted), running)
+            yield RoundBlock(Counts(weight, weight * (length - 1.0), drafted), running)
 
 
 def _steps(scrape: Scrape) -> float | None:

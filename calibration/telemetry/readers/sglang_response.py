@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import problems_of
-from calibration.telemetry.fields import DamagedError, Fields, draft_length_of
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import DamagedError, RecordFields, draft_length_of
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Counts, Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds
 from calibration.telemetry.samples import Samples
@@ -18,7 +18,7 @@ from calibration.telemetry.samples import Samples
 FORMAT = "sglang-response"
 
 
-class SglangResponseReader(Reader):
+class SglangResponseReader(TelemetryReader):
     """Responses of SGLang; all of them together are one reading."""
 
     title = "responses of SGLang with meta_info (JSON, JSONL)"
@@ -30,7 +30,7 @@ class SglangResponseReader(Reader):
         self._prompt, self._output, self._requests = 0.0, 0.0, 0
         self._stated: list[float] = []
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take one response. Raises DamagedError."""
         info = record.part("meta_info")
         if "completion_tokens" not in info:
@@ -75,7 +75,7 @@ class SglangResponseReader(Reader):
         )
 
 
-def _counts(info: Fields, rounds: float, output: float) -> tuple[Counts, int | None]:
+def _counts(info: RecordFields, rounds: float, output: float) -> tuple[Counts, int | None]:
     """Counts of one request; older releases report verify steps alone, and the rest is in the tokens."""
     accepted, drafted = info.count("spec_num_correct_drafts"), info.count("spec_num_proposed_drafts")
     if accepted is None:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from calibration.telemetry.client import MS, problems_of
-from calibration.telemetry.fields import DamagedError, Fields, number_of
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import DamagedError, RecordFields, number_of
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
 
 FORMAT = "trtllm-report"
@@ -45,7 +45,7 @@ Tagged = dict[str, dict[str, float]]
 """Tag → statistic → value, as printed."""
 
 
-class TrtllmReportReader(Reader):
+class TrtllmReportReader(TelemetryReader):
     """Reports of TensorRT-LLM's benchmark."""
 
     title = "report of `trtllm-bench` (text or JSON)"
@@ -86,7 +86,7 @@ class TrtllmReportReader(Reader):
         self._load[name] = number_of(row.group(2))
         return True
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take a JSON report."""
         if not {"engine", "request_info", "performance"} <= set(record):
             return False

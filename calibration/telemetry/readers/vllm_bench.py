@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from calibration.telemetry.client import latencies_of, problems_of, request_rate, run_load
-from calibration.telemetry.fields import DamagedError, Fields, draft_length_of
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import DamagedError, RecordFields, draft_length_of
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
 from calibration.telemetry.samples import Samples
 
@@ -32,7 +32,7 @@ _FEWEST_ALIKE = 20
 """Prompts of one length that are enough to suspect random ones."""
 
 
-class VllmBenchReader(Reader):
+class VllmBenchReader(TelemetryReader):
     """Result files of vLLM's serving benchmark."""
 
     title = "result of `vllm bench serve` (JSON)"
@@ -41,7 +41,7 @@ class VllmBenchReader(Reader):
         super().__init__()
         self._readings: list[Reading] = []
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take one run. Raises DamagedError."""
         if not {"request_throughput", "output_throughput", "total_input_tokens"} <= set(record):
             return False
@@ -55,7 +55,7 @@ class VllmBenchReader(Reader):
         yield from self._readings
 
 
-def reading_of(file: str, name: str, fields: Fields, form: str = FORMAT) -> Reading:
+def reading_of(file: str, name: str, fields: RecordFields, form: str = FORMAT) -> Reading:
     """What one run says, `form` being the source's format. Raises DamagedError when nothing was served."""
     completed, total = fields.count("completed"), fields.count("total_output_tokens")
     if completed == 0.0:
@@ -86,7 +86,7 @@ def _both(stated: Latency | None, detailed: Latency) -> Latency:
     return Latency({**(stated.values if stated else {}), **detailed.values}, detailed.count)
 
 
-def _acceptance(fields: Fields) -> Acceptance | None:
+def _acceptance(fields: RecordFields) -> Acceptance | None:
     """Counts of the run; positions from their rates, as the file rounds nothing."""
     rounds, drafted = fields.count("spec_decode_num_drafts"), fields.count("spec_decode_draft_tokens")
     accepted = fields.count("spec_decode_accepted_tokens")
@@ -103,7 +103,7 @@ def _acceptance(fields: Fields) -> Acceptance | None:
     return Acceptance(Counts(rounds, accepted, drafted, at), draft_length_of(rounds, drafted, at), basis)
 
 
-def _stated(fields: Fields) -> Iterator[Stated]:
+def _stated(fields: RecordFields) -> Iterator[Stated]:
     length = fields.number("spec_decode_acceptance_length", 1.0)
     if length is not None:
         yield Stated("spec_decode_acceptance_length", length, "1 + accepted ÷ rounds")
@@ -112,7 +112,7 @@ def _stated(fields: Fields) -> Iterator[Stated]:
         yield Stated("spec_decode_acceptance_rate", rate, "accepted ÷ drafted, in percent")
 
 
-def _details(fields: Fields) -> tuple[float | None, dict[str, Latency]]:
+def _details(fields: RecordFields) -> tuple[float | None, dict[str, Latency]]:
     """The number of gaps and the latencies of the arrays; nothing where they do not fit together."""
     ttfts, gaps, outputs = fields.numbers("ttfts"), fields.lists("itls"), fields.numbers("output_lens")
     if not ttfts or not gaps or not outputs or not len(ttfts) == len(gaps) == len(outputs):
@@ -138,7 +138,7 @@ def _contradictions(stated: Mapping[str, Latency], detailed: Mapping[str, Latenc
             yield Finding("stated-differs", "warning", text)
 
 
-def _traits(fields: Fields) -> dict[str, str]:
+def _traits(fields: RecordFields) -> dict[str, str]:
     _, unlimited = request_rate(fields)
     found = {"model": fields.text("model_id"), "dataset": fields.text("dataset_name")}
     if unlimited and "max_concurrency" not in fields:

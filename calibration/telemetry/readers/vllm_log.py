@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, number_of
 from calibration.telemetry.load import LoadSeries
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers.vllm_start import StartNotes
-from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source
+from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, RoundBlock, Source
 from calibration.telemetry.rounded import counts_of
 from calibration.telemetry.samples import BlockSeries
 
@@ -38,7 +38,7 @@ _ENGINE = re.compile(r"Engine (\d+)")
 _PERCENT = 0.01
 
 
-class VllmLogReader(Reader):
+class VllmLogReader(TelemetryReader):
     """Server logs of vLLM; one may hold several engines and several starts."""
 
     title = "server log of vLLM"
@@ -130,7 +130,7 @@ class VllmLogReader(Reader):
         if counts.rounds:
             self._total = self._total + counts
             self._positions = max(self._positions, positions)
-            self._series.add(Block(counts, self._running))
+            self._series.add(RoundBlock(counts, self._running))
 
     def _load_line(self, text: str) -> None:
         found = _LOAD.search(text)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from calibration.telemetry.buckets import Histogram, first_histogram, latencies_of
 from calibration.telemetry.fields import draft_length_of
-from calibration.telemetry.reading import Acceptance, Block, Counts, Finding, Reading, Source
+from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, RoundBlock, Source
 from calibration.telemetry.scrapes import Increase, Scrape, Series, increase_of
 
 FORMAT = "vllm-metrics"
@@ -84,7 +84,7 @@ def _acceptance(increase: Increase, totals: Mapping[Series, float]) -> Acceptanc
     if total is None or not total.rounds:
         return None
     steps = [_counts(_whole_engines(step)[0]) for step in increase.steps] if len(increase.steps) > 1 else []
-    blocks = tuple(Block(step) for step in steps if step is not None and step.rounds)
+    blocks = tuple(RoundBlock(step) for step in steps if step is not None and step.rounds)
     draft_length = draft_length_of(total.rounds, total.drafted, total.accepted_at)
     since = "since the server started" if increase.since_start else "between the scrapes"
     return Acceptance(total, draft_length, f"counters of the server, {since}", blocks=blocks)

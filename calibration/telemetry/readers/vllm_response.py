@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.telemetry.client import MS, problems_of
-from calibration.telemetry.fields import Fields
-from calibration.telemetry.reader import Reader
+from calibration.telemetry.fields import RecordFields
+from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds, rounds_of_vllm
 from calibration.telemetry.samples import Samples
@@ -14,7 +14,7 @@ from calibration.telemetry.samples import Samples
 FORMAT = "vllm-response"
 
 
-class VllmResponseReader(Reader):
+class VllmResponseReader(TelemetryReader):
     """Responses of vLLM that carry `metrics`; all of them together are one reading."""
 
     title = "responses of vLLM with per-request metrics (JSON, JSONL)"
@@ -27,7 +27,7 @@ class VllmResponseReader(Reader):
         self._requests = 0
         self._stated: list[float] = []
 
-    def record(self, record: Fields) -> bool:
+    def record(self, record: RecordFields) -> bool:
         """Take one response. Raises DamagedError."""
         metrics = record.part("metrics")
         if not {"time_to_first_token_ms", "speculative_decoding", "mean_itl_ms"} & set(metrics):
@@ -70,7 +70,7 @@ class VllmResponseReader(Reader):
             load=load,
         )
 
-    def _time(self, metrics: Fields, usage: Fields) -> None:
+    def _time(self, metrics: RecordFields, usage: RecordFields) -> None:
         ttft_ms, span_ms, gap_ms = (
             metrics.number(key) for key in ("time_to_first_token_ms", "generation_time_ms", "mean_itl_ms")
         )
