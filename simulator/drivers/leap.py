@@ -30,8 +30,11 @@ engine_at = _engine_view()
 
 @compiled(inline=True)
 def _order(when_ns: int, results: bool) -> int:
-    """Return where a decision stands in time: at one instant results come before all others."""
-    return 2 * min(when_ns, NEVER - 1) + (not results)
+    """Return where a decision stands in time: at one instant results come before all others.
+
+    Below `NEVER`, so that it can be doubled and one more still fits into 64 bits.
+    """
+    return 2 * min(when_ns, NEVER - 2) + (not results)
 
 
 @compiled(inline=True)
