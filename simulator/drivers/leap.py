@@ -54,6 +54,7 @@ def leap(engines: NDArray[np.int64], horizon_ns: int) -> tuple[int, int]:
     """
     clients = clients_of(engine_at(item(engines, 0)))[0]
     clients.ended_count = 0
+    reports_ends = not engine_at(item(engines, 0)).binds_clients
     reached_ns = horizon_ns
     end = _order(horizon_ns, True) + 1
     while True:
@@ -73,7 +74,7 @@ def leap(engines: NDArray[np.int64], horizon_ns: int) -> tuple[int, int]:
         while _order_of(e) < before:
             now_ns = e.due_ns
             decide(e, now_ns)
-            if clients.ended_count > 0:
+            if reports_ends and clients.ended_count > 0:
                 # Everything else of this instant still happens, so that no client acts before a result.
                 reached_ns = now_ns
                 end = _order(now_ns, True) + 1

@@ -166,7 +166,7 @@ class Engine:
         self.env = simulation.env
         self.timeline, self.at_step_boundary = timeline, at_step_boundary
         self.resources = [Resource(self.env) for _ in range(RESOURCES)]
-        self.stages: list[tuple[int, int, int]] = self.state.stages.tolist()
+        self.stages: list[tuple[int, int, int]] = self.state.stages[["price", "resource", "after"]].tolist()
         self.arrival = self.env.event()
         self.env.process(self._run())
 

@@ -269,7 +269,7 @@ def new_state(
         totals=np.zeros(3, TOTALS),
         requests=_request_records(settings, acceptance, requests, seed, measured or (0, n)),
         plans=np.zeros(2, PLAN),
-        stages=stage_records(settings.stages),
+        stages=stage_records(settings.stages, settings.next_step_after),
         stage_ends=np.zeros((2, len(settings.stages)), np.int64),
         clocks=np.zeros(RESOURCES, np.int64),
         entries=np.zeros((2, max_num_seqs), ENTRY),

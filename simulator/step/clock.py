@@ -41,18 +41,20 @@ priced_of = _priced_view()
 @compiled(inline=True)
 def _occupy(e: Engine, slot: int, start_ns: int) -> None:
     """Let the stages of the step in `slot`, which starts at `start_ns`, queue for their resources."""
-    durations_ns, clocks, ends_ns = priced_of(e, slot), clocks_of(e), stage_ends_of(e)
+    durations_ns, ends_ns = priced_of(e, slot), stage_ends_of(e)
     first = slot * e.stage_count
+    end_ns = start_ns
     for index in range(e.stage_count):
         stage = item(stages_of(e), index)
-        begin_ns = max(start_ns, item(clocks, stage.resource))
-        if stage.after >= 0:
-            begin_ns = max(begin_ns, item(ends_ns, first + stage.after))
-        end_ns = begin_ns
+        if stage.after != index - 1:  # otherwise it follows the stage before, whose end is at hand
+            end_ns = item(ends_ns, first + stage.after) if stage.after >= 0 else start_ns
+        if stage.queues:
+            end_ns = max(end_ns, item(clocks_of(e), stage.resource))
         if stage.price >= 0:
             end_ns += item(durations_ns, stage.price)
+        if stage.queues:
+            clocks_of(e)[np.uint64(stage.resource)] = end_ns
         ends_ns[np.uint64(first + index)] = end_ns
-        clocks[np.uint64(stage.resource)] = end_ns
 
 
 @compiled(inline=True)
@@ -67,26 +69,34 @@ def decide(e: Engine, now_ns: int) -> None:
     if e.phase == UPDATE:
         next_step_ns = max(_end_of(e, e.next_step_after), now_ns)
         update(e, e.slot, now_ns)
-        e.phase = SCHEDULE
-        e.due_ns = next_step_ns
         if e.ahead:
             e.slot = 1 - e.slot
             p = plan_at(e, e.slot)
             e.phase = START
             e.due_ns = max(next_step_ns, p.scheduled_ns + p.hidden_ns)
-    elif e.phase == START:
-        price(e, e.slot, now_ns)
-        _occupy(e, e.slot, now_ns)
-        e.ahead = 0
-        if e.asynchronous:
-            p = plan_at(e, e.slot)
-            e.ahead = schedule(e, 1 - e.slot, now_ns, p.number, p.draft_length) > 0
+        else:
+            e.phase = SCHEDULE
+            e.due_ns = next_step_ns
+        return
+    starts = e.phase == START
+    slot, in_flight_step, in_flight_draft_length = e.slot, NO_STEP, 0
+    if starts:
+        price(e, slot, now_ns)
+        _occupy(e, slot, now_ns)
         e.phase = UPDATE
         e.due_ns = _end_of(e, e.results_after)
-    elif schedule(e, e.slot, now_ns, NO_STEP, 0) > 0:
+        e.ahead = 0
+        if not e.asynchronous:
+            return
+        p = plan_at(e, slot)
+        slot, in_flight_step, in_flight_draft_length = 1 - slot, p.number, p.draft_length
+    entries = schedule(e, slot, now_ns, in_flight_step, in_flight_draft_length)
+    if starts:
+        e.ahead = entries > 0
+    elif entries > 0:
         e.phase = START
-        e.due_ns = now_ns + plan_at(e, e.slot).hidden_ns
-    elif plan_at(e, e.slot).preempted:
+        e.due_ns = now_ns + plan_at(e, slot).hidden_ns
+    elif plan_at(e, slot).preempted:
         e.phase = SCHEDULE  # a lone request that outgrew the memory is admitted anew at this very instant
     else:
         e.phase = WAIT

@@ -130,6 +130,7 @@ STAGE = np.dtype(
         ("price", "i8"),  # which of `PRICED` it lasts; -1: no time
         ("resource", "i8"),  # SCHEDULER … KV_LINK
         ("after", "i8"),  # the stage of the same step that it waits for; -1: the start of the step
+        ("queues", "i8"),  # another stage may hold the resource when this one could begin
     ],
     align=True,
 )
