@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -158,11 +159,11 @@ def random_key(seed: int) -> Callable[[int, int, int], float]:
     return lambda request, stream, position: draw(seed, request, stream, position)
 
 
-def state_of(scenario: Record, binds_clients: bool = True) -> State:
-    """An engine at time 0."""
+def state_of(scenario: Record, binds_clients: bool = True, **settings: Any) -> State:
+    """An engine at time 0, with changes to its settings."""
     requests = requests_of(scenario["requests"])
     state = new_state(
-        settings_of(scenario["engine"]),
+        replace(settings_of(scenario["engine"]), **settings),
         prices_of(scenario["prices"]),
         acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
         requests,
@@ -174,23 +175,23 @@ def state_of(scenario: Record, binds_clients: bool = True) -> State:
     return state
 
 
-def run_fast(scenario: Record) -> State:
+def run_fast(scenario: Record, **settings: Any) -> State:
     """The scenario in one leap, with the clients as data of the engine."""
-    state = state_of(scenario)
+    state = state_of(scenario, **settings)
     Simulation([state]).run()
     return state
 
 
-def run_leaping(scenario: Record) -> State:
+def run_leaping(scenario: Record, **settings: Any) -> State:
     """The scenario in many leaps, with the clients as processes."""
-    state = state_of(scenario, binds_clients=False)
+    state = state_of(scenario, binds_clients=False, **settings)
     Simulation([state], lambda request, outstanding: 0).run()
     return state
 
 
-def run_pipeline(scenario: Record, timeline: list[Stage] | None = None) -> State:
+def run_pipeline(scenario: Record, timeline: list[Stage] | None = None, **settings: Any) -> State:
     """The scenario stage by stage."""
-    state = state_of(scenario, binds_clients=False)
+    state = state_of(scenario, binds_clients=False, **settings)
     Simulation([state], lambda request, outstanding: 0, stage_by_stage=True, timeline=timeline).run()
     return state
 

@@ -28,7 +28,7 @@ from simulator.drivers.routing import Route
 from simulator.scheduling import BoundaryHook
 from simulator.step.clients import NO_REQUEST
 from simulator.step.entry import bring_queues_up_to, decide, deliver, next_request
-from simulator.step.state import NEVER, PRICED, RESOURCES, SCHEDULE, SCHEDULER, START, UPDATE, WAIT, State
+from simulator.step.state import NEVER, PRICED, RESOURCES, SCHEDULE, START, UPDATE, WAIT, State
 
 RESULTS, PATIENCE, ARRIVAL, DECISION = NORMAL, 2, 3, NEVER
 """SimPy priorities: the order of what falls on one instant. Arrivals add the number of the request."""
@@ -165,6 +165,7 @@ class Engine:
         self.simulation, self.index, self.state = simulation, index, simulation.states[index]
         self.env = simulation.env
         self.timeline, self.at_step_boundary = timeline, at_step_boundary
+        self.scheduler = Resource(self.env)
         self.resources = [Resource(self.env) for _ in range(RESOURCES)]
         self.stages: list[tuple[int, int, int]] = self.state.stages[["price", "resource", "after"]].tolist()
         self.arrival = self.env.event()
@@ -197,8 +198,7 @@ class Engine:
             phase, due_ns = decision.phase, decision.due_ns
             if decision.scheduled and decision.hidden_ns:
                 slot = 1 - decision.slot if decision.started else decision.slot
-                scheduler = self.resources[SCHEDULER]
-                prepared = scheduler.occupy(decision.hidden_ns, None, self._note(slot, "host"))
+                prepared = self.scheduler.occupy(decision.hidden_ns, None, self._note(slot, "host"))
             if decision.started:
                 ends = self._occupy(decision.slot, decision.stages_ns)
                 results, next_step = ends[results_after], ends[next_step_after]

@@ -25,7 +25,7 @@ class Stage(NamedTuple):
     name: str
     """host, verify, accept or draft, which last as priced; any other name takes no time and only waits."""
     resource: int
-    """SCHEDULER … KV_LINK"""
+    """HOST … KV_LINK"""
     after: str | None = None
     """The earlier stage of the list that it waits for; None: it may begin when the step starts."""
 

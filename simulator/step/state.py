@@ -23,10 +23,11 @@ WAITING, RUNNING, DONE, TIMED_OUT, CANCELLED, REJECTED, NOT_ARRIVED = range(7)
 FULL, PIECEWISE, EAGER = range(3)
 """CUDA-graph mode of the target pass."""
 
-SCHEDULER, HOST, GPU, DRAFTER_GPU, KV_LINK = range(5)
-"""What the stages of a step occupy, one stage at a time: the scheduler's thread, the thread that prepares the
-GPU's inputs, the GPUs of the target, a drafter's own, the link that carries KV between GPUs."""
-RESOURCES = 5
+HOST, GPU, DRAFTER_GPU, KV_LINK = range(4)
+"""What the stages of a step occupy, one stage at a time: the host thread that serves the GPU, the GPUs of the
+target, a drafter's own, the link that carries KV between GPUs. The scheduler has a thread to itself.
+"""
+RESOURCES = 4
 
 SCHEDULE, WAIT, START, UPDATE = range(4)
 """What an engine decides next (docs/step.md §5): which requests run; the same once something reaches its
@@ -128,7 +129,7 @@ PLAN = np.dtype(
 STAGE = np.dtype(
     [
         ("price", "i8"),  # which of `PRICED` it lasts; -1: no time
-        ("resource", "i8"),  # SCHEDULER … KV_LINK
+        ("resource", "i8"),  # HOST … KV_LINK
         ("after", "i8"),  # the stage of the same step that it waits for; -1: the start of the step
         ("queues", "i8"),  # another stage may hold the resource when this one could begin
     ],
@@ -186,7 +187,7 @@ class State(NamedTuple):
     stage_ends: NDArray[np.int64]
     """(2, G) when each stage of the two plans ends."""
     clocks: NDArray[np.int64]
-    """(5,) until when each resource is occupied."""
+    """(4,) until when each resource is occupied."""
     running: NDArray[np.int32]
     """(S,) running requests in order of admission."""
     waiting: NDArray[np.int32]
