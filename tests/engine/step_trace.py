@@ -1,8 +1,8 @@
 """One scenario of a serving engine's trace, run by this project's step, in the trace's words.
 
 A trace file holds one JSON document a line: `family`, `scenario` (what was run) and `vllm` (what vLLM's own
-scheduler did). Every step lasts `TICK_NS`, so prices play no part: what is compared is which requests a step
-holds, with how many tokens and drafts, who is preempted, how many blocks are free, and what is emitted when.
+scheduler did). A step takes `TICK_NS` of host time and no GPU time. Compared are the requests of each step with
+their tokens and drafts, who is preempted, how many blocks are free, and what is emitted when.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def settings_of(engine: Scenario) -> EngineSettings:
     )
 
 
-def free_prices() -> Prices:
-    """Price tables in which nothing takes time."""
-    tables = {name: np.zeros(4) for name in Prices._fields}
+def free_prices(rows: int) -> Prices:
+    """Price tables in which no pass of up to `rows` rows takes time."""
+    tables = {name: np.zeros(rows + 1) for name in Prices._fields}
     tables |= {"batch_knots": np.array([1, 2]), "context_knots": np.array([0, 64])}
     tables |= {"query_knots": np.array([1])}
     tables |= {"attention": np.zeros((1, 2, 2)), "draft_attention": np.zeros((1, 2, 2))}
@@ -162,7 +162,8 @@ class _Run:
         settings = settings_of(scenario["engine"])
         acceptance = acceptance_of(scenario, max(settings.draft_length_by_batch))
         requests = requests_of(scenario)
-        self.state: State = new_state(settings, free_prices(), acceptance, requests, scenario["seed"])
+        prices = free_prices(settings.max_num_batched_tokens + settings.max_num_seqs)
+        self.state: State = new_state(settings, prices, acceptance, requests, scenario["seed"])
         self.steps: list[list[Any]] = []
         self.emissions: list[list[list[int]]] = [[] for _ in scenario["requests"]]
 
