@@ -159,8 +159,13 @@ def random_key(seed: int) -> Callable[[int, int, int], float]:
     return lambda request, stream, position: draw(seed, request, stream, position)
 
 
-def state_of(scenario: Record, binds_clients: bool = True, **settings: Any) -> State:
-    """An engine at time 0, with changes to its settings."""
+def state_of(
+    scenario: Record,
+    measured: tuple[int, int] | None = None,
+    binds_clients: bool = True,
+    **settings: Any,
+) -> State:
+    """An engine at time 0, with changes to its settings; `measured` and `binds_clients` as in `new_state`."""
     requests = requests_of(scenario["requests"])
     state = new_state(
         replace(settings_of(scenario["engine"]), **settings),
@@ -168,6 +173,7 @@ def state_of(scenario: Record, binds_clients: bool = True, **settings: Any) -> S
         acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
         requests,
         scenario["seed"],
+        measured,
         binds_clients=binds_clients,
     )
     for request, record in zip(scenario["requests"], state.requests, strict=True):
@@ -175,9 +181,9 @@ def state_of(scenario: Record, binds_clients: bool = True, **settings: Any) -> S
     return state
 
 
-def run_fast(scenario: Record, **settings: Any) -> State:
+def run_fast(scenario: Record, measured: tuple[int, int] | None = None, **settings: Any) -> State:
     """The scenario in one leap, with the clients as data of the engine."""
-    state = state_of(scenario, **settings)
+    state = state_of(scenario, measured, **settings)
     Simulation([state]).run()
     return state
 

@@ -83,9 +83,7 @@ class Simulation:
         if route is not None:
             self.env.process(self._traffic())
         if stage_by_stage:
-            self.engines = [
-                Engine(self, index, timeline, at_step_boundary) for index in range(len(states))
-            ]
+            self.engines = [Engine(self, index, timeline, at_step_boundary) for index in range(len(states))]
         else:
             self.env.process(self._leap())
 
@@ -178,7 +176,9 @@ class Engine:
 
     def _run(self) -> Process:
         env, engine = self.env, self.state.engine
-        results_after, next_step_after = (int(engine[0][f"{name}_after"]) for name in ("results", "next_step"))
+        results_after, next_step_after = (
+            int(engine[0][f"{name}_after"]) for name in ("results", "next_step")
+        )
         schedules_ahead = bool(engine[0]["asynchronous"])
         phase, due_ns = SCHEDULE, 0
         results = next_step = prepared = happen(env.event(), 0, RESULTS)

@@ -180,7 +180,9 @@ class _Run:
         preemptions, emitted = requests["preemptions"].copy(), requests["emitted"].copy()
         decision: Decision = decide(engine, now_ns)
         preempted = np.flatnonzero(requests["preemptions"] > preemptions).tolist()
-        rows = self._rows(1 - decision.slot if decision.started else decision.slot) if decision.scheduled else []
+        rows = (
+            self._rows(1 - decision.slot if decision.started else decision.slot) if decision.scheduled else []
+        )
         if rows or preempted:
             free_blocks = int(engine["free_blocks"][0] + engine["cached_blocks"][0])
             self.steps.append([now_ns, rows, preempted, free_blocks])
