@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from simulator.acceptance import AcceptanceModel, compile_acceptance
 from simulator.costs.prices import Prices
-from simulator.drivers import cluster
-from simulator.drivers.pipeline import Stage
+from simulator.drivers.pipeline import Simulation, Stage
 from simulator.results.record import RunRecord
 from simulator.results.warm_up import measured_requests
 from simulator.runs.variant import CompiledVariant
@@ -140,7 +139,7 @@ def final_state(
     tables = compile_acceptance(models, requests, seed, variant.settings.max_depth, True, drafts)
     measured = measured_requests(variant.scenario, len(requests.arrival_ns))
     state = new_state(variant.settings, variant.prices, tables, requests, seed, measured)
-    cluster.fast_forward(state.engine, cluster.NEVER)
+    Simulation([state]).run()
     return state
 
 

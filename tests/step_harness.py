@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from simulator.acceptance import GATED, TABLE, AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
-from simulator.drivers.fast_forward import fast_forward
-from simulator.drivers.pipeline import Pipeline, Stage, Traffic
+from simulator.drivers.pipeline import Simulation, Stage
 from simulator.numerics.random_numbers import draw
 from simulator.results.record import record_of
 from simulator.speculation.shape import Chain
@@ -53,7 +53,7 @@ COUNTERS = (
 ).split()
 
 
-def settings_of(engine: Record, external_clients: bool) -> EngineSettings:
+def settings_of(engine: Record) -> EngineSettings:
     """The engine of a scenario as the step's settings."""
     host, mechanisms = engine["host"], engine["mechanisms"]
     plain = max(engine["draft_length_by_batch"]) == 0
@@ -69,7 +69,6 @@ def settings_of(engine: Record, external_clients: bool) -> EngineSettings:
         chunked_prefill=engine["chunked_prefill"],
         reserved_output=engine["reserved_output"],
         stop_is_foreseen=engine["stop_is_foreseen"],
-        external_clients=external_clients,
         think_time_ns=engine["think_time_ns"],
         timeout_ns=NEVER if engine["timeout_ns"] is None else engine["timeout_ns"],
         lookahead_tokens=engine["lookahead_tokens"],
@@ -160,42 +159,46 @@ def random_key(seed: int) -> Callable[[int, int, int], float]:
     return lambda request, stream, position: draw(seed, request, stream, position)
 
 
-def state_of(scenario: Record, external_clients: bool, measured: tuple[int, int] | None = None) -> State:
-    """An engine at time 0; `measured` as in `new_state`."""
+def state_of(
+    scenario: Record,
+    measured: tuple[int, int] | None = None,
+    binds_clients: bool = True,
+    **settings: Any,
+) -> State:
+    """An engine at time 0, with changes to its settings; `measured` and `binds_clients` as in `new_state`."""
     requests = requests_of(scenario["requests"])
     state = new_state(
-        settings_of(scenario["engine"], external_clients),
+        replace(settings_of(scenario["engine"]), **settings),
         prices_of(scenario["prices"]),
         acceptance_of(scenario["acceptance"], len(requests.arrival_ns)),
         requests,
         scenario["seed"],
         measured,
+        binds_clients=binds_clients,
     )
     for request, record in zip(scenario["requests"], state.requests, strict=True):
         record["draft_length"] = request.get("draft_length", record["draft_length"])
     return state
 
 
-def run_fast(scenario: Record, measured: tuple[int, int] | None = None) -> State:
-    """The scenario under the compiled driver."""
-    state = state_of(scenario, external_clients=False, measured=measured)
-    fast_forward(state.engine, NEVER)
+def run_fast(scenario: Record, measured: tuple[int, int] | None = None, **settings: Any) -> State:
+    """The scenario in one leap, with the clients as data of the engine."""
+    state = state_of(scenario, measured, **settings)
+    Simulation([state]).run()
     return state
 
 
-def run_pipeline(scenario: Record, timeline: list[Stage] | None = None) -> State:
-    """The scenario under SimPy."""
-    state = state_of(scenario, external_clients=True)
-    requests = requests_of(scenario["requests"])
-    engine = state.engine[0]
-    traffic = Traffic(
-        requests.arrival_ns,
-        requests.successor,
-        requests.successor_delay_ns,
-        int(engine["think_time_ns"]),
-        int(engine["timeout_ns"]),
-    )
-    Pipeline([state], traffic, lambda request, outstanding: 0, timeline).run()
+def run_leaping(scenario: Record, **settings: Any) -> State:
+    """The scenario in many leaps, with the clients as processes."""
+    state = state_of(scenario, binds_clients=False, **settings)
+    Simulation([state], lambda request, outstanding: 0).run()
+    return state
+
+
+def run_pipeline(scenario: Record, timeline: list[Stage] | None = None, **settings: Any) -> State:
+    """The scenario stage by stage."""
+    state = state_of(scenario, binds_clients=False, **settings)
+    Simulation([state], lambda request, outstanding: 0, stage_by_stage=True, timeline=timeline).run()
     return state
 
 

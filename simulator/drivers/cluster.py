@@ -1,18 +1,17 @@
-"""Replicas behind a router, and which driver runs them."""
+"""Replicas behind a router, and how they are run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from simulator.acceptance import AcceptanceTables
 from simulator.costs.prices import Prices
-from simulator.drivers.fast_forward import fast_forward
+from simulator.drivers.pipeline import Simulation
+from simulator.drivers.routing import route_of
 from simulator.results.record import RunRecord, record_of
 from simulator.scheduling import Rule
 from simulator.step.build import new_state
 from simulator.step.settings import EngineSettings
-from simulator.step.state import NEVER, State
 from simulator.traffic.workload import Requests
 
 FAST_FORWARD, PIPELINE = "fast_forward", "pipeline"
@@ -26,15 +25,13 @@ class Drive:
     router: str = "least-loaded"
     rule: Rule | None = None
     pipeline: bool = False
-    """Use the pipeline even where the compiled loop could run."""
+    """Go stage by stage even where the engines could leap."""
     timeline: list | None = None  # type: ignore[type-arg]
-    """Stages are appended here; watching them needs the pipeline."""
+    """The stages of all steps are appended here; a leap does not show them."""
 
     @property
-    def slow_reason(self) -> str | None:
-        """Why the pipeline has to run, None when nothing forbids the compiled loop."""
-        if self.replicas > 1:
-            return f"{self.replicas} replicas share a router"
+    def stage_by_stage_reason(self) -> str | None:
+        """Why the engines go stage by stage, None where they leap."""
         if self.timeline is not None:
             return "the stages of the steps are watched"
         if self.rule is not None and self.rule.at_step_boundary is not None:
@@ -53,35 +50,24 @@ def drive(
 ) -> RunRecord:
     """Run all requests to their end and return the record.
 
-    One engine that nobody watches runs in the compiled loop;
-    anything else runs as SimPy processes over the same step.
+    One engine that leaps needs nothing from outside: its clients are data in its own record, and the whole
+    run is one leap. In any other run the clients are processes.
     """
-    reason = how.slow_reason
-    if reason is None:
-        state = new_state(settings, prices, acceptance, requests, seed, measured)
-        fast_forward(state.engine, NEVER)
-        return record_of([state], measured, FAST_FORWARD, None)
-    settings = replace(settings, external_clients=True)
-    first = new_state(settings, prices, acceptance, requests, seed, measured)
+    reason = how.stage_by_stage_reason
+    alone = how.replicas == 1 and reason is None
+    first = new_state(settings, prices, acceptance, requests, seed, measured, binds_clients=alone)
     others = [
-        new_state(settings, prices, acceptance, requests, seed, measured, shared_with=first)
+        new_state(
+            settings, prices, acceptance, requests, seed, measured, binds_clients=False, shared_with=first
+        )
         for _ in range(how.replicas - 1)
     ]
     states = [first, *others]
-    _run_pipeline(how, settings, states, requests)
-    return record_of(states, measured, PIPELINE, reason)
-
-
-def _run_pipeline(how: Drive, settings: EngineSettings, states: Sequence[State], requests: Requests) -> None:
-    from simulator.drivers.pipeline import Pipeline, Traffic
-    from simulator.drivers.routing import route_of
-
-    traffic = Traffic(
-        requests.arrival_ns,
-        requests.successor,
-        requests.successor_delay_ns,
-        settings.think_time_ns,
-        settings.timeout_ns,
-    )
-    hook = how.rule.at_step_boundary if how.rule is not None else None
-    Pipeline(states, traffic, route_of(how.router, states, requests), how.timeline, hook).run()
+    Simulation(
+        states,
+        None if alone else route_of(how.router, states, requests),
+        stage_by_stage=reason is not None,
+        timeline=how.timeline,
+        at_step_boundary=how.rule.at_step_boundary if how.rule is not None else None,
+    ).run()
+    return record_of(states, measured, FAST_FORWARD if reason is None else PIPELINE, reason)

@@ -1,9 +1,16 @@
-"""The simulator: engines, clients and a router as SimPy processes,
-each stage of a step occupied for its priced time.
+"""The simulator: traffic, clients, a router and engines as SimPy processes.
 
-Everything with a clock of its own is a process: the traffic, a client with its patience, an engine whose host
-works ahead of its GPU. Ties at one instant are results, then give-ups, then arrivals in request order, then
-compose (docs/step.md §5).
+Who waits for what, in the order it happens:
+
+- the *traffic* waits for the next arrival that is known, and sends a client;
+- a *client* asks the router for a replica and hands its request over. It waits for the answer, or for as long
+  as it has patience; then until it asks again;
+- the *engines* leap: in compiled code they decide one after another as far as nothing else can happen, and
+  wait for what happens then. An engine whose stages are watched, or whose scheduler decides in Python, makes
+  the same decisions one at a time, and waits for the stages between them on their resources.
+
+At one instant results come first, then patience ends, then requests arrive by number, then engines schedule
+(docs/step.md §5).
 """
 
 from __future__ import annotations
@@ -13,26 +20,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
-from simpy.events import EventPriority
+from simpy.events import NORMAL, EventPriority
 
+from simulator.drivers.leap import leap
+from simulator.drivers.resources import Resource
+from simulator.drivers.routing import Route
 from simulator.scheduling import BoundaryHook
-from simulator.step.entry import (
-    ScheduledStep,
-    bring_queues_up_to,
-    deliver,
-    next_event,
-    price_step,
-    schedule_step,
-    update_step,
-)
-from simulator.step.state import CANCELLED, DONE, NEVER, NO_STEP, State
+from simulator.step.clients import NO_REQUEST
+from simulator.step.entry import bring_queues_up_to, decide, deliver, next_request
+from simulator.step.state import NEVER, PRICED, RESOURCES, SCHEDULE, START, UPDATE, WAIT, State
 
-GIVE_UP, ARRIVAL, COMPOSE = 2, 3, 4
-"""SimPy priorities after NORMAL (1), at which results are applied."""
+RESULTS, PATIENCE, ARRIVAL, DECISION = NORMAL, 2, 3, NEVER
+"""SimPy priorities: the order of what falls on one instant. Arrivals add the number of the request."""
 
 Process = Generator[simpy.Event, Any, None]
-Route = Callable[[int, Sequence[int]], int]
-"""From a request and the requests outstanding per replica to the replica that serves it."""
 
 
 class Stage(NamedTuple):
@@ -48,190 +49,194 @@ class Stage(NamedTuple):
     tokens: int
 
 
-class _Moment(simpy.Event):
-    """An event after `delay` ns that comes after all events of higher priority at the same instant."""
+def happen(event: simpy.Event, delay_ns: int, priority: int) -> simpy.Event:
+    """Let an event happen after `delay_ns`, after all of a higher priority at that instant.
 
-    def __init__(self, env: simpy.Environment, delay_ns: int, priority: int) -> None:
-        super().__init__(env)
-        self._ok = True
-        self._value = None
-        env.schedule(self, EventPriority(priority), delay_ns)
-
-
-class _Engine:
-    """One replica: its state and the process that runs its steps."""
-
-    def __init__(
-        self,
-        env: simpy.Environment,
-        index: int,
-        state: State,
-        finish: Callable[[int], None],
-        timeline: list[Stage] | None,
-        at_step_boundary: BoundaryHook | None,
-    ) -> None:
-        self.env, self.index, self.state, self.finish = env, index, state, finish
-        self.timeline, self.at_step_boundary = timeline, at_step_boundary
-        self.arrival = env.event()
-        self.asynchronous = bool(state.engine[0]["asynchronous"])
-        self.emits_early = bool(state.engine[0]["emits_before_drafting"])
-        env.process(self._run())
-
-    def take(self, request: int) -> None:
-        """Let a request arrive now."""
-        deliver(self.state.engine, request, int(self.env.now))
-        if not self.arrival.triggered:
-            self.arrival.succeed()
-
-    def _run(self) -> Process:
-        env, slot = self.env, 0
-        while True:
-            yield _Moment(env, 0, COMPOSE)
-            plan = self._schedule(slot, NO_STEP, 0)
-            if not plan.entries:
-                if not plan.preempted:
-                    yield self._something_comes()
-                continue
-            if plan.hidden_ns:
-                yield self._occupy("host", plan.hidden_ns, plan)
-            while plan.entries:
-                host_ns, verify_ns, accept_ns, draft_ns = price_step(self.state.engine, slot, int(env.now))
-                following, host_ahead = _NOTHING, None
-                if self.asynchronous:
-                    yield _Moment(env, 0, COMPOSE)
-                    following = self._schedule(1 - slot, plan.number, plan.draft_length)
-                    if following.entries:
-                        host_ahead = self._occupy("host", following.hidden_ns, following)
-                if host_ns:
-                    yield self._occupy("host", host_ns, plan)
-                if verify_ns:
-                    yield self._occupy("verify", verify_ns, plan)
-                if accept_ns:
-                    yield self._occupy("accept", accept_ns, plan)
-                if self.emits_early:
-                    self._update(slot)
-                if draft_ns:
-                    yield self._occupy("draft", draft_ns, plan)
-                if not self.emits_early:
-                    self._update(slot)
-                if host_ahead is not None:
-                    yield host_ahead
-                slot, plan = 1 - slot, following
-
-    def _something_comes(self) -> simpy.Event:
-        """Return the next arrival, or the next event on the way of those that arrived."""
-        self.arrival = self.env.event()
-        event_ns = next_event(self.state.engine)
-        if event_ns >= NEVER:
-            return self.arrival
-        return self.arrival | _Moment(self.env, max(event_ns - int(self.env.now), 0), ARRIVAL)
-
-    def _schedule(self, slot: int, in_flight_step: int, in_flight_draft_length: int) -> ScheduledStep:
-        now_ns = int(self.env.now)
-        if self.at_step_boundary is not None:
-            bring_queues_up_to(self.state.engine, now_ns)
-            self.at_step_boundary(self.state, now_ns)
-        scheduled_step: ScheduledStep = schedule_step(
-            self.state.engine, slot, now_ns, in_flight_step, in_flight_draft_length
-        )
-        return scheduled_step
-
-    def _occupy(self, name: str, duration_ns: int, plan: ScheduledStep) -> simpy.Event:
-        """Return the end of a stage that begins now."""
-        if self.timeline is not None and duration_ns > 0:
-            now_ns = int(self.env.now)
-            self.timeline.append(
-                Stage(self.index, name, now_ns, now_ns + duration_ns, plan.number, plan.entries, plan.tokens)
-            )
-        return self.env.timeout(duration_ns)
-
-    def _update(self, slot: int) -> None:
-        ended = update_step(self.state.engine, slot, int(self.env.now))
-        for request in self.state.ended[:ended].tolist() if ended else ():
-            if self.state.requests[request]["status"] in (DONE, CANCELLED):
-                self.finish(request)
+    `Event.succeed` knows no delay, and `Environment.timeout` no priority.
+    """
+    event._ok, event._value = True, None
+    event.env.schedule(event, EventPriority(priority), delay_ns)
+    return event
 
 
-_NOTHING = ScheduledStep(0, 0, 0, 0, 0, 0)
+class Simulation:
+    """Engines and the clients that use them.
 
-
-class Traffic(NamedTuple):
-    """What the processes around the engines need to know of the requests."""
-
-    arrival_ns: np.ndarray[Any, np.dtype[np.int64]]
-    successor: np.ndarray[Any, np.dtype[np.int64]]
-    successor_delay_ns: np.ndarray[Any, np.dtype[np.int64]]
-    think_time_ns: int
-    timeout_ns: int
-
-
-class Pipeline:
-    """Engines behind a router, and the clients that use them."""
+    `states`: one per replica, which share requests and clients. Where one engine binds its clients, their
+    rules are data of that engine, and the run is one leap. `stage_by_stage`: the engines do not leap.
+    """
 
     def __init__(
         self,
         states: Sequence[State],
-        traffic: Traffic,
-        route: Route,
+        route: Route | None = None,
+        *,
+        stage_by_stage: bool = False,
         timeline: list[Stage] | None = None,
         at_step_boundary: BoundaryHook | None = None,
     ) -> None:
         self.env = simpy.Environment()
-        self.traffic, self.route = traffic, route
+        self.states, self.route = states, route
+        self.answers: dict[int, simpy.Event] = {}
         self.outstanding = [0] * len(states)
-        self.answered: dict[int, simpy.Event] = {}
-        self.cannot_run = states[0].requests["cannot_run"]
-        self.engines = [
-            _Engine(self.env, index, state, self._finish, timeline, at_step_boundary)
-            for index, state in enumerate(states)
-        ]
-        waits = traffic.arrival_ns < 0
-        waits[traffic.successor[traffic.successor >= 0]] = False
-        self.unissued = iter(np.flatnonzero(waits).tolist())
-        self.env.process(self._arrivals())
+        self.engines: list[Engine] = []
+        if route is not None:
+            self.env.process(self._traffic())
+        if stage_by_stage:
+            self.engines = [Engine(self, index, timeline, at_step_boundary) for index in range(len(states))]
+        else:
+            self.env.process(self._leap())
 
-    def run(self, until_ns: int | None = None) -> None:
-        """Run until nothing is left to do, or until a time."""
-        self.env.run(until_ns)
+    def run(self) -> None:
+        """Run until nothing is left to do."""
+        self.env.run()
 
-    def _arrivals(self) -> Process:
-        """The requests whose arrivals are known."""
-        known = np.flatnonzero(self.traffic.arrival_ns >= 0)
-        times = self.traffic.arrival_ns[known]
-        order = np.argsort(times, kind="stable")
-        for request, arrival_ns in zip(known[order].tolist(), times[order].tolist(), strict=True):
-            yield _Moment(self.env, arrival_ns - self.env.now, ARRIVAL)
+    @property
+    def now_ns(self) -> int:
+        """The clock. It only ever moves by whole nanoseconds, which SimPy cannot know."""
+        return int(self.env.now)
+
+    def moment(self, delay_ns: int, priority: int) -> simpy.Event:
+        """Return an event after `delay_ns` that comes after all of a higher priority at that instant."""
+        return happen(simpy.Event(self.env), delay_ns, priority)
+
+    def _traffic(self) -> Process:
+        """Send a client for every request whose arrival is known."""
+        known = self.states[0].known_arrivals
+        times = self.states[0].requests["arrival_ns"][known]
+        for request, arrival_ns in zip(known.tolist(), times.tolist(), strict=True):
+            yield self.moment(arrival_ns - self.now_ns, ARRIVAL + request)
             self.env.process(self._client(request))
 
     def _client(self, request: int) -> Process:
-        """One client from one request on: it waits, thinks, and asks again,
-        until there is nothing left to ask.
-        """
-        while True:
+        """Ask, wait for the answer, think, and ask again, until there is nothing left to ask."""
+        env = self.env
+        assert self.route is not None
+        while request != NO_REQUEST:
             replica = self.route(request, self.outstanding)
-            self.engines[replica].take(request)
-            if not self.cannot_run[request]:
-                yield from self._wait(request, replica)
-            successor = int(self.traffic.successor[request])
-            delay_ns = self.traffic.think_time_ns
-            if successor >= 0:
-                delay_ns = int(self.traffic.successor_delay_ns[request])
-            request = successor if successor >= 0 else next(self.unissued, -1)
-            if request < 0:
-                return
-            yield _Moment(self.env, delay_ns, ARRIVAL)
+            patient_until_ns = self._deliver(replica, request)
+            if patient_until_ns > self.now_ns:
+                self.outstanding[replica] += 1
+                answer = self.answers[request] = env.event()
+                if patient_until_ns == NEVER:
+                    yield answer
+                else:
+                    yield answer | self.moment(patient_until_ns - self.now_ns, PATIENCE)
+                    self.answers.pop(request, None)
+                self.outstanding[replica] -= 1
+            request, arrival_ns = next_request(self.states[0].engine, request, self.now_ns)
+            if request != NO_REQUEST:
+                yield self.moment(arrival_ns - self.now_ns, ARRIVAL + request)
 
-    def _wait(self, request: int, replica: int) -> Process:
-        self.outstanding[replica] += 1
-        answer = self.answered[request] = self.env.event()
-        if self.traffic.timeout_ns < NEVER:
-            yield answer | _Moment(self.env, self.traffic.timeout_ns, GIVE_UP)
-            self.answered.pop(request, None)
-        else:
-            yield answer
-        self.outstanding[replica] -= 1
+    def _deliver(self, replica: int, request: int) -> int:
+        """Hand a request to a replica; return until when its client waits at most."""
+        patient_until_ns: int = deliver(self.states[replica].engine, request, self.now_ns)
+        if self.engines:
+            self.engines[replica].look()
+        return patient_until_ns
 
-    def _finish(self, request: int) -> None:
-        answer = self.answered.pop(request, None)
-        if answer is not None:
-            answer.succeed()
+    def answer(self, ended: int, at_ns: int) -> None:
+        """Let the clients of the newest `ended` requests have their answers at `at_ns`."""
+        for request in self.states[0].ended[:ended].tolist():
+            answer = self.answers.pop(request, None)
+            if answer is not None:
+                happen(answer, at_ns - self.now_ns, RESULTS)
+
+    def _leap(self) -> Process:
+        """Take all engines together as far as nothing else can happen, again and again."""
+        env = self.env
+        addresses = np.array([state.engine.ctypes.data for state in self.states])
+        reached_ns = 0
+        while reached_ns < NEVER:
+            yield self.moment(reached_ns - self.now_ns, DECISION)
+            # the next event is one of the traffic or of a client: engines that leap have no other
+            horizon_ns = int(min(env.peek(), NEVER))
+            reached_ns, ended = leap(addresses, horizon_ns)
+            if ended:
+                self.answer(ended, reached_ns)
+
+
+class Engine:
+    """One replica that goes stage by stage: the decisions of a leap, and their stages on resources."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        index: int,
+        timeline: list[Stage] | None,
+        at_step_boundary: BoundaryHook | None,
+    ) -> None:
+        self.simulation, self.index, self.state = simulation, index, simulation.states[index]
+        self.env = simulation.env
+        self.timeline, self.at_step_boundary = timeline, at_step_boundary
+        self.scheduler = Resource(self.env)
+        self.resources = [Resource(self.env) for _ in range(RESOURCES)]
+        self.stages: list[tuple[int, int, int]] = self.state.stages[["price", "resource", "after"]].tolist()
+        self.arrival = self.env.event()
+        self.env.process(self._run())
+
+    def look(self) -> None:
+        """Something has been delivered."""
+        if not self.arrival.triggered:
+            self.arrival.succeed()
+
+    def _run(self) -> Process:
+        env, engine = self.env, self.state.engine
+        results_after, next_step_after = (
+            int(engine[0][f"{name}_after"]) for name in ("results", "next_step")
+        )
+        schedules_ahead = bool(engine[0]["asynchronous"])
+        phase, due_ns = SCHEDULE, 0
+        results = next_step = prepared = happen(env.event(), 0, RESULTS)
+        while True:
+            if phase == UPDATE:
+                yield results
+            else:
+                if phase == WAIT:
+                    yield self._something_comes(due_ns)
+                yield next_step
+                yield prepared
+                yield self.simulation.moment(0, DECISION)
+                if self.at_step_boundary is not None and (phase != START or schedules_ahead):
+                    bring_queues_up_to(engine, self.simulation.now_ns)
+                    self.at_step_boundary(self.state, self.simulation.now_ns)
+            decision = decide(engine, self.simulation.now_ns)
+            phase, due_ns = decision.phase, decision.due_ns
+            if decision.scheduled and decision.hidden_ns:
+                slot = 1 - decision.slot if decision.started else decision.slot
+                prepared = self.scheduler.occupy(decision.hidden_ns, None, self._note(slot, "host"))
+            if decision.started:
+                ends = self._occupy(decision.slot, decision.stages_ns)
+                results, next_step = ends[results_after], ends[next_step_after]
+            if decision.ended:
+                self.simulation.answer(decision.ended, self.simulation.now_ns)
+
+    def _something_comes(self, due_ns: int) -> simpy.Event:
+        """Return the next delivery, or the next event on the way of what was delivered before."""
+        self.arrival = self.env.event()
+        if due_ns == NEVER:
+            return self.arrival
+        return self.arrival | self.simulation.moment(due_ns - self.simulation.now_ns, DECISION)
+
+    def _occupy(self, slot: int, stages_ns: tuple[int, ...]) -> list[simpy.Event]:
+        """Queue the stages of the step that starts now for their resources; return their ends."""
+        ends: list[simpy.Event] = []
+        for price, resource, after in self.stages:
+            duration_ns = stages_ns[price] if price >= 0 else 0
+            note = self._note(slot, PRICED[price].removesuffix("_ns")) if duration_ns else None
+            before = ends[after] if after >= 0 else None
+            ends.append(self.resources[resource].occupy(duration_ns, before, note))
+        return ends
+
+    def _note(self, slot: int, name: str) -> Callable[[int], None] | None:
+        """Return what notes a stage of a plan on the timeline as it begins; None where nobody watches."""
+        if self.timeline is None:
+            return None
+        plan, timeline = self.state.plans[slot], self.timeline
+        step, requests, tokens = (int(plan[field]) for field in ("number", "entries", "tokens"))
+
+        def begins(duration_ns: int) -> None:
+            now_ns = self.simulation.now_ns
+            timeline.append(Stage(self.index, name, now_ns, now_ns + duration_ns, step, requests, tokens))
+
+        return begins

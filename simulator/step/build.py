@@ -15,14 +15,17 @@ from simulator.speculation.shape import DraftShape
 from simulator.step.engine import ENGINE
 from simulator.step.requests import RequestTable
 from simulator.step.settings import SETTING_FIELDS, EngineSettings
+from simulator.step.stages import stage_records
 from simulator.step.state import (
     ARRAYS,
+    CLIENTS,
     ENTRY,
     GAP_BINS,
     NO_STEP,
     NOT_ARRIVED,
     PLAN,
     REQUEST,
+    RESOURCES,
     TOTALS,
     State,
 )
@@ -30,7 +33,16 @@ from simulator.step.state import (
 UNLIMITED_BLOCKS = 10**12
 """`total_blocks` of an engine whose KV memory is not limited."""
 
-SHARED = ("totals", "requests", "itl_histogram", "itl_token_histogram", "accepted_at", "drafted_at")
+SHARED = (
+    "totals",
+    "requests",
+    "clients",
+    "ended",
+    "itl_histogram",
+    "itl_token_histogram",
+    "accepted_at",
+    "drafted_at",
+)
 """Arrays that replicas behind one router share."""
 
 Arrays = dict[str, NDArray[Any]]
@@ -134,13 +146,8 @@ def _request_records(
     return records
 
 
-def _queues(settings: EngineSettings, requests: RequestTable) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the requests with a known arrival, by (arrival, number), and those that wait for a client.
-
-    Both are empty where the clients are outside.
-    """
-    if settings.external_clients:
-        return np.zeros(0, np.int32), np.zeros(0, np.int32)
+def _queues(requests: RequestTable) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the requests with a known arrival, by (arrival, number), and those that wait for a client."""
     known = np.flatnonzero(requests.arrival_ns >= 0)
     known_arrivals = known[np.argsort(requests.arrival_ns[known], kind="stable")]
     waits_for_client = requests.arrival_ns < 0
@@ -236,18 +243,21 @@ def new_state(
     requests: RequestTable,
     seed: int,
     measured: tuple[int, int] | None = None,
+    *,
+    binds_clients: bool = True,
     shared_with: State | None = None,
 ) -> State:
     """Return an engine at time 0 with all its requests still to arrive.
 
-    `measured`: the range of request numbers whose gaps and rounds are counted (default: all). With
-    `external_clients` nothing is scheduled: a process outside delivers every request. `shared_with`: another
-    replica, whose requests and counters this one shares.
+    `measured`: the range of request numbers whose gaps and rounds are counted (default: all).
+    `binds_clients`: arrivals and what follows a request are data of this engine; otherwise every request is
+    delivered to it, and the ends are reported. `shared_with`: another replica, whose requests, clients and
+    counters this one shares.
     """
     n, max_num_seqs = len(requests.prompt_tokens), settings.max_num_seqs
     classes = acceptance.conditional.shape[0]
     full_graph, any_graph = graph_tables(settings)
-    known_arrivals, issue_order = _queues(settings, requests)
+    known_arrivals, issue_order = _queues(requests)
     priced = _price_arrays(settings, prices)
     shaped = _shape_arrays(settings.shape, settings.max_nodes)
     plane = len(prices.batch_knots) * len(prices.context_knots)
@@ -255,6 +265,12 @@ def new_state(
     queries = _query_arrays(tuple(prices.query_knots.tolist()), plane, widest)
     engine = _engine_record(settings, acceptance, requests, seed)
     engine["first_measured"] = measured[0] if measured else 0
+    engine["binds_clients"] = binds_clients
+    engine["known_arrival_index"] = 0 if binds_clients else len(known_arrivals)
+    stage_names = [stage.name for stage in settings.stages]
+    engine["stage_count"] = len(stage_names)
+    engine["results_after"] = stage_names.index(settings.results_after)
+    engine["next_step_after"] = stage_names.index(settings.next_step_after)
     engine["graph_cap"] = len(full_graph) - 1
     engine["max_passes"] = shaped["pass_rows"].shape[1]
     engine["dense_query_tokens"] = np.flatnonzero(np.append(queries["query_part"], 1.0))[0] - 1
@@ -266,6 +282,9 @@ def new_state(
         totals=np.zeros(3, TOTALS),
         requests=_request_records(settings, acceptance, requests, seed, measured or (0, n)),
         plans=np.zeros(2, PLAN),
+        stages=stage_records(settings.stages, settings.next_step_after),
+        stage_ends=np.zeros((2, len(settings.stages)), np.int64),
+        clocks=np.zeros(RESOURCES, np.int64),
         entries=np.zeros((2, max_num_seqs), ENTRY),
         running=np.zeros(max_num_seqs, np.int32),
         waiting=np.zeros(n + 1, np.int32),
@@ -273,7 +292,8 @@ def new_state(
         followups=np.zeros(n, np.int32),
         issue_order=issue_order,
         arrived=np.zeros(n, np.int32),
-        ended=np.zeros(n if settings.external_clients else 0, np.int32),
+        ended=np.zeros(0 if binds_clients else n, np.int32),
+        clients=np.zeros(1, CLIENTS),
         successor=requests.successor,
         successor_delay_ns=requests.successor_delay_ns,
         full_graph=full_graph,

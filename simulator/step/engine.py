@@ -17,12 +17,19 @@ ENGINE = np.dtype(
         ("dense_query_tokens", "i8"),  # each number of query tokens up to this one has a plane of prices
         ("graph_cap", "i8"),  # tokens of the largest CUDA graph
         # The requests
+        ("binds_clients", "i8"),  # what follows a request returns to this engine: no router decides
         ("first_measured", "i8"),  # the request whose arrival opens the window of the rates
         ("prefix_block_tokens", "i8"),  # tokens of one hash block; 0: no prefix cache
+        # The stages of a step
+        ("stage_count", "i8"),
+        ("results_after", "i8"),  # the stage at whose end the tokens leave
+        ("next_step_after", "i8"),  # the stage at whose end the next step may start
         # The clock
-        ("now_ns", "i8"),
-        ("ready", "i8"),  # a scheduled step waits to start at `now_ns`
-        ("slot", "i8"),  # which of the two plans it is
+        ("now_ns", "i8"),  # when it last scheduled
+        ("phase", "i8"),  # what it decides next: SCHEDULE … UPDATE
+        ("due_ns", "i8"),  # and when
+        ("slot", "i8"),  # which of the two plans runs, or starts next
+        ("ahead", "i8"),  # the other one is scheduled
         ("in_flight_step", "i8"),  # number of the step that runs while the next one is scheduled
         ("in_flight_draft_length", "i8"),  # its K
         ("next_number", "i8"),
@@ -33,7 +40,6 @@ ENGINE = np.dtype(
         ("known_arrival_index", "i8"),
         ("followup_head", "i8"),
         ("followup_tail", "i8"),
-        ("issue_index", "i8"),
         ("arrived_count", "i8"),
         ("entered_count", "i8"),  # of the arrived, how many have entered the front end
         ("parsed_count", "i8"),
@@ -44,7 +50,6 @@ ENGINE = np.dtype(
         ("tokenizer_free_ns", "i8"),
         ("give_up_index", "i8"),
         ("quiet_until_ns", "i8"),  # until then nothing happens in the queues
-        ("ended_count", "i8"),  # requests that ended since the pipeline last looked
         ("in_system", "i8"),
         # Memory
         ("free_blocks", "i8"),

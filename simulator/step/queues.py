@@ -6,19 +6,18 @@ from __future__ import annotations
 
 from simulator.numerics.compiled import compiled
 from simulator.step.blocks import release_blocks
+from simulator.step.clients import NO_REQUEST, follow_up, patience_ends_ns
 from simulator.step.front_end import enter, hand_to_tokenizer, next_entry_ns, next_join_ns, next_parsed_ns
-from simulator.step.state import DONE, NEVER, NOT_ARRIVED, REJECTED, RUNNING, TIMED_OUT, WAITING
+from simulator.step.state import CANCELLED, DONE, NEVER, NOT_ARRIVED, REJECTED, RUNNING, TIMED_OUT, WAITING
 from simulator.step.views import (
     Engine,
     arrived_of,
+    clients_of,
     ended_of,
     followups_of,
-    issue_order_of,
     known_arrivals_of,
     request_at,
     running_of,
-    successor_delay_ns_of,
-    successor_of,
     totals_of,
     waiting_of,
 )
@@ -66,9 +65,9 @@ def _next_give_up_ns(e: Engine) -> int:
     if e.timeout_ns == NEVER:
         return NEVER
     while e.give_up_index < e.arrived_count:
-        q = request_at(e, arrived_of(e)[e.give_up_index])
-        if q.status < DONE:
-            return q.arrival_ns + e.timeout_ns
+        r = arrived_of(e)[e.give_up_index]
+        if request_at(e, r).status < DONE:
+            return patience_ends_ns(e, r)
         e.give_up_index += 1
     return NEVER
 
@@ -139,8 +138,7 @@ def remove_ended_running(e: Engine) -> None:
 
 @compiled()
 def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
-    """End request `r`: its blocks go back, and its session's next turn
-    or its client's next request gets an arrival.
+    """End request `r`: its blocks go back, and what follows it gets an arrival, or its client is told.
 
     The caller takes it out of `running` (`remove_ended_running`), once for all that end together.
     """
@@ -151,14 +149,14 @@ def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
     q.status = status
     q.ended_ns = ended_ns
     e.in_system -= 1
-    if e.external_clients:
-        ended_of(e)[e.ended_count] = r
-        e.ended_count += 1
-    elif successor_of(e)[r] >= 0:
-        schedule_arrival(e, successor_of(e)[r], ended_ns + successor_delay_ns_of(e)[r])
-    elif e.issue_index < len(issue_order_of(e)):
-        schedule_arrival(e, issue_order_of(e)[e.issue_index], ended_ns + e.think_time_ns)
-        e.issue_index += 1
+    if e.binds_clients:
+        following, arrival_ns = follow_up(e, r, ended_ns)
+        if following != NO_REQUEST:
+            schedule_arrival(e, following, arrival_ns)
+    elif status in (DONE, CANCELLED):  # of any other end the client has known since it happened
+        clients = clients_of(e)[0]
+        ended_of(e)[clients.ended_count] = r
+        clients.ended_count += 1
 
 
 @compiled()

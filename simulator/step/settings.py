@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import get_type_hints
 
 from simulator.speculation.shape import CHAIN, DraftShape
+from simulator.step.stages import SERIAL, Stage
 from simulator.step.state import NEVER
 
 
@@ -43,9 +44,13 @@ class EngineSettings:
     stop_is_foreseen: bool = False
     """The scheduler knows the output length, as it does where requests end by `max_tokens`."""
 
+    # What a step occupies
+    stages: tuple[Stage, ...] = SERIAL
+    """In the order in which a step queues for its resources."""
+    next_step_after: str = "draft"
+    """The stage at whose end the next step may start."""
+
     # Clients
-    external_clients: bool = False
-    """A process outside delivers every request; otherwise the engine's own queues hold the arrivals."""
     think_time_ns: int = 0
     """From the end of a request to the next request of the same client of a closed loop."""
     timeout_ns: int = NEVER
@@ -126,6 +131,11 @@ class EngineSettings:
     """Attention reads the context as it grows; otherwise as it is halfway through the output."""
     host_overlap: bool = True
     """Hidden host time is hidden."""
+
+    @property
+    def results_after(self) -> str:
+        """The stage at whose end the tokens leave."""
+        return "accept" if self.emits_before_drafting else "draft"
 
     @property
     def max_nodes(self) -> int:

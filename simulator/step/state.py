@@ -23,6 +23,16 @@ WAITING, RUNNING, DONE, TIMED_OUT, CANCELLED, REJECTED, NOT_ARRIVED = range(7)
 FULL, PIECEWISE, EAGER = range(3)
 """CUDA-graph mode of the target pass."""
 
+HOST, GPU, DRAFTER_GPU, KV_LINK = range(4)
+"""What the stages of a step occupy, one stage at a time: the host thread that serves the GPU, the GPUs of the
+target, a drafter's own, the link that carries KV between GPUs. The scheduler has a thread to itself.
+"""
+RESOURCES = 4
+
+SCHEDULE, WAIT, START, UPDATE = range(4)
+"""What an engine decides next (docs/step.md §5): which requests run; the same once something reaches its
+queues; that the scheduled step starts; what the results of the running step change."""
+
 GAP_BINS = 34 * 1024
 """Bins of gaps between emissions: 1,024 to the octave from 2^10 ns (1 µs) to 2^44 ns (4.9 hours)."""
 FIRST_BIN_BITS = (1023 + 10) << 10
@@ -116,6 +126,29 @@ PLAN = np.dtype(
 )
 """One step, from when it is scheduled until its results are applied."""
 
+STAGE = np.dtype(
+    [
+        ("price", "i8"),  # which of `PRICED` it lasts; -1: no time
+        ("resource", "i8"),  # HOST … KV_LINK
+        ("after", "i8"),  # the stage of the same step that it waits for; -1: the start of the step
+        ("queues", "i8"),  # another stage may hold the resource when this one could begin
+    ],
+    align=True,
+)
+"""One stage of every step of an engine."""
+
+PRICED = ("host_ns", "verify_ns", "accept_ns", "draft_ns")
+"""The durations in a plan, next to each other, that a stage can last."""
+
+CLIENTS = np.dtype(
+    [
+        ("issue_index", "i8"),  # of `issue_order`, how many have been issued
+        ("ended_count", "i8"),  # of `ended`, how many have not been reported
+    ],
+    align=True,
+)
+"""What the clients of all engines share."""
+
 TOTALS = np.dtype(
     [
         (name, "i8")
@@ -149,6 +182,12 @@ class State(NamedTuple):
     """(2,) PLAN: the step that runs and the next one, in turns."""
     entries: NDArray[np.void]
     """(2, S) ENTRY"""
+    stages: NDArray[np.void]
+    """(G,) STAGE, in the order in which a step queues for its resources."""
+    stage_ends: NDArray[np.int64]
+    """(2, G) when each stage of the two plans ends."""
+    clocks: NDArray[np.int64]
+    """(4,) until when each resource is occupied."""
     running: NDArray[np.int32]
     """(S,) running requests in order of admission."""
     waiting: NDArray[np.int32]
@@ -157,12 +196,14 @@ class State(NamedTuple):
     """Requests with known arrivals, by (arrival, number)."""
     followups: NDArray[np.int32]
     """(n,) requests whose arrival became known, by (arrival, number)."""
+    clients: NDArray[np.void]
+    """(1,) CLIENTS"""
     issue_order: NDArray[np.int32]
     """Requests of a closed loop that wait for a free client."""
     arrived: NDArray[np.int32]
     """(n,) requests by arrival, for timeouts and the way through the front end."""
     ended: NDArray[np.int32]
-    """(n,) requests that ended since the pipeline last looked."""
+    """(n,) requests whose clients have not been told yet that they ended."""
     successor: NDArray[np.int64]
     """(n,) next turn of the session or -1."""
     successor_delay_ns: NDArray[np.int64]
@@ -242,7 +283,14 @@ def _element(hint: Any) -> np.dtype[Any]:
     return np.dtype(element)
 
 
-_RECORDS = {"totals": TOTALS, "requests": REQUEST, "plans": PLAN, "entries": ENTRY}
+_RECORDS = {
+    "totals": TOTALS,
+    "requests": REQUEST,
+    "plans": PLAN,
+    "entries": ENTRY,
+    "stages": STAGE,
+    "clients": CLIENTS,
+}
 
 ARRAYS: dict[str, np.dtype[Any]] = {
     name: _RECORDS.get(name, _element(hint))

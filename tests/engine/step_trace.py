@@ -1,8 +1,8 @@
 """One scenario of a serving engine's trace, run by this project's step, in the trace's words.
 
 A trace file holds one JSON document a line: `family`, `scenario` (what was run) and `vllm` (what vLLM's own
-scheduler did). Every step lasts `TICK_NS`, so prices play no part: what is compared is which requests a step
-holds, with how many tokens and drafts, who is preempted, how many blocks are free, and what is emitted when.
+scheduler did). A step takes `TICK_NS` of host time and no GPU time. Compared are the requests of each step
+with their tokens and drafts, who is preempted, how many blocks are free, and what is emitted when.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from simulator.acceptance.base import TRACE
 from simulator.acceptance.tables import AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
 from simulator.step.build import new_state
-from simulator.step.entry import ScheduledStep, next_event, schedule_step, update_step
+from simulator.step.entry import Decision, decide
 from simulator.step.settings import EngineSettings
-from simulator.step.state import NEVER, NO_STEP, State
+from simulator.step.state import NEVER, State
 from simulator.traffic.workload import Requests
 
 TICK_NS = 1000
@@ -81,13 +81,14 @@ def settings_of(engine: Scenario) -> EngineSettings:
         has_drafter=has_kv,
         drafter_has_kv=has_kv,
         timeout_ns=engine.get("timeout") or NEVER,
+        host_step_ns=TICK_NS,
         loses_last_match=method in READS_TARGET_FEATURES,
     )
 
 
-def free_prices() -> Prices:
-    """Price tables in which nothing takes time."""
-    tables = {name: np.zeros(4) for name in Prices._fields}
+def free_prices(rows: int) -> Prices:
+    """Price tables in which no pass of up to `rows` rows takes time."""
+    tables = {name: np.zeros(rows + 1) for name in Prices._fields}
     tables |= {"batch_knots": np.array([1, 2]), "context_knots": np.array([0, 64])}
     tables |= {"query_knots": np.array([1])}
     tables |= {"attention": np.zeros((1, 2, 2)), "draft_attention": np.zeros((1, 2, 2))}
@@ -161,54 +162,36 @@ class _Run:
         settings = settings_of(scenario["engine"])
         acceptance = acceptance_of(scenario, max(settings.draft_length_by_batch))
         requests = requests_of(scenario)
-        self.asynchronous: bool = scenario["engine"]["asynchronous"]
-        self.state: State = new_state(settings, free_prices(), acceptance, requests, scenario["seed"])
+        prices = free_prices(settings.max_num_batched_tokens + settings.max_num_seqs)
+        self.state: State = new_state(settings, prices, acceptance, requests, scenario["seed"])
         self.steps: list[list[Any]] = []
         self.emissions: list[list[list[int]]] = [[] for _ in scenario["requests"]]
 
     def to_the_end(self) -> None:
         now_ns = 0
-        while True:
-            step, preempted = self._schedule(0, now_ns, NO_STEP, 0)
-            if step.entries:
-                now_ns = self._until_idle(step, now_ns)
-            elif not preempted:
-                now_ns = int(next_event(self.state.engine))
-                if now_ns >= NEVER:
-                    return
+        while now_ns < NEVER:
+            now_ns = self._decide(now_ns)
+            if len(self.steps) > MOST_STEPS:
+                raise RuntimeError(f"no end within {MOST_STEPS:,} steps")
 
-    def _until_idle(self, step: ScheduledStep, now_ns: int) -> int:
-        """Run steps that follow one another without a pause; return when the last one ended."""
-        slot = 0
-        while True:
-            following = None
-            if self.asynchronous:
-                following, _ = self._schedule(1 - slot, now_ns, step.number, step.draft_length)
-            now_ns += TICK_NS
-            self._update(slot, now_ns)
-            if following is None or not following.entries:
-                return now_ns
-            step, slot = following, 1 - slot
-
-    def _schedule(
-        self, slot: int, now_ns: int, in_flight_step: int, in_flight_draft_length: int
-    ) -> tuple[ScheduledStep, bool]:
+    def _decide(self, now_ns: int) -> int:
+        """Let the engine make its next decision and note what it changed; return when the next one is due."""
         engine, requests = self.state.engine, self.state.requests
-        before = requests["preemptions"].copy()
-        step: ScheduledStep = schedule_step(engine, slot, now_ns, in_flight_step, in_flight_draft_length)
-        preempted = np.flatnonzero(requests["preemptions"] > before).tolist()
-        entries = self.state.entries[slot][: step.entries]
-        rows = [[int(entry[name]) for name in ("request", "tokens", "drafts")] for entry in entries]
-        free_blocks = int(engine["free_blocks"][0] + engine["cached_blocks"][0])
+        preemptions, emitted = requests["preemptions"].copy(), requests["emitted"].copy()
+        decision: Decision = decide(engine, now_ns)
+        preempted = np.flatnonzero(requests["preemptions"] > preemptions).tolist()
+        rows = (
+            self._rows(1 - decision.slot if decision.started else decision.slot) if decision.scheduled else []
+        )
         if rows or preempted:
+            free_blocks = int(engine["free_blocks"][0] + engine["cached_blocks"][0])
             self.steps.append([now_ns, rows, preempted, free_blocks])
-        if len(self.steps) > MOST_STEPS:
-            raise RuntimeError(f"no end within {MOST_STEPS:,} steps")
-        return step, bool(preempted)
-
-    def _update(self, slot: int, now_ns: int) -> None:
-        before = self.state.requests["emitted"].copy()
-        update_step(self.state.engine, slot, now_ns)
-        gains = self.state.requests["emitted"] - before
+        gains = requests["emitted"] - emitted
         for request in np.flatnonzero(gains).tolist():
             self.emissions[request].append([now_ns, int(gains[request])])
+        return decision.due_ns
+
+    def _rows(self, slot: int) -> list[list[int]]:
+        """Return [request, tokens, drafts] of every entry of the step in a slot."""
+        entries = self.state.entries[slot][: self.state.plans[slot]["entries"]]
+        return [[int(entry[name]) for name in ("request", "tokens", "drafts")] for entry in entries]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from simulator.drivers.fast_forward import fast_forward
-from simulator.step import acceptance_sampling, front_end, price, queues, schedule, update
-from simulator.step.state import ENGINE, NEVER
+from simulator.drivers.leap import leap
+from simulator.step import acceptance_sampling, clients, clock, front_end, price, queues, schedule, update
+from simulator.step.state import NEVER
 from tests import step_harness as harness
 from tests.edits import (
     Change,
@@ -28,13 +28,13 @@ from tests.edits import (
     without_condition,
     without_operand,
 )
-from tests.interpreted import Edit, elements_at, interpret
+from tests.interpreted import Edit, interpret
 from tests.property.test_step_equals_oracle import expected
 from tests.scenarios import SEEDS, scenario
 
 MUTANTS: dict[str, tuple[Any, Change]] = {
     "no KV slots ahead": (schedule._running_pass, without_operand("lookahead_tokens")),
-    "drafts that do not fit are kept": (schedule._running_pass, assigned("given_drafts", "drafts")),
+    "drafts that do not fit are kept": (schedule._running_pass, assigned("scheduled_drafts", "drafts")),
     "the oldest request is preempted": (
         schedule._preempt_last,
         replaced("running_of(e)[e.running_count]", "running_of(e)[0]"),
@@ -52,24 +52,28 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
     "eager one token early": (price._graph, compared("graph_cap", ast.Lt)),
     "eager launches wait for the GPU": (price._wait_for_launches, replaced("p.scheduled_ns", "start_ns")),
     "eager launches do not queue": (price._wait_for_launches, only_argument("scheduled_ns")),
-    "one draft pass too many": (price._price_drafts, without_operand("1")),
+    "one draft pass too many": (price._price_drafts, replaced("later * alike", "later * (alike + 1)")),
     "context charged per query token": (
         price.price,
         added("context_sum", "(q.prompt + emitted - 1) * entry.tokens + entry.tokens"),
     ),
-    "tokens leave after the drafts": (fast_forward, otherwise("emits_before_drafting")),
+    "tokens leave after the drafts": (clock.decide, replaced("e.results_after", "e.next_step_after")),
     "hidden host work is not hidden": (
-        fast_forward,
-        replaced("start_ns + plan_at(e, 1 - slot).hidden_ns", "end_ns + plan_at(e, 1 - slot).hidden_ns"),
+        clock.decide,
+        replaced("p.scheduled_ns + p.hidden_ns", "next_step_ns + p.hidden_ns"),
     ),
-    "a client waits one tick too long": (queues._next_give_up_ns, one_more_than("timeout_ns")),
+    "a client waits one tick too long": (clients.patience_ends_ns, one_more_than("timeout_ns")),
+    "a client does not think": (
+        clients.follow_up,
+        replaced("ended_ns + e.think_time_ns", "ended_ns"),
+    ),
     "the front end forgets what it could not divide": (
         front_end._share_loop,
         replaced("time_ns % inside", "0"),
     ),
     "the front end parses one after another": (front_end.next_parsed_ns, without_operand("inside")),
     "prompts are tokenized at once": (front_end.hand_to_tokenizer, only_argument("now_ns")),
-    "the match is never remembered": (acceptance_sampling.look_up, replaced("finds_match(e, r)", "0")),
+    "the match is never remembered": (acceptance_sampling.prompt_lookup, replaced("_finds_match(e, r)", "0")),
     "a draft meets its neighbour's random number": (
         acceptance_sampling.accepted_drafts,
         replaced("random_bits(q.random_key, q.emitted + 1 + j)", "random_bits(q.random_key, q.emitted + j)"),
@@ -80,8 +84,8 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
 
 def outcome(case: dict[str, Any], edit: Edit | None) -> dict[str, Any]:
     """What becomes of a scenario under the interpreted step."""
-    state = harness.state_of(case, external_clients=False)
-    interpret(fast_forward, edit)(elements_at(state.engine.ctypes.data, 1, ENGINE), NEVER)
+    state = harness.state_of(case)
+    interpret(leap, edit)([state.engine.ctypes.data], NEVER)
     return harness.outcome(state)
 
 
