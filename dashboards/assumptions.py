@@ -164,7 +164,7 @@ def _values(subject: Subject) -> Iterator[Html]:
         yield tag("h3", "Switched off")
         yield tag("p", f"{', '.join(off)}: the answer leaves out what they do.", cls="warning")
     if defaults:
-        yield tag("h3", "Values nobody gave, so defaults")
+        yield tag("h3", "Values that were not given: defaults")
         rows = [[tag("code", path), _short(value)] for path, value in defaults.items()]
         yield tag("details", tag("summary", f"{len(rows)} fields"), table(["Field", "Value"], rows, words=2))
 
@@ -183,7 +183,7 @@ def _notes(subject: Subject) -> Iterator[Html]:
 
 
 def _notes_of_break_even(subject: Subject) -> Iterator[str]:
-    """What holds for a break-even as a whole; what is said of single loads stands in their rows."""
+    """What holds for a break-even as a whole; notes on single loads are in their rows."""
     for variant, document in subject.study.break_even.items():
         of_rows = tuple(row["note"] for row in document["rows"] if row.get("note"))
         yield from (f"{variant}: {note}" for note in document.get("notes", ()) if not note.endswith(of_rows))

@@ -69,9 +69,9 @@ _TAILS = tuple(name for name in _TILES if COMPARED[name].part == "p99")
 _WORDS = {PAYS: "pays", LOSES: "does not pay", UNDECIDED: "may or may not pay"}
 
 
-def _reason(variant: str, outcome: str, said: str) -> tuple[str, bool]:
+def _reason(variant: str, outcome: str, sentence_of_verdict: str) -> tuple[str, bool]:
     """The reason alone, of the verdict's sentence, and whether the verdict is about TPOT."""
-    why = said.removeprefix(f"{variant}: ").removeprefix(f"{outcome}: ")
+    why = sentence_of_verdict.removeprefix(f"{variant}: ").removeprefix(f"{outcome}: ")
     offered = why.startswith("TPOT ")
     if why.startswith(("TPOT speedup × ", "throughput × ")):
         why = why.partition(": ")[2] or why
@@ -198,7 +198,7 @@ def _needs(subject: Subject, variant: str) -> str | None:
 
 
 def _assumed(subject: Subject, variant: str) -> str | None:
-    """A word of caution where nobody gave the acceptance."""
+    """A word of caution where the acceptance was not given."""
     if f"speculation.{variant}.acceptance" not in subject.result.provenance.defaults_used:
         return None
     return "The acceptance is a default, not a measurement: measure yours, it decides the answer."

@@ -37,7 +37,7 @@ def write_profile_page(
         "header",
         tag("p", "decodesim profile", cls="brand"),
         tag("h1", f"{answer['name']}: {device['title']}"),
-        tag("p", _told(device), cls="traffic"),
+        tag("p", _device_facts(device), cls="traffic"),
     )
     body = tag(
         "main",
@@ -51,13 +51,13 @@ def write_profile_page(
     return write_page(path, f"{answer['name']} – decodesim", body, drawings)
 
 
-def _told(device: Mapping[str, Any]) -> str:
+def _device_facts(device: Mapping[str, Any]) -> str:
     peaks = [f"{name} {rate / 1e12:,.4g} TFLOP/s" for name, rate in device["peak_flops_per_s"].items()]
-    told = [f"{device['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s", *peaks]
-    told += [f"{device['threads']} threads"] if device.get("threads") else []
-    told += [f"torch {device['torch']}"] if device.get("torch") else []
-    told += [str(device[name]) for name in ("driver", "date") if device.get(name)]
-    return " · ".join(told)
+    facts = [f"{device['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s", *peaks]
+    facts += [f"{device['threads']} threads"] if device.get("threads") else []
+    facts += [f"torch {device['torch']}"] if device.get("torch") else []
+    facts += [str(device[name]) for name in ("driver", "date") if device.get(name)]
+    return " · ".join(facts)
 
 
 def _numbers(numbers: Mapping[str, Any], model: str, drawings: Drawings) -> list[Html]:

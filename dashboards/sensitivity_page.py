@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from experiments.sensitivity.tornado import Tornado
 
 _TORNADO = (
-    "Each bar turns one input to the ends of its range, the others as they are, on the same luck. The line "
-    "is the scenario as it is."
+    "Each bar turns one input to the ends of its range, the others as they are, on the same random numbers. "
+    "The line is the scenario as it is."
 )
 _SOBOL = (
     "All inputs vary together, every value of a range equally likely. Alone: the share of the variance that "

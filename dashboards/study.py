@@ -1,6 +1,6 @@
-"""What a page shows beside a result and no result file holds: break-even and speedup over the load.
+"""What a page shows next to a result and no result file holds: break-even and speedup over the load.
 
-Both are simulated when a page is first made and kept in `study.json` beside the result,
+Both are simulated when a page is first made and kept in `study.json` next to the result,
 so that a second page is quick. A study is used again for the same result and the same
 simulator; anything else is simulated anew.
 """

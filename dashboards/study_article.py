@@ -18,7 +18,7 @@ _MOST_VALUES = 12
 
 _BAND = (
     "Bands add what the cost model does not know, ± 10 % on step times, to the 95 % interval of sampling. "
-    "Every cell compares all variants on the same requests and the same luck."
+    "Every cell compares all variants on the same requests and random numbers."
 )
 
 

@@ -1,4 +1,4 @@
-"""What one part of a page is about: a result, the scenario it came from, and the study beside it."""
+"""What one part of a page is about: a result, the scenario it came from, and the study next to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = "plain"
 
 @dataclass(frozen=True)
 class Subject:
-    """A result with what the pictures need beside it.
+    """A result with what the pictures need next to it.
 
     `scenario` is None where it cannot be read again (it names files that are not here, or comes from another
     version); `why` then says so, and the pictures that need it say it too.

@@ -21,7 +21,7 @@ _MISSES = 40
 _FEWEST_POINTS = 3
 
 _ABOUT = (
-    "Every published figure beside the simulated one. Errors are |ln(predicted ÷ published)|; “of sources” "
+    "Every published figure next to the simulated one. Errors are |ln(predicted ÷ published)|; “of sources” "
     "is the median over sources of each source's median, so that no source counts more than another."
 )
 _HOW_TO_READ = (
@@ -57,7 +57,7 @@ def _body(validation: Validation, title: str, drawings: Drawings) -> Html:
         header,
         *_pictures(validation.rows, drawings),
         _section("Errors by quantity", _ABOUT, tables.quantities_table(validation)),
-        _section("Beside what is simpler", _SIMPLER, tables.baselines_table(validation)),
+        _section("Against simpler predictions", _SIMPLER, tables.baselines_table(validation)),
         _section("Targets", "", tables.targets_table(validation)),
         tag("section", tag("h2", f"Speedups in groups, {SPEEDUPS_KNOWN}"), *by) if speedups else "",
         _section("Largest misses", _WORST, tables.largest_errors(validation.rows, _MISSES)),

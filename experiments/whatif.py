@@ -1,4 +1,4 @@
-"""What if: a scenario against others that differ in a few fields, variant by variant, on the same luck.
+"""What if: a scenario against others that differ in a few fields, variant by variant.
 
 All scenarios meet the same seeds, replication by replication, so that what changes is known far better than
 either side: ratios are paired, and their intervals are those of the difference.
@@ -111,7 +111,7 @@ class WhatIf:
 def what_if(
     scenario: Scenario, alternatives: Sequence[Alternative], progress: Progress | None = None
 ) -> WhatIf:
-    """Run the baseline and every alternative on the same luck, and compare them variant by variant.
+    """Run the baseline and every alternative on the same random numbers, and compare them variant by variant.
 
     `run.precision` is asked of every ratio of `run.precision_metric`. Raises InputError for settings that
     cannot be used, and where the baseline does not fit.
@@ -171,7 +171,7 @@ class _Runs:
 
 def _run(scenario: Scenario, before: Replications, after: Iterable[Replications]) -> str | None:
     """As many replications of all as the scenario asks for, or as its precision of the ratios needs; then
-    what is missing is said."""
+    the result notes what is missing."""
     from simulator.results.precision import FEWEST_REPLICATIONS, MOST_REPLICATIONS, Precision
 
     studies, precision = [before, *after], Precision.of(scenario.run)

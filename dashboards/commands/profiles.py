@@ -70,12 +70,12 @@ def check(profile: str, model: str | None, draft: str | None, html: Path | None,
 def _device(answer: Mapping[str, Any]) -> str:
     device = answer["device"]
     peaks = [f"{name} {rate / 1e12:,.4g} TFLOP/s" for name, rate in device["peak_flops_per_s"].items()]
-    told = [str(device["title"]), format_bytes(device["memory_bytes"])]
-    told += [f"{device['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s", *peaks]
-    told += [f"{device['threads']} threads"] if device.get("threads") else []
-    told += [f"torch {device['torch']}"] if device.get("torch") else []
-    told += [str(device[name]) for name in ("driver", "date") if device.get(name)]
-    return f"{answer['name']}: {answer['quality']}. {', '.join(told)}"
+    facts = [str(device["title"]), format_bytes(device["memory_bytes"])]
+    facts += [f"{device['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s", *peaks]
+    facts += [f"{device['threads']} threads"] if device.get("threads") else []
+    facts += [f"torch {device['torch']}"] if device.get("torch") else []
+    facts += [str(device[name]) for name in ("driver", "date") if device.get(name)]
+    return f"{answer['name']}: {answer['quality']}. {', '.join(facts)}"
 
 
 def _parts(answer: Mapping[str, Any]) -> list[list[str]]:

@@ -34,7 +34,7 @@ def command(results: tuple[Path, ...], output: Path, png_dir: Path | None, as_js
     that `sweep` wrote.
 
     The page of a result also shows break-even and speedup over the load. They are simulated once, which takes
-    some seconds, and kept in study.json beside the result. The page of a store shows maps of its cells.
+    some seconds, and kept in study.json next to the result. The page of a store shows maps of its cells.
     """
     from dashboards.report import reported_at, write_report
 

@@ -1,4 +1,4 @@
-"""`decodesim sensitivity`: which of the inputs that nobody knows exactly decide the answer."""
+"""`decodesim sensitivity`: which of the inputs that are not known exactly decide the answer."""
 
 from __future__ import annotations
 

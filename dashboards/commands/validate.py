@@ -74,7 +74,7 @@ def _print(validation: Validation, every_row: bool) -> None:
         _print_table("Largest misses", tables.largest_errors(validation.rows, _MISSES))
     _print_table("Skipped, and why", tables.reasons_table(validation))
     _print_table("Errors by quantity", tables.quantities_table(validation))
-    _print_table("Speedup, beside what is simpler", tables.baselines_table(validation))
+    _print_table("Speedup, against simpler predictions", tables.baselines_table(validation))
     _print_table("Targets", tables.targets_table(validation))
     print_text(f"→ {validation.extent}")
     if every_row:

@@ -46,17 +46,17 @@ def prepare(subject: Subject) -> Table:
 
 def finding(table: Table) -> list[str]:
     """Tokens per verify, and what stops leave of them."""
-    said = []
+    sentences = []
     for variant in table.distinct("variant"):
         length, tokens = (
             table.facts["mean_acceptance_length"][variant],
             table.facts["tokens_per_round"][variant],
         )
         if length is not None and tokens is not None:
-            said.append(
+            sentences.append(
                 f"{variant} yields {length:.2f} tokens per verify, and {tokens:.2f} reach the client."
             )
-    return said
+    return sentences
 
 
 def caption(table: Table) -> str:

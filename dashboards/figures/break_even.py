@@ -103,9 +103,9 @@ def _finding_of(table: Table) -> str:
             f"{clients(first['concurrency'])} and "
             f"{last['simulated']:.2f} at {clients(last['concurrency'])}."
         )
-    said = [f"{_VERBS[verdict]} {loads}" for verdict, loads in _stretches(table)]
-    before = f"{', '.join(said[:-1])} and " if said[1:] else ""
-    return f"At an acceptance α of {alpha:.2f}, {variant} {before}{said[-1]}."
+    parts = [f"{_VERBS[verdict]} {loads}" for verdict, loads in _stretches(table)]
+    before = f"{', '.join(parts[:-1])} and " if parts[1:] else ""
+    return f"At an acceptance α of {alpha:.2f}, {variant} {before}{parts[-1]}."
 
 
 def _stretches(table: Table) -> Iterator[tuple[str, str]]:
@@ -123,7 +123,8 @@ def caption(table: Table) -> str:
     lengths = draft_lengths(table, table.facts["varying"])
     return (
         f"Closed loop, {lengths}. An acceptance above the line pays. Simulated: with stops, prefill, KV and "
-        "batch, on common luck; the shade is the error of the cost model and of sampling. Geometric: "
+        "batch, on common random numbers; the shade is the error of the cost model and of sampling. "
+        "Geometric: "
         "independent drafts, from step times alone. Linear is another scale, the share of drafts accepted at "
         "this K: compare it with no α."
     )

@@ -166,7 +166,9 @@ def tick_text(duration_s: float) -> str:
 def draft_lengths(table: Table, varying: Collection[str]) -> str:
     """`K = 3`, or of which variant it is; variants whose K varies with the batch say so."""
     variants = dict(zip(table["variant"], table["draft_length"], strict=True))
-    said = [f"K = {length}{' at most' if variant in varying else ''}" for variant, length in variants.items()]
-    if len(set(said)) == 1:
-        return said[0]
-    return ", ".join(f"{one} for {variant}" for one, variant in zip(said, variants, strict=True))
+    lengths = [
+        f"K = {length}{' at most' if variant in varying else ''}" for variant, length in variants.items()
+    ]
+    if len(set(lengths)) == 1:
+        return lengths[0]
+    return ", ".join(f"{length} for {variant}" for length, variant in zip(lengths, variants, strict=True))

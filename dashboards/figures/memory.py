@@ -49,7 +49,7 @@ def prepare(subject: Subject) -> Table:
 def finding(table: Table) -> list[str]:
     """What speculation takes from the KV cache."""
     kept, fit = table.facts["kv_tokens"], table.facts["max_concurrency"]
-    said = [
+    sentences = [
         f"With {variant} the KV cache holds {tokens:,} tokens, {1 - tokens / kept[PLAIN]:.1%} fewer: "
         f"{fit[variant]:,} requests of mean length at once in place of {fit[PLAIN]:,}."
         if tokens < kept[PLAIN]
@@ -57,7 +57,7 @@ def finding(table: Table) -> list[str]:
         for variant, tokens in kept.items()
         if variant != PLAIN
     ]
-    return said or [f"The KV cache holds {kept[PLAIN]:,} tokens."]
+    return sentences or [f"The KV cache holds {kept[PLAIN]:,} tokens."]
 
 
 def caption(table: Table) -> str:

@@ -31,7 +31,7 @@ def setting_title(path: str) -> str:
 
 
 def place_title(axes: Sequence[str]) -> str:
-    """The axes of a place, as their values stand beside each other."""
+    """The axes of a place, as their values follow each other."""
     return " · ".join(map(setting_title, axes))
 
 

@@ -81,9 +81,8 @@ def caption(table: Table) -> str:
     frame = " The frame is the scenario's own point." if framed else ""
     return (
         f"Throughput ÷ that of plain decoding, {lengths}. Every cell is simulated: one closed-loop run "
-        "of each variant on the same luck, good to about 1 %. Above the heavy line speculation pays, "
-        "before the "
-        f"error of the cost model.{frame}"
+        "of each variant on the same random numbers, good to about 1 %. Above the heavy line speculation "
+        f"pays, before the error of the cost model.{frame}"
     )
 
 

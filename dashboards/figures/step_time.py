@@ -79,7 +79,7 @@ def finding(table: Table) -> list[str]:
     if PLAIN not in total_s:
         return []
     plain = total_s[PLAIN]
-    said = [
+    sentences = [
         f"A step of {variant} takes {total_s[variant] / plain:.2f} × as long "
         f"({format_seconds(total_s[variant])} in "
         f"place of {format_seconds(plain)}) and brings each request {tokens[variant]:.2f} tokens: "
@@ -87,7 +87,7 @@ def finding(table: Table) -> list[str]:
         for variant in total_s
         if variant != PLAIN
     ]
-    return said or [f"A step takes {format_seconds(total_s[PLAIN])}."]
+    return sentences or [f"A step takes {format_seconds(total_s[PLAIN])}."]
 
 
 def caption(table: Table) -> str:

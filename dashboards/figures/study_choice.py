@@ -75,11 +75,11 @@ def _finding_of(table: Table) -> str:
         ((variants.count(variant) / len(variants), variant) for variant in dict.fromkeys(variants)),
         reverse=True,
     )
-    said = ", ".join(f"{variant} in {share:.0%}" for share, variant in shares)
+    shares_text = ", ".join(f"{variant} in {share:.0%}" for share, variant in shares)
     top = max(rows, key=lambda row: float(row["speedup"]))
     unsure = sum(not row["sure"] for row in rows) / len(rows)
     return (
-        f"{table['picture'][0]}: best is {said} of the cells, at most × {top['speedup']:.2f}; "
+        f"{table['picture'][0]}: best is {shares_text} of the cells, at most × {top['speedup']:.2f}; "
         f"in {unsure:.0%} the gain is within the error of the cost model."
     )
 

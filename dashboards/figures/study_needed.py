@@ -26,7 +26,7 @@ COLUMNS = (
     Column("low", "lower end of its band"),
     Column("high", "upper end of its band"),
     Column("tokens", "mean acceptance length there", "tokens"),
-    Column("outcome", "what is said of the scenario's α"),
+    Column("outcome", "the verdict on the scenario's α"),
 )
 
 

@@ -87,7 +87,7 @@ def prepare(subject: Subject) -> Table:
             "The load is above capacity: waiting grows with the run, so there are no percentiles.",
         )
     return empty(
-        COLUMNS, "The requests are not beside the result (requests-ARM.npz), so there are no curves."
+        COLUMNS, "The requests are not next to the result (requests-ARM.npz), so there are no curves."
     )
 
 
@@ -137,10 +137,10 @@ def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, fl
 
 
 def finding(table: Table) -> list[str]:
-    """What speculation does to the mean and to the tail, per variant; both ITLs said apart."""
+    """What speculation does to the mean and to the tail, per variant; both ITLs apart."""
     variants = [variant for variant in table.distinct("variant") if variant != PLAIN]
     means = table.facts["means"]
-    said = []
+    sentences = []
     for variant in variants:
         before, after = (
             [means.get((path, name)) for path in ("tpot_s", "itl_s")] for name in (PLAIN, variant)
@@ -148,11 +148,11 @@ def finding(table: Table) -> list[str]:
         if None in (*before, *after):
             continue
         moves = [_move(was, becomes) for was, becomes in zip(before, after, strict=True)]
-        said.append(
+        sentences.append(
             f"{variant}: the mean time per output token {moves[0]}, and the mean gap between emissions "
             f"{moves[1]}, since an emission brings several tokens."
         )
-    return said
+    return sentences
 
 
 def _move(was: float, becomes: float) -> str:

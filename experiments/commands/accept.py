@@ -244,7 +244,7 @@ def _cells(row: Mapping[str, Any], longest: int, gated: bool) -> list[str]:
 def _fit_cells(fit: Mapping[str, Any]) -> list[str]:
     goodness, parameters = fit["goodness"], fit["parameters"]
     worst = max(goodness["error_of_mean_acceptance_length"].values(), key=abs)
-    said = ", ".join(
+    parameters_text = ", ".join(
         f"{key} {' '.join(f'{one:.2f}' for one in (value if isinstance(value, list) else [value]))}"
         for key, value in parameters.items()
     )
@@ -257,7 +257,7 @@ def _fit_cells(fit: Mapping[str, Any]) -> list[str]:
         "best" if best == 0.0 else f"{best:.0f}",
         f"{worst:+.1%}",
         "yes" if fit["describes"] else "no",
-        said,
+        parameters_text,
     ]
 
 

@@ -99,7 +99,7 @@ def command(
 def loads_of(concurrency: str | None, rate: str | None) -> list[dict[str, float]] | None:
     """The loads asked for, as rows name them; None: the scenario's own. Raises InputError."""
     if concurrency is not None and rate is not None:
-        message = "cannot stand beside --concurrency"
+        message = "cannot be combined with --concurrency"
         raise InputError(Problem(field="--rate", value=rate, message=message, allowed="one of the two"))
     loads: list[dict[str, float]] = [
         {"concurrency": n} for n in numbers("--concurrency", concurrency, whole=True)

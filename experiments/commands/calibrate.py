@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _DEVICES = ("cuda", "cpu")
 _FORMATS = ("bf16", "fp8")
 _TABLES_MODEL = "llama-3.1-8b-instruct"
-"""For whom the figures of public tables are printed when --model names nobody."""
+"""For whom the figures of public tables are printed when --model names none."""
 
 
 @click.command()
@@ -49,13 +49,13 @@ _TABLES_MODEL = "llama-3.1-8b-instruct"
 def command(device: str | None, output: Path, as_json: bool, **given: Any) -> None:
     """Microbenchmarks of this device, or public tables of one, into a profile that --gpu takes.
 
-    Measurements lie beside the profile, in STEM.measurements.csv. Ctrl-C keeps them; the same command goes
+    Measurements lie next to the profile, in STEM.measurements.csv. Ctrl-C keeps them; the same command goes
     on from there.
     """
     check_output(output)
     if given["from_tables"] is not None:
         if device is not None:
-            raise _wrong("--device", device, "cannot stand beside --from-tables", "one of them")
+            raise _wrong("--device", device, "cannot be combined with --from-tables", "one of them")
         for name in ("tp", "dtype", "quick"):
             if click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT:
                 allowed = "they are as they are, and whole"
@@ -82,7 +82,7 @@ def _from_device(device: str, given: Mapping[str, Any], output: Path, as_json: b
         with progress_bar("calibrate") as progress:
             made = calibrate(request, output, progress, note)
     except KeyboardInterrupt:
-        note(f"what was measured is kept beside {output}; the same command goes on from there")
+        note(f"what was measured is kept next to {output}; the same command goes on from there")
         raise
     lacking = [*made.uncovered, *made.left_out]
     notes = [*made.fitted.notes, *(f"not in the profile: {line}" for line in lacking)]

@@ -122,7 +122,7 @@ def read_scenario(
 
 @contextmanager
 def lines_of(scenario: Scenario) -> Iterator[None]:
-    """What is found wrong later with fields of the scenario is said at their line."""
+    """What is found wrong later with fields of the scenario is reported at their line."""
     try:
         yield
     except InputError as error:
@@ -149,7 +149,7 @@ def _no_flag_beside_a_file(name: str, value: Any) -> Problem:
     return Problem(
         field=flag,
         value=value,
-        message="cannot stand beside a scenario file",
+        message="cannot be combined with a scenario file",
         allowed=f"--set {path}={value}",
     )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SHOWN_AFTER_S = 1.0
 """A bar appears when the work has lasted so long."""
-SAID_EVERY_S = 30.0
+REPORTED_EVERY_S = 30.0
 """Where no terminal shows a bar, a line says as often how far it is."""
 _WIDTH_WITHOUT_TERMINAL = 120
 _GAP, _NARROW_GAP = 3, 2
@@ -36,7 +36,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def note(text: str) -> None:
-    """A line beside the answer, on stderr."""
+    """A line next to the answer, on stderr."""
     click.echo(text, err=True)
 
 
@@ -115,12 +115,12 @@ def progress_bar(title: str) -> Iterator[Progress]:
     bar = Bar(*columns, *times, console=console, transient=True)
     task = bar.add_task(title, total=None)
     begun, shown = time.monotonic(), False
-    said = begun
+    reported = begun
 
     def progress(done: int, total: int, what: str) -> None:
-        nonlocal shown, said
-        if not console.is_terminal and time.monotonic() - said > SAID_EVERY_S:
-            said = time.monotonic()
+        nonlocal shown, reported
+        if not console.is_terminal and time.monotonic() - reported > REPORTED_EVERY_S:
+            reported = time.monotonic()
             note(f"{title}{f': {what}' if what else ''}, {done:,} of {total:,} done")
         bar.update(task, completed=done, total=total, description=f"{title}: {what}")
         if not shown and console.is_terminal and time.monotonic() - begun > SHOWN_AFTER_S:

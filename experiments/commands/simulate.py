@@ -1,4 +1,4 @@
-"""`decodesim simulate`: plain decoding and every speculative variant on the same traffic and luck."""
+"""`decodesim simulate`: plain decoding and every speculative variant, on common random numbers."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Plain decoding and every speculative variant of SCENARIO on the same traffic and luck."""
+    """Plain decoding and every speculative variant of SCENARIO on the same requests and random numbers."""
     from simulator.simulation import simulate
 
     read = read_scenario(scenario, (*overrides, *precision_override(precision)), flags_of(given))
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # said now, not after a long run
+        out.mkdir(parents=True, exist_ok=True)  # an error now, not after a long run
     if trace_out is not None and not trace_out.parent.is_dir():
         raise InputError(Problem(file=str(trace_out), message="cannot be written: its folder is not there"))
     say_when_compiling()
@@ -151,7 +151,7 @@ def _traffic(scenario: Scenario) -> str:
 
 
 def _basis(provenance: Mapping[str, Any], scenario: Scenario) -> list[str]:
-    """What the answer rests on: profile, preset, driver, acceptance, and the values nobody gave."""
+    """What the answer rests on: profile, preset, driver, acceptance, and the values that were not given."""
     from simulator.scenario import assumed_acceptance
 
     driver = provenance["backend"]
@@ -179,9 +179,9 @@ def notes_for_people(document: Mapping[str, Any]) -> list[str]:
     shared: dict[str, list[str]] = {}
     for text in document["notes"]:
         variant = next((name for name in variants if text.startswith(f"{name}: ")), "")
-        said = text.removeprefix(f"{variant}: ")
-        if not said.startswith(_LEFT_OUT):
-            shared.setdefault(said, []).append(variant)
+        note_text = text.removeprefix(f"{variant}: ")
+        if not note_text.startswith(_LEFT_OUT):
+            shared.setdefault(note_text, []).append(variant)
     return [text if "" in names else f"{', '.join(names)}: {text}" for text, names in shared.items()]
 
 

@@ -12,7 +12,7 @@ import click
 
 from experiments.commands.options import json_option, precision_option, precision_override
 from experiments.commands.output import (
-    SAID_EVERY_S,
+    REPORTED_EVERY_S,
     note,
     print_json,
     print_list,
@@ -140,7 +140,7 @@ class _Lines:
 
     def tell(self, standing: Standing) -> None:
         """Say it, unless that was just done."""
-        if time.monotonic() - self.said_s > SAID_EVERY_S:
+        if time.monotonic() - self.said_s > REPORTED_EVERY_S:
             self.said_s = time.monotonic()
             of = "" if standing.cells is None else f" of {standing.cells:,}"
             note(", ".join(part for part in (f"{standing.passed:,}{of} cells", _rest(standing)) if part))

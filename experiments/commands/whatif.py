@@ -1,4 +1,4 @@
-"""`decodesim whatif`: a scenario against others that differ in a few fields, on the same traffic and luck."""
+"""`decodesim whatif`: a scenario against others that differ in a few fields, on common random numbers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LEGEND = (
 )  # fmt: skip
 @click.option(
     "--versus", multiple=True, metavar="PATH=VALUE;…",
-    help="One more alternative beside it, its settings separated by semicolons.",
+    help="One more alternative, its settings separated by semicolons.",
 )  # fmt: skip
 @click.option(
     "--base", multiple=True, metavar="PATH=VALUE", help="Change one field of SCENARIO, on all sides."
@@ -66,7 +66,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """What changes if SCENARIO differs in some fields: plain decoding and each variant, on the same luck.
+    """What changes if SCENARIO differs in some fields, for plain decoding and each variant.
 
     decodesim whatif my.yaml --set hardware.gpu=h200-sxm --versus 'hardware.tensor_parallel=8' --versus
     'speculation.eagle3-k3.acceptance.alpha=0.8; speculation.eagle3-k3.draft_length=5'

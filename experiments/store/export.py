@@ -106,7 +106,7 @@ def _tables(rows: Rows, columns: Sequence[StoreColumn], schema: Any) -> Iterator
 
 
 def _texts(values: Sequence[Any]) -> list[str | None]:
-    """Values of a column that holds text, and perhaps numbers beside it."""
+    """Values of a column that holds text, and perhaps numbers too."""
     return [value if value is None or isinstance(value, str) else str(value) for value in values]
 
 

@@ -1,4 +1,4 @@
-"""The file of a store: found, locked, opened, and what is wrong with it said in one line."""
+"""The file of a store: found, locked, opened, and what is wrong with it in one line."""
 
 from __future__ import annotations
 

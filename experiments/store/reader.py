@@ -209,12 +209,12 @@ def unpacked(data: bytes, dictionary: str) -> str:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """A connection that only reads. Where nothing can be written, SQLite must be told that nobody writes."""
+    """A connection that only reads. Where nothing can be written, SQLite needs to know so."""
     log = path.with_name(path.name + "-wal")
     away = network_file_system(path)
     if away and log.exists():
         message = f"lies on a network file system ({away}), and its last run did not end"
-        raise bad_store(path, message, "copy it to a local disk, with its -wal file beside it")
+        raise bad_store(path, message, "copy it to a local disk, with its -wal file next to it")
     fixed = (away or not os.access(path.parent, os.W_OK)) and not log.exists()
     uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)

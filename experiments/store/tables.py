@@ -28,7 +28,7 @@ def make(path: Path, about: Mapping[str, str]) -> None:
     """A store without cells, which appears under its name when it is whole.
 
     It has its write-ahead log from the start: a switch that is killed half-way is undone by a writer only,
-    and until then nobody reads the store.
+    and until then the store is not read.
     """
     part = path.with_name(path.name + "-new")
     _unlink(part)

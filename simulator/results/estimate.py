@@ -184,7 +184,7 @@ def mean_estimate(samples: Sequence[float]) -> Estimate | None:
 
 
 def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Estimate | None:
-    """The ratio of two figures measured on the same luck:
+    """The ratio of two figures measured on the same random numbers:
     the mean of ln(ratio) over replications, and its interval.
 
     On the log scale the estimate of a / b is exactly the inverse of that of b / a, and stays positive.

@@ -94,19 +94,19 @@ def measure(
     rates from the time in which the engine was full. The paths are those of the JSON.
     """
     window = window_of(record, saturated)
-    everybody = np.ones(len(record.arrival_ns), dtype=bool)
-    found = _measure_requests(record, window, everybody, slice(None), limits or {})
-    found |= _measure_engine(record, window, replicas)
+    all_requests = np.ones(len(record.arrival_ns), dtype=bool)
+    figures = _measure_requests(record, window, all_requests, slice(None), limits or {})
+    figures |= _measure_engine(record, window, replicas)
     if window.last >= 0:
         emitted = record.emitted_before_arrival
         tokens = float(emitted[window.last] - emitted[window.first])
-        found["throughput_tokens_per_s"] = share(tokens, window.duration_s)
+        figures["throughput_tokens_per_s"] = share(tokens, window.duration_s)
     if len(class_names) > 1:
         for index, name in enumerate(class_names):
             members, row = record.traffic_class == index, slice(index, index + 1)
             of_class = _measure_requests(record, window, members, row, limits or {})
-            found |= {f"{CLASSES}.{name}.{path}": value for path, value in of_class.items()}
-    return found
+            figures |= {f"{CLASSES}.{name}.{path}": value for path, value in of_class.items()}
+    return figures
 
 
 def _measure_requests(
@@ -119,26 +119,28 @@ def _measure_requests(
     done = record.status == DONE
     answered = known(record.first_ns) & known(record.arrival_ns)
     good = done.copy()
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name in REQUEST_LATENCIES:  # one array of requests at a time
         values = per_request(record, name)
-        found |= _under(name, metrics.statistics(values[measured]))
+        figures |= _under(name, metrics.statistics(values[measured]))
         good &= metrics.meets_limits(limits, name, values)
-    found |= _gaps(record, measured & answered, classes)
-    found |= _acceptance(record, classes)
-    found["preemptions"] = float(record.preemptions[chosen].sum())
-    found["tokens_per_round"] = _tokens_per_round(record, measured & answered)
+    figures |= _gaps(record, measured & answered, classes)
+    figures |= _acceptance(record, classes)
+    figures["preemptions"] = float(record.preemptions[chosen].sum())
+    figures["tokens_per_round"] = _tokens_per_round(record, measured & answered)
 
     ended = known(record.ended_ns) & (record.ended_ns > window.start_ns) & (record.ended_ns <= window.end_ns)
     seconds = window.duration_s
-    found["throughput_tokens_per_s"] = share(_emitted_within(record, window, chosen), seconds)
-    found["request_rate_per_s"] = share(float((chosen & done & ended).sum()), seconds)
+    figures["throughput_tokens_per_s"] = share(_emitted_within(record, window, chosen), seconds)
+    figures["request_rate_per_s"] = share(float((chosen & done & ended).sum()), seconds)
     asked = measured & (record.status != CANCELLED)
     for name, status in (("timed_out_fraction", TIMED_OUT), ("rejected_fraction", REJECTED)):
-        found[name] = share(float((measured & (record.status == status)).sum()), float(measured.sum()))
-    found["slo_attainment"] = share(float((asked & good).sum()), float(asked.sum())) if limits else NAN
-    found["goodput_requests_per_s"] = share(float((chosen & good & ended).sum()), seconds) if limits else NAN
-    return found
+        figures[name] = share(float((measured & (record.status == status)).sum()), float(measured.sum()))
+    figures["slo_attainment"] = share(float((asked & good).sum()), float(asked.sum())) if limits else NAN
+    figures["goodput_requests_per_s"] = (
+        share(float((chosen & good & ended).sum()), seconds) if limits else NAN
+    )
+    return figures
 
 
 def per_request(record: RunRecord, name: str) -> Floats:
@@ -168,12 +170,12 @@ def _gaps(record: RunRecord, measured: Mask, classes: slice) -> dict[str, float]
     """
     edges = record.itl_edges_ns / NS_PER_S
     total_s = float((record.last_ns[measured] - record.first_ns[measured]).sum()) / NS_PER_S
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name in GAP_LATENCIES:
         counts = gap_histogram(record, name)[classes].sum(axis=0)
         mean = share(total_s, float(counts.sum()))
-        found |= _under(name, metrics.histogram_statistics(counts, edges, mean))
-    return found
+        figures |= _under(name, metrics.histogram_statistics(counts, edges, mean))
+    return figures
 
 
 def _acceptance(record: RunRecord, classes: slice) -> dict[str, float]:
@@ -184,7 +186,7 @@ def _acceptance(record: RunRecord, classes: slice) -> dict[str, float]:
     rounds, decodes = int(drafted_at[1:].sum()), int(drafted_at.sum())
     accepted = metrics.accepted_from_counts(accepted_at)
     drafted = metrics.accepted_from_counts(drafted_at)
-    found = {
+    figures = {
         "mean_acceptance_length": metrics.mean_acceptance_length(accepted, rounds),
         "draft_acceptance_rate": metrics.draft_acceptance_rate(accepted, drafted),
         "draft_coverage": metrics.draft_coverage(rounds, decodes),
@@ -194,8 +196,8 @@ def _acceptance(record: RunRecord, classes: slice) -> dict[str, float]:
         ("acceptance_rate_at", rates),
         ("conditional_acceptance", metrics.conditional_acceptance(rates)),
     ):
-        found |= {f"{name}.{position}": value for position, value in enumerate(values, start=1)}
-    return found
+        figures |= {f"{name}.{position}": value for position, value in enumerate(values, start=1)}
+    return figures
 
 
 def _tokens_per_round(record: RunRecord, measured: Mask) -> float:
@@ -227,33 +229,33 @@ def _emitted_within(record: RunRecord, window: Window, chosen: Mask) -> float:
 
 def _measure_engine(record: RunRecord, window: Window, replicas: int) -> dict[str, float]:
     """Figures of the engine: batch, memory and what an average step of the window is made of."""
-    totals, books = record.totals, record.totals
+    totals, counters = record.totals, record.totals
     window_ns = (window.end_ns - window.start_ns) * replicas
     if window.first >= 0 and record.window_totals.get("steps"):
-        books, busy_of_ns = record.window_totals, window_ns
+        counters, busy_of_ns = record.window_totals, window_ns
     else:
         busy_of_ns = record.makespan_ns * replicas
-    steps = float(books["steps"])
+    steps = float(counters["steps"])
     decoding = known(record.first_ns)
     resident_ns = _overlap_ns(window, record.first_ns[decoding], record.last_ns[decoding]).sum()
-    busy = min(1.0, share(float(books["busy_ns"]), float(busy_of_ns)))
-    found = {
+    busy = min(1.0, share(float(counters["busy_ns"]), float(busy_of_ns)))
+    figures = {
         "mean_batch": share(float(resident_ns), window_ns * busy),
         "kv_peak_fraction": share(float(totals["peak_blocks"]), float(totals["total_blocks"]))
         if totals["total_blocks"] < UNLIMITED_BLOCKS
         else NAN,
         "steps": float(totals["steps"]),
-        "step_s.mean": share(books["busy_ns"] / NS_PER_S, steps),
+        "step_s.mean": share(counters["busy_ns"] / NS_PER_S, steps),
     }
     for name, total in _STAGES:
-        found[f"step_s.{name}"] = share(books[total] / NS_PER_S, steps)
+        figures[f"step_s.{name}"] = share(counters[total] / NS_PER_S, steps)
     rows = {
         "rejected": totals["rejected_rows"],
         "padding": totals["padded_tokens"] - totals["query_tokens"],
         "ghost": totals["ghost_rows"],
         "trimmed": totals["trimmed_tokens"],
     }
-    return found | {f"wasted_rows.{name}": float(count) for name, count in rows.items()}
+    return figures | {f"wasted_rows.{name}": float(count) for name, count in rows.items()}
 
 
 _STAGES = (
@@ -267,5 +269,5 @@ _STAGES = (
 """Parts of a step; attention and communication are within verify."""
 
 
-def _under(name: str, found: dict[str, float]) -> Iterable[tuple[str, float]]:
-    return {f"{name}.{statistic}": found[statistic] for statistic in STATISTICS}.items()
+def _under(name: str, figures: dict[str, float]) -> Iterable[tuple[str, float]]:
+    return {f"{name}.{statistic}": figures[statistic] for statistic in STATISTICS}.items()

@@ -54,7 +54,7 @@ def refused(*arguments: str | Path) -> str:
         (("--from-tables", "nowhere"), "--system: is missing"),
         (("--from-tables", "nowhere", "--system", "h100-sxm"), "--from-tables: is no folder"),
         (("--from-tables", ".", "--system", "h100"), "h100-sxm"),
-        (("--from-tables", ".", "--system", "h100-sxm", "--device", "cpu"), "cannot stand beside"),
+        (("--from-tables", ".", "--system", "h100-sxm", "--device", "cpu"), "cannot be combined with"),
         (("--from-tables", ".", "--system", "h100-sxm", "--quick"), "--quick: says nothing of public tables"),
     ],
 )
@@ -114,7 +114,7 @@ def test_an_interrupted_run_is_gone_on_with_and_ends_in_a_profile(tmp_path: Path
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130, said
-    assert "what was measured is kept beside" in said
+    assert "what was measured is kept next to" in said
     assert "Traceback" not in said
     kept = read_measurements(raw)
     assert kept.sessions[-1]["how"] == "interrupted"
