@@ -156,7 +156,7 @@ def _latency_of(name: str, reading: Reading) -> Latency | None:
 
 
 def _doubt(group: Sequence[Reading]) -> int:
-    """How far an acceptance is to be doubted: counts first, then means without counts, then counts of few rounds."""
+    """How far an acceptance is to be doubted: counts, then means without counts, then few counts."""
     rounds = sum(one.acceptance.total.rounds for one in group if one.acceptance is not None)
     return 1 if not _counted(group) else 0 if rounds >= FEW_ROUNDS else 2
 
