@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from calibration.telemetry.fields import RecordFields
-from calibration.telemetry.reading import Finding, Latency
+from calibration.telemetry.reading import Latency
 
 _KEY = re.compile(r"(mean|median|std|min|max|p\d+(?:\.\d+)?)_(\w+)_ms")
 _STATISTIC = {"median": "p50", "p99.9": "p999"}
@@ -32,15 +32,6 @@ def latencies_of(
         for name, statistics in values.items()
         if "mean" in statistics
     }
-
-
-def problems_of(fields: RecordFields, file: str) -> list[Finding]:
-    """The values of a record that cannot be true, as one finding."""
-    if not fields.problems:
-        return []
-    shown = "; ".join(fields.problems[:3])
-    more = f"; and {len(fields.problems) - 3} more" if len(fields.problems) > 3 else ""
-    return [Finding("bad-value", "warning", f"{file}: left out: {shown}{more}")]
 
 
 def request_rate(fields: RecordFields, key: str = "request_rate") -> tuple[float | None, bool]:

@@ -17,6 +17,8 @@ from calibration.telemetry.reading import FORMATS, LATENCIES, Acceptance, Counts
 
 Part = TypeVar("Part")
 
+FEW_ROUNDS = 30
+"""Fewer rounds are too few to conclude from."""
 _STANDARD_ERRORS, _LEAST_CHANGE = 3.0, 0.1
 """By how much runs must differ not to be alike: beyond chance, and by 10 % of accepted drafts."""
 
@@ -92,7 +94,7 @@ def _acceptance(
 ) -> tuple[Acceptance | None, tuple[Reading, ...]]:
     """The acceptance of the most exact format that has one, its readings added up."""
     groups = [[one for one in group if one.acceptance is not None] for group in by_format]
-    groups = sorted((group for group in groups if group), key=lambda group: not _counted(group))
+    groups = sorted((group for group in groups if group), key=_doubt)
     if not groups:
         return None, ()
     chosen = groups[0]
@@ -151,6 +153,12 @@ def mean_and_error(parts: Sequence[Counts]) -> tuple[float, float]:
 
 def _latency_of(name: str, reading: Reading) -> Latency | None:
     return reading.latencies.get(name)
+
+
+def _doubt(group: Sequence[Reading]) -> int:
+    """How far an acceptance is to be doubted: counts, then means without counts, then few counts."""
+    rounds = sum(one.acceptance.total.rounds for one in group if one.acceptance is not None)
+    return 1 if not _counted(group) else 0 if rounds >= FEW_ROUNDS else 2
 
 
 def _counted(group: Sequence[Reading]) -> bool:

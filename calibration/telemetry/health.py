@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from calibration.telemetry.alpha import drafts_full
-from calibration.telemetry.combine import Combined, differ, mean_and_error
+from calibration.telemetry.combine import FEW_ROUNDS, Combined, differ, mean_and_error
 from calibration.telemetry.intervals import FEWEST_BLOCKS, of_running
 from calibration.telemetry.reading import SEVERITIES, Acceptance, Counts, Finding, Reading, RoundBlock
 from calibration.telemetry.run_health import findings_of_run
@@ -21,7 +21,6 @@ from simulator.results import metrics
 
 _NONE_BELOW, _FIRST_BELOW = 1.02, 0.05
 """Mean acceptance length and rate of the first position below which a drafter does not work."""
-_FEW_ROUNDS = 30
 _LITTLE_COVERAGE = 0.9
 _LARGER_BATCH = 1.5
 
@@ -40,7 +39,7 @@ def findings_of(readings: Sequence[Reading], combined: Combined, earlier: Sequen
 
 def _on_acceptance(acceptance: Acceptance) -> Iterator[Finding]:
     total, length = acceptance.total, acceptance.total.mean_length
-    many = not acceptance.counted or total.rounds >= _FEW_ROUNDS
+    many = not acceptance.counted or total.rounds >= FEW_ROUNDS
     first = total.accepted_at[0] / total.rounds if total.accepted_at else None
     if many and (length <= _NONE_BELOW or (first is not None and first < _FIRST_BELOW)):
         text = (
@@ -55,7 +54,7 @@ def _on_acceptance(acceptance: Acceptance) -> Iterator[Finding]:
             "target itself; real traffic accepts less"
         )
         yield Finding("acceptance-perfect", "warning", text)
-    if acceptance.counted and total.rounds < _FEW_ROUNDS:
+    if acceptance.counted and total.rounds < FEW_ROUNDS:
         yield Finding("few-rounds", "warning", f"{total.rounds:g} draft rounds are too few to conclude from")
     if total.accepted_at and not drafts_full(total):
         share = metrics.share(total.drafted or 0.0, len(total.accepted_at) * total.rounds)

@@ -84,7 +84,9 @@ def read_files(names: Sequence[str]) -> Collected:
         raise InputError(problems)
     for reader in readers:
         collected.readings += reader.readings()
-        collected.findings += reader.findings
+        collected.findings += reader.findings()
+    places = {shown_name(name): place for place, name in reversed(list(enumerate(names)))}
+    collected.readings.sort(key=lambda reading: min(places[source.file] for source in reading.sources))
     return collected
 
 

@@ -16,6 +16,9 @@ from simulator.errors import InputError, Problem
 MOST_SERIES = 100_000
 """Label sets of one scrape; an engine writes a few hundred."""
 
+MOST_SCRAPES = 1000
+"""Scrapes that one command takes."""
+
 STARTED = "process_start_time_seconds"
 
 

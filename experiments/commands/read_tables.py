@@ -33,6 +33,8 @@ _LOAD = (
     ("prompt tokens", "prompt_tokens_mean"),
     ("output tokens", "output_tokens_mean"),
 )
+_NEARLY_ALL = 0.98
+"""Share of steps with a draft above which the others are not worth a word."""
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -70,11 +72,11 @@ def _sentence(document: Document) -> str:
     rounds, longest = document["draft_rounds"], document["draft_length"]
     if rounds is not None:
         words.append(f"over {rounds:,.0f} draft rounds")
-    if longest is not None:
-        words.append(f"of up to {longest} token{'s' if longest > 1 else ''}")
-    coverage, per_step = document["draft_coverage"], document["tokens_per_step"]
     sentence = " ".join(words)
-    if coverage is None:
+    if longest is not None:
+        sentence += f", drafts of up to {longest} token{'s' if longest > 1 else ''}"
+    coverage, per_step = document["draft_coverage"], document["tokens_per_step"]
+    if coverage is None or coverage > _NEARLY_ALL:
         return sentence
     share = f"{coverage:.0%} of the decode steps had a draft"
     return f"{sentence}; {share}" + ("" if per_step is None else f", so a step emits {per_step:.2f} tokens")

@@ -57,7 +57,7 @@ PIECES = st.one_of(
         ["0", "9" * 400, "0.5", "\n", "\n\n", "\x00", "\ufeff", "[[" * 50, "\\u0000", "…", ",", ":"]
     ),
 )
-fuzz = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzz = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=sorted(TEXTS))

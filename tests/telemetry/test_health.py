@@ -181,6 +181,15 @@ def test_sources_of_other_traffic(codes: Callable[..., set[str]]) -> None:
     assert "sources-differ" not in codes(bench(), vllm_files.log(FINE))
 
 
+def test_a_few_counted_requests_give_way_to_the_mean_of_a_run(tmp_path: Path) -> None:
+    few, run = tmp_path / "few", tmp_path / "run"
+    few.write_text(other_files.sglang_responses(drawn(3, 0.2, 20)))
+    run.write_text(other_files.sglang_bench(FINE))
+    found = read([str(few), str(run)]).to_json()
+    assert found["mean_acceptance_length"]["value"] == pytest.approx(FINE.mean_length)
+    assert [Path(source["file"]).name for source in found["sources"]] == ["few", "run"]
+
+
 def test_a_file_given_twice_counts_once(codes: Callable[..., set[str]], tmp_path: Path) -> None:
     assert "repeated-run" in codes(bench(), bench())
     found = read([str(tmp_path / "file-0"), str(tmp_path / "file-1")]).to_json()

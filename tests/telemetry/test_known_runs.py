@@ -84,6 +84,16 @@ def test_one_scrape_of_vllm(read_text: Callable[..., Answered], run: KnownRun) -
 
 
 @any_run
+@given(run=known_runs())
+def test_a_scrape_of_v0(read_text: Callable[..., Answered], run: KnownRun) -> None:
+    found = read_text(vllm_files.metrics_v0(run))
+    assert (found["draft_rounds"], found["drafted_tokens"]) == (run.rounds, run.drafted_tokens)
+    assert_mean(found, run, 1e-12)
+    assert found["itl_s"]["mean"] == pytest.approx(run.step_s)
+    assert (found["load"]["kv_cache_usage"], found["skipped_lines"]) == (0.5, 0)
+
+
+@any_run
 @given(earlier=known_runs(most_engines=3), seed=known_runs())
 def test_two_scrapes_are_subtracted(
     read_text: Callable[..., Answered], earlier: KnownRun, seed: KnownRun

@@ -74,6 +74,20 @@ def _histogram(name: str, engine: int, model: str, samples: Sequence[tuple[float
     yield f"{name}_sum{{{labels}}} {sum(value * number for value, number in samples)!r}"
 
 
+def metrics_v0(run: KnownRun) -> str:
+    """`/metrics` of a V0 engine: counters of tokens but no rounds; times and KV use under older names."""
+    labels = f'{{model_name="{run.model}"}}'
+    lines = [
+        f"vllm:spec_decode_draft_acceptance_rate{labels} NaN",
+        f"vllm:spec_decode_num_accepted_tokens_total{labels} {float(run.accepted_tokens)}",
+        f"vllm:spec_decode_num_draft_tokens_total{labels} {float(run.drafted_tokens)}",
+        f"vllm:spec_decode_num_emitted_tokens_total{labels} {float(run.decoded_tokens)}",
+        f"vllm:gpu_cache_usage_perc{labels} 0.5",
+        *_histogram("vllm:time_per_output_token_seconds", 0, run.model, [(run.step_s, run.rounds)]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def intervals(run: KnownRun, rounds_each: int) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The rounds of every logging interval, engine by engine."""
     for engine, own in enumerate(run.accepted):

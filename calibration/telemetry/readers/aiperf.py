@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from calibration.telemetry.client import MS, problems_of
+from calibration.telemetry.client import MS
 from calibration.telemetry.fields import RecordFields, draft_length_of
-from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reader import RunReader
 from calibration.telemetry.reading import Acceptance, Counts, Latency, Reading, Source, Stated
 from calibration.telemetry.rounds import histogram_of, positions_of
 
@@ -46,14 +46,10 @@ _LOAD = {
 _LENGTH, _WEIGHTED = "spec_decode_acceptance_length", "spec_decode_token_weighted_acceptance_length"
 
 
-class AiperfReader(TelemetryReader):
+class AiperfReader(RunReader):
     """Summaries of AIPerf and genai-perf."""
 
     title = "summary of AIPerf or genai-perf (profile_export_aiperf.json)"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._readings: list[Reading] = []
 
     def record(self, record: RecordFields) -> bool:
         """Take a summary."""
@@ -63,12 +59,9 @@ class AiperfReader(TelemetryReader):
             return False
         version = record.text("aiperf_version")
         form = FORMAT if version or "schema_version" in record else OLDER_FORMAT
-        self._readings.append(reading_of(self.file, self.name, record, form, version))
+        self.keep(reading_of(self.file, self.name, record, form, version))
+        self.note(record)
         return True
-
-    def readings(self) -> Iterator[Reading]:
-        """One reading per summary."""
-        yield from self._readings
 
 
 def reading_of(file: str, name: str, fields: RecordFields, form: str, version: str | None = None) -> Reading:
@@ -92,7 +85,6 @@ def reading_of(file: str, name: str, fields: RecordFields, form: str, version: s
         decode_steps=None if chunks is None else float(chunks),
         decoded_tokens=decoded,
         load={name: value for name, value in load.items() if value is not None},
-        findings=tuple(problems_of(fields, name)),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from calibration.telemetry.client import problems_of
 from calibration.telemetry.fields import RecordFields
 from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers.aiperf import LATENCIES, UNITS
@@ -51,7 +50,7 @@ class AiperfRecordsReader(TelemetryReader):
                 self._stated.append(length)
         self._requests += 1
         self._measures(metrics)
-        self.findings += problems_of(record, self.name)
+        self.note(record)
         return True
 
     def readings(self) -> Iterator[Reading]:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from calibration.telemetry.fields import DamagedError, RecordFields, number_of
-from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reader import RunReader
 from calibration.telemetry.readers import aiperf
-from calibration.telemetry.reading import Reading
 
 FORMAT = "aiperf-table"
 
@@ -36,22 +34,16 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NOTHING = ("", "-", "n/a", "nan")
 
 
-class AiperfTableReader(TelemetryReader):
+class AiperfTableReader(RunReader):
     """Terminal tables and CSV files of AIPerf."""
 
     title = "table printed by AIPerf, or its CSV"
 
     def __init__(self) -> None:
         super().__init__()
-        self._readings: list[Reading] = []
         self._headings: list[str] | None = None
         self._metrics: dict[str, Any] = {}
         self._name, self._values = "", list[str]()
-
-    def begin(self, file: str, name: str) -> None:
-        """A table does not go on in another file."""
-        self._close()
-        super().begin(file, name)
 
     def line(self, text: str) -> bool:
         """Take a row. Raises DamagedError for one that is cut."""
@@ -59,7 +51,7 @@ class AiperfTableReader(TelemetryReader):
             headings = [cell.lower() for cell in found[1:]]
             if headings and _STATISTICS.issuperset(headings):
                 if "avg" in headings:
-                    self._close()
+                    self.end_run()
                 self._headings = headings
                 return True
         if self._headings is None or not ("│" in text or "," in text):
@@ -71,11 +63,6 @@ class AiperfTableReader(TelemetryReader):
             return False
         self._row(cells[0], cells[1:], self._headings)
         return True
-
-    def readings(self) -> Iterator[Reading]:
-        """One reading per table."""
-        self._close()
-        yield from self._readings
 
     def _row(self, name: str, values: list[str], headings: list[str]) -> None:
         goes_on = self._name and not any(values)
@@ -93,10 +80,11 @@ class AiperfTableReader(TelemetryReader):
         self._metrics.setdefault(tag, {"unit": found.group(2), **numbers})
         self._name, self._values = "", []
 
-    def _close(self) -> None:
+    def end_run(self) -> None:
+        """End the table at hand."""
         metrics, self._metrics, self._headings, self._name = self._metrics, {}, None, ""
         if set(aiperf.LATENCIES) & metrics.keys():
-            self._readings.append(aiperf.reading_of(self.file, self.name, RecordFields(metrics), FORMAT))
+            self.keep(aiperf.reading_of(self.file, self.name, RecordFields(metrics), FORMAT))
 
 
 def _cells(text: str) -> list[str]:

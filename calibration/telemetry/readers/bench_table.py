@@ -7,14 +7,12 @@ found wherever they stand in a line, so prompts, quote marks and timestamps befo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from calibration.telemetry.fields import DamagedError, RecordFields, number_of
-from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reader import RunReader
 from calibration.telemetry.readers import sglang_bench, vllm_bench
-from calibration.telemetry.reading import Finding, Reading
 
 _ROWS = {
     "Backend": "backend",
@@ -56,14 +54,13 @@ _SGLANG = ("backend", "input_throughput", "accept_length", "concurrency", "total
 """RecordFields that only SGLang's table has."""
 
 
-class BenchTableReader(TelemetryReader):
+class BenchTableReader(RunReader):
     """Terminal tables of vLLM's and SGLang's serving benchmarks; a file may hold several."""
 
     title = "table printed by `vllm bench serve` or `sglang.bench_serving`"
 
     def __init__(self) -> None:
         super().__init__()
-        self._readings: list[Reading] = []
         self._row: dict[str, Any] | None = None
         self._positions: dict[int, float] = {}
         self._since_row = 0
@@ -71,9 +68,8 @@ class BenchTableReader(TelemetryReader):
 
     def begin(self, file: str, name: str) -> None:
         """A table does not go on in another file."""
-        self._close()
-        self._options = {}
         super().begin(file, name)
+        self._options = {}
 
     def line(self, text: str) -> bool:
         """Take a row. Raises DamagedError for a row whose number is cut."""
@@ -84,18 +80,18 @@ class BenchTableReader(TelemetryReader):
             self._options["request_rate"] = "inf"
             return False
         if _TITLE in text:
-            self._close()
+            self.end_run()
             self._row = {}
             return True
         if self._row is None and not ("(ms)" in text or "(req/s)" in text or _FIRST in text):
             return False
         if self._row and set(text) == {"="}:
-            self._close()
+            self.end_run()
             return True
         found = _ROW.search(text)
         self._since_row = 0 if found is not None else self._since_row + 1
         if self._since_row > _MOST_BETWEEN_ROWS:
-            self._close()
+            self.end_run()
             return False
         if found is None:
             if self._row is not None and any(mark in text for mark in _OWN):
@@ -103,11 +99,6 @@ class BenchTableReader(TelemetryReader):
             return False
         self._take(found)
         return True
-
-    def readings(self) -> Iterator[Reading]:
-        """One reading per table."""
-        self._close()
-        yield from self._readings
 
     def _take(self, found: re.Match[str]) -> None:
         row, value = found.group("row"), found.group("value")
@@ -125,11 +116,12 @@ class BenchTableReader(TelemetryReader):
             else f"{found.group('statistic').lower()}_{_LATENCY.get(latency, latency.lower())}_ms"
         )
         if self._row is None or (key in self._row and key not in ("max_concurrency", "request_rate")):
-            self._close()
+            self.end_run()
             self._row = {}
         self._row[key] = number
 
-    def _close(self) -> None:
+    def end_run(self) -> None:
+        """End the table at hand."""
         fields, positions = self._row, self._positions
         self._row, self._positions, self._since_row = None, {}, 0
         if not fields or fields.keys() <= {"request_rate", "max_concurrency"}:
@@ -142,11 +134,13 @@ class BenchTableReader(TelemetryReader):
             **fields,
         }
         module = sglang_bench if any(key in fields for key in _SGLANG) else vllm_bench
+        record = RecordFields(fields)
         try:
-            reading = module.reading_of(self.file, self.name, RecordFields(fields), f"{module.FORMAT}-table")
+            reading = module.reading_of(self.file, self.name, record, f"{module.FORMAT}-table")
         except DamagedError as error:
-            self.findings.append(Finding("empty-run", "warning", f"{self.name}: {error}"))
+            self.warn("empty-run", str(error))
             return
         if self._options.get("ignore_eos") == "True":
             reading = replace(reading, traits={**reading.traits, "ignore_eos": "yes"})
-        self._readings.append(reading)
+        self.note(record)
+        self.keep(reading)

@@ -8,11 +8,9 @@ chunk is merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from calibration.telemetry.client import MS, problems_of
+from calibration.telemetry.client import MS
 from calibration.telemetry.fields import DamagedError, RecordFields
-from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reader import RunReader
 from calibration.telemetry.reading import Acceptance, Finding, Latency, Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds, rounds_of_vllm, tokens_per_chunk
 
@@ -26,14 +24,10 @@ _LATENCIES = (
 _STATISTICS = ("p50", "p90", "p95", "p99")
 
 
-class GuidellmReader(TelemetryReader):
+class GuidellmReader(RunReader):
     """Reports of GuideLLM."""
 
     title = "report of GuideLLM (benchmarks.json)"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._readings: list[Reading] = []
 
     def record(self, record: RecordFields) -> bool:
         """Take a report. Raises DamagedError when it has no benchmark."""
@@ -44,15 +38,10 @@ class GuidellmReader(TelemetryReader):
             raise DamagedError("the report holds no benchmark")
         version = record.part("metadata").text("guidellm_version")
         source = Source(self.file, FORMAT, None, version)
-        self._readings += [
-            _reading(source, self.name, benchmark, len(benchmarks) > 1) for benchmark in benchmarks
-        ]
-        self.findings += problems_of(record, self.name)
+        for benchmark in benchmarks:
+            self.keep(_reading(source, self.name, benchmark, len(benchmarks) > 1))
+        self.note(record)
         return True
-
-    def readings(self) -> Iterator[Reading]:
-        """One reading per benchmark."""
-        yield from self._readings
 
 
 def _reading(source: Source, name: str, benchmark: RecordFields, several: bool) -> Reading:

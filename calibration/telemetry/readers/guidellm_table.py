@@ -8,12 +8,11 @@ one run list its benchmarks in the same order, so their rows are joined by their
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from calibration.telemetry.client import MS
 from calibration.telemetry.fields import DamagedError, number_of
 from calibration.telemetry.lines import CUT
-from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reader import RunReader
 from calibration.telemetry.reading import Latency, Reading, Source
 
 FORMAT = "guidellm-table"
@@ -32,23 +31,17 @@ _STATISTIC = {"mdn": "p50", "median": "p50", "mean": "mean", "p95": "p95", "p99"
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 
-class GuidellmTableReader(TelemetryReader):
+class GuidellmTableReader(RunReader):
     """Terminal tables of GuideLLM."""
 
     title = "tables printed by GuideLLM"
 
     def __init__(self) -> None:
         super().__init__()
-        self._readings: list[Reading] = []
         self._groups: list[str] | None = None
         self._statistics: list[str] | None = None
         self._latency_rows: list[tuple[str, dict[str, Latency]]] = []
         self._throughputs: list[float] = []
-
-    def begin(self, file: str, name: str) -> None:
-        """Tables do not go on in another file."""
-        self._close()
-        super().begin(file, name)
 
     def line(self, text: str) -> bool:
         """Take a heading or a row. Raises DamagedError for a row that is cut."""
@@ -57,7 +50,7 @@ class GuidellmTableReader(TelemetryReader):
         cells = _cells(text)
         if any(cell.startswith(_OPENS) for cell in cells[1:]):
             if "TTFT" in text and self._latency_rows:
-                self._close()
+                self.end_run()
             self._groups, self._statistics = _spread(cells), None
             return True
         if self._groups is None:
@@ -71,11 +64,6 @@ class GuidellmTableReader(TelemetryReader):
             return True
         self._row(cells, self._groups, self._statistics)
         return True
-
-    def readings(self) -> Iterator[Reading]:
-        """One reading per benchmark."""
-        self._close()
-        yield from self._readings
 
     def _row(self, cells: list[str], groups: list[str], statistics: list[str]) -> None:
         if len(cells) != len(groups) or len(statistics) != len(groups) or CUT in cells[-1]:
@@ -94,14 +82,15 @@ class GuidellmTableReader(TelemetryReader):
         if found:
             self._latency_rows.append((cells[0], {name: Latency(values) for name, values in found.items()}))
 
-    def _close(self) -> None:
+    def end_run(self) -> None:
+        """End the table at hand."""
         rows, throughputs = self._latency_rows, self._throughputs
         self._latency_rows, self._throughputs = [], []
         self._groups = self._statistics = None
         if len(throughputs) != len(rows):
             throughputs = []
         for place, (strategy, latencies) in enumerate(rows):
-            self._readings.append(
+            self.keep(
                 Reading(
                     name=f"{self.name} ({strategy} {place + 1})",
                     sources=(Source(self.file, FORMAT),),

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers import sglang_metrics, vllm_metrics
 from calibration.telemetry.reading import Reading
-from calibration.telemetry.scrapes import STARTED, Scrape, Series, sample_of
+from calibration.telemetry.scrapes import MOST_SCRAPES, STARTED, Scrape, Series, sample_of
+from simulator.errors import InputError, Problem
 
 _NAMES = vllm_metrics.NAMES | sglang_metrics.NAMES | {STARTED}
 
@@ -20,6 +21,7 @@ class PrometheusReader(TelemetryReader):
     def __init__(self) -> None:
         super().__init__()
         self._scrapes: list[Scrape] = []
+        self._known: dict[Series, Series] = {}
 
     def begin(self, file: str, name: str) -> None:
         """The next scrape is of another file."""
@@ -40,8 +42,11 @@ class PrometheusReader(TelemetryReader):
         scrape = self._scrapes[-1]
         again = series.name == STARTED and scrape.started is not None
         if again or scrape.repeats(series):
+            if len(self._scrapes) > MOST_SCRAPES:
+                message = f"more than {MOST_SCRAPES:,} scrapes"
+                raise InputError(Problem(file=self.file, message=message, allowed="every tenth of them, say"))
             self._scrapes.append(scrape := Scrape(self.file, self.name))
-        scrape.add(series, value)
+        scrape.add(self._known.setdefault(series, series), value)
 
     def readings(self) -> Iterator[Reading]:
         """One reading per engine."""

@@ -7,11 +7,9 @@ others it is the gap between chunks. TPOT is per request, as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from calibration.telemetry.client import latencies_of, problems_of, request_rate, run_load
+from calibration.telemetry.client import latencies_of, request_rate, run_load
 from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, RecordFields
-from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reader import RunReader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, Source, Stated
 
 FORMAT = "sglang-bench"
@@ -25,25 +23,18 @@ _LOAD = {
 }
 
 
-class SglangBenchReader(TelemetryReader):
+class SglangBenchReader(RunReader):
     """Result files of SGLang's serving benchmark."""
 
     title = "result of `sglang.bench_serving` (JSONL)"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._readings: list[Reading] = []
 
     def record(self, record: RecordFields) -> bool:
         """Take one run. Raises DamagedError."""
         if not {"backend", "input_throughput", "output_throughput", "completed"} <= set(record):
             return False
-        self._readings.append(reading_of(self.file, self.name, record))
+        self.keep(reading_of(self.file, self.name, record))
+        self.note(record)
         return True
-
-    def readings(self) -> Iterator[Reading]:
-        """One reading per run."""
-        yield from self._readings
 
 
 def gap_of(backend: str | None, speculation: bool) -> str:
@@ -84,7 +75,7 @@ def reading_of(file: str, name: str, fields: RecordFields, form: str = FORMAT) -
         throughput_tokens_per_s=fields.number("output_throughput"),
         load=run_load(fields, _LOAD),
         traits=_traits(fields),
-        findings=(*findings, *problems_of(fields, name)),
+        findings=tuple(findings),
     )
 
 

@@ -87,7 +87,7 @@ class SglangLogReader(TelemetryReader):
             throughput_tokens_per_s=self._load.throughput_tokens_per_s,
             load=self._load.to_json(),
             traits={"method": self._arguments["algorithm"].lower()} if "algorithm" in self._arguments else {},
-            findings=tuple(self._findings()),
+            findings=tuple(self._notes()),
         )
 
     def _accepted(self, running: float, length: float, rate: float | None) -> None:
@@ -112,7 +112,7 @@ class SglangLogReader(TelemetryReader):
         text = self._arguments.get(name, "")
         return int(text) if text.isdecimal() and 0 < int(text) <= LONGEST_DRAFT else None
 
-    def _findings(self) -> Iterator[Finding]:
+    def _notes(self) -> Iterator[Finding]:
         if self._total.rounds and self._draft_length() is None:
             text = "this log does not tell the draft length, so neither α: give more of it, or its beginning"
             yield Finding("draft-length-unknown", "info", text)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from calibration.telemetry.client import problems_of
 from calibration.telemetry.fields import DamagedError, RecordFields, draft_length_of
 from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Counts, Reading, Source, Stated
@@ -48,7 +47,7 @@ class SglangResponseReader(TelemetryReader):
         latency_s = info.number("e2e_latency")
         if latency_s is not None:
             self._latency.add(latency_s)
-        self.findings += problems_of(record, self.name)
+        self.note(record)
         return True
 
     def readings(self) -> Iterator[Reading]:

@@ -7,11 +7,11 @@ releases print the same lengths as `[AR]`, "acceptance rate". TPOT is per reques
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from calibration.telemetry.client import MS, problems_of
+from calibration.telemetry.client import MS
 from calibration.telemetry.fields import DamagedError, RecordFields, number_of
-from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reader import RunReader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
 
 FORMAT = "trtllm-report"
@@ -45,22 +45,16 @@ Tagged = dict[str, dict[str, float]]
 """Tag → statistic → value, as printed."""
 
 
-class TrtllmReportReader(TelemetryReader):
+class TrtllmReportReader(RunReader):
     """Reports of TensorRT-LLM's benchmark."""
 
     title = "report of `trtllm-bench` (text or JSON)"
 
     def __init__(self) -> None:
         super().__init__()
-        self._readings: list[Reading] = []
         self._tagged: Tagged = {}
         self._load: dict[str, float] = {}
         self._version: str | None = None
-
-    def begin(self, file: str, name: str) -> None:
-        """A report does not go on in another file."""
-        self._close()
-        super().begin(file, name)
 
     def line(self, text: str) -> bool:
         """Take a row. Raises DamagedError for one whose number is cut."""
@@ -70,7 +64,7 @@ class TrtllmReportReader(TelemetryReader):
                 raise DamagedError("a row of the report is cut")
             tag, statistic, value = found.groups()
             if _STATISTICS[statistic] in self._tagged.get(tag, {}):
-                self._close()
+                self.end_run()
             self._tagged.setdefault(tag, {})[_STATISTICS[statistic]] = number_of(value)
             return True
         if "Version:" in text and (version := _VERSION.search(text)):
@@ -82,7 +76,7 @@ class TrtllmReportReader(TelemetryReader):
             return False
         name = _ROWS[row.group(1)]
         if name == "requests":
-            self._close()
+            self.end_run()
         self._load[name] = number_of(row.group(2))
         return True
 
@@ -90,7 +84,7 @@ class TrtllmReportReader(TelemetryReader):
         """Take a JSON report."""
         if not {"engine", "request_info", "performance"} <= set(record):
             return False
-        self._close()
+        self.end_run()
         performance, request, streaming = (
             record.part(key) for key in ("performance", "request_info", "streaming_metrics")
         )
@@ -118,16 +112,12 @@ class TrtllmReportReader(TelemetryReader):
         found = {name: part.number(key) for name, (part, key) in names.items()}
         self._load = {name: value for name, value in found.items() if value is not None}
         self._version = record.part("engine").text("version")
-        self.findings += problems_of(record, self.name)
-        self._close()
+        self.note(record)
+        self.end_run()
         return True
 
-    def readings(self) -> Iterator[Reading]:
-        """One reading per report."""
-        self._close()
-        yield from self._readings
-
-    def _close(self) -> None:
+    def end_run(self) -> None:
+        """End the table at hand."""
         tagged, load, version = self._tagged, self._load, self._version
         self._tagged, self._load, self._version = {}, {}, None
         if not tagged and "throughput" not in load:
@@ -141,7 +131,7 @@ class TrtllmReportReader(TelemetryReader):
             for tag, name in _TAGS.items()
             if "mean" in tagged.get(tag, {})
         }
-        self._readings.append(
+        self.keep(
             Reading(
                 name=self.name,
                 sources=(Source(self.file, FORMAT, "tensorrt-llm", version),),

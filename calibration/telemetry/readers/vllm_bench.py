@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from calibration.telemetry.client import latencies_of, problems_of, request_rate, run_load
+from calibration.telemetry.client import latencies_of, request_rate, run_load
 from calibration.telemetry.fields import DamagedError, RecordFields, draft_length_of
-from calibration.telemetry.reader import TelemetryReader
+from calibration.telemetry.reader import RunReader
 from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
 from calibration.telemetry.samples import Samples
 
@@ -32,14 +32,10 @@ _FEWEST_ALIKE = 20
 """Prompts of one length that are enough to suspect random ones."""
 
 
-class VllmBenchReader(TelemetryReader):
+class VllmBenchReader(RunReader):
     """Result files of vLLM's serving benchmark."""
 
     title = "result of `vllm bench serve` (JSON)"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._readings: list[Reading] = []
 
     def record(self, record: RecordFields) -> bool:
         """Take one run. Raises DamagedError."""
@@ -47,12 +43,9 @@ class VllmBenchReader(TelemetryReader):
             return False
         if "backend" in record and "request_rate" in record and "input_throughput" in record:
             return False  # SGLang's
-        self._readings.append(reading_of(self.file, self.name, record))
+        self.keep(reading_of(self.file, self.name, record))
+        self.note(record)
         return True
-
-    def readings(self) -> Iterator[Reading]:
-        """One reading per run."""
-        yield from self._readings
 
 
 def reading_of(file: str, name: str, fields: RecordFields, form: str = FORMAT) -> Reading:
@@ -77,7 +70,7 @@ def reading_of(file: str, name: str, fields: RecordFields, form: str = FORMAT) -
         decoded_tokens=decoded or None,
         load=run_load(fields, _LOAD),
         traits=_traits(fields),
-        findings=(*findings, *problems_of(fields, name)),
+        findings=tuple(findings),
     )
 
 

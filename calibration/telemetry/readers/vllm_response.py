@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from calibration.telemetry.client import MS, problems_of
+from calibration.telemetry.client import MS
 from calibration.telemetry.fields import RecordFields
 from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.reading import Reading, Source, Stated
@@ -41,7 +41,7 @@ class VllmResponseReader(TelemetryReader):
         self.use()
         self._requests += 1
         self._time(metrics, record.part("usage"))
-        self.findings += problems_of(record, self.name)
+        self.note(record)
         return True
 
     def readings(self) -> Iterator[Reading]:
