@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from simulator.results import metrics
+from simulator.results.catalogue import REPORTED_BY_CLIENTS
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES = ("error", "warning", "info")
@@ -32,8 +33,10 @@ FORMATS = {
 }
 """Format → what people call it; those that know acceptance most exactly come first."""
 
-LATENCIES = ("ttft_s", "tpot_s", "itl_s", "itl_token_s", "e2e_s")
-"""The latencies a reading may have, in the definitions of `simulator.results.metrics`."""
+LATENCIES = (*REPORTED_BY_CLIENTS, "itl_token_s")
+"""The latencies a reading may have: those of benchmark clients, and ITL per token, which SGLang's server
+reports.
+"""
 
 
 def latency_name(key: str) -> str:

@@ -9,19 +9,12 @@ from typing import Any
 import click
 
 from experiments.commands.output import NOTHING, print_list, print_table, print_text, terminal_width
+from simulator.results.catalogue import label_of, metric_of, names_of
 from simulator.units import format_number
 
 Document = Mapping[str, Any]
 
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99")
-_LATENCIES = (
-    ("TTFT", "ms", "ttft_s", 1e3),
-    ("TPOT", "ms", "tpot_s", 1e3),
-    ("ITL, between chunks", "ms", "itl_s", 1e3),
-    ("ITL, ÷ tokens of the chunk", "ms", "itl_token_s", 1e3),
-    ("end to end", "s", "e2e_s", 1.0),
-)
-"""Row → unit, key, what it is multiplied by."""
 _LOAD = (
     ("clients", "concurrency"),
     ("mean batch", "mean_batch"),
@@ -98,9 +91,11 @@ def _print_positions(document: Document) -> None:
 
 def _print_latencies(document: Document) -> None:
     rows = [
-        [f"{label}, {unit}", *(_statistic(document[key], statistic, scale) for statistic in _STATISTICS)]
-        for label, unit, key, scale in _LATENCIES
-        if document[key]
+        [
+            label_of(name),
+            *(_statistic(document[name], statistic, metric_of(name).scale) for statistic in _STATISTICS),
+        ]
+        for name in names_of(lambda metric: metric.is_latency and bool(document.get(metric.name)))
     ]
     if rows:
         print_table(
@@ -138,10 +133,10 @@ def _print_sources(readings: Sequence[Document]) -> None:
         ["steps with a draft", *(_percent(one["draft_coverage"]) for one in readings)],
         ["tokens per step", *(_number(one["tokens_per_step"]) for one in readings)],
     ]
-    for label, unit, key, scale in _LATENCIES:
-        for statistic, word in (("mean", "mean"), ("p99", "P99")):
-            cells = [_statistic(one[key], statistic, scale) for one in readings]
-            rows.append([f"{label}, {word}, {unit}", *cells])
+    for name in names_of(lambda metric: metric.is_latency and metric.name in readings[0]):
+        for statistic in ("mean", "p99"):
+            cells = [_statistic(reading[name], statistic, metric_of(name).scale) for reading in readings]
+            rows.append([label_of(f"{name}.{statistic}"), *cells])
     rows.append(["output tokens/s", *(_number(one["throughput_tokens_per_s"]) for one in readings)])
     for label, _ in _LOAD:
         rows.append([label, *(_number(dict(_shown_load(one)).get(label)) for one in readings)])
