@@ -33,7 +33,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Study:
+class LoadStudy:
     """Arm → the document of `decodesim breakeven` over concurrencies, and the map of its speedup.
 
     `notes` say what could not be studied, and why.
@@ -54,7 +54,7 @@ class Study:
 
 def study_of(
     result: Result, scenario: Scenario, folder: Path | None = None, progress: Progress | None = None
-) -> Study:
+) -> LoadStudy:
     """The study of a result: from `folder` when it is there, else simulated and stored there if possible."""
     key = _key(result)
     file = None if folder is None else folder / STUDY_FILE
@@ -66,7 +66,7 @@ def study_of(
     return found
 
 
-def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
+def _simulate(scenario: Scenario, progress: Progress | None) -> LoadStudy:
     from experiments.maps.speedup import alphas_with, concurrencies, speedup_map, with_enough_requests
     from simulator.breakeven.breakeven import breakeven
 
@@ -97,7 +97,7 @@ def _simulate(scenario: Scenario, progress: Progress | None) -> Study:
             count.done = count.base = count.base + len(loads)
         except InputError as error:
             notes.append(f"{variant.name}: {error}")
-    return Study(break_even, speedup, tuple(notes))
+    return LoadStudy(break_even, speedup, tuple(notes))
 
 
 class _Count:
@@ -129,7 +129,7 @@ def _key(result: Result) -> str:
     return digest.hexdigest()
 
 
-def _read(file: Path, key: str) -> Study | None:
+def _read(file: Path, key: str) -> LoadStudy | None:
     """The study in a file; None when there is none for this key, or it is damaged."""
     from experiments.maps.speedup import speedup_map_from_json
 
@@ -138,12 +138,12 @@ def _read(file: Path, key: str) -> Study | None:
         if document["schema"] != SCHEMA or document["key"] != key:
             return None
         speedup = {variant: speedup_map_from_json(found) for variant, found in document["speedup"].items()}
-        return Study(document["break_even"], speedup, tuple(document["notes"]))
+        return LoadStudy(document["break_even"], speedup, tuple(document["notes"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _write(file: Path, key: str, study: Study) -> None:
+def _write(file: Path, key: str, study: LoadStudy) -> None:
     """Store a study for the next page; where that is not possible the next page simulates again."""
     from simulator.files import whole_file
     from simulator.results.result import dump_json

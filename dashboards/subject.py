@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashboards.study import Progress, Study, study_of
+from dashboards.study import LoadStudy, Progress, study_of
 from simulator.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Subject:
 
     result: Result
     scenario: Scenario | None = None
-    study: Study = field(default_factory=Study)
+    study: LoadStudy = field(default_factory=LoadStudy)
     why: str | None = None
 
     @property
@@ -53,7 +53,7 @@ def subject_of(result: Result, folder: Path | None = None, progress: Progress | 
     """The subject of a result; `folder` is where the result lies, and where its study is kept."""
     scenario, why = _scenario(result, [Path("."), *([folder] if folder is not None else [])])
     if scenario is None:
-        return Subject(result, None, Study(), why)
+        return Subject(result, None, LoadStudy(), why)
     return Subject(result, scenario, study_of(result, scenario, folder, progress))
 
 

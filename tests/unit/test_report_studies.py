@@ -13,7 +13,7 @@ from click.testing import Result as Answer
 
 import dashboards.study
 from dashboards.report import write_report
-from dashboards.study import STUDY_FILE, Study, study_of
+from dashboards.study import STUDY_FILE, LoadStudy, study_of
 from dashboards.subject import subject_of, subjects_at
 from experiments.cli import decodesim
 from simulator.errors import InputError
@@ -35,7 +35,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     study = small_subject().study
 
-    def simulate_study(*_: Any) -> Study:
+    def simulate_study(*_: Any) -> LoadStudy:
         calls.append(1)
         return study
 
