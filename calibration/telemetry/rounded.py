@@ -53,9 +53,9 @@ def _accepted_at(rounds: int, accepted: int, rates: Sequence[float]) -> tuple[fl
     """Rounds that accepted each position; None where these rates cannot come of so many rounds."""
     if abs(math.fsum(rates) * rounds - accepted) > len(rates) * (_RATE_HALF + _SLACK) * rounds:
         return None
-    if rounds >= _EXACT_BELOW:
-        scale = accepted / (math.fsum(rates) * rounds) if accepted else 1.0
-        return tuple(min(rate * rounds * scale, float(rounds)) for rate in rates)
+    if rounds >= _EXACT_BELOW:  # what rounding took from the sum is given back to all positions alike
+        rest = (accepted - math.fsum(rates) * rounds) / len(rates)
+        return tuple(min(max(rate * rounds + rest, 0.0), float(rounds)) for rate in rates)
     counts = [round(rate * rounds) for rate in rates]
     agree = all(
         abs(count / rounds - rate) <= _RATE_HALF + _SLACK for count, rate in zip(counts, rates, strict=True)

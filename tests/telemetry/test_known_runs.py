@@ -157,7 +157,9 @@ def test_logs_of_long_intervals_are_found_within_their_rounding(
     longer = replace(run, accepted=(run.accepted[0] * 20,))
     found = read_text(vllm_files.log(longer, rounds_each=5000))
     assert found["draft_rounds"] == longer.rounds
-    assert found["acceptance_rate_at"] == pytest.approx(longer.rates_at, abs=0.0006)
+    assert found["acceptance_rate_at"] == pytest.approx(
+        longer.rates_at, abs=0.0011
+    )  # each by half a digit, twice
     assert_mean(found, longer, 1e-9)
 
 
