@@ -13,8 +13,8 @@ import pytest
 from dashboards.assumptions import assumptions, parts_read
 from dashboards.measures import best_draft_lengths, classes_table, measures_table
 from dashboards.report import write_report
-from dashboards.study import Study
-from dashboards.subject import Subject
+from dashboards.study import LoadStudy
+from dashboards.subject import ReportedResult
 from simulator.errors import InputError
 from simulator.runs.setup import setup_of
 from tests.subjects import (
@@ -67,7 +67,7 @@ def test_the_page_begins_with_the_verdict_and_ends_with_what_it_rests_on(page: s
     order = [
         'class="claim"',
         "Acceptance needed to pay",
-        "How late tokens come",
+        "Latency distributions",
         "Speedup by load and acceptance",
         "What a step is made of",
         "Drafts accepted",
@@ -115,7 +115,7 @@ def test_the_figures_are_data_that_no_text_can_break(tmp_path: Path) -> None:
         scenario={**result.scenario, "name": evil},
         notes=(evil,),
     )
-    subject = Subject(named, None, Study(), f"{evil} is not here.")
+    subject = ReportedResult(named, None, LoadStudy(), f"{evil} is not here.")
     written = write_report([subject], tmp_path / "report.html").read_text("utf-8")
     assert "<script>alert" not in written
     assert "&lt;script&gt;alert(1)" in written
@@ -125,7 +125,7 @@ def test_the_figures_are_data_that_no_text_can_break(tmp_path: Path) -> None:
 
 
 def test_several_results_have_contents_and_places_of_their_own(tmp_path: Path) -> None:
-    subjects = [small_subject(), replace(small_subject(), study=Study())]
+    subjects = [small_subject(), replace(small_subject(), study=LoadStudy())]
     shown = without_scripts(write_report(subjects, tmp_path / "report.html").read_text("utf-8"))
     assert "2 scenarios" in shown
     identities = re.findall(r'\bid="([^"]+)"', shown)
@@ -174,7 +174,7 @@ def test_classes_have_a_table_only_when_there_are_some() -> None:
 def test_best_draft_lengths_come_with_their_cost_ratio() -> None:
     document = {**small_subject().study.break_even[VARIANT]}
     document |= {"best_draft_length": {"64": {"0.5": 2, "0.9": 8}}, "cost_ratio": {"64": 0.147}}
-    shown = best_draft_lengths(replace(small_subject(), study=Study({VARIANT: document})))
+    shown = best_draft_lengths(replace(small_subject(), study=LoadStudy({VARIANT: document})))
     assert shown is not None
     assert re.sub(r"<[^>]+>", " ", shown).split()[-4:] == ["64", "2", "8", "0.147"]
     assert best_draft_lengths(by_hand({}, {})) is None
@@ -201,6 +201,6 @@ def test_notes_of_a_break_even_are_given_but_not_those_of_its_rows() -> None:
     row = {**break_even_row(64, None, "unreachable"), "note": "the target is missed"}
     document = {"rows": [row], "best_draft_length": {}, "cost_ratio": {}}
     document["notes"] = ["3% of the requests outgrow the drafter", "64, draft length 3: the target is missed"]
-    shown = assumptions(replace(by_hand({}, {}), study=Study({VARIANT: document})))
+    shown = assumptions(replace(by_hand({}, {}), study=LoadStudy({VARIANT: document})))
     assert f"{VARIANT}: 3% of the requests outgrow the drafter" in shown
     assert "the target is missed" not in shown
