@@ -1,4 +1,4 @@
-"""What an answer rests on: models, GPU, kernel times, serving engine, defaults and notes, with sources."""
+"""The assumptions of an answer with their sources: models, GPU, kernel times, engine, defaults, notes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dashboards.figures.look import clients
 from dashboards.markup import Html, joined, linked, sentence, table, tag
-from dashboards.subject import Subject
+from dashboards.subject import ReportedResult
 from simulator.engines.host_cost import HostCost
 from simulator.engines.preset_field import declared
 from simulator.units import format_bytes, format_number, format_rate, format_seconds
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario, Variant
 
 
-def assumptions(subject: Subject) -> Html:
+def assumptions(subject: ReportedResult) -> Html:
     """All of it, as headings, tables and lists."""
     scenario = subject.scenario
     parts: list[Html] = []
     if scenario is None:
-        parts.append(tag("p", subject.why or "The scenario is not known.", cls="missing"))
+        parts.append(tag("p", subject.scenario_problem or "The scenario is not known.", cls="missing"))
     else:
         from simulator.runs.setup import setup_of
 
@@ -62,8 +62,12 @@ def _models(setups: list[tuple[Variant | None, Setup]]) -> Iterator[list[object]
     bandwidth = f"{gpu.hbm_bandwidth_bytes_per_s / 1e12:.3g} TB/s"
     peaks = ", ".join(f"{rate / 1e12:,.0f} TFLOPS {kind}" for kind, rate in gpu.peak_flops_per_s.items())
     words = f"{gpu.title}: {format_bytes(gpu.memory_bytes)}, {bandwidth}, {peaks} dense"
-    every = list(dict.fromkeys(gpu.sources.values()))
-    sources = [one for one in every if not any(more != one and more.startswith(one) for more in every)]
+    all_sources = list(dict.fromkeys(gpu.sources.values()))
+    sources = [
+        source
+        for source in all_sources
+        if not any(longer != source and longer.startswith(source) for longer in all_sources)
+    ]
     yield ["GPU", words, joined(*(tag("div", linked(source)) for source in sources))]
 
 
@@ -73,8 +77,11 @@ def _kernels(setups: list[Setup]) -> Iterator[Html]:
     names = {name for setup in setups for name in parts_read(setup)}
     parts = [part for name, part in profile.parts.items() if name in names]
     origin = profile.provenance
-    where = " ".join(str(origin[key]) for key in ("package", "version", "date") if key in origin)
-    yield tag("p", f"Profile {profile.name}{f', from {where}' if where else ''}. {origin.get('notice', '')}")
+    origin_text = " ".join(str(origin[key]) for key in ("package", "version", "date") if key in origin)
+    yield tag(
+        "p",
+        f"Profile {profile.name}{f', from {origin_text}' if origin_text else ''}. {origin.get('notice', '')}",
+    )
     rows = [
         [
             part.name,
@@ -103,10 +110,10 @@ class _Recorder(Mapping[str, Any]):
     """The parts of a profile; remembers which were read."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
-        self.parts, self.read = parts, set[str]()
+        self.parts, self.names_read = parts, set[str]()
 
     def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
+        self.names_read.add(name)
         return self.parts[name]
 
     def __contains__(self, name: object) -> bool:
@@ -129,7 +136,7 @@ def parts_read(setup: Setup) -> set[str]:
     cost.sample(9)
     if cost.drafter is not None:
         cost.draft_pass(**step)
-    return recorder.read
+    return recorder.names_read
 
 
 def _engine(setup: Setup) -> Iterator[Html]:
@@ -154,17 +161,19 @@ def _engine(setup: Setup) -> Iterator[Html]:
     )
 
 
-def _values(subject: Subject) -> Iterator[Html]:
+def _values(subject: ReportedResult) -> Iterator[Html]:
     """Defaults that were used, and mechanisms that were switched off."""
     defaults = subject.result.provenance.defaults_used
-    off = [
-        name for name, on in subject.result.scenario.get("run", {}).get("mechanisms", {}).items() if not on
+    switched_off = [
+        name
+        for name, is_on in subject.result.scenario.get("run", {}).get("mechanisms", {}).items()
+        if not is_on
     ]
-    if off:
+    if switched_off:
         yield tag("h3", "Switched off")
-        yield tag("p", f"{', '.join(off)}: the answer leaves out what they do.", cls="warning")
+        yield tag("p", f"{', '.join(switched_off)}: the answer omits their effects.", cls="warning")
     if defaults:
-        yield tag("h3", "Values that were not given: defaults")
+        yield tag("h3", "Values that are defaults")
         rows = [[tag("code", path), _short(value)] for path, value in defaults.items()]
         yield tag("details", tag("summary", f"{len(rows)} fields"), table(["Field", "Value"], rows, words=2))
 
@@ -175,21 +184,21 @@ def _short(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _notes(subject: Subject) -> Iterator[Html]:
+def _notes(subject: ReportedResult) -> Iterator[Html]:
     notes = list(dict.fromkeys([*subject.result.notes, *subject.study.notes, *_notes_of_break_even(subject)]))
     if notes:
         yield tag("h3", "Notes")
         yield tag("ul", *(tag("li", note) for note in notes))
 
 
-def _notes_of_break_even(subject: Subject) -> Iterator[str]:
-    """What holds for a break-even as a whole; notes on single loads are in their rows."""
+def _notes_of_break_even(subject: ReportedResult) -> Iterator[str]:
+    """The notes on a whole break-even, without those of single loads."""
     for variant, document in subject.study.break_even.items():
         of_rows = tuple(row["note"] for row in document["rows"] if row.get("note"))
         yield from (f"{variant}: {note}" for note in document.get("notes", ()) if not note.endswith(of_rows))
 
 
-def _origin(subject: Subject) -> Iterator[Html]:
+def _origin(subject: ReportedResult) -> Iterator[Html]:
     origin = subject.result.provenance
     driver = origin.backend.replace("_", " ")
     reason = f" ({origin.backend_reason})" if origin.backend_reason else ""
@@ -207,7 +216,7 @@ def _origin(subject: Subject) -> Iterator[Html]:
     )
 
 
-def traffic(subject: Subject) -> str:
+def traffic(subject: ReportedResult) -> str:
     """The scenario in one line: load, requests, engine, hardware."""
     scenario = subject.scenario
     if scenario is None:

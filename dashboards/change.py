@@ -11,30 +11,30 @@ _IN_PERCENT = 3.0
 """A figure that grew to this many times itself is not given in percent any more."""
 
 
-def growth(name: str, ratio: Estimate) -> Estimate:
+def after_to_before(name: str, ratio: Estimate) -> Estimate:
     """Speculative ÷ plain of the figure that a ratio compares: speedups of times are turned round."""
     if not COMPARED[name].inverted:
         return ratio
-    return Estimate(1 / ratio.value, _turned(ratio.ci95), _turned(ratio.band))
+    return Estimate(1 / ratio.value, _inverted_interval(ratio.ci95), _inverted_interval(ratio.band))
 
 
-def _turned(interval: Interval | None) -> Interval | None:
+def _inverted_interval(interval: Interval | None) -> Interval | None:
     return None if interval is None else (1 / interval[1], 1 / interval[0])
 
 
-def direction(name: str, grown: Estimate) -> str:
+def direction(name: str, ratio: Estimate) -> str:
     """Better or worse where the whole band says so: more of a rate is better, less of a time."""
-    if grown.band is None or grown.band[0] <= 1 <= grown.band[1]:
+    if ratio.band is None or ratio.band[0] <= 1 <= ratio.band[1]:
         return EVEN
-    return BETTER if (grown.value > 1) == (COMPARED[name].metric.better > 0) else WORSE
+    return BETTER if (ratio.value > 1) == (COMPARED[name].metric.better > 0) else WORSE
 
 
 def percent(factor: float) -> str:
     """`+15%`, `−38%`; `× 19` where percent would be hard to read."""
     if factor >= _IN_PERCENT:
         return f"× {factor:.3g}"
-    shown = f"{abs(factor - 1):.0%}"
-    return shown if shown == "0%" else f"{'+' if factor > 1 else '−'}{shown}"
+    percent_text = f"{abs(factor - 1):.0%}"
+    return percent_text if percent_text == "0%" else f"{'+' if factor > 1 else '−'}{percent_text}"
 
 
 def percent_range(interval: Interval) -> str:

@@ -23,5 +23,5 @@ MISSING = "no Chromium: set CHROMIUM_PATH, or install one (Debian and Ubuntu: ap
 
 def find_chromium() -> str | None:
     """Path of the browser: `CHROMIUM_PATH`, else the first of `NAMES` that is installed; None without one."""
-    given = os.environ.get("CHROMIUM_PATH")
-    return given if given else next(filter(None, map(shutil.which, NAMES)), None)
+    path = os.environ.get("CHROMIUM_PATH")
+    return path if path else next(filter(None, map(shutil.which, NAMES)), None)

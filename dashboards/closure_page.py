@@ -34,12 +34,20 @@ def _body(document: Mapping[str, Any], drawings: Drawings) -> Html:
         tag("p", document["device"], cls="traffic"),
     )
     notes = [tag("p", note, cls="finding") for note in document["notes"]]
-    shown = [
-        tag("section", tag("h2", one.title), table(one.columns, one.rows)) for one in tables_of(document)
+    table_sections = [
+        tag("section", tag("h2", text_table.title), table(text_table.columns, text_table.rows))
+        for text_table in tables_of(document)
     ]
-    return tag("main", header, tag("p", _ABOUT, cls="caption"), *notes, *pictures(document, drawings), *shown)
+    return tag(
+        "main",
+        header,
+        tag("p", _ABOUT, cls="caption"),
+        *notes,
+        *picture_sections(document, drawings),
+        *table_sections,
+    )
 
 
-def pictures(document: Mapping[str, Any], drawings: Drawings) -> list[Html]:
+def picture_sections(document: Mapping[str, Any], drawings: Drawings) -> list[Html]:
     """Step times and break-even acceptances, or why there are none."""
-    return [figure_section(one.prepare(document), one, one.name, drawings) for one in FIGURES]
+    return [figure_section(figure.prepare(document), figure, figure.name, drawings) for figure in FIGURES]

@@ -1,4 +1,4 @@
-"""The verdict in words for people who decide: what is gained, why, what the tail pays, how safe it is."""
+"""The verdict in sentences: the gain, its reason, the effect on tail latency, and the uncertainty."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.change import BETTER, EVEN, WORSE, direction, growth
+from dashboards.change import BETTER, EVEN, WORSE, after_to_before, direction
 from dashboards.figures.look import clients
 from dashboards.markup import sentence
 from dashboards.stragglers import stragglers
-from dashboards.subject import PLAIN, Subject
+from dashboards.subject import PLAIN, ReportedResult
 from simulator.results.catalogue import COMPARED, paths_shown, title_of
 from simulator.results.estimate import Estimate
 from simulator.results.metric import Detail
@@ -20,12 +20,15 @@ from simulator.units import format_number, format_rate, format_seconds
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure of both variants; `grown` is speculative ÷ plain, `direction` says whether that is good."""
+    """One figure of both variants.
+
+    `ratio` is speculative ÷ plain; `direction` states whether it is better.
+    """
 
     label: str
     before: str
     after: str
-    grown: Estimate
+    ratio: Estimate
     direction: str
 
 
@@ -40,25 +43,27 @@ class Headline:
     changes: tuple[Tile, ...]
 
 
-def headlines(subject: Subject) -> list[Headline]:
+def headlines(subject: ReportedResult) -> list[Headline]:
     """One verdict per speculative variant."""
     return [
         _headline(subject, variant) for variant in subject.speculative if variant in subject.result.comparison
     ]
 
 
-def _headline(subject: Subject, variant: str) -> Headline:
+def _headline(subject: ReportedResult, variant: str) -> Headline:
     comparison = subject.result.comparison[variant]
     outcome = comparison.verdict.outcome
-    why, offered = _reason(variant, outcome, comparison.verdict.sentence)
-    ratio = comparison.ratios.get("tpot_mean_speedup" if offered else "throughput_speedup")
-    if ratio is None or ratio.band is None or "serves the rate" in why:
-        claim, support = f"{_what(subject, variant)} {_WORDS[outcome]}.", [sentence(why)]
+    reason, by_tpot = _reason(variant, outcome, comparison.verdict.sentence)
+    ratio = comparison.ratios.get("tpot_mean_speedup" if by_tpot else "throughput_speedup")
+    if ratio is None or ratio.band is None or "serves the rate" in reason:
+        claim, support = f"{_variant_text(subject, variant)} {_OUTCOME_TEXTS[outcome]}.", [sentence(reason)]
     else:
-        claim = f"{_what(subject, variant)} {_WORDS[outcome]}: {_gain(ratio, outcome, offered)}."
-        support = [sentence(why)]
-    more = (_saturated, _tail, _stragglers, _needs, _assumed, _slo)
-    support += [line for line in (say(subject, variant) for say in more) if line]
+        claim = (
+            f"{_variant_text(subject, variant)} {_OUTCOME_TEXTS[outcome]}: {_gain(ratio, outcome, by_tpot)}."
+        )
+        support = [sentence(reason)]
+    statements = (_saturated, _tail, _stragglers, _break_even, _assumed, _slo)
+    support += [line for line in (statement(subject, variant) for statement in statements) if line]
     return Headline(variant, outcome, claim, tuple(support), tuple(_changes(subject, variant, _TILES)))
 
 
@@ -66,19 +71,19 @@ _TILES = tuple(name for name, ratio in COMPARED.items() if ratio.path in paths_s
 """Comparisons at the top of a page."""
 _TAILS = tuple(name for name in _TILES if COMPARED[name].part == "p99")
 """Comparisons of the slowest requests and gaps."""
-_WORDS = {PAYS: "pays", LOSES: "does not pay", UNDECIDED: "may or may not pay"}
+_OUTCOME_TEXTS = {PAYS: "pays", LOSES: "does not pay", UNDECIDED: "may or may not pay"}
 
 
-def _reason(variant: str, outcome: str, sentence_of_verdict: str) -> tuple[str, bool]:
-    """The reason alone, of the verdict's sentence, and whether the verdict is about TPOT."""
-    why = sentence_of_verdict.removeprefix(f"{variant}: ").removeprefix(f"{outcome}: ")
-    offered = why.startswith("TPOT ")
-    if why.startswith(("TPOT speedup × ", "throughput × ")):
-        why = why.partition(": ")[2] or why
-    return why, offered
+def _reason(variant: str, outcome: str, sentence_text: str) -> tuple[str, bool]:
+    """The reason in the verdict's sentence, and whether the verdict is about TPOT."""
+    reason = sentence_text.removeprefix(f"{variant}: ").removeprefix(f"{outcome}: ")
+    by_tpot = reason.startswith("TPOT ")
+    if reason.startswith(("TPOT speedup × ", "throughput × ")):
+        reason = reason.partition(": ")[2] or reason
+    return reason, by_tpot
 
 
-def _what(subject: Subject, variant: str) -> str:
+def _variant_text(subject: ReportedResult, variant: str) -> str:
     """The variant in words: `EAGLE-3 with 3 drafts a round`."""
     from simulator.speculation import method
 
@@ -92,9 +97,9 @@ def _what(subject: Subject, variant: str) -> str:
     return f"{title[:1].upper()}{title[1:]} with up to {entry.max_draft_length} drafts a round"
 
 
-def _gain(ratio: Estimate, outcome: str, offered: bool) -> str:
+def _gain(ratio: Estimate, outcome: str, by_tpot: bool) -> str:
     assert ratio.band is not None
-    more, fewer = ("faster", "slower") if offered else ("more", "fewer")
+    more, fewer = ("faster", "slower") if by_tpot else ("more", "fewer")
 
     def change(value: float) -> str:
         return f"{value - 1:.0%} {more}" if value >= 1 else f"{1 - value:.0%} {fewer}"
@@ -107,22 +112,29 @@ def _gain(ratio: Estimate, outcome: str, offered: bool) -> str:
         else f"{abs(high - 1):.0%} to {abs(low - 1):.0%}"
     )
     band = between if same_side else f"between {change(low)} and {change(high)}"
-    if offered:
+    if by_tpot:
         return f"at the same traffic answers stream {change(ratio.value)} ({band} with the model's error)"
     return f"the same GPUs serve {change(ratio.value)} tokens per second ({band} with the model's error)"
 
 
-def _changes(subject: Subject, variant: str, comparisons: Sequence[str]) -> list[Tile]:
+def _changes(subject: ReportedResult, variant: str, comparisons: Sequence[str]) -> list[Tile]:
     plain, speculative = subject.result.variants[PLAIN], subject.result.variants[variant]
-    found = []
+    comparisons_made = []
     for name in comparisons:
         ratio = subject.result.comparison[variant].ratios.get(name)
         before, after = (side.estimates.get(COMPARED[name].path) for side in (plain, speculative))
         if ratio is not None and ratio.value > 0 and before is not None and after is not None:
-            grown = growth(name, ratio)
-            shown = _pair(COMPARED[name].path, before.value, after.value)
-            found.append(Tile(_heading(COMPARED[name].path), *shown, grown, direction(name, grown)))
-    return found
+            ratio_to_plain = after_to_before(name, ratio)
+            value_texts = _pair(COMPARED[name].path, before.value, after.value)
+            comparisons_made.append(
+                Tile(
+                    _heading(COMPARED[name].path),
+                    *value_texts,
+                    ratio_to_plain,
+                    direction(name, ratio_to_plain),
+                )
+            )
+    return comparisons_made
 
 
 def _heading(path: str) -> str:
@@ -133,78 +145,85 @@ def _heading(path: str) -> str:
 def _pair(path: str, before: float, after: float) -> tuple[str, str]:
     if path.endswith("per_s"):
         return format_number(before), format_rate(after)
-    shown = format_seconds(before), format_seconds(after)
-    same = shown[0].split(" ")[1] == shown[1].split(" ")[1]
-    return (shown[0].split(" ")[0] if same else shown[0]), shown[1]
+    texts = format_seconds(before), format_seconds(after)
+    same = texts[0].split(" ")[1] == texts[1].split(" ")[1]
+    return (texts[0].split(" ")[0] if same else texts[0]), texts[1]
 
 
-def _tail(subject: Subject, variant: str) -> str | None:
-    """What happens to the slowest one in a hundred."""
+def _tail(subject: ReportedResult, variant: str) -> str | None:
+    """The change of the P99 latencies."""
     changes = _changes(subject, variant, _TAILS)
     if not changes:
         return None
     parts = []
-    for verb, meant in (("worsens", WORSE), ("improves", BETTER), ("stays within the error", EVEN)):
-        these = [change for change in changes if change.direction == meant]
-        if these:
-            listed = ", ".join(f"{change.label} {_glued(change)}" for change in these)
-            parts.append(f"{verb}: {listed}")
+    for verb, meaning in (("worsens", WORSE), ("improves", BETTER), ("stays within the error", EVEN)):
+        comparisons = [change for change in changes if change.direction == meaning]
+        if comparisons:
+            figures = ", ".join(f"{change.label} {_without_breaks(change)}" for change in comparisons)
+            parts.append(f"{verb}: {figures}")
     return f"Tail latency {'; '.join(parts)}."
 
 
-def _stragglers(subject: Subject, variant: str) -> str | None:
-    """Who the slow ones are, where it is those without drafts."""
-    found = stragglers(subject, variant)
-    if found is None or not found.explain_the_tail:
+def _stragglers(subject: ReportedResult, variant: str) -> str | None:
+    """Whether the slowest requests are those without drafts."""
+    straggler_shares = stragglers(subject, variant)
+    if straggler_shares is None or not straggler_shares.explain_the_tail:
         return None
     notes = [
         note.removeprefix(f"{variant}: ") for note in subject.result.notes if note.startswith(f"{variant}: ")
     ]
-    why = next((note.partition(", and")[0] for note in notes if "outgrow the drafter" in note), None)
-    share = "All" if found.of_slowest > 0.995 else f"{found.of_slowest:.0%}"
+    reason = next((note.partition(", and")[0] for note in notes if "outgrow the drafter" in note), None)
+    share = "All" if straggler_shares.slowest_fraction > 0.995 else f"{straggler_shares.slowest_fraction:.0%}"
+    explanation = reason or f"{straggler_shares.overall_fraction:.1%} of all do"
     return (
-        f"{share} of the slowest 1% by TPOT go without drafts ({why or f'{found.of_all:.1%} of all do'}); "
-        f"the P99 of those that draft is {format_seconds(found.others_p99_s)}."
+        f"{share} of the slowest 1% by TPOT decode without drafts ({explanation}); "
+        f"the P99 of those that draft is {format_seconds(straggler_shares.drafting_p99_s)}."
     )
 
 
-def _glued(change: Tile) -> str:
-    """Both figures, with spaces at which no line breaks."""
+def _without_breaks(change: Tile) -> str:
+    """Both figures, with non-breaking spaces."""
     return f"{change.before} → {change.after}".replace(" ", "\u00a0")
 
 
-def _saturated(subject: Subject, variant: str) -> str | None:
-    """Why there are no latencies, where the load is above capacity."""
-    above = [name for name in (PLAIN, variant) if subject.result.variants[name].saturated]
-    if not above:
+def _saturated(subject: ReportedResult, variant: str) -> str | None:
+    """Why there are no latencies; None where the load is below capacity."""
+    saturated_names = [name for name in (PLAIN, variant) if subject.result.variants[name].saturated]
+    if not saturated_names:
         return None
-    who = "both variants" if len(above) == 2 else above[0]
-    return f"The offered rate is more than {who} can serve: waiting grows without end, so no latencies."
+    saturated_text = "both variants" if len(saturated_names) == 2 else saturated_names[0]
+    message = "waiting grows without bound, so there are no latencies"
+    return f"The offered rate is more than {saturated_text} can serve: {message}."
 
 
-def _needs(subject: Subject, variant: str) -> str | None:
+def _break_even(subject: ReportedResult, variant: str) -> str | None:
     """The break-even at the scenario's own load."""
     document = subject.study.break_even.get(variant)
     load = subject.result.scenario.get("workload", {}).get("arrivals", {}).get("concurrency")
     row = next((row for row in (document or {}).get("rows", ()) if row["concurrency"] == load), None)
     if row is None or row["simulated_alpha"] is None or row["scenario_alpha"] is None:
         return None
-    needed: Mapping[str, Any] = row["simulated_alpha"]
-    band = f" ({needed['band'][0]:.2f} to {needed['band'][1]:.2f})" if needed["band"] else ""
+    break_even_alpha: Mapping[str, Any] = row["simulated_alpha"]
+    band = (
+        f" ({break_even_alpha['band'][0]:.2f} to {break_even_alpha['band'][1]:.2f})"
+        if break_even_alpha["band"]
+        else ""
+    )
     return (
-        f"At {clients(load)} it needs an acceptance α of {needed['value']:.2f}{band} to break even; "
+        f"At {clients(load)} it needs an acceptance α of {break_even_alpha['value']:.2f}{band} "
+        "to break even; "
         f"the scenario has {row['scenario_alpha']:.2f}."
     )
 
 
-def _assumed(subject: Subject, variant: str) -> str | None:
-    """A word of caution where the acceptance was not given."""
+def _assumed(subject: ReportedResult, variant: str) -> str | None:
+    """A caution where the acceptance is a default."""
     if f"speculation.{variant}.acceptance" not in subject.result.provenance.defaults_used:
         return None
-    return "The acceptance is a default, not a measurement: measure yours, it decides the answer."
+    return "The acceptance is a default, not a measurement: measure yours, because it decides the answer."
 
 
-def _slo(subject: Subject, variant: str) -> str | None:
+def _slo(subject: ReportedResult, variant: str) -> str | None:
     limits = {
         key: value for key, value in (subject.result.scenario.get("slo") or {}).items() if value is not None
     }

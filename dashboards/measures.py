@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dashboards.change import direction, growth, percent, percent_range
+from dashboards.change import after_to_before, direction, percent, percent_range
 from dashboards.markup import Html, joined, table, tag, text
-from dashboards.subject import PLAIN, Subject
-from experiments.commands.output import NOTHING, in_unit
+from dashboards.subject import PLAIN, ReportedResult
+from experiments.commands.output import NOTHING, estimate_text
 from simulator.results.catalogue import CLASSES, COMPARED_BY_PATH, label_of, metric_of, paths_shown
 from simulator.results.estimate import Estimate
 from simulator.results.metric import Detail
 from simulator.results.summary import VariantSummary
 
 
-def measures_table(subject: Subject) -> Html:
+def measures_table(subject: ReportedResult) -> Html:
     """All variants side by side; `±` is the 95 % interval of sampling, the ratios carry the cost
     model's band.
     """
     result = subject.result
-    shown = [
+    paths = [
         path
         for path in paths_shown(Detail.PAGE)
         if any(_has(variant, path) for variant in result.variants.values())
@@ -33,14 +33,14 @@ def measures_table(subject: Subject) -> Html:
         [
             _heading(path),
             *(_cell(variant, path) for variant in result.variants.values()),
-            *(_ratio(path, compared.ratios) for compared in result.comparison.values()),
+            *(_ratio(path, comparison.ratios) for comparison in result.comparison.values()),
         ]
-        for path in shown
+        for path in paths
     ]
     return table(headings, rows, cls="measures")
 
 
-def classes_table(subject: Subject) -> Html | None:
+def classes_table(subject: ReportedResult) -> Html | None:
     """The main figures per traffic class; None with a single class."""
     variants = subject.result.variants
     names = dict.fromkeys(
@@ -62,9 +62,9 @@ def classes_table(subject: Subject) -> Html | None:
     return table(["", *variants], rows, cls="measures")
 
 
-def best_draft_lengths(subject: Subject) -> Html | None:
+def best_draft_lengths(subject: ReportedResult) -> Html | None:
     """Best K by load and acceptance, with the cost ratio it rests on; None without a study."""
-    found = []
+    tables = []
     for variant, document in subject.study.break_even.items():
         best, ratios = document["best_draft_length"], document["cost_ratio"]
         if not best:
@@ -75,10 +75,10 @@ def best_draft_lengths(subject: Subject) -> Html | None:
             for load, by_alpha in best.items()
         ]
         headings = ["Clients", *(f"α = {alpha}" for alpha in alphas), "One more draft ÷ plain step"]
-        found.append(
+        tables.append(
             tag("div", tag("h3", f"Best draft length of {variant}"), table(headings, rows, cls="narrow"))
         )
-    return tag("div", *found, cls="several") if found else None
+    return tag("div", *tables, cls="several") if tables else None
 
 
 def _has(variant: VariantSummary, path: str) -> bool:
@@ -94,7 +94,7 @@ def _cell(variant: VariantSummary, path: str) -> Html:
     estimate = variant.estimates.get(path)
     if estimate is None:
         return joined(NOTHING, tag("small"))
-    value, _, interval = in_unit(estimate.to_json(), metric_of(path).scale).partition(" ± ")
+    value, _, interval = estimate_text(estimate.to_json(), metric_of(path).scale).partition(" ± ")
     return joined(value, tag("small", f"± {interval}" if interval else ""))
 
 
@@ -103,6 +103,8 @@ def _ratio(path: str, ratios: Mapping[str, Estimate | None]) -> Html:
     ratio = ratios.get(name)
     if ratio is None or ratio.value <= 0:
         return text("")
-    grown = growth(name, ratio)
-    band = "" if grown.band is None else percent_range(grown.band)
-    return joined(tag("span", percent(grown.value), cls=direction(name, grown)), tag("small", band))
+    ratio_to_plain = after_to_before(name, ratio)
+    band = "" if ratio_to_plain.band is None else percent_range(ratio_to_plain.band)
+    return joined(
+        tag("span", percent(ratio_to_plain.value), cls=direction(name, ratio_to_plain)), tag("small", band)
+    )

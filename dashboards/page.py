@@ -43,10 +43,10 @@ _DASHES = {"solid": None, "dash": "7 4", "dot": "2 3"}
 
 def legend_of(figure: Any) -> Html:
     """What the colours and lines of a figure stand for; empty where it names nothing."""
-    named = [trace for trace in figure.data if trace.name and trace.showlegend is not False]
-    if figure.layout.showlegend is False or not named:
+    named_traces = [trace for trace in figure.data if trace.name and trace.showlegend is not False]
+    if figure.layout.showlegend is False or not named_traces:
         return Html("")
-    return tag("p", *(tag("span", _key(trace), trace.name) for trace in named), cls="legend")
+    return tag("p", *(tag("span", _key(trace), trace.name) for trace in named_traces), cls="legend")
 
 
 def _key(trace: Any) -> Html:

@@ -37,7 +37,7 @@ def write_profile_page(
         "header",
         tag("p", "decodesim profile", cls="brand"),
         tag("h1", f"{answer['name']}: {device['title']}"),
-        tag("p", _device_facts(device), cls="traffic"),
+        tag("p", _device_text(device), cls="traffic"),
     )
     body = tag(
         "main",
@@ -51,7 +51,7 @@ def write_profile_page(
     return write_page(path, f"{answer['name']} – decodesim", body, drawings)
 
 
-def _device_facts(device: Mapping[str, Any]) -> str:
+def _device_text(device: Mapping[str, Any]) -> str:
     peaks = [f"{name} {rate / 1e12:,.4g} TFLOP/s" for name, rate in device["peak_flops_per_s"].items()]
     facts = [f"{device['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s", *peaks]
     facts += [f"{device['threads']} threads"] if device.get("threads") else []
@@ -64,22 +64,22 @@ def _numbers(numbers: Mapping[str, Any], model: str, drawings: Drawings) -> list
     from calibration.fit.numbers import number_tables
 
     bandwidth, response, overhead = number_tables(numbers)
-    found = [_section(bandwidth[0], "", [bandwidth[1], *bandwidth[2]])]
-    for figure, shown in zip(FIGURES, (response, overhead), strict=True):
+    sections = [_section(bandwidth[0], "", [bandwidth[1], *bandwidth[2]])]
+    for figure, text_table in zip(FIGURES, (response, overhead), strict=True):
         prepared = figure.prepare(numbers)
-        drawn = figure.draw(prepared)
-        found.append(
+        drawn_figure = figure.draw(prepared)
+        sections.append(
             tag(
                 "section",
                 tag("h2", f"{figure.title}: {model}"),
                 *(tag("p", line, cls="finding") for line in figure.finding(prepared)),
-                legend_of(drawn),
-                drawings.place(figure.name, drawn, figure.title),
+                legend_of(drawn_figure),
+                drawings.place(figure.name, drawn_figure, figure.title),
                 tag("p", figure.caption(prepared), cls="caption"),
-                tag("details", tag("summary", shown[0]), table(shown[1], shown[2])),
+                tag("details", tag("summary", text_table[0]), table(text_table[1], text_table[2])),
             )
         )
-    return found
+    return sections
 
 
 def _section(title: str, text: str, rows: Sequence[Sequence[str]]) -> Html:
@@ -92,12 +92,12 @@ def _section(title: str, text: str, rows: Sequence[Sequence[str]]) -> Html:
 def _checks(answer: Mapping[str, Any]) -> list[list[str]]:
     rows = [
         [
-            one["name"],
-            str(one["points"]),
-            f"{one['median_error_percent']:.1f} %",
-            f"{one['bias_percent']:+.1f} %",
+            check["name"],
+            str(check["points"]),
+            f"{check['median_error_percent']:.1f} %",
+            f"{check['bias_percent']:+.1f} %",
         ]
-        for one in answer["checks"]
+        for check in answer["checks"]
     ]
     return [["pass", "points", "median error", "bias"], *rows]
 

@@ -13,7 +13,7 @@ from dashboards.sections import figure_section, rows_of
 from dashboards.stored import StoredStudy, is_store, stored_study
 from dashboards.study import Progress
 from dashboards.study_article import findings, study_article
-from dashboards.subject import Subject, subject_of, subjects_at
+from dashboards.subject import ReportedResult, reported_result, reported_results_at
 from simulator.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,21 +21,26 @@ if TYPE_CHECKING:
     from simulator.results.result import Result
 
 
-def reported_at(path: Path, progress: Progress | None = None) -> list[Subject | StoredStudy]:
-    """What a path holds: the study of a store, else results, as `subjects_at` finds them."""
-    return [stored_study(path)] if is_store(path) else list(subjects_at(path, progress))
+def reported_at(path: Path, progress: Progress | None = None) -> list[ReportedResult | StoredStudy]:
+    """What a path holds: the study of a store, else results, as `reported_results_at` finds them."""
+    return [stored_study(path)] if is_store(path) else list(reported_results_at(path, progress))
 
 
 def write_report(
-    results: Sequence[Result | Subject | StoredStudy], path: str | Path, png_dir: str | Path | None = None
+    results: Sequence[Result | ReportedResult | StoredStudy],
+    path: str | Path,
+    png_dir: str | Path | None = None,
 ) -> Path:
     """Write the page of these results and studies and return its path; it opens offline and loads nothing.
 
-    A plain `Result` is studied over the load first, which takes seconds; `subjects_at` keeps studies in
-    files. `png_dir`: a picture of the page and one of every figure are written there as well. Raises
+    A plain `Result` is studied over the load first, which takes seconds; `reported_results_at` keeps studies
+    in files. `png_dir`: a picture of the page and one of every figure are written there as well. Raises
     InputError where there is no result, a file cannot be written, or pictures cannot be made.
     """
-    subjects = [one if isinstance(one, Subject | StoredStudy) else subject_of(one) for one in results]
+    subjects = [
+        result if isinstance(result, ReportedResult | StoredStudy) else reported_result(result)
+        for result in results
+    ]
     if not subjects:
         raise InputError("there is no result to report on")
     drawings = Drawings()
@@ -49,14 +54,14 @@ def write_report(
     return path
 
 
-def _several(subjects: Sequence[Subject | StoredStudy]) -> str:
+def _several(subjects: Sequence[ReportedResult | StoredStudy]) -> str:
     """`2 scenarios`, `3 scenarios and studies`."""
     studies = sum(isinstance(subject, StoredStudy) for subject in subjects)
     kinds = "studies" if studies == len(subjects) else "scenarios and studies" if studies else "scenarios"
     return f"{len(subjects)} {kinds}"
 
 
-def _body(subjects: Sequence[Subject | StoredStudy], drawings: Drawings) -> Html:
+def _body(subjects: Sequence[ReportedResult | StoredStudy], drawings: Drawings) -> Html:
     articles = [
         study_article(subject, number, drawings)
         if isinstance(subject, StoredStudy)
@@ -67,7 +72,7 @@ def _body(subjects: Sequence[Subject | StoredStudy], drawings: Drawings) -> Html
     return tag("main", *contents, *articles)
 
 
-def _contents(subjects: Sequence[Subject | StoredStudy]) -> Html:
+def _contents(subjects: Sequence[ReportedResult | StoredStudy]) -> Html:
     """What a page of several holds, each with its answers."""
     rows = [
         [tag("a", subject.title, href=f"#result-{number}"), _answers(subject)]
@@ -76,7 +81,7 @@ def _contents(subjects: Sequence[Subject | StoredStudy]) -> Html:
     return tag("nav", tag("h1", _several(subjects)), table(["", "Answer"], rows, words=2))
 
 
-def _answers(subject: Subject | StoredStudy) -> Html:
+def _answers(subject: ReportedResult | StoredStudy) -> Html:
     from dashboards.headline import headlines
 
     if isinstance(subject, StoredStudy):
@@ -84,7 +89,7 @@ def _answers(subject: Subject | StoredStudy) -> Html:
     return joined(*(tag("div", headline.claim) for headline in headlines(subject))) or Html(_ALONE)
 
 
-def _article(subject: Subject, number: int, drawings: Drawings) -> Html:
+def _article(subject: ReportedResult, number: int, drawings: Drawings) -> Html:
     from dashboards.assumptions import assumptions, traffic
     from dashboards.figures import FIGURES
     from dashboards.headline import headlines
@@ -144,7 +149,7 @@ def _verdict(headline: Headline) -> Html:
         tag(
             "div",
             tag("span", change.label, cls="label"),
-            tag("span", percent(change.grown.value), cls=f"ratio {change.direction}"),
+            tag("span", percent(change.ratio.value), cls=f"ratio {change.direction}"),
             tag("span", f"{change.before} → {change.after}", cls="pair"),
             cls="tile",
         )

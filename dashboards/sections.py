@@ -10,26 +10,27 @@ from dashboards.markup import Html, table, tag
 from dashboards.page import Drawings, legend_of
 
 if TYPE_CHECKING:
-    from dashboards.figures import Figure
-    from dashboards.figures.figure import Of
+    from dashboards.figures import PageFigure
+    from dashboards.figures.figure import Source
     from dashboards.table import Table
 
-_MOST_ROWS = 30
+_MAX_ROWS = 30
 """Tables up to this length stand under their figure, folded."""
 
 
-def rows_of(figures: Sequence[Figure[Of]]) -> list[tuple[str, list[Figure[Of]]]]:
+def rows_of(figures: Sequence[PageFigure[Source]]) -> list[tuple[str, list[PageFigure[Source]]]]:
     """The figures in order, halves that follow each other in one row: (class, figures)."""
     return [
-        ("halves" if half else "whole", list(group)) for half, group in groupby(figures, lambda one: one.half)
+        ("halves" if half else "whole", list(group))
+        for half, group in groupby(figures, lambda figure: figure.half)
     ]
 
 
-def figure_section(found: Table, figure: Figure[Any], identity: str, drawings: Drawings) -> Html:
+def figure_section(figure_table: Table, figure: PageFigure[Any], identity: str, drawings: Drawings) -> Html:
     """The section of one figure, from the table that it prepared."""
-    if not found.rows:
-        return tag("section", tag("h2", figure.title), tag("p", found.missing, cls="missing"))
-    pictures = [(title, figure.draw(part)) for title, part in figure.pictures(found)]
+    if not figure_table.rows:
+        return tag("section", tag("h2", figure.title), tag("p", figure_table.missing, cls="missing"))
+    pictures = [(title, figure.draw(part)) for title, part in figure.pictures(figure_table)]
     legends = [legend_of(picture) for _, picture in pictures]
     common = len(set(legends)) == 1
     places = []
@@ -42,22 +43,24 @@ def figure_section(found: Table, figure: Figure[Any], identity: str, drawings: D
     return tag(
         "section",
         tag("h2", figure.title),
-        *(tag("p", line, cls="finding") for line in figure.finding(found)),
+        *(tag("p", line, cls="finding") for line in figure.finding(figure_table)),
         legends[0] if common else "",
         tag("div", *places, cls="several" if len(pictures) > 1 else None),
-        tag("p", figure.caption(found), cls="caption"),
-        *_numbers(found),
+        tag("p", figure.caption(figure_table), cls="caption"),
+        *_numbers(figure_table),
         id=f"{identity}-section",
     )
 
 
-def _numbers(found: Table) -> list[Html]:
-    if len(found.rows) > _MOST_ROWS:
+def _numbers(figure_table: Table) -> list[Html]:
+    if len(figure_table.rows) > _MAX_ROWS:
         return []
-    headings = [f"{column.name}, {column.unit}" if column.unit else column.name for column in found.columns]
-    rows = [[_number(cell) for cell in row] for row in found.rows]
-    shown = table(headings, rows)
-    return [tag("details", tag("summary", "The numbers"), shown)]
+    headings = [
+        f"{column.name}, {column.unit}" if column.unit else column.name for column in figure_table.columns
+    ]
+    rows = [[_number(cell) for cell in row] for row in figure_table.rows]
+    html_table = table(headings, rows)
+    return [tag("details", tag("summary", "The numbers"), html_table)]
 
 
 def _number(cell: Any) -> str:

@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from experiments.sensitivity.tornado import Tornado
 
 _TORNADO = (
-    "Each bar turns one input to the ends of its range, the others as they are, on the same random numbers. "
-    "The line is the scenario as it is."
+    "Each bar moves one input to the ends of its range and keeps the others, on common random numbers. The "
+    "line is the scenario as it is."
 )
 _SOBOL = (
-    "All inputs vary together, every value of a range equally likely. Alone: the share of the variance that "
-    "goes when this input is known; with the others: the share that stays when all others are known."
+    "All inputs vary together, uniformly over their ranges. Alone: the share of the variance that disappears "
+    "when this input is known. With the others: the share that remains when all others are known."
 )
 
 
-def write_sensitivity_page(title: str, tornado: Tornado, found: Sobol | None, path: Path) -> None:
+def write_sensitivity_page(title: str, tornado: Tornado, sobol: Sobol | None, path: Path) -> None:
     """Write the page; it opens offline. Raises InputError where it cannot be written."""
     drawings = Drawings()
-    write_page(path, f"{title} – decodesim", _body(title, tornado, found, drawings), drawings)
+    write_page(path, f"{title} – decodesim", _body(title, tornado, sobol, drawings), drawings)
 
 
-def _body(title: str, tornado: Tornado, found: Sobol | None, drawings: Drawings) -> Html:
+def _body(title: str, tornado: Tornado, sobol: Sobol | None, drawings: Drawings) -> Html:
     from dashboards.figures import sobol as sobol_figure
     from dashboards.figures import tornado as tornado_figure
-    from experiments.sensitivity.words import answer_words, bound
+    from experiments.sensitivity.texts import answer_text, value_text
 
-    answer = f"{tornado.variant}: {answer_words(tornado.of)} {tornado.base.value:.2f}"
+    answer = f"{tornado.variant}: {answer_text(tornado.of)} {tornado.base.value:.2f}"
     header = tag(
         "header",
         tag("p", "decodesim sensitivity", cls="brand"),
@@ -42,28 +42,34 @@ def _body(title: str, tornado: Tornado, found: Sobol | None, drawings: Drawings)
     )
     bars = tornado_figure.prepare(tornado)
     sections = [_picture("tornado", "One at a time", bars, tornado_figure, _TORNADO, drawings)]
-    if found is not None:
-        spread = sobol_figure.prepare(found)
+    if sobol is not None:
+        spread = sobol_figure.prepare(sobol)
         sections.append(_picture("sobol", "All together", spread, sobol_figure, _SOBOL, drawings))
     rows = [
-        [one.name, one.source, bound(one, one.low), bound(one, one.nominal), bound(one, one.high)]
-        for one in (bar.input for bar in tornado.bars)
+        [
+            uncertain_input.name,
+            uncertain_input.source,
+            value_text(uncertain_input, uncertain_input.low),
+            value_text(uncertain_input, uncertain_input.nominal),
+            value_text(uncertain_input, uncertain_input.high),
+        ]
+        for uncertain_input in (bar.input for bar in tornado.bars)
     ]
     ranges = table(["input", "where the range comes from", "low", "as it is", "high"], rows, words=2)
     return tag("main", header, *sections, tag("section", tag("h2", "Ranges"), ranges))
 
 
 def _picture(
-    identity: str, title: str, shown: Any, figure: Any, how_to_read: str, drawings: Drawings
+    identity: str, title: str, figure_table: Any, figure: Any, caption: str, drawings: Drawings
 ) -> Html:
-    if not shown.rows:
-        return tag("section", tag("h2", title), tag("p", shown.missing, cls="caption"))
-    drawn = figure.draw(shown)
+    if not figure_table.rows:
+        return tag("section", tag("h2", title), tag("p", figure_table.missing, cls="caption"))
+    drawn_figure = figure.draw(figure_table)
     return tag(
         "section",
         tag("h2", title),
-        tag("p", figure.finding(shown), cls="finding"),
-        legend_of(drawn),
-        tag("figure", drawings.place(identity, drawn, title)),
-        tag("p", how_to_read, cls="caption"),
+        tag("p", figure.finding(figure_table), cls="finding"),
+        legend_of(drawn_figure),
+        tag("figure", drawings.place(identity, drawn_figure, title)),
+        tag("p", caption, cls="caption"),
     )

@@ -38,7 +38,7 @@ class StoredStudy:
         return str(self.study.get("name") or "A study without a name")
 
     @property
-    def whole(self) -> int | None:
+    def grid_cells(self) -> int | None:
         """Cells of the whole grid; None where conditions or a refinement decide how many there are."""
         if self.study.get("where") or self.study.get("refine"):
             return None
@@ -58,18 +58,18 @@ class StoredStudy:
         return study_map(self.rows, settings, [str(variant["name"]) for variant in self._variants])
 
     @cached_property
-    def own_alpha(self) -> Mapping[str, float]:
+    def scenario_alpha(self) -> Mapping[str, float]:
         """Arm → the α that the study's scenario gives it, where it does and no axis varies it."""
-        found = {}
+        alphas = {}
         for index, variant in enumerate(self.study["scenario"].get("speculation") or ()):
             if "name" not in variant:
                 continue
             alpha = (variant.get("acceptance") or {}).get("alpha")
-            own = tuple(f"speculation.{which}.acceptance" for which in (variant["name"], index))
-            varied = any(path.startswith(own) for path in self.study["axes"])
+            acceptance_paths = tuple(f"speculation.{key}.acceptance" for key in (variant["name"], index))
+            varied = any(path.startswith(acceptance_paths) for path in self.study["axes"])
             if isinstance(alpha, float | int) and not varied:
-                found[str(variant["name"])] = float(alpha)
-        return found
+                alphas[str(variant["name"])] = float(alpha)
+        return alphas
 
     @property
     def _variants(self) -> Sequence[Mapping[str, Any]]:
@@ -92,7 +92,7 @@ def stored_study(path: str | Path) -> StoredStudy:
     from simulator.errors import InputError, Problem
 
     with StoreReader(path) as store:
-        found = StoredStudy(
+        stored = StoredStudy(
             study=store.study(),
             version=store.about["version"],
             columns=store.columns(),
@@ -100,8 +100,8 @@ def stored_study(path: str | Path) -> StoredStudy:
             counts=store.counts(),
             reasons=tuple(store.reasons()),
         )
-    if not found.rows:
+    if not stored.rows:
         raise InputError(
             Problem(file=str(path), message="holds no cells yet", allowed="run `decodesim sweep` first")
         )
-    return found
+    return stored

@@ -1,8 +1,7 @@
-"""What a page shows next to a result and no result file holds: break-even and speedup over the load.
+"""Break-even and speedup by load, which a page shows and no result file holds.
 
-Both are simulated when a page is first made and kept in `study.json` next to the result,
-so that a second page is quick. A study is used again for the same result and the same
-simulator; anything else is simulated anew.
+Both are simulated when a page is first made, and kept in `study.json` next to the result. A page of the same
+result with the same simulator uses them again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "decodesim/study-1"
 STUDY_FILE = "study.json"
-MOST_VARIANTS = 4
+MAX_VARIANTS = 4
 """Arms that are studied: each takes seconds."""
 
 Progress = Callable[[int, int, str], None]
@@ -47,40 +46,40 @@ class LoadStudy:
         """The study as plain data."""
         return {
             "break_even": dict(self.break_even),
-            "speedup": {variant: found.to_json() for variant, found in self.speedup.items()},
+            "speedup": {variant: speedup_map.to_json() for variant, speedup_map in self.speedup.items()},
             "notes": list(self.notes),
         }
 
 
-def study_of(
+def load_study_of(
     result: Result, scenario: Scenario, folder: Path | None = None, progress: Progress | None = None
 ) -> LoadStudy:
     """The study of a result: from `folder` when it is there, else simulated and stored there if possible."""
     key = _key(result)
     file = None if folder is None else folder / STUDY_FILE
-    found = None if file is None else _read(file, key)
-    if found is None:
-        found = _simulate(scenario, progress)
+    study = None if file is None else _read(file, key)
+    if study is None:
+        study = _simulate(scenario, progress)
         if file is not None:
-            _write(file, key, found)
-    return found
+            _write(file, key, study)
+    return study
 
 
 def _simulate(scenario: Scenario, progress: Progress | None) -> LoadStudy:
     from experiments.maps.speedup import alphas_with, concurrencies, speedup_map, with_enough_requests
     from simulator.breakeven.breakeven import breakeven
 
-    chosen = scenario.speculation[:MOST_VARIANTS]
+    studied = scenario.speculation[:MAX_VARIANTS]
     notes = [
-        f"{variant.name}: not studied over the load: a page studies {MOST_VARIANTS} variants"
-        for variant in scenario.speculation[MOST_VARIANTS:]
+        f"{variant.name}: not studied over the load: a page studies {MAX_VARIANTS} variants"
+        for variant in scenario.speculation[MAX_VARIANTS:]
     ]
     break_even: dict[str, Mapping[str, Any]] = {}
     speedup: dict[str, SpeedupMap] = {}
-    count = _Count(progress)
-    for number, variant in enumerate(chosen):
+    count = _ProgressSum(progress)
+    for number, variant in enumerate(studied):
         loads = concurrencies(scenario, variant)
-        count.total = (len(chosen) - number) * 2 * len(loads) + count.done
+        count.total = (len(studied) - number) * 2 * len(loads) + count.done
         try:
             answer = breakeven(
                 with_enough_requests(scenario, loads),
@@ -100,7 +99,7 @@ def _simulate(scenario: Scenario, progress: Progress | None) -> LoadStudy:
     return LoadStudy(break_even, speedup, tuple(notes))
 
 
-class _Count:
+class _ProgressSum:
     """Adds up the progress of studies that run one after another."""
 
     def __init__(self, progress: Progress | None) -> None:
@@ -137,7 +136,10 @@ def _read(file: Path, key: str) -> LoadStudy | None:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA or document["key"] != key:
             return None
-        speedup = {variant: speedup_map_from_json(found) for variant, found in document["speedup"].items()}
+        speedup = {
+            variant: speedup_map_from_json(map_document)
+            for variant, map_document in document["speedup"].items()
+        }
         return LoadStudy(document["break_even"], speedup, tuple(document["notes"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -13,12 +13,12 @@ from dashboards.sections import figure_section
 from dashboards.stored import StoredStudy
 from simulator.units import format_number
 
-_MOST_VALUES = 12
+_MAX_VALUES = 12
 """Values of an axis that are listed; of a longer one the ends."""
 
 _BAND = (
-    "Bands add what the cost model does not know, ± 10 % on step times, to the 95 % interval of sampling. "
-    "Every cell compares all variants on the same requests and random numbers."
+    "Bands add the error of the cost model, ± 10 % on step times, to the 95 % interval of sampling. Every "
+    "cell compares all variants on the same requests and random numbers."
 )
 
 
@@ -27,7 +27,9 @@ def findings(study: StoredStudy) -> list[str]:
     from dashboards.figures import STUDY_FIGURES
 
     tables = [(figure, figure.prepare(study)) for figure in STUDY_FIGURES.values()]
-    return [line for figure, found in tables if found.rows for line in figure.finding(found)]
+    return [
+        line for figure, figure_table in tables if figure_table.rows for line in figure.finding(figure_table)
+    ]
 
 
 def study_article(study: StoredStudy, number: int, drawings: Drawings) -> Html:
@@ -42,9 +44,9 @@ def study_article(study: StoredStudy, number: int, drawings: Drawings) -> Html:
     )
     tables = [(figure, figure.prepare(study)) for figure in STUDY_FIGURES.values()]
     figures = [
-        figure_section(found, figure, f"r{number}-{figure.name}", drawings)
-        for figure, found in tables
-        if found.rows
+        figure_section(figure_table, figure, f"r{number}-{figure.name}", drawings)
+        for figure, figure_table in tables
+        if figure_table.rows
     ]
     return tag(
         "article",
@@ -61,9 +63,9 @@ def study_article(study: StoredStudy, number: int, drawings: Drawings) -> Html:
 def _state(study: StoredStudy) -> str:
     """`690 of 700 cells so far: 680 done, 10 does-not-fit · decodesim 0.1.0+…`."""
     counts = ", ".join(f"{count:,} {status}" for status, count in study.counts.items())
-    there = sum(study.counts.values())
-    missing = study.whole is not None and there < study.whole
-    cells = f"{there:,} of {study.whole:,} cells so far" if missing else f"{there:,} cells"
+    cell_count = sum(study.counts.values())
+    missing = study.grid_cells is not None and cell_count < study.grid_cells
+    cells = f"{cell_count:,} of {study.grid_cells:,} cells so far" if missing else f"{cell_count:,} cells"
     return f"{cells}: {counts} · decodesim {study.version}"
 
 
@@ -92,7 +94,7 @@ def _varied(study: StoredStudy) -> Html:
 def _values(values: list[Any]) -> str:
     plain = [value if isinstance(value, int | float | str | None) else str(value) for value in values]
     texts = [setting_text(value) for value in plain]
-    if len(texts) <= _MOST_VALUES:
+    if len(texts) <= _MAX_VALUES:
         return ", ".join(texts)
     return f"{texts[0]}, {texts[1]}, … {texts[-1]} ({len(texts)} values)"
 

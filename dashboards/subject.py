@@ -1,4 +1,4 @@
-"""What one part of a page is about: a result, the scenario it came from, and the study next to it."""
+"""The subject of one part of a page: a result, its scenario, and its break-even and speedup by load."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashboards.study import LoadStudy, Progress, study_of
+from dashboards.study import LoadStudy, Progress, load_study_of
 from simulator.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,17 +18,17 @@ PLAIN = "plain"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A result with what the pictures need next to it.
+class ReportedResult:
+    """A result with everything that the figures need.
 
-    `scenario` is None where it cannot be read again (it names files that are not here, or comes from another
-    version); `why` then says so, and the pictures that need it say it too.
+    `scenario` is None where it cannot be read again: it names missing files, or comes from another version.
+    `scenario_problem` is then the reason, which the figures that need it report.
     """
 
     result: Result
     scenario: Scenario | None = None
     study: LoadStudy = field(default_factory=LoadStudy)
-    why: str | None = None
+    scenario_problem: str | None = None
 
     @property
     def title(self) -> str:
@@ -43,21 +43,23 @@ class Subject:
         return [name for name in self.result.variants if name != PLAIN]
 
 
-def varying_variants(subject: Subject) -> tuple[str, ...]:
+def varying_variants(subject: ReportedResult) -> tuple[str, ...]:
     """The variants whose draft length varies with the batch."""
     variants = subject.result.scenario.get("speculation", ())
     return tuple(variant["name"] for variant in variants if not isinstance(variant["draft_length"], int))
 
 
-def subject_of(result: Result, folder: Path | None = None, progress: Progress | None = None) -> Subject:
+def reported_result(
+    result: Result, folder: Path | None = None, progress: Progress | None = None
+) -> ReportedResult:
     """The subject of a result; `folder` is where the result lies, and where its study is kept."""
-    scenario, why = _scenario(result, [Path("."), *([folder] if folder is not None else [])])
+    scenario, scenario_problem = _scenario(result, [Path("."), *([folder] if folder is not None else [])])
     if scenario is None:
-        return Subject(result, None, LoadStudy(), why)
-    return Subject(result, scenario, study_of(result, scenario, folder, progress))
+        return ReportedResult(result, None, LoadStudy(), scenario_problem)
+    return ReportedResult(result, scenario, load_study_of(result, scenario, folder, progress))
 
 
-def subjects_at(path: Path, progress: Progress | None = None) -> list[Subject]:
+def reported_results_at(path: Path, progress: Progress | None = None) -> list[ReportedResult]:
     """The subjects at a path, found as `read_results` finds results. Raises InputError."""
     from simulator.results.result import RESULT_FILE, read_results
 
@@ -67,22 +69,24 @@ def subjects_at(path: Path, progress: Progress | None = None) -> list[Subject]:
         else sorted(file.parent for file in path.glob(f"*/{RESULT_FILE}"))
     )
     if not folders:
-        at = path.parent if path.name == RESULT_FILE else None
-        return [subject_of(result, at, progress) for result in read_results(path)]
-    return [subject_of(result, folder, progress) for folder in folders for result in read_results(folder)]
+        folder_of_file = path.parent if path.name == RESULT_FILE else None
+        return [reported_result(result, folder_of_file, progress) for result in read_results(path)]
+    return [
+        reported_result(result, folder, progress) for folder in folders for result in read_results(folder)
+    ]
 
 
 def _scenario(result: Result, base_dirs: Iterable[Path]) -> tuple[Scenario | None, str | None]:
     """The scenario of a result, with the first folder in which the files it names are found; else why not."""
     from simulator.scenario import scenario_from_data
 
-    why = None
+    problem = None
     for base_dir in base_dirs:
         try:
             return scenario_from_data(result.scenario, base_dir), None
         except InputError as error:
-            why = (
-                why
+            problem = (
+                problem
                 or f"The scenario cannot be read here ({error.problems[0]}); run this where its files lie."
             )
-    return None, why
+    return None, problem

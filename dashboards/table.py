@@ -40,11 +40,11 @@ class Table:
         at = self._at(name)
         return [row[at] for row in self.rows]
 
-    def where(self, **wanted: Any) -> Table:
+    def where(self, **values: Any) -> Table:
         """The rows with these values, in order."""
-        tests = [(self._at(name), value) for name, value in wanted.items()]
+        tests = [(self._at(name), value) for name, value in values.items()]
         rows = tuple(row for row in self.rows if all(row[at] == value for at, value in tests))
-        return replace(self, rows=rows, missing=self.missing or f"no rows with {wanted}")
+        return replace(self, rows=rows, missing=self.missing or f"no rows with {values}")
 
     def distinct(self, name: str) -> list[Any]:
         """A column's different values, in order of appearance."""

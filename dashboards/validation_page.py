@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 _PICTURES = ("speedup", "throughput", "tpot_mean", "ttft_mean")
 """Quantities that are drawn."""
 
-_MISSES = 40
+_MISSES_SHOWN = 40
 _FEWEST_POINTS = 3
 
 _ABOUT = (
     "Every published figure next to the simulated one. Errors are |ln(predicted ÷ published)|; “of sources” "
     "is the median over sources of each source's median, so that no source counts more than another."
 )
-_HOW_TO_READ = (
+_CAPTION = (
     "On the line both agree; the dotted lines are {within:.0f} % away. One point per published figure of any "
     "source; hover for the case."
 )
@@ -57,14 +57,14 @@ def _body(validation: Validation, title: str, drawings: Drawings) -> Html:
         header,
         *_pictures(validation.rows, drawings),
         _section("Errors by quantity", _ABOUT, tables.quantities_table(validation)),
-        _section("Against simpler predictions", _SIMPLER, tables.baselines_table(validation)),
+        _section("Compared with simpler models", _SIMPLER, tables.baselines_table(validation)),
         _section("Targets", "", tables.targets_table(validation)),
         tag("section", tag("h2", f"Speedups in groups, {SPEEDUPS_KNOWN}"), *by) if speedups else "",
-        _section("Largest misses", _WORST, tables.largest_errors(validation.rows, _MISSES)),
+        _section("Largest misses", _WORST, tables.largest_errors(validation.rows, _MISSES_SHOWN)),
         _section("Skipped, and why", "", tables.reasons_table(validation)),
         _section("Cases without a simulated figure", "", tables.left_out_table(validation)),
         _choices(validation.rows),
-        _every_row(tables.rows_table(validation.rows)),
+        _all_rows(tables.rows_table(validation.rows)),
         _section("What other simulators claim", _CLAIMS, tables.claims_table()),
     )
 
@@ -82,7 +82,7 @@ def _pictures(rows: tuple[ComparisonRow, ...], drawings: Drawings) -> list[Html]
     from calibration.validation.quantities import PATHS
     from dashboards.figures.predicted import WITHIN, draw, finding, prepare
 
-    found = []
+    sections = []
     for quantity in _PICTURES:
         words, unit, scale = quantity, "", 1.0
         if quantity in PATHS:
@@ -93,28 +93,28 @@ def _pictures(rows: tuple[ComparisonRow, ...], drawings: Drawings) -> list[Html]
             continue
         picture = draw(points, words, unit)
         place = drawings.place(f"predicted-{quantity}", picture, f"predicted against published {words}")
-        found.append(
+        sections.append(
             tag(
                 "section",
                 tag("h2", f"Predicted against published {words}"),
                 tag("p", finding(points), cls="finding"),
                 legend_of(picture),
                 tag("figure", place),
-                tag("p", _HOW_TO_READ.format(within=100 * WITHIN), cls="caption"),
+                tag("p", _CAPTION.format(within=100 * WITHIN), cls="caption"),
             )
         )
-    return found
+    return sections
 
 
-def _section(title: str, text: str, shown: TextTable) -> Html:
-    if not shown.rows:
+def _section(title: str, text: str, text_table: TextTable) -> Html:
+    if not text_table.rows:
         return Html("")
-    return tag("section", tag("h2", title), tag("p", text, cls="caption") if text else "", _table(shown))
+    return tag("section", tag("h2", title), tag("p", text, cls="caption") if text else "", _table(text_table))
 
 
-def _table(shown: TextTable) -> Html:
-    rows = [[linked(cell) if "https://" in cell else cell for cell in row] for row in shown.rows]
-    return table(shown.columns, rows, words=shown.words)
+def _table(text_table: TextTable) -> Html:
+    rows = [[linked(cell) if "https://" in cell else cell for cell in row] for row in text_table.rows]
+    return table(text_table.columns, rows, words=text_table.words)
 
 
 def _choices(rows: tuple[ComparisonRow, ...]) -> Html:
@@ -126,11 +126,11 @@ def _choices(rows: tuple[ComparisonRow, ...]) -> Html:
     if not cases:
         return Html("")
     ordered = sorted(cases.items(), key=lambda item: (-len(item[1]), item[0]))
-    shown = table(["choice", "cases"], [[sentence(text), str(len(named))] for text, named in ordered])
-    folded = tag("details", tag("summary", f"{len(ordered)} choices"), shown)
+    choice_table = table(["choice", "cases"], [[sentence(text), str(len(named))] for text, named in ordered])
+    folded = tag("details", tag("summary", f"{len(ordered)} choices"), choice_table)
     return tag("section", tag("h2", "What was assumed"), folded)
 
 
-def _every_row(shown: TextTable) -> Html:
-    folded = tag("details", tag("summary", f"{len(shown.rows):,} rows"), _table(shown))
+def _all_rows(text_table: TextTable) -> Html:
+    folded = tag("details", tag("summary", f"{len(text_table.rows):,} rows"), _table(text_table))
     return tag("section", tag("h2", "Every figure"), folded)

@@ -1,4 +1,4 @@
-"""Another scenario by `--set` paths: what a what-if compares with, and what uncertain inputs become."""
+"""Scenarios that differ by `--set` paths, for what-ifs and for uncertain inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 _SAME_KERNELS = ("engine.host.", "slo", "name")
-"""Fields that change nothing that the GPU computes in a step."""
+"""Fields that do not change what the GPU computes in a step."""
 
 
 @dataclass(frozen=True)
@@ -24,37 +24,42 @@ class Alternative:
     settings: tuple[str, ...]
 
     def runs_the_same_kernels(self, variant: str) -> bool:
-        """Whether steps of the same shape take the GPU of this variant as long as before, so that the
-        cost model
-        errs alike. What concerns speculation does not reach plain decoding.
+        """Whether equal steps of this variant take the same GPU time, so that the cost model's error is
+        shared.
+
+        Settings of speculation do not affect plain decoding.
         """
         paths = [setting.partition("=")[0].strip() for setting in self.settings]
-        of_others = ("speculation",) if variant == PLAIN else ()
-        return all(path.startswith((*_SAME_KERNELS, *of_others)) or ".acceptance" in path for path in paths)
+        unrelated_sections = ("speculation",) if variant == PLAIN else ()
+        return all(
+            path.startswith((*_SAME_KERNELS, *unrelated_sections)) or ".acceptance" in path for path in paths
+        )
 
 
 def alternatives_of(texts: Iterable[Sequence[str]]) -> tuple[Alternative, ...]:
-    """One alternative per list of settings, named by what it sets. Raises InputError where two are the same,
-    or one sets nothing."""
-    found: dict[str, Alternative] = {}
+    """One alternative per list of settings, named after its settings.
+
+    Raises InputError where two are the same, or one sets nothing.
+    """
+    alternatives: dict[str, Alternative] = {}
     for settings in texts:
-        given = tuple(setting.strip() for setting in settings if setting.strip())
-        name = ", ".join(_brief(setting) for setting in given)
-        if not given:
+        set_fields = tuple(setting.strip() for setting in settings if setting.strip())
+        name = ", ".join(_short_text(setting) for setting in set_fields)
+        if not set_fields:
             message, allowed = "sets nothing", "path=value, for example hardware.gpu=h200-sxm"
             raise InputError(Problem(field="alternative", message=message, allowed=allowed))
-        if name in found:
-            message = "is asked for twice"
+        if name in alternatives:
+            message = "is listed twice"
             raise InputError(Problem(field="alternative", value=name, message=message, allowed="each once"))
-        found[name] = Alternative(name, given)
-    return tuple(found.values())
+        alternatives[name] = Alternative(name, set_fields)
+    return tuple(alternatives.values())
 
 
 def scenario_with(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     """The scenario with fields set, as `--set` would. Raises InputError.
 
-    What was filled in when it was read is filled in anew: the catalogue's drafter follows another target, and
-    a drafter that is spread over all GPUs follows their number, unless it is set too.
+    Values that were derived when the scenario was read are derived again, unless they are set: the
+    catalogue's drafter follows the target, and a drafter that is spread over all GPUs follows their number.
     """
     from simulator.scenario import scenario_from_data
 
@@ -69,9 +74,9 @@ def scenario_with(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     return scenario_from_data(data, scenario.base_dir, settings)
 
 
-def _brief(setting: str) -> str:
+def _short_text(setting: str) -> str:
     """`gpu=h200-sxm` of `hardware.gpu=h200-sxm`; variants and what is of several kinds keep their name."""
     path, _, value = setting.partition("=")
     parts = path.strip().split(".")
-    kept = parts[-1:] if parts[0] not in ("speculation", "workload") else parts[1:]
-    return f"{'.'.join(kept)}={value.strip()}"
+    shown_parts = parts[-1:] if parts[0] not in ("speculation", "workload") else parts[1:]
+    return f"{'.'.join(shown_parts)}={value.strip()}"

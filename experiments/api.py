@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from calibration.validation.validate import Validation
-    from experiments.capacity.answer import Plan
+    from experiments.capacity.answer import CapacityPlan
     from experiments.maps.speedup import SpeedupMap
     from experiments.maps.study_map import StudyMap
     from experiments.runner.pools import Pool
     from experiments.sensitivity.sobol import Sobol
     from experiments.sensitivity.tornado import Tornado
     from experiments.study.study import Study
-    from experiments.sweep import Standing
+    from experiments.sweep import SweepProgress
     from experiments.whatif import WhatIf
     from simulator.breakeven.answer import BreakEven
     from simulator.memory.report import MemoryReport
@@ -71,9 +71,9 @@ def load(source: str | Path | Mapping[str, Any] | Scenario, *settings: str) -> S
 def simulate(
     scenario: Scenario, precision: float | str | None = None, progress: Progress | None = None
 ) -> Result:
-    """Plain decoding and every speculative variant on the same traffic and luck.
+    """Plain decoding and every speculative variant on the same traffic and random numbers.
 
-    `precision`: replications until the 95 % interval of the throughput is within ± so much, `0.01` or `"1%"`.
+    `precision`: replicate until the 95 % interval of the throughput is within ± this, `0.01` or `"1%"`.
     """
     from simulator.simulation import simulate as run
 
@@ -99,7 +99,7 @@ def break_even(
 
 
 def memory(scenario: Scenario) -> MemoryReport:
-    """What every variant takes of a GPU's memory and what it leaves for KV."""
+    """What every variant uses of a GPU's memory and what it leaves for KV."""
     from simulator.memory.report import memory as report
 
     return report(scenario)
@@ -111,12 +111,14 @@ def what_if(
     precision: float | str | None = None,
     progress: Progress | None = None,
 ) -> WhatIf:
-    """The scenario against others on the same luck. An alternative is `path=value`, or several of them."""
+    """The scenario against others on the same random numbers. An alternative is `path=value`, or several."""
     from experiments.alternatives import alternatives_of
     from experiments.whatif import what_if as compare
 
-    asked = [[one] if isinstance(one, str) else list(one) for one in alternatives]
-    return compare(_with_precision(scenario, precision), alternatives_of(asked), progress)
+    settings = [
+        [alternative] if isinstance(alternative, str) else list(alternative) for alternative in alternatives
+    ]
+    return compare(_with_precision(scenario, precision), alternatives_of(settings), progress)
 
 
 def tornado(
@@ -126,11 +128,11 @@ def tornado(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     progress: Progress | None = None,
 ) -> Tornado:
-    """The answer at either end of every uncertain input; `ranges`: fields of the scenario beside ours."""
+    """The answer at either end of every uncertain input; `ranges` adds fields of the scenario."""
     from experiments.sensitivity.inputs import inputs_from
     from experiments.sensitivity.tornado import tornado as turn
 
-    return turn(scenario, variant, of, inputs_from(_texts(ranges), scenario), progress)
+    return turn(scenario, variant, of, inputs_from(_range_texts(ranges), scenario), progress)
 
 
 def sobol(
@@ -141,11 +143,11 @@ def sobol(
     samples: int = 128,
     progress: Progress | None = None,
 ) -> Sobol:
-    """Which uncertain inputs make the spread of the answer, when all of them vary."""
+    """The share of the answer's variance that each uncertain input causes when all of them vary."""
     from experiments.sensitivity.inputs import inputs_from
     from experiments.sensitivity.sobol import sobol as vary
 
-    return vary(scenario, variant, of, inputs_from(_texts(ranges), scenario), samples, progress)
+    return vary(scenario, variant, of, inputs_from(_range_texts(ranges), scenario), samples, progress)
 
 
 def speedup_map(
@@ -155,7 +157,7 @@ def speedup_map(
     alpha: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> SpeedupMap:
-    """Throughput of a variant ÷ that of plain decoding, by clients at work and acceptance."""
+    """Throughput of a variant ÷ that of plain decoding, by concurrent clients and acceptance."""
     from experiments.maps.speedup import ALPHAS
     from experiments.maps.speedup import speedup_map as draw
     from simulator.scenario import chosen_variant
@@ -169,18 +171,24 @@ def sweep(
     store: str | Path,
     workers: int = 0,
     dask: str | None = None,
-    tell: Callable[[Standing], None] = lambda standing: None,
-) -> Standing:
-    """Run what a store does not have yet of a study. `workers` 0: in this process; more are processes, and a
-    script that starts them keeps its work under `if __name__ == "__main__":`. `dask`: address, or `local`."""
+    progress: Callable[[SweepProgress], None] = lambda standing: None,
+) -> SweepProgress:
+    """Run the cells of a study that a store does not have yet.
+
+    `workers` 0 runs them in this process. A script that starts worker processes keeps its work under
+    `if __name__ == "__main__":`. `dask` is an address or `local`.
+    """
     from experiments.store.store import Store
     from experiments.study.load import load_study
     from experiments.study.study import Study
     from experiments.sweep import sweep as run
 
-    read = study if isinstance(study, Study) else load_study(study)
-    with Store.create_or_open(store, read.document, read.sha256) as kept, _pool(workers, dask) as pool:
-        return run(read, kept, pool, tell)
+    loaded_study = study if isinstance(study, Study) else load_study(study)
+    with (
+        Store.create_or_open(store, loaded_study.document, loaded_study.sha256) as open_store,
+        _pool(workers, dask) as pool,
+    ):
+        return run(loaded_study, open_store, pool, progress)
 
 
 def results(store: str | Path, where: str | None = None, columns: Sequence[str] | None = None) -> Columns:
@@ -208,7 +216,7 @@ def plan(
     rate_per_s: float | None = None,
     gpu_hour_cost: float | None = None,
     progress: Progress | None = None,
-) -> Plan:
+) -> CapacityPlan:
     """Replicas, cost and verdict for the scenario's traffic within an SLO, `ttft_p99=1s,tpot_p99=25ms`."""
     from experiments.capacity.plan import plan as make
 
@@ -216,7 +224,7 @@ def plan(
 
 
 def validate(*files: str | Path, progress: Progress | None = None) -> Validation:
-    """Published measurements, simulated and compared: those of case files, or the ones that come along."""
+    """Published measurements, simulated and compared: those of case files, or the ones of decodesim."""
     from calibration.validation.reconstruction.cases import committed_cases, read_cases
     from calibration.validation.validate import validate as compare
 
@@ -245,7 +253,7 @@ def _with_precision(scenario: Scenario, precision: float | str | None) -> Scenar
     return scenario if precision is None else load(scenario, f"run.precision={precision}")
 
 
-def _texts(ranges: Mapping[str, tuple[float, float]] | None) -> list[str]:
+def _range_texts(ranges: Mapping[str, tuple[float, float]] | None) -> list[str]:
     return [f"{path}={low}:{high}" for path, (low, high) in (ranges or {}).items()]
 
 

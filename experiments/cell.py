@@ -1,6 +1,6 @@
-"""One cell of a study: what is simulated, under which key it is stored, and what came out.
+"""One cell of a study: its scenario, the key it is stored under, and its result.
 
-A cell is plain data, so that it reaches any worker, where `run_cell.py` turns it into a result.
+A cell is plain data, so that it can be sent to any worker, where `run_cell.py` simulates it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 DONE, FAILED = "done", "failed"
-"""What becomes of a cell; or DOES_NOT_FIT of `verdict.py`."""
+"""Status of a cell; the third one is DOES_NOT_FIT of `verdict.py`."""
 SIMULATE, BREAK_EVEN = "simulate", "breakeven"
 SEED = "seed"
 """The setting that every cell has besides its axes: `run.seed` of its scenario."""
 
-Metric = Mapping[str, Any] | float | str
+MetricValue = Mapping[str, Any] | float | str
 """An estimate as JSON (`{"value", "ci95", "band"}`), a bare figure, or a word (a verdict)."""
 
 
@@ -38,24 +38,25 @@ class Cell:
     measures: tuple[str, ...] = (SIMULATE,)
     keep: tuple[str, ...] = ()
     files: str = ""
-    """Digest of the files that the scenario names: other content is another cell."""
+    """Digest of the files that the scenario names, because other contents make another cell."""
 
     @property
     def key(self) -> str:
-        """What the cell is stored under: a hash of all that its result follows from."""
-        asked = [self.scenario, self.measures, self.keep, self.files, code_version()]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        """The key in the store: a hash of all that determines the result."""
+        inputs = [self.scenario, self.measures, self.keep, self.files, code_version()]
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """What came of a cell. `metrics`: `ARM.PATH` → estimate, figure or word; figures that are not there are
-    left out. `error` says why a cell is not DONE; `seconds_s` is the time it took.
+    """The result of a cell. `metrics`: `ARM.PATH` → estimate, figure or word, without undefined figures.
+
+    `error` is the reason where the cell is not DONE. `seconds_s` is its computing time.
     """
 
     key: str
     status: str
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    metrics: Mapping[str, MetricValue] = field(default_factory=dict)
     error: str | None = None
     seconds_s: float = 0.0
 

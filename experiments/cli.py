@@ -1,4 +1,4 @@
-"""`decodesim`: a table of commands as strings, each imported when it is called, so that `--help` stays quick.
+"""`decodesim`: a table of commands. Each is imported when it is called, which keeps `--help` quick.
 
 Bad input ends with exit code 2 and one line per problem on stderr, never with a traceback.
 """
@@ -20,26 +20,29 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("experiments.commands.init", "Write a scenario file from a few flags."),
     "simulate": (
         "experiments.commands.simulate",
-        "Plain and speculative decoding on the same traffic and luck.",
+        "Plain and speculative decoding of the same traffic.",
     ),
-    "breakeven": ("experiments.commands.breakeven", "The acceptance that speculation needs to pay."),
-    "sweep": ("experiments.commands.sweep", "A grid of cells, run side by side into a store."),
-    "whatif": ("experiments.commands.whatif", "A scenario against others that differ in a few fields."),
-    "sensitivity": ("dashboards.commands.sensitivity", "Which uncertain inputs decide the answer."),
-    "memory": ("experiments.commands.memory", "What fits on the GPUs, and what a drafter takes."),
+    "breakeven": ("experiments.commands.breakeven", "The acceptance at which speculation begins to pay."),
+    "sweep": ("experiments.commands.sweep", "Run a study in parallel and store its results."),
+    "whatif": ("experiments.commands.whatif", "Compare a scenario with variations of it."),
+    "sensitivity": (
+        "dashboards.commands.sensitivity",
+        "Rank the uncertain inputs by their effect on the answer.",
+    ),
+    "memory": ("experiments.commands.memory", "Memory of the GPUs: weights, drafter, KV cache."),
     "validate": (
         "dashboards.commands.validate",
-        "Published measurements, simulated and compared.",
+        "Simulate published measurements and report the errors.",
     ),
-    "results": ("experiments.commands.results", "The cells of a study's store: listed, filtered, exported."),
+    "results": ("experiments.commands.results", "List, filter and export the results of a study."),
     "plan": (
         "experiments.commands.plan",
         "Replicas and cost within an SLO, and whether to enable speculation.",
     ),
-    "profile": ("dashboards.commands.profiles", "Quality of a profile; two profiles operator by operator."),
+    "profile": ("dashboards.commands.profiles", "Check the quality of a profile, or compare two profiles."),
     "calibrate": (
         "experiments.commands.calibrate",
-        "Your device, measured operator by operator, into a profile.",
+        "Measure the operators of a device and fit a profile.",
     ),
     "read": (
         "experiments.commands.read",
@@ -47,19 +50,19 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "accept": (
         "experiments.commands.accept",
-        "Acceptance of a drafter on a real model, measured.",
+        "Measure the acceptance of a drafter on a real model.",
     ),
     "closure": (
         "dashboards.commands.closure",
-        "Real decoding on this device, against what its profile predicts.",
+        "Compare real decoding on this device with its simulation.",
     ),
     "distill": (
         "experiments.commands.distill",
-        "Trains a drafter on the target's distribution.",
+        "Train a drafter on the target's distribution.",
     ),
-    "report": ("dashboards.commands.report", "One self-contained HTML page of results."),
+    "report": ("dashboards.commands.report", "Write a self-contained HTML page of results."),
 }
-"""Command → (module with a click command named `command`, what it does). A new command is a line here."""
+"""Command → (module with a click command named `command`, summary). A new command is a line here."""
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -103,7 +106,7 @@ class LazyGroup(click.Group):
                 click.echo(str(problem), err=True)
             ctx.exit(BAD_INPUT)
         except MemoryError:
-            click.echo("not enough memory: fewer requests or tokens need less", err=True)
+            click.echo("not enough memory: reduce the number of requests or tokens", err=True)
             ctx.exit(BAD_INPUT)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
@@ -115,23 +118,23 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="decodesim", prog_name="decodesim")
 def decodesim() -> None:
-    """Simulates LLM decoding on H100-class GPUs, with and without speculation, and says whether it pays."""
+    """Simulate LLM decoding on H100-class GPUs with and without speculation, and decide whether it pays."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The installed script."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no ± shows a question mark
+            stream.reconfigure(errors="replace")  # a terminal without ± shows a question mark
     try:
         try:
             decodesim.main(args=None if arguments is None else list(arguments), prog_name="decodesim")
         finally:
-            if sys.stdout is not None:  # whoever started us may have closed it
-                sys.stdout.flush()  # here it can still be told; Python would end with words of its own
-    except OSError as error:  # of a file nobody foresaw, or of stdout on a full disk
-        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what it could not take is dropped
-        if isinstance(error, BrokenPipeError):  # whoever read our output has seen enough
+            if sys.stdout is not None:  # the parent process may have closed it
+                sys.stdout.flush()  # a failure at exit would print Python's own message
+    except OSError as error:  # an unexpected file error, or stdout on a full disk
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # drops the output that could not be written
+        if isinstance(error, BrokenPipeError):  # the reader of our output has closed it
             sys.exit(READER_GONE)
         name = f"{error.filename}: " if error.filename else ""
         click.echo(f"{name}{reason(error)}", err=True)

@@ -23,24 +23,24 @@ _QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
 _BATCH = 1000
 """Rows looked at together."""
 _CALLS = 2_000_000
-"""Steps of SQLite's machine for a batch of rows: conditions that would never end are refused."""
+"""Instructions of SQLite's virtual machine per batch of rows, which stops conditions that would never end."""
 _LONGEST_TEXT = 1_000_000
-"""Bytes of a value on the way: one step may otherwise make a gigabyte."""
+"""Bytes of an intermediate value, which could otherwise reach a gigabyte in one instruction."""
 
 
 def short_names(columns: Iterable[str]) -> dict[str, str]:
     """Short name → column, for all ends of names that one column alone has; the shortest comes last."""
-    found: dict[str, list[str]] = {}
+    columns_by_end: dict[str, list[str]] = {}
     names = list(columns)
     for name in names:
         parts = name.split(".")
         for start in range(1, len(parts)):
-            found.setdefault(".".join(parts[start:]), []).append(name)
-    return {short: full[0] for short, full in found.items() if len(full) == 1 and short not in names}
+            columns_by_end.setdefault(".".join(parts[start:]), []).append(name)
+    return {short: full[0] for short, full in columns_by_end.items() if len(full) == 1 and short not in names}
 
 
-def shown_names(columns: Sequence[str]) -> list[str]:
-    """The columns as somebody would call them, without those of intervals."""
+def display_names(columns: Sequence[str]) -> list[str]:
+    """The shortest unambiguous names of the columns, without those of intervals."""
     short = {full: name for name, full in short_names(columns).items()}
     return [short.get(column, column) for column in columns if column.rpartition(".")[0] not in columns]
 
@@ -59,12 +59,12 @@ def condition_sql(condition: str, columns: Sequence[str]) -> str:
     """
     sql = _with_full_names(condition, columns)
     with closing(sqlite3.connect(":memory:")) as database:
-        _make(database, columns)
+        _create_table(database, columns)
         try:
             database.execute(f"SELECT n FROM cells WHERE {sql}\n")  # one that closes our bracket is none
             database.execute(f"SELECT n FROM cells WHERE ({sql}\n)").fetchall()
         except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            raise InputError(_explained(condition, str(error), columns)) from None
+            raise InputError(_problem(condition, str(error), columns)) from None
     return sql
 
 
@@ -75,9 +75,9 @@ class Filter:
         self.conditions, self.columns = tuple(conditions), tuple(columns)
         if conditions:
             self.database = sqlite3.connect(":memory:", check_same_thread=False)
-            _make(self.database, columns)
+            _create_table(self.database, columns)
 
-    def holding(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    def matching(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """Those rows that hold, in their order; values as axes have them. Raises InputError."""
         if not self.conditions:
             yield from rows
@@ -86,11 +86,11 @@ class Filter:
         for row in rows:
             batch.append(row)
             if len(batch) == _BATCH:
-                yield from self._of_batch(batch)
+                yield from self._matching(batch)
                 batch = []
-        yield from self._of_batch(batch)
+        yield from self._matching(batch)
 
-    def _of_batch(self, batch: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def _matching(self, batch: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         marks = ", ".join("?" * (1 + len(self.columns)))
         where = " AND ".join(f"({condition}\n)" for condition in self.conditions)
         self.database.execute("DELETE FROM cells")
@@ -100,10 +100,10 @@ class Filter:
         )
         self.database.set_progress_handler(lambda: 1, _CALLS)
         try:
-            found = self.database.execute(f"SELECT n FROM cells WHERE {where} ORDER BY n").fetchall()
+            matches = self.database.execute(f"SELECT n FROM cells WHERE {where} ORDER BY n").fetchall()
         except sqlite3.Error as error:
-            raise InputError(_explained(" AND ".join(self.conditions), str(error), self.columns)) from None
-        return [batch[n] for (n,) in found]
+            raise InputError(_problem(" AND ".join(self.conditions), str(error), self.columns)) from None
+        return [batch[n] for (n,) in matches]
 
 
 def quoted(name: str) -> str:
@@ -111,7 +111,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _make(database: sqlite3.Connection, columns: Sequence[str]) -> None:
+def _create_table(database: sqlite3.Connection, columns: Sequence[str]) -> None:
     """The table of rows; its columns have no type, so that a number stays one and text stays text."""
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_TEXT)
     database.execute(f"CREATE TABLE cells ({', '.join(['n', *map(quoted, columns)])})")
@@ -120,8 +120,8 @@ def _make(database: sqlite3.Connection, columns: Sequence[str]) -> None:
 def _with_full_names(condition: str, columns: Sequence[str]) -> str:
     names = {name: name for name in columns} | short_names(columns)
     by_case = {name.lower(): full for name, full in names.items()}
-    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or r"(?!)"
-    pattern = re.compile(rf"{_QUOTED}|(?<![\w.])(?:{known})(?![\w.(])", re.IGNORECASE)
+    alternatives = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or r"(?!)"
+    pattern = re.compile(rf"{_QUOTED}|(?<![\w.])(?:{alternatives})(?![\w.(])", re.IGNORECASE)
 
     def full(match: re.Match[str]) -> str:
         text = match[0]
@@ -137,19 +137,19 @@ def _with_full_names(condition: str, columns: Sequence[str]) -> str:
     return pattern.sub(full, condition)
 
 
-def _explained(condition: str, error: str, columns: Sequence[str]) -> Problem:
+def _problem(condition: str, error: str, columns: Sequence[str]) -> Problem:
     missing = re.match(r"no such column: (.*)", error)
     if missing:
         return _no_column(condition, missing[1], columns)
     if error.startswith("unrecognized token") and "\n" in error:
         error = "a quote that nothing closes"
-    said = "takes too long" if error == "interrupted" else f"is no condition: {error}"
+    message = "takes too long" if error == "interrupted" else f"is not a condition: {error}"
     allowed = "an SQL expression, such as concurrency <= 64 AND alpha > 0.5"
-    return Problem(value=condition, message=said, allowed=allowed)
+    return Problem(value=condition, message=message, allowed=allowed)
 
 
 def _no_column(condition: str, name: str, columns: Sequence[str]) -> Problem:
-    names = shown_names(columns)
+    names = display_names(columns)
     guess = did_you_mean(name, [*columns, *names])
     message = f"has no column {name!r}" + (f", did you mean {guess!r}?" if guess else "")
     return Problem(value=condition, message=message, allowed=f"columns: {', '.join(names)}")

@@ -1,11 +1,10 @@
-"""Adaptive refinement: of a grid, only a coarse sub-grid and the cells along the contour that it finds.
+"""Adaptive refinement: evaluates a coarse sub-grid and the cells along the contour that it finds.
 
-The contour lies between adjacent cells with different labels (above a level and below, pays and loses). A
-coarse sub-grid is asked first. Where two neighbours in it differ, the line between them is halved until the
-change lies between adjacent cells. From there the contour is followed from unit square to unit square until
-it closes, or leaves the grid. So every branch that separates two coarse cells, or meets such a branch, is
-found with all its cells, at the resolution of the grid itself. What can be missed is an island: cells that
-lie wholly between coarse ones, differ from all around them, and touch no branch but at a corner.
+The contour lies between adjacent cells with different labels, such as pays and loses. A coarse sub-grid is
+evaluated first. Where two neighbours in it differ, the line between them is halved until the change lies
+between adjacent cells. From there the contour is followed from unit square to unit square until it closes or
+leaves the grid. This finds every branch that separates two coarse cells, or meets such a branch, at the full
+resolution of the grid. It can miss islands that lie between coarse cells and touch no branch.
 """
 
 from __future__ import annotations
@@ -14,54 +13,54 @@ from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 
-Index = tuple[int, ...]
-"""Where a cell stands in its grid: a number per axis, from 0."""
+Position = tuple[int, ...]
+"""The position of a cell in its grid: a number per axis, from 0."""
 
 Label = Hashable
-"""What a cell is, as far as the contour is concerned."""
+"""The side of the contour on which a cell lies."""
 
-Ask = Callable[[Sequence[Index]], Mapping[Index, Label]]
-"""Cells → their labels. Called once a round, with cells that were not asked before, in order."""
+LabelCells = Callable[[Sequence[Position]], Mapping[Position, Label]]
+"""Cells → their labels. Called once per round with new cells, in order."""
 
-Change = tuple[Index, Index]
+ContourEdge = tuple[Position, Position]
 """Two adjacent cells with different labels, the one with the lower place first: a piece of the contour."""
 
 
-def refined(
+def labels_along_contour(
     shape: Sequence[int],
-    ask: Ask,
+    label_cells: LabelCells,
     *,
     along: Sequence[int] | None = None,
     every: int = 4,
-    absent: Container[Index] = frozenset(),
-) -> dict[Index, Label]:
+    absent: Container[Position] = frozenset(),
+) -> dict[Position, Label]:
     """The labels of the cells that the contour of a grid needs, asked round by round.
 
     `along`: the axes that have an order, and along which the contour runs (default: all). The others make
-    grids of their own, one per combination of values. `every`: neighbours in the coarse grid are at
-    most so many cells apart; 1 asks all cells. `absent` cells are not there, and no contour runs beside them.
+    grids of their own, one per combination of values. `every`: neighbours in the coarse grid are at most this
+    many cells apart; 1 evaluates all cells. `absent` cells do not exist, and no contour borders them.
 
     Rounds follow from labels alone, whoever computes them in whatever order: to continue an interrupted
     refinement, answer from memory what is known.
     """
     axes = tuple(range(len(shape))) if along is None else tuple(along)
-    labels: dict[Index, Label] = {}
+    labels: dict[Position, Label] = {}
 
-    def learn(wanted: Iterable[Index]) -> bool:
-        new = sorted({index for index in wanted if index not in labels and index not in absent})
+    def ask_missing(positions: Iterable[Position]) -> bool:
+        new = sorted({index for index in positions if index not in labels and index not in absent})
         if new:
-            labels.update(ask(new))
+            labels.update(label_cells(new))
         return bool(new)
 
     places = [
         coarse_places(size, every) if axis in axes else tuple(range(size)) for axis, size in enumerate(shape)
     ]
-    learn(product(*places))
+    ask_missing(product(*places))
     segments = list(_coarse_segments(places, axes))
     while segments:
         segments = [half for segment in segments for half in _halves(segment, labels)]
-        learn(start for start, _ in segments)
-    while learn(_next_cells(labels, shape, axes, absent)):
+        ask_missing(start for start, _ in segments)
+    while ask_missing(_next_cells(labels, shape, axes, absent)):
         pass
     return labels
 
@@ -72,7 +71,7 @@ def coarse_places(size: int, every: int) -> tuple[int, ...]:
     return tuple(round(step * (size - 1) / steps) for step in range(steps + 1)) if steps else (0,)
 
 
-def contour(labels: Mapping[Index, Label], axes: Iterable[int]) -> set[Change]:
+def contour(labels: Mapping[Position, Label], axes: Iterable[int]) -> set[ContourEdge]:
     """The changes between known cells along these axes."""
     return {
         (cell, neighbour)
@@ -82,7 +81,9 @@ def contour(labels: Mapping[Index, Label], axes: Iterable[int]) -> set[Change]:
     }
 
 
-def _coarse_segments(places: Sequence[Sequence[int]], axes: Sequence[int]) -> Iterator[tuple[Index, Index]]:
+def _coarse_segments(
+    places: Sequence[Sequence[int]], axes: Sequence[int]
+) -> Iterator[tuple[Position, Position]]:
     """The pairs of neighbours in the coarse grid, along each refined axis."""
     for axis in axes:
         for low, high in pairwise(places[axis]):
@@ -90,7 +91,9 @@ def _coarse_segments(places: Sequence[Sequence[int]], axes: Sequence[int]) -> It
                 yield start, _moved(start, axis, high - low)
 
 
-def _halves(segment: tuple[Index, Index], labels: Mapping[Index, Label]) -> Iterator[tuple[Index, Index]]:
+def _halves(
+    segment: tuple[Position, Position], labels: Mapping[Position, Label]
+) -> Iterator[tuple[Position, Position]]:
     """Both halves of a segment whose ends differ; none where they are adjacent."""
     start, end = segment
     middle = tuple((low + high) // 2 for low, high in zip(start, end, strict=True))
@@ -100,15 +103,15 @@ def _halves(segment: tuple[Index, Index], labels: Mapping[Index, Label]) -> Iter
 
 
 def _next_cells(
-    labels: Mapping[Index, Label], shape: Sequence[int], axes: Sequence[int], absent: Container[Index]
-) -> set[Index]:
-    """The cells that tell where the contour leaves the unit squares it is known to enter.
+    labels: Mapping[Position, Label], shape: Sequence[int], axes: Sequence[int], absent: Container[Position]
+) -> set[Position]:
+    """The cells that decide where the contour leaves the unit squares that it enters.
 
     Of two unknown corners one is enough at first: the one that more squares wait for. When the last one's
     neighbours in the square agree, the contour has already left, and that corner is taken to be like them.
     """
-    needed: set[Index] = set()
-    choices: list[tuple[Index, Index]] = []
+    positions_needed: set[Position] = set()
+    choices: list[tuple[Position, Position]] = []
     for change in contour(labels, axes):
         for corners in _squares_at(change, shape, axes):
             unknown = [place for place in (0, 1) if corners[place] not in labels]
@@ -118,15 +121,17 @@ def _next_cells(
             elif unknown:
                 (place,) = unknown
                 if labels.get(corners[1 - place]) != labels[change[place]]:
-                    needed.add(corners[place])
-    wanted_by = Counter(corner for corners in choices for corner in corners)
+                    positions_needed.add(corners[place])
+    squares_waiting = Counter(corner for corners in choices for corner in corners)
     for corners in choices:
-        if needed.isdisjoint(corners):
-            needed.add(max(corners, key=lambda corner: (wanted_by[corner], corner)))
-    return needed
+        if positions_needed.isdisjoint(corners):
+            positions_needed.add(max(corners, key=lambda corner: (squares_waiting[corner], corner)))
+    return positions_needed
 
 
-def _squares_at(change: Change, shape: Sequence[int], axes: Sequence[int]) -> Iterator[tuple[Index, Index]]:
+def _squares_at(
+    change: ContourEdge, shape: Sequence[int], axes: Sequence[int]
+) -> Iterator[tuple[Position, Position]]:
     """The other two corners of each unit square at a change, in the order of its cells."""
     low, high = change
     for axis, side in product(axes, (-1, 1)):
@@ -134,5 +139,5 @@ def _squares_at(change: Change, shape: Sequence[int], axes: Sequence[int]) -> It
             yield _moved(low, axis, side), _moved(high, axis, side)
 
 
-def _moved(cell: Index, axis: int, by: int) -> Index:
+def _moved(cell: Position, axis: int, by: int) -> Position:
     return (*cell[:axis], cell[axis] + by, *cell[axis + 1 :])

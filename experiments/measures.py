@@ -1,7 +1,7 @@
-"""What is measured on a cell: all variants as they are, as `simulate` does it, and the acceptance they need.
+"""The measurements of a cell: those of `simulate`, and the break-even acceptance of every variant.
 
-Cells that differ in their speculation only share the runs of plain decoding, which are remembered in each
-process. That changes no figure: a run follows from its scenario and seed alone.
+Cells that differ only in their speculation share the runs of plain decoding, which each process caches. This
+does not change results, because a run depends only on its scenario and seed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from experiments.cell import BREAK_EVEN, DONE, SIMULATE, Cell, Metric
+from experiments.cell import BREAK_EVEN, DONE, SIMULATE, Cell, MetricValue
 from experiments.metrics import (
     BREAK_EVEN_NOTE,
     BREAK_EVEN_VERDICT,
@@ -19,7 +19,7 @@ from experiments.metrics import (
     SATURATED,
     SPEEDUP_AT,
     VERDICT,
-    Keep,
+    KeptMetrics,
 )
 from simulator.breakeven.breakeven import FEWEST_FOR_BREAK_EVEN
 from simulator.breakeven.case import BreakEvenCase
@@ -34,57 +34,62 @@ from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario, scenario_from_data
 
 _PLAIN_VARIANTS = 256
-"""Plain variants whose figures are remembered, a few kilobytes each."""
+"""Plain variants whose figures are cached, a few kilobytes each."""
 _PLAIN_RECORDS = 2
-"""Plain variants whose runs are remembered, megabytes each: neighbouring cells share them."""
+"""Plain variants whose runs are cached for neighbouring cells, megabytes each."""
 
-Found = tuple[str, str, Metric]
+MeasuredMetric = tuple[str, str, MetricValue]
 """(variant, metric, value)"""
 
 
-def measured(cell: Cell) -> tuple[str, Mapping[str, Metric], str | None]:
+def measure_cell(cell: Cell) -> tuple[str, Mapping[str, MetricValue], str | None]:
     """(status, metrics, why it is not DONE) of a cell. Raises InputError for a scenario that is wrong."""
     data = json.loads(cell.scenario)
-    scenario, keep = scenario_from_data(data), Keep(cell.keep)
+    scenario, keep = scenario_from_data(data), KeptMetrics(cell.keep)
     shared = _without_speculation(data)
     plain = _plain_runs(shared)
-    short = shortage_of(plain.variant)
-    if short is not None:
-        return DOES_NOT_FIT, {}, short
+    plain_shortage = shortage_of(plain.variant)
+    if plain_shortage is not None:
+        return DOES_NOT_FIT, {}, plain_shortage
     variants = [CompiledVariant.compile(scenario, variant) for variant in scenario.speculation]
     shortages = {variant.name: text for variant in variants if (text := shortage_of(variant)) is not None}
     fitting = [variant for variant in variants if variant.name not in shortages]
-    found: list[Found] = []
+    metrics: list[MeasuredMetric] = []
     if SIMULATE in cell.measures:
-        found += _simulated(scenario, plain, fitting, keep)
-        found += [(name, VERDICT, DOES_NOT_FIT) for name in shortages]
+        metrics += _simulated(scenario, plain, fitting, keep)
+        metrics += [(name, VERDICT, DOES_NOT_FIT) for name in shortages]
     if BREAK_EVEN in cell.measures:
         for variant in fitting:
-            found += _break_even(scenario, variant, keep, _plain_records(shared))
-        found += [(name, BREAK_EVEN_VERDICT, DOES_NOT_FIT) for name in shortages]
-    kept = {f"{variant}.{name}": value for variant, name, value in found if keep.holds(variant, name)}
+            metrics += _break_even(scenario, variant, keep, _plain_records(shared))
+        metrics += [(name, BREAK_EVEN_VERDICT, DOES_NOT_FIT) for name in shortages]
+    kept_metrics = {
+        f"{variant}.{name}": value for variant, name, value in metrics if keep.holds(variant, name)
+    }
     if shortages and not fitting:
-        return DOES_NOT_FIT, kept, "; ".join(shortages.values())
-    return DONE, kept, None
+        return DOES_NOT_FIT, kept_metrics, "; ".join(shortages.values())
+    return DONE, kept_metrics, None
 
 
 def _simulated(
-    scenario: Scenario, plain: VariantRuns, variants: Sequence[CompiledVariant], keep: Keep
-) -> Iterator[Found]:
-    """The figures of `simulate`. Bands need runs of their own, and are there when a verdict is kept."""
+    scenario: Scenario, plain: VariantRuns, variants: Sequence[CompiledVariant], keep: KeptMetrics
+) -> Iterator[MeasuredMetric]:
+    """The figures of `simulate`. Bands need additional runs, which are made only if a verdict is kept."""
     runs = [plain, *(VariantRuns(variant, plain.scope) for variant in variants)]
     study = Replications(scenario, runs, bands=keep.verdicts, traffic=traffic_of)
     study.run()
     measurements = study.measurements()
-    for one, measurement in zip(runs, measurements, strict=True):
-        name = one.variant.name
-        kept = (path for path in measurement.samples if keep.holds(name, path))
-        for path in kept:
+    for variant_runs, measurement in zip(runs, measurements, strict=True):
+        name = variant_runs.variant.name
+        paths = (path for path in measurement.samples if keep.holds(name, path))
+        for path in paths:
             if (estimate := measurement.estimate(path)) is not None:
                 yield name, path, _json(estimate, study.bands)
         yield name, SATURATED, float(measurement.saturation.saturated)
-    for one, measurement in zip(runs[1:], measurements[1:], strict=True):
-        name, comparison = one.variant.name, compare(one.variant.name, measurements[0], measurement)
+    for variant_runs, measurement in zip(runs[1:], measurements[1:], strict=True):
+        name, comparison = (
+            variant_runs.variant.name,
+            compare(variant_runs.variant.name, measurements[0], measurement),
+        )
         for ratio, estimate in comparison.ratios.items():
             if estimate is not None and keep.holds(name, ratio):
                 yield name, ratio, _json(estimate, study.bands)
@@ -92,14 +97,14 @@ def _simulated(
         yield name, REASON, comparison.verdict.sentence
 
 
-def _json(estimate: Estimate, bands: bool) -> Metric:
-    """An estimate as JSON; a band that holds sampling only is none."""
+def _json(estimate: Estimate, bands: bool) -> MetricValue:
+    """An estimate as JSON, without a band that contains the sampling error only."""
     return {**estimate.to_json(), **({} if bands else {"band": None})}
 
 
 def _break_even(
-    scenario: Scenario, compiled: CompiledVariant, keep: Keep, plain: dict[int, RunRecord]
-) -> Iterator[Found]:
+    scenario: Scenario, compiled: CompiledVariant, keep: KeptMetrics, plain: dict[int, RunRecord]
+) -> Iterator[MeasuredMetric]:
     """The acceptance that a variant needs: for throughput, where requests come at a rate for mean TPOT."""
     variant = compiled.variant
     assert variant is not None
@@ -116,7 +121,7 @@ def _break_even(
         **{f"{SPEEDUP_AT}.{alpha}": speedup for alpha, speedup in row.speedup_at.items()},
     }
     yield from ((variant.name, name, e.to_json()) for name, e in estimates.items() if e is not None)
-    others = {
+    words_and_figures = {
         BREAK_EVEN_VERDICT: row.verdict,
         BREAK_EVEN_NOTE: row.note,
         "overhead": row.overhead,
@@ -125,7 +130,7 @@ def _break_even(
         "scenario_alpha": row.scenario_alpha,
         "plain_mean_batch": row.plain_mean_batch,
     }
-    yield from ((variant.name, name, value) for name, value in others.items() if value is not None)
+    yield from ((variant.name, name, value) for name, value in words_and_figures.items() if value is not None)
 
 
 def _without_speculation(data: Mapping[str, Any]) -> str:

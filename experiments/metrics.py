@@ -1,8 +1,7 @@
 """Which metrics a cell has, and which of them a study keeps.
 
-A metric belongs to a variant: `plain.throughput_tokens_per_s`, `eagle3.verdict`. Comparisons and
-break-evens are
-those of a speculative variant against plain decoding. What each means and its unit: `columns.py`.
+A metric belongs to a variant: `plain.throughput_tokens_per_s`, `eagle3.verdict`. Comparisons and break-evens
+are those of a speculative variant against plain decoding. `columns.py` has meanings and units.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ AGAINST_PLAIN = (*COMPARED, VERDICT, REASON)
 BREAK_EVENS = (*BREAK_EVEN_FIGURES, BREAK_EVEN_VERDICT, BREAK_EVEN_NOTE)
 """What the measure `breakeven` reports of a speculative variant, `speedup_at.ALPHA` as well."""
 
-USUAL = (
+DEFAULT_METRICS = (
     *paths_shown(Detail.SUMMARY),
     SATURATED,
     "throughput_speedup",
@@ -50,11 +49,11 @@ _BY_NUMBER = re.compile(rf"(?:{'|'.join(POSITIONAL)})\.[1-9]\d*|{SPEEDUP_AT}\.(?
 def is_metric(name: str) -> bool:
     """Whether a name without its variant is that of a metric."""
     if name.startswith(f"{CLASSES}."):
-        return _metric_after_a_name(name.removeprefix(f"{CLASSES}.")) is not None
+        return _metric_part(name.removeprefix(f"{CLASSES}.")) is not None
     return name in _KNOWN or _BY_NUMBER.fullmatch(name) is not None
 
 
-def _metric_after_a_name(text: str) -> str | None:
+def _metric_part(text: str) -> str | None:
     """The metric behind the name of a variant or a class, which may hold dots itself."""
     parts = text.split(".")
     tails = (".".join(parts[start:]) for start in range(1, len(parts)))
@@ -62,32 +61,32 @@ def _metric_after_a_name(text: str) -> str | None:
 
 
 def keep_problem(
-    wanted: str, variants: Collection[str], measures: Collection[str] = (SIMULATE, BREAK_EVEN)
+    entry: str, variants: Collection[str], measures: Collection[str] = (SIMULATE, BREAK_EVEN)
 ) -> Problem | None:
     """What is wrong with an entry of `keep`; None for `ARM.METRIC` and for `METRIC`, that of all variants."""
-    metric = wanted if is_metric(wanted) else _metric_after_a_name(wanted)
+    metric = entry if is_metric(entry) else _metric_part(entry)
     if metric is None:
-        guess = did_you_mean(wanted, _KNOWN) or did_you_mean(wanted.rpartition(".")[2], _KNOWN)
-        message = "is no metric" + (f", did you mean {guess}?" if guess else "")
-        allowed = f"for example {', '.join(USUAL[:3])}, {VERDICT}"
-        return Problem(value=wanted, message=message, allowed=allowed)
+        guess = did_you_mean(entry, _KNOWN) or did_you_mean(entry.rpartition(".")[2], _KNOWN)
+        message = "is not a metric" + (f", did you mean {guess}?" if guess else "")
+        allowed = f"for example {', '.join(DEFAULT_METRICS[:3])}, {VERDICT}"
+        return Problem(value=entry, message=message, allowed=allowed)
     needed = BREAK_EVEN if metric in BREAK_EVENS or metric.startswith(f"{SPEEDUP_AT}.") else SIMULATE
     if needed not in measures:
         message = f"is not measured by {', '.join(measures)}"
-        return Problem(value=wanted, message=message, allowed=f"measure: {needed}, or both in a list")
-    variant = wanted.removesuffix(metric).removesuffix(".")
+        return Problem(value=entry, message=message, allowed=f"measure: {needed}, or both in a list")
+    variant = entry.removesuffix(metric).removesuffix(".")
     if not variant or variant in variants:
         return None
     guess = did_you_mean(variant, variants)
     message = f"names no variant {variant!r}" + (f", did you mean {guess!r}?" if guess else "")
-    return Problem(value=wanted, message=message, allowed=f"variants: {', '.join(variants)}")
+    return Problem(value=entry, message=message, allowed=f"variants: {', '.join(variants)}")
 
 
-class Keep:
+class KeptMetrics:
     """The metrics that a study keeps: its own list, or the usual ones."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self.names = frozenset(tuple(names) or USUAL)
+        self.names = frozenset(tuple(names) or DEFAULT_METRICS)
 
     def holds(self, variant: str, metric: str) -> bool:
         """Whether a metric of a variant is kept, for that variant or for all."""
@@ -101,5 +100,5 @@ class Keep:
     @property
     def alphas(self) -> tuple[float, ...]:
         """The acceptances at which speedups are kept."""
-        found = (re.search(rf"(?:^|\.){SPEEDUP_AT}\.([\d.]+)$", name) for name in self.names)
-        return tuple(sorted({float(match[1]) for match in found if match}))
+        matches = (re.search(rf"(?:^|\.){SPEEDUP_AT}\.([\d.]+)$", name) for name in self.names)
+        return tuple(sorted({float(match[1]) for match in matches if match}))

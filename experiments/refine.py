@@ -1,8 +1,8 @@
-"""The key `refine` of a study: of its grid, only the cells that a contour needs, found round by round.
+"""The key `refine` of a study: runs only the cells of the grid that a contour needs, round by round.
 
-A round is a list of cells; whoever runs them puts them into the store, where those of an earlier, interrupted
-run already are. What is asked next follows from the store alone, so that any pool, in any order, with any
-interruption, ends with the same cells.
+A round is a list of cells whose results go into the store, which may already have some of an interrupted run.
+The next round depends only on the store. Any pool, in any order and after any interruption, ends with the
+same cells.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments.cell import DONE
-from experiments.contours import Index, Label, refined
-from experiments.study.grid import Grid, cell_at
+from experiments.contours import Label, Position, labels_along_contour
+from experiments.study.grid import StudyGrid, cell_at
 from experiments.study.refine import Positions
 
 if TYPE_CHECKING:
@@ -22,38 +22,39 @@ if TYPE_CHECKING:
 
 
 def run_refined(study: Study, store: StoreReader, run: Callable[[Sequence[Cell]], None]) -> int:
-    """Run the cells of a study that its contour needs, and return how many they are. Raises InputError.
+    """Run the cells of a study that its contour needs, and return their number. Raises InputError.
 
-    `run` is called once a round with cells that are to be in the store afterwards; it skips those that are.
+    `run` is called once per round and puts its cells into the store. It skips cells that are already there.
     """
     assert study.refine is not None
     if study.where:
-        Grid(study).count(1)  # refuses more points than conditions are tried on
+        StudyGrid(study).count(1)  # refuses more points than conditions are tried on
     positions = Positions(study)
 
-    def ask(asked: Sequence[Index]) -> Mapping[Index, Label]:
-        cells = {index: cell_at(study, positions.settings(index)) for index in asked}
+    def label_cells(positions_asked: Sequence[Position]) -> Mapping[Position, Label]:
+        cells = {index: cell_at(study, positions.settings(index)) for index in positions_asked}
         run(list(cells.values()))
         labels = labels_in(store, study.refine or {})
         return {index: labels.get(cell.key, "missing") for index, cell in cells.items()}
 
-    found = refined(
+    labels = labels_along_contour(
         positions.shape,
-        ask,
+        label_cells,
         along=positions.along,
         every=study.refine["every"],
         absent=positions.absent(),
     )
-    return len(found)
+    return len(labels)
 
 
 def labels_in(store: StoreReader, refine: Mapping[str, Any]) -> dict[str, Label]:
-    """Key → on which side of the contour the cell lies: whether the metric is above the level, or without a
-    level what it says. A cell without the metric is called by its status.
+    """Key → the side of the contour: whether the metric is above the level or, without a level, its value.
+
+    A cell without the metric has its status as label.
     """
     metric, level = refine["metric"], refine["level"]
-    here = metric in {column.name for column in store.columns()}
-    rows = store.values(None, ["key", "status", *([metric] if here else [])])
+    has_metric = metric in {column.name for column in store.columns()}
+    rows = store.values(None, ["key", "status", *([metric] if has_metric else [])])
     return {key: _label(status, value[0] if value else None, level) for key, status, *value in rows}
 
 

@@ -1,7 +1,7 @@
-"""What a worker does: a cell into its result, from the text of its scenario alone.
+"""The task of a worker: simulates a cell from the text of its scenario alone.
 
-So neither order nor place can change a figure. What simulates is imported by the first cell: the driver of a
-study hands out this function and never runs it.
+Neither order nor place can therefore change a result. The first cell imports the simulator; the driver of a
+study only passes this function on.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from experiments.cell import FAILED, Cell, CellResult, Metric
+from experiments.cell import FAILED, Cell, CellResult, MetricValue
 from simulator.errors import InputError
 
 
 def run_cell(cell: Cell) -> CellResult:
-    """Simulate a cell. What is wrong with its scenario makes it FAILED, with the problems in one line."""
-    from experiments.measures import measured
+    """Simulate a cell. A scenario with problems makes it FAILED, with the problems in one line."""
+    from experiments.measures import measure_cell
 
-    begun = time.perf_counter()
-    metrics: Mapping[str, Metric] = {}
+    started_s = time.perf_counter()
+    metrics: Mapping[str, MetricValue] = {}
     try:
-        status, metrics, error = measured(cell)
+        status, metrics, error = measure_cell(cell)
     except InputError as problem:
         status, error = FAILED, str(problem).replace("\n", "; ")
-    return CellResult(cell.key, status, metrics, error, time.perf_counter() - begun)
+    return CellResult(cell.key, status, metrics, error, time.perf_counter() - started_s)

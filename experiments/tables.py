@@ -1,4 +1,4 @@
-"""Typed answers as rows, and rows as arrays by name: what notebooks, pandas and plots take."""
+"""Typed answers as rows, and rows as arrays by name, for notebooks, pandas and plots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.units import NS_PER_S
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
 
-ComparisonRow = Mapping[str, Any]
+AnswerRow = Mapping[str, Any]
 Array = npt.NDArray[np.float64] | npt.NDArray[np.object_]
 
 _TIMES = ("arrival_ns", "admitted_ns", "first_ns", "last_ns", "ended_ns")
@@ -32,13 +32,13 @@ _COUNTS = (
 )
 
 
-def rows_of(answer: object) -> Iterator[ComparisonRow]:
-    """The rows of an answer: of a sequence of records one each, else what the answer lists.
+def rows_of(answer: object) -> Iterator[AnswerRow]:
+    """The rows of an answer: one per record of a sequence, or the entries that the answer lists.
 
     Raises TypeError for what has no rows.
     """
     from calibration.validation.validate import Validation
-    from experiments.capacity.answer import Plan
+    from experiments.capacity.answer import CapacityPlan
     from experiments.maps.speedup import SpeedupMap
     from experiments.maps.study_map import StudyMap
     from experiments.sensitivity.sobol import Sobol
@@ -72,38 +72,43 @@ def rows_of(answer: object) -> Iterator[ComparisonRow]:
                         yield {**place, "before": before, "after": after, "ratio": figure.ratio}
         case Tornado():
             yield from (
-                {**_fields(bar.input), "at_low": bar.at_low, "at_high": bar.at_high} for bar in answer.bars
+                {**_input_fields(bar.input), "at_low": bar.at_low, "at_high": bar.at_high}
+                for bar in answer.bars
             )
         case Sobol():
             for index in answer.indices:
                 orders = {"first_order": index.first_order, "total_order": index.total_order}
-                yield {**_fields(index.input), **orders}
+                yield {**_input_fields(index.input), **orders}
         case SpeedupMap():
             for alpha, speedups in zip(answer.alpha, answer.speedup, strict=True):
                 for clients, speedup in zip(answer.concurrency, speedups, strict=True):
                     yield {"arm": answer.variant, "alpha": alpha, "concurrency": clients, "speedup": speedup}
         case StudyMap():
             for cell in answer.cells:
-                at = dict(zip(answer.axes, cell.place, strict=True))
-                names = {"arm": cell.variant, "draft_length": cell.draft_length, answer.load: cell.load}
-                found = {"break_even_alpha": cell.needed, "verdict": cell.outcome}
+                cell_place = dict(zip(answer.axes, cell.place, strict=True))
+                labels = {"arm": cell.variant, "draft_length": cell.draft_length, answer.load: cell.load}
+                figures = {"break_even_alpha": cell.needed, "verdict": cell.outcome}
                 yield {
-                    **at,
-                    **names,
-                    **found,
+                    **cell_place,
+                    **labels,
+                    **figures,
                     **{f"speedup_at_{a:g}": s for a, s in cell.speedups.items()},
                 }
-        case Plan():
-            for way in answer.alternatives:
-                yield {"arm": way.setting.name, "draft_length": way.setting.draft_length, **_fields(way)}
+        case CapacityPlan():
+            for candidate in answer.alternatives:
+                yield {
+                    "arm": candidate.setting.name,
+                    "draft_length": candidate.setting.draft_length,
+                    **_fields(candidate),
+                }
         case list() | tuple() if all(is_dataclass(record) for record in answer):
             yield from map(_fields, answer)
         case _:
             raise TypeError(f"{type(answer).__name__} has no rows to make columns of")
 
 
-def columns_of(rows: Iterable[ComparisonRow]) -> dict[str, Array]:
-    """Column → array (rows,): numbers as float64 with NaN for what is missing, anything else as objects."""
+def columns_of(rows: Iterable[AnswerRow]) -> dict[str, Array]:
+    """Column → array (rows,): numbers as float64 with NaN for missing values, other values as objects."""
     flat = [dict(_flat(row)) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
     return {name: _array([row.get(name) for row in flat]) for name in names}
@@ -119,8 +124,8 @@ def request_columns(records: Sequence[RunRecord]) -> dict[str, Array]:
         place = np.arange(count)
         measured = (place >= record.first_measured) & (place < record.end_measured)
         times = {
-            f"{name.removesuffix('_ns')}_s": np.where(at >= 0, at / NS_PER_S, np.nan)
-            for name, at in ((name, getattr(record, name)) for name in _TIMES)
+            f"{name.removesuffix('_ns')}_s": np.where(times_ns >= 0, times_ns / NS_PER_S, np.nan)
+            for name, times_ns in ((name, getattr(record, name)) for name in _TIMES)
         }
         latencies = {name: per_request(record, name) for name in REQUEST_LATENCIES}
         counts = {name: getattr(record, name).astype(np.float64) for name in _COUNTS}
@@ -135,7 +140,13 @@ def _fields(record: Any) -> dict[str, Any]:
     return {entry.name: getattr(record, entry.name) for entry in fields(record)}
 
 
-def _flat(row: ComparisonRow) -> Iterator[tuple[str, Any]]:
+def _input_fields(uncertain_input: Any) -> dict[str, Any]:
+    """The fields of an uncertain input. The column of its parameter is called `knob`, as in the JSON."""
+    values = _fields(uncertain_input)
+    return {("knob" if name == "parameter" else name): value for name, value in values.items()}
+
+
+def _flat(row: AnswerRow) -> Iterator[tuple[str, Any]]:
     """Name → plain value; estimates with intervals, mappings by dotted names; other records are left out."""
     for name, value in row.items():
         if isinstance(value, Estimate):
@@ -151,7 +162,7 @@ def _flat(row: ComparisonRow) -> Iterator[tuple[str, Any]]:
 
 
 def _array(values: Sequence[Any]) -> Array:
-    known = [value for value in values if value is not None]
-    if known and all(isinstance(value, bool | int | float) for value in known):
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(value, bool | int | float) for value in present):
         return np.array([math.nan if value is None else float(value) for value in values])
     return np.array(values, dtype=object)

@@ -1,4 +1,4 @@
-"""`python -m experiments.ten_minutes -o FOLDER`: what an H100 or H200 has to tell, in at most ten minutes.
+"""`python -m experiments.ten_minutes -o FOLDER`: measurements of an H100 or H200 within ten minutes.
 
 Measures the shapes of Llama-3.1-8B with its drafter and of the shards of a 70B model, those first that public
 tables are weakest at; fits a profile and holds it against the one from public tables, operator by operator;
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from simulator.costs.profiles import Profile
 
 BASE = "h100-sxm"
-"""Whose public tables stand against a device that has none of its own."""
-_LACKING, _BUSY = 2, 3
+"""The public tables that a device without its own is compared with."""
+_INCOMPLETE, _BUSY = 2, 3
 MEASURING_S = 330.0
 """Seconds of the ten minutes that single operators get; what is left of them is for the closed loop."""
 _FP8_IRREGULAR = range(96, 321)
 """Tokens at which fp8 matrices of the public tables are irregular."""
 
 
-class Target(NamedTuple):
+class MeasuredModel(NamedTuple):
     """A model with its drafter, sharded."""
 
     model: str
@@ -46,49 +46,49 @@ class Target(NamedTuple):
     weights: tuple[str, ...]
 
 
-TARGETS: Mapping[str, tuple[Target, ...]] = {
+MODELS: Mapping[str, tuple[MeasuredModel, ...]] = {
     "cuda": (
-        Target("llama-3.1-8b-instruct", "eagle3-llama-3.1-8b", (1,), ("bf16", "fp8")),
-        Target("llama-3.3-70b-instruct", "eagle3-llama-3.3-70b", (1, 2, 4, 8), ("fp8",)),
+        MeasuredModel("llama-3.1-8b-instruct", "eagle3-llama-3.1-8b", (1,), ("bf16", "fp8")),
+        MeasuredModel("llama-3.3-70b-instruct", "eagle3-llama-3.3-70b", (1, 2, 4, 8), ("fp8",)),
     ),
-    "cpu": (Target("smollm2-135m-instruct", None, (1,), ("bf16",)),),
+    "cpu": (MeasuredModel("smollm2-135m-instruct", None, (1,), ("bf16",)),),
 }
 """What is measured on each kind of device."""
 
 
 @click.command()
-@click.option("--device", type=click.Choice(sorted(TARGETS)), default="cuda", show_default=True)
+@click.option("--device", type=click.Choice(sorted(MODELS)), default="cuda", show_default=True)
 @click.option("--quick", is_flag=True, help="Fewer shapes and rounds.")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path, file_okay=False))
 def command(device: str, quick: bool, output: Path) -> None:
     """Measure, fit, compare with public tables, close the loop; everything goes into the folder OUTPUT.
 
-    Exit code 2: what stands on stderr could not be measured, the rest is there. 3: the machine was busy.
+    Exit code 2: what stderr lists could not be measured, and the rest is there. 3: the machine was busy.
     """
-    code = _attempt(_prepared, device, output)
+    code = _run_stage(_prepare, device, output)
     if not code:
-        codes = (_attempt(_operators, device, quick, output), _attempt(_loop, device, output))
+        codes = (_run_stage(_operators, device, quick, output), _run_stage(_loop, device, output))
         code = codes[0] or codes[1]
     raise SystemExit(code)
 
 
-def _attempt(stage: Callable[..., int], *arguments: Any) -> int:
-    """The exit code of a stage: what fails leaves the rest to be done, as minutes on a GPU are dear."""
-    begun = time.monotonic()
+def _run_stage(stage: Callable[..., int], *arguments: Any) -> int:
+    """The exit code of a stage. After a failure the other stages still run, because GPU time is expensive."""
+    started_s = time.monotonic()
     try:
         return stage(*arguments)
     except InputError as error:
         for problem in error.problems:
             note(str(problem))
-    except Exception:  # of a torch or a device that nobody has met
+    except Exception:  # of an unknown torch version or device
         note(traceback.format_exc())
     finally:
-        note(f"{stage.__name__.strip('_')}: {(time.monotonic() - begun) / 60:.1f} min")
-    return _LACKING
+        note(f"{stage.__name__.strip('_')}: {(time.monotonic() - started_s) / 60:.1f} min")
+    return _INCOMPLETE
 
 
 def is_weak(point: Point) -> bool:
-    """Whether public tables say least about it: verify attention, layers and stacks, fp8 at some tokens."""
+    """Whether public tables cover it poorly: verify attention, layers and stacks, fp8 at some tokens."""
     if point.bench == "attention":
         return point.shape.get("queries", 1) > 1
     if point.bench == "linear":
@@ -96,7 +96,7 @@ def is_weak(point: Point) -> bool:
     return point.bench in ("layer", "stack")
 
 
-def _prepared(kind: str, folder: Path) -> int:
+def _prepare(kind: str, folder: Path) -> int:
     """Everything that is needed is there."""
     from calibration.optional import need
 
@@ -121,11 +121,13 @@ def _operators(kind: str, quick: bool, folder: Path) -> int:
     profile = folder / f"{device.notes.gpu or kind}.json"
     with progress_bar("operators") as progress:
         plan = _plan(device, quick)
-        made = measure_and_fit(device, plan, profile, progress, note, first=is_weak, limit_s=MEASURING_S)
-    _write(folder / "against-public-tables.json", _against_tables(made.fitted.parsed, system))
-    for line in made.left_out:
+        calibration = measure_and_fit(
+            device, plan, profile, progress, note, first=is_weak, limit_s=MEASURING_S
+        )
+    _write(folder / "against-public-tables.json", _against_tables(calibration.fitted.parsed, system))
+    for line in calibration.left_out:
         note(f"not in the profile: {line}")
-    return _LACKING if made.left_out else 0
+    return _INCOMPLETE if calibration.left_out else 0
 
 
 def _loop(kind: str, folder: Path) -> int:
@@ -134,10 +136,10 @@ def _loop(kind: str, folder: Path) -> int:
     from calibration.measurements import measurements_path
 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        made = Path(scratch) / "loop.json"
+        profile_path = Path(scratch) / "loop.json"
         with progress_bar("closed loop") as progress:
-            loop = close_loop(kind, True, made, progress, note).to_json()
-        for path in (made, measurements_path(made)):
+            loop = close_loop(kind, True, profile_path, progress, note).to_json()
+        for path in (profile_path, measurements_path(profile_path)):
             if path.exists():
                 path.replace(folder / path.name)
     _write(folder / "closure.json", loop)
@@ -166,10 +168,14 @@ def _plan(device: Device, quick: bool) -> Plan:
     from simulator.models.catalogue import load_drafter, load_model
 
     plans = []
-    for one in TARGETS[device.notes.kind]:
-        model = load_model(one.model)
-        drafter = None if one.drafter is None else load_drafter(one.drafter, model, "eagle3")
-        request = Request(device.notes.kind, model, drafter, one.tensor_parallel, one.weights, quick)
+    for measured_model in MODELS[device.notes.kind]:
+        model = load_model(measured_model.model)
+        drafter = (
+            None if measured_model.drafter is None else load_drafter(measured_model.drafter, model, "eagle3")
+        )
+        request = Request(
+            device.notes.kind, model, drafter, measured_model.tensor_parallel, measured_model.weights, quick
+        )
         plans.append(plan_of(device, request))
     return reduce(or_, plans)
 

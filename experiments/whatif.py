@@ -1,7 +1,7 @@
-"""What if: a scenario against others that differ in a few fields, variant by variant.
+"""What if: compares a scenario with others that differ in a few fields, variant by variant.
 
-All scenarios meet the same seeds, replication by replication, so that what changes is known far better than
-either side: ratios are paired, and their intervals are those of the difference.
+All scenarios use the same seed in each replication. Ratios are paired, so that a change is far more precise
+than either side.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A figure before and after; `ratio` is after ÷ before. None: it has none, as saturated variants have no
-    latency."""
+    """A figure before and after; `ratio` is after ÷ before.
+
+    None where undefined, as latencies at saturation.
+    """
 
     baseline: Estimate | None
     alternative: Estimate | None
@@ -46,11 +48,11 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class VariantChange:
-    """What becomes of one variant. `verdict` is pays, loses or undecided for the change itself: by
-    throughput, or
-    by mean TPOT where requests come at a rate of their own. `speedup` is the variant's against plain
-    decoding, on
-    the same figure, None for plain itself."""
+    """The change of one variant. `verdict` is pays, loses or undecided for the change itself.
+
+    It is based on throughput, or on mean TPOT where requests arrive at a rate. `speedup` is the variant's
+    speedup over plain decoding in the same figure; None for plain decoding itself.
+    """
 
     figures: Mapping[str, FigureChange]
     verdict: str
@@ -68,7 +70,10 @@ class VariantChange:
 
 @dataclass(frozen=True)
 class AlternativeOutcome:
-    """One alternative: variant → what becomes of it. None of them where it does not fit, and `why_not`."""
+    """One alternative: variant → its change.
+
+    `variants` is empty and `why_not` given where it does not fit.
+    """
 
     alternative: Alternative
     variants: Mapping[str, VariantChange] = field(default_factory=dict)
@@ -91,7 +96,7 @@ class WhatIf:
 
     baseline: str
     metric: str
-    """The figure that verdicts and speedups are about."""
+    """The figure of the verdicts and speedups."""
     outcomes: tuple[AlternativeOutcome, ...]
     replications: int
     notes: tuple[str, ...] = ()
@@ -111,7 +116,7 @@ class WhatIf:
 def what_if(
     scenario: Scenario, alternatives: Sequence[Alternative], progress: Progress | None = None
 ) -> WhatIf:
-    """Run the baseline and every alternative on the same random numbers, and compare them variant by variant.
+    """Run the baseline and every alternative on common random numbers, and compare them by variant.
 
     `run.precision` is asked of every ratio of `run.precision_metric`. Raises InputError for settings that
     cannot be used, and where the baseline does not fit.
@@ -119,7 +124,7 @@ def what_if(
     from simulator.runs.fit import compile_variants, fitting_variants, shortage_of
 
     pairs = [(alternative, scenario_with(scenario, alternative.settings)) for alternative in alternatives]
-    runs = _Runs(progress)
+    runs = _SharedRuns(progress)
     before = runs.of(scenario, fitting_variants(scenario))
     compiled = {alternative.name: compile_variants(changed) for alternative, changed in pairs}
     shortages = {name: shortage_of(*variants) for name, variants in compiled.items()}
@@ -128,26 +133,34 @@ def what_if(
         for alternative, changed in pairs
         if not shortages[alternative.name]
     }
-    missed = _run(scenario, before, after.values())
-    old = _by_variant(before)
-    metric = "tpot_s.mean" if old[PLAIN].scope.open_loop else "throughput_tokens_per_s"
+    precision_note = _run_replications(scenario, before, after.values())
+    before_measurements = _by_variant(before)
+    metric = "tpot_s.mean" if before_measurements[PLAIN].scope.open_loop else "throughput_tokens_per_s"
     outcomes = tuple(
-        AlternativeOutcome(one, why_not=shortages[one.name])
-        if shortages[one.name]
-        else AlternativeOutcome(one, _changes(metric, old, _by_variant(after[one.name]), one))
-        for one, _ in pairs
+        AlternativeOutcome(alternative, why_not=shortages[alternative.name])
+        if shortages[alternative.name]
+        else AlternativeOutcome(
+            alternative,
+            _changes(metric, before_measurements, _by_variant(after[alternative.name]), alternative),
+        )
+        for alternative, _ in pairs
     )
     notes = [*before.notes()]
-    for one, changed in pairs:
+    for alternative, changed in pairs:
         names = {variant.name for variant in changed.speculation} ^ {
             variant.name for variant in scenario.speculation
         }
-        notes += [f"{one.name}: {name} is no variant of both scenarios" for name in sorted(names)]
-        notes += [f"{one.name}: {note}" for note in (after[one.name].notes() if one.name in after else ())]
-    return WhatIf(scenario.title, metric, outcomes, before.have, (*notes, *([missed] if missed else ())))
+        notes += [f"{alternative.name}: {name} is no variant of both scenarios" for name in sorted(names)]
+        notes += [
+            f"{alternative.name}: {note}"
+            for note in (after[alternative.name].notes() if alternative.name in after else ())
+        ]
+    return WhatIf(
+        scenario.title, metric, outcomes, before.have, (*notes, *([precision_note] if precision_note else ()))
+    )
 
 
-class _Runs:
+class _SharedRuns:
     """The replications of several scenarios; variants that are the same in two of them are run once."""
 
     def __init__(self, progress: Progress | None) -> None:
@@ -169,25 +182,27 @@ class _Runs:
         return Replications(scenario, runs, self.progress, traffic=traffic_of)
 
 
-def _run(scenario: Scenario, before: Replications, after: Iterable[Replications]) -> str | None:
-    """As many replications of all as the scenario asks for, or as its precision of the ratios needs; then
-    the result notes what is missing."""
+def _run_replications(scenario: Scenario, before: Replications, after: Iterable[Replications]) -> str | None:
+    """Run the replications that the scenario asks for, or that its precision of the ratios needs.
+
+    Returns a note where the precision is not reached.
+    """
     from simulator.results.precision import FEWEST_REPLICATIONS, MOST_REPLICATIONS, Precision
 
     studies, precision = [before, *after], Precision.of(scenario.run)
     count = max(scenario.run.replications, FEWEST_REPLICATIONS if precision else 0)
     for study in studies:
         study.start(count)
-    latest = max(study.warm_up for study in studies)  # so that all measure the same requests
+    warm_up = max(study.warm_up for study in studies)  # so that all measure the same requests
     for study in studies:
-        study.leave_out(latest)
+        study.leave_out(warm_up)
     widest = 0.0
     while precision is not None:
         widest = max((_widest(precision, before, other) for other in studies[1:]), default=0.0)
-        needed = precision.replications(widest, count) if math.isfinite(widest) else count
-        if needed <= count or count >= MOST_REPLICATIONS:
+        replications_needed = precision.replications(widest, count) if math.isfinite(widest) else count
+        if replications_needed <= count or count >= MOST_REPLICATIONS:
             break
-        count = min(needed, 2 * count, MOST_REPLICATIONS)
+        count = min(replications_needed, 2 * count, MOST_REPLICATIONS)
         for study in studies:
             study.replicate(count)
     for study in studies:
@@ -195,58 +210,76 @@ def _run(scenario: Scenario, before: Replications, after: Iterable[Replications]
     if precision is None or widest <= precision.fraction:
         return None
     reached = f"± {widest:.2g}" if math.isfinite(widest) else "no interval"
-    return f"the precision asked for is not reached: {reached} at {count} replications"
+    return f"the requested precision is not reached: {reached} at {count} replications"
 
 
 def _widest(precision: Precision, before: Replications, after: Replications) -> float:
     """The widest relative half-width of the ratios of what the precision is asked of."""
-    old, new = _by_variant(before), _by_variant(after)
-    variants, name = precision.asked(old)
+    before_measurements, after_measurements = _by_variant(before), _by_variant(after)
+    variants, name = precision.asked(before_measurements)
     ratios = [
-        speedup_change(name, (old[PLAIN], old[variant]), (new[PLAIN], new[variant]), True)
+        speedup_change(
+            name,
+            (before_measurements[PLAIN], before_measurements[variant]),
+            (after_measurements[PLAIN], after_measurements[variant]),
+            True,
+        )
         if name in COMPARED
-        else change_of(name, old[variant], new[variant], True)
+        else change_of(name, before_measurements[variant], after_measurements[variant], True)
         for variant in variants
-        if variant in new
+        if variant in after_measurements
     ]
     return max((math.inf if ratio is None else ratio.relative_half_width for ratio in ratios), default=0.0)
 
 
 def _by_variant(study: Replications) -> dict[str, VariantMeasurement]:
-    return {one.variant.name: found for one, found in zip(study.variants, study.measurements(), strict=True)}
+    return {
+        runs.variant.name: measurement
+        for runs, measurement in zip(study.variants, study.measurements(), strict=True)
+    }
 
 
 def _changes(
     metric: str,
-    old: Mapping[str, VariantMeasurement],
-    new: Mapping[str, VariantMeasurement],
-    one: Alternative,
+    before_measurements: Mapping[str, VariantMeasurement],
+    after_measurements: Mapping[str, VariantMeasurement],
+    alternative: Alternative,
 ) -> dict[str, VariantChange]:
     return {
-        name: _change(name, metric, old, new, one.runs_the_same_kernels(name)) for name in old if name in new
+        name: _change(
+            name, metric, before_measurements, after_measurements, alternative.runs_the_same_kernels(name)
+        )
+        for name in before_measurements
+        if name in after_measurements
     }
 
 
 def _change(
     name: str,
     metric: str,
-    old: Mapping[str, VariantMeasurement],
-    new: Mapping[str, VariantMeasurement],
-    together: bool,
+    before_measurements: Mapping[str, VariantMeasurement],
+    after_measurements: Mapping[str, VariantMeasurement],
+    same_kernels: bool,
 ) -> VariantChange:
-    before, after = old[name], new[name]
-    was, becomes = before.summary().estimates, after.summary().estimates
+    before, after = before_measurements[name], after_measurements[name]
+    before_estimates, after_estimates = before.summary().estimates, after.summary().estimates
     figures = {
-        path: FigureChange(was.get(path), becomes.get(path), change_of(path, before, after, together))
+        path: FigureChange(
+            before_estimates.get(path),
+            after_estimates.get(path),
+            change_of(path, before, after, same_kernels),
+        )
         for path in paths_shown(Detail.TABLE)
-        if was.get(path) is not None or becomes.get(path) is not None
+        if before_estimates.get(path) is not None or after_estimates.get(path) is not None
     }
     speedup = None
     if name != PLAIN:
         ratio = COMPARED_BY_PATH[metric].name
-        pairs = (old[PLAIN], before), (new[PLAIN], after)
+        pairs = (before_measurements[PLAIN], before), (after_measurements[PLAIN], after)
         speedup = FigureChange(
-            ratio_of(ratio, *pairs[0]), ratio_of(ratio, *pairs[1]), speedup_change(ratio, *pairs, together)
+            ratio_of(ratio, *pairs[0]),
+            ratio_of(ratio, *pairs[1]),
+            speedup_change(ratio, *pairs, same_kernels),
         )
     if before.saturation.saturated != after.saturation.saturated:
         return VariantChange(figures, LOSES if after.saturation.saturated else PAYS, speedup)

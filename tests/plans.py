@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from experiments.capacity.answer import Plan
+from experiments.capacity.answer import CapacityPlan
 from experiments.capacity.candidates import Candidates
 from experiments.capacity.demand import RATE, Demand, demand_of
 from experiments.capacity.plan import plan
@@ -57,6 +57,6 @@ def rate(rate_per_s: float) -> Demand:
 
 
 @cache
-def tiny_plan() -> Plan:
+def tiny_plan() -> CapacityPlan:
     """The plan of `TINY`."""
     return plan(tiny(), gpu_hour_cost=3.0)

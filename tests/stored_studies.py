@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from dashboards.stored import StoredStudy
-from experiments.store.columns import METRIC, REAL, SETTING, TEXT, StoreColumn, described
+from experiments.store.columns import METRIC, REAL, SETTING, TEXT, StoreColumn, column_with_meaning
 from simulator.breakeven.theory import alpha_from_tokens_per_verify, tokens_per_verify
 
 VARIANTS = ("head", "draft")
@@ -126,8 +126,8 @@ def _flat(
 
 def _column(name: str, settings: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> StoreColumn:
     if name in ("key", "status", "seconds_s"):
-        return described(name, "cell", TEXT)
+        return column_with_meaning(name, "cell", TEXT)
     values = [row[name] for row in rows if name in row]
-    return described(
+    return column_with_meaning(
         name, SETTING if name in settings else METRIC, TEXT if isinstance(values[0], str) else REAL
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.runner import inline_pool
-from experiments.runner.worker import Outcome
+from experiments.runner.worker import TaskOutcome
 from experiments.study.load import load_study
 from experiments.study.study import Study
 
@@ -51,6 +51,6 @@ class InlinePool(inline_pool.InlinePool):
     def __init__(self) -> None:
         self.ran: list[Any] = []
 
-    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], slot: int) -> Future[list[TaskOutcome]]:
         self.ran += tasks
-        return super().submit(run, tasks, berth)
+        return super().submit(run, tasks, slot)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dashboards.subject import Subject, subject_of
+from dashboards.subject import ReportedResult, reported_result
 from experiments.maps.speedup import SpeedupMap
 from simulator.results.estimate import Estimate
 from simulator.results.result import Provenance, Result
@@ -37,9 +37,9 @@ def small_result() -> Result:
 
 
 @cache
-def small_subject() -> Subject:
+def small_subject() -> ReportedResult:
     """The small example with its study over the load."""
-    return subject_of(small_result())
+    return reported_result(small_result())
 
 
 def estimate(value: float, share: float = 0.1) -> Estimate:
@@ -54,7 +54,7 @@ def by_hand(
     ratios: Mapping[str, Estimate] | None = None,
     verdict: Verdict | None = None,
     **scenario: Any,
-) -> Subject:
+) -> ReportedResult:
     """A subject whose every figure is given; `scenario` replaces sections of a minimal one."""
     document: dict[str, Any] = {
         "name": "by hand",
@@ -68,10 +68,12 @@ def by_hand(
         for name, figures in (("plain", plain), (VARIANT, speculative))
     }
     verdict = verdict or Verdict("pays", f"{VARIANT}: pays: throughput × 1.50 (1.35 to 1.65): so it is")
-    return Subject(Result(document, provenance, variants, {VARIANT: Comparison(dict(ratios or {}), verdict)}))
+    return ReportedResult(
+        Result(document, provenance, variants, {VARIANT: Comparison(dict(ratios or {}), verdict)})
+    )
 
 
-def with_variants_saturated(subject: Subject, *names: str) -> Subject:
+def with_variants_saturated(subject: ReportedResult, *names: str) -> ReportedResult:
     """The subject with some variants above their capacity."""
     variants = {
         name: VariantSummary(variant.estimates, saturated=name in names)
@@ -97,13 +99,13 @@ def break_even_row(
     }
 
 
-def with_break_even(subject: Subject, rows: Sequence[Mapping[str, Any]]) -> Subject:
+def with_break_even(subject: ReportedResult, rows: Sequence[Mapping[str, Any]]) -> ReportedResult:
     """The subject with these rows as the break-even of its variant."""
     document = {"rows": rows, "best_draft_length": {}, "cost_ratio": {}}
     return replace(subject, study=replace(subject.study, break_even={VARIANT: document}))
 
 
-def with_map(subject: Subject, found: SpeedupMap) -> Subject:
+def with_map(subject: ReportedResult, found: SpeedupMap) -> ReportedResult:
     """The subject with this speedup map of its variant."""
     return replace(subject, study=replace(subject.study, speedup={VARIANT: found}))
 

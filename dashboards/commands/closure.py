@@ -1,4 +1,4 @@
-"""`decodesim closure`: real plain and speculative decoding here, against the simulator's prediction."""
+"""`decodesim closure`: compares real plain and speculative decoding with the simulator's prediction."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import click
 from experiments.commands.options import check_output, json_option, writes_file
 from experiments.commands.output import (
     note,
+    note_compilation,
     print_json,
     print_list,
     print_table,
     print_text,
     progress_bar,
-    say_when_compiling,
 )
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ _BUSY = 3
 
 
 @click.command()
-@click.option("--device", type=click.Choice(["cuda", "cpu"]), required=True, help="What to decode on.")
+@click.option("--device", type=click.Choice(["cuda", "cpu"]), required=True, help="The device to decode on.")
 @click.option("--quick", is_flag=True, help="Fewer points and shapes: within three minutes on two cores.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PROFILE",
-    help="Keep the profile and its measurements here.",
+    help="Keep the profile and its measurements in this file.",
 )
 @click.option(
     "--html",
@@ -46,9 +46,9 @@ _BUSY = 3
 def command(
     context: click.Context, device: str, quick: bool, output: Path | None, html: Path | None, as_json: bool
 ) -> None:
-    """Decode SmolLM2-135M plainly and speculatively on this device, and predict the same from its profile.
+    """Decode SmolLM2-135M with and without speculation on this device, and predict both from its profile.
 
-    The profile is made on the way, between the same rounds. Exit code 3: the machine was too busy to say.
+    The profile is measured in the same rounds. Exit code 3: the machine was too busy for a comparison.
     """
     from calibration.optional import need
 
@@ -59,7 +59,7 @@ def command(
     need("gguf", "lm")
     from calibration.closure.closure import close_loop
 
-    say_when_compiling()
+    note_compilation()
     with progress_bar("closure") as progress:
         document = close_loop(device, quick, output, progress, note).to_json()
     if as_json:

@@ -1,4 +1,4 @@
-"""`decodesim profile`: what a profile is worth, and two of them op by op."""
+"""`decodesim profile`: the quality of a profile, and two profiles operator by operator."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Profiles of devices: their quality, part by part, and how two differ."""
+    """Check the quality of a profile part by part, or compare two profiles."""
 
 
 @command.command()
 @click.argument("profile")
 @click.option(
-    "--model", metavar="CONFIG", help="Whose four numbers: catalogue name, or path of its config.json."
+    "--model",
+    metavar="CONFIG",
+    help="Model for the four numbers: catalogue name, or path of its config.json.",
 )
 @click.option(
-    "--draft", metavar="CONFIG", help="Its drafter; without, one layer of the target with its head."
+    "--draft", metavar="CONFIG", help="Its drafter; default: one layer of the target with its head."
 )
 @click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="A page of the answer."
+    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write an HTML page."
 )
 @json_option
 @writes_file
 def check(profile: str, model: str | None, draft: str | None, html: Path | None, as_json: bool) -> None:
-    """Quality of PROFILE (a file, or a GPU by name): what was measured, how well, and what is inherited.
+    """Check the quality of PROFILE, a file or the name of a GPU: what was measured, how well, and what is
+    inherited.
 
-    With --model the four numbers too: bandwidth, batch response, cost of a draft pass, verify overhead.
+    --model adds the four numbers: bandwidth, batch response, cost of a draft pass, verify overhead.
     """
     from calibration.fit.numbers import four_numbers, number_tables
     from calibration.fit.quality import quality
@@ -84,7 +87,7 @@ def _parts(answer: Mapping[str, Any]) -> list[list[str]]:
     rows = [
         [
             *(part["name"], part["status"], part["quality"]),
-            *(_percent(part[key]) for key in _SHOWN),
+            *(_percent(part[key]) for key in _ERROR_COLUMNS),
             NOTHING if part["points"] is None else f"{part['points']:,}",
         ]
         for part in measured or answer["parts"]
@@ -95,16 +98,16 @@ def _parts(answer: Mapping[str, Any]) -> list[list[str]]:
 def _checks(answer: Mapping[str, Any]) -> list[list[str]]:
     return [
         [
-            one["name"],
-            f"{one['points']:,}",
-            _percent(one["median_error_percent"]),
-            f"{one['bias_percent']:+.1f} %",
+            check["name"],
+            f"{check['points']:,}",
+            _percent(check["median_error_percent"]),
+            f"{check['bias_percent']:+.1f} %",
         ]
-        for one in answer["checks"]
+        for check in answer["checks"]
     ]
 
 
-_SHOWN = ("median_error_percent", "p95_error_percent", "noise_percent", "limit_percent")
+_ERROR_COLUMNS = ("median_error_percent", "p95_error_percent", "noise_percent", "limit_percent")
 
 
 @command.command()
@@ -112,7 +115,7 @@ _SHOWN = ("median_error_percent", "p95_error_percent", "noise_percent", "limit_p
 @click.argument("other")
 @json_option
 def compare(base: str, other: str, as_json: bool) -> None:
-    """OTHER ÷ BASE, operator by operator, at the shapes that both know; files, or GPUs by name."""
+    """Compare OTHER ÷ BASE by operator, at the shapes that both have. Each is a file or the name of a GPU."""
     from calibration.fit.compare import compare as compare_profiles
 
     answer = compare_profiles(_load(base), _load(other))

@@ -1,4 +1,4 @@
-"""`decodesim sensitivity`: which of the inputs that are not known exactly decide the answer."""
+"""`decodesim sensitivity`: which uncertain inputs decide the answer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from experiments.commands.options import (
 from experiments.commands.output import (
     NOTHING,
     note,
+    note_compilation,
     print_json,
     print_list,
     print_table,
     print_text,
     progress_bar,
-    say_when_compiling,
 )
 from simulator.errors import InputError, Problem
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @scenario_options
-@click.option("--arm", "variant", metavar="NAME", help="The speculative variant; default the first.")
+@click.option("--arm", "variant", metavar="NAME", help="The speculative variant; default: the first.")
 @click.option(
     "--of", default="speedup", show_default=True, metavar="ANSWER",
     help="speedup, break_even_alpha, or a ratio of the comparison as itl_p99_ratio.",
@@ -45,9 +45,11 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--sobol", "samples", type=int, metavar="N",
-    help="Sobol indices too, from N × (inputs + 2) runs: a power of 2, 128 for a good picture.",
+    help="Compute Sobol indices from N × (inputs + 2) runs. N is a power of 2; 128 gives good estimates.",
 )  # fmt: skip
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="A page of it.")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write an HTML page."
+)
 @json_option
 @writes_file
 def command(
@@ -59,73 +61,79 @@ def command(
     samples: int | None,
     html: Path | None,
     as_json: bool,
-    **given: Any,
+    **flags: Any,
 ) -> None:
-    """What decides whether speculation pays in SCENARIO: every uncertain input to either end of its range."""
+    """Rank the uncertain inputs of SCENARIO by how far each moves the answer over its range."""
     from experiments.sensitivity.inputs import inputs_from
     from experiments.sensitivity.sobol import require_samples, sobol
+    from experiments.sensitivity.texts import study_json
     from experiments.sensitivity.tornado import tornado
-    from experiments.sensitivity.words import study_json
 
     if samples is not None:
         require_samples(samples)
     if html is not None and not html.parent.is_dir():
         raise InputError(Problem(file=str(html), message="cannot be written: its folder is not there"))
-    read = read_scenario(scenario, overrides, flags_of(given))
-    inputs = inputs_from(ranges, read)
-    say_when_compiling()
-    with lines_of(read), progress_bar("one at a time") as progress:
-        bars = tornado(read, variant, of, inputs, progress)
-    found: Sobol | None = None
+    loaded = read_scenario(scenario, overrides, flags_of(flags))
+    inputs = inputs_from(ranges, loaded)
+    note_compilation()
+    with lines_of(loaded), progress_bar("one at a time") as progress:
+        tornado_result = tornado(loaded, variant, of, inputs, progress)
+    sobol_result: Sobol | None = None
     if samples is not None:
-        with lines_of(read), progress_bar("all together") as progress:
-            found = sobol(read, variant, of, inputs, samples, progress)
+        with lines_of(loaded), progress_bar("all together") as progress:
+            sobol_result = sobol(loaded, variant, of, inputs, samples, progress)
     if html is not None:
         from dashboards.sensitivity_page import write_sensitivity_page
 
-        write_sensitivity_page(read.title, bars, found, html)
+        write_sensitivity_page(loaded.title, tornado_result, sobol_result, html)
     if as_json:
-        print_json(study_json(bars, found))
+        print_json(study_json(tornado_result, sobol_result))
     else:
-        _print(read.title, bars, found)
+        _print(loaded.title, tornado_result, sobol_result)
     if html is not None:
         note(f"wrote {html}: one page, opens offline")
 
 
-def _print(title: str, tornado: Tornado, found: Sobol | None) -> None:
-    """Sentences, one table of all inputs, and where their ranges come from."""
-    from experiments.sensitivity.words import answer_words, bound
+def _print(title: str, tornado: Tornado, sobol_result: Sobol | None) -> None:
+    """Print the findings, a table of all inputs, and the sources of their ranges."""
+    from experiments.sensitivity.texts import answer_text, range_text
 
-    words = answer_words(tornado.of)
-    print_text(f"{title}: what {words} of {tornado.variant} hangs on")
+    words = answer_text(tornado.of)
+    print_text(f"{title}: what {words} of {tornado.variant} depends on")
     widest = tornado.bars[0]
     print_text(
-        f"→ {words} {tornado.base.value:.2f}; of one input alone, {widest.input.name} moves it most: "
+        f"→ {words} {tornado.base.value:.2f}; the input with the largest effect is {widest.input.name}: "
         f"{_value(widest.at_low)} at its low end, {_value(widest.at_high)} at its high end"
     )
-    if found is not None:
-        pays = "" if found.pays_share is None else f", and speculation pays in {found.pays_share:.0%} of them"
-        low, high = found.quantiles["p5"], found.quantiles["p95"]
+    if sobol_result is not None:
+        pays = (
+            ""
+            if sobol_result.pays_share is None
+            else f", and speculation pays in {sobol_result.pays_share:.0%} of them"
+        )
+        low, high = sobol_result.quantiles["p5"], sobol_result.quantiles["p95"]
         print_text(f"→ all together: {low:.2f} to {high:.2f} in 90 % of the combinations{pays}")
-    indices = {} if found is None else {index.input.knob: index for index in found.indices}
+    indices = {} if sobol_result is None else {index.input.parameter: index for index in sobol_result.indices}
     headings = ["input", "low end", "high end", f"{words} at low", "at high"]
-    rows = [_row(bar, indices.get(bar.input.knob)) for bar in tornado.bars]
-    if found is not None:
+    rows = [_row(bar, indices.get(bar.input.parameter)) for bar in tornado.bars]
+    if sobol_result is not None:
         headings += ["variance alone", "with the others"]
     print_table(headings, rows)
-    ranges = [
-        f"{one.name}, {bound(one, one.low)} to {bound(one, one.high)}: {one.source}"
-        for one in (bar.input for bar in tornado.bars)
-    ]
-    print_list("Ranges", ranges)
+    print_list("Ranges", [range_text(bar.input) for bar in tornado.bars])
     print_list("Notes", tornado.notes)
 
 
 def _row(bar: Bar, index: Any) -> list[str]:
-    from experiments.sensitivity.words import bound
+    from experiments.sensitivity.texts import value_text
 
-    one = bar.input
-    row = [one.name, bound(one, one.low), bound(one, one.high), _value(bar.at_low), _value(bar.at_high)]
+    uncertain_input = bar.input
+    row = [
+        uncertain_input.name,
+        value_text(uncertain_input, uncertain_input.low),
+        value_text(uncertain_input, uncertain_input.high),
+        _value(bar.at_low),
+        _value(bar.at_high),
+    ]
     if index is not None:
         row += [f"{index.first_order.value:.2f}", f"{index.total_order.value:.2f}"]
     return row

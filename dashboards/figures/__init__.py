@@ -19,11 +19,11 @@ from dashboards.figures import (
     study_speedup,
     tails,
 )
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.stored import StoredStudy
-from dashboards.subject import Subject
+from dashboards.subject import ReportedResult
 
-FIGURES: Mapping[str, Figure[Subject]] = {
+FIGURES: Mapping[str, PageFigure[ReportedResult]] = {
     figure.name: figure
     for figure in (
         break_even.FIGURE,
@@ -36,10 +36,10 @@ FIGURES: Mapping[str, Figure[Subject]] = {
 }
 """Name → picture of a result, in the order of the page."""
 
-STUDY_FIGURES: Mapping[str, Figure[StoredStudy]] = {
+STUDY_FIGURES: Mapping[str, PageFigure[StoredStudy]] = {
     figure.name: figure
     for figure in (study_needed.FIGURE, study_choice.FIGURE, study_regret.FIGURE, study_speedup.FIGURE)
 }
 """Name → picture of a study, in the order of the page."""
 
-__all__ = ["FIGURES", "STUDY_FIGURES", "Figure"]
+__all__ = ["FIGURES", "STUDY_FIGURES", "PageFigure"]

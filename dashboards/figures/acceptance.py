@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import new_figure, variant_colours
-from dashboards.subject import PLAIN, Subject
+from dashboards.subject import PLAIN, ReportedResult
 from dashboards.table import Column, Table, empty
 from simulator.results.catalogue import CATALOGUE
 
@@ -21,7 +21,7 @@ COLUMNS = (
 )
 
 
-def prepare(subject: Subject) -> Table:
+def prepare(subject: ReportedResult) -> Table:
     """One row per variant and position. `facts`: metrics of a single number → variant → value."""
     rows = []
     for name in subject.speculative:
@@ -99,4 +99,4 @@ def draw(table: Table) -> Any:
     return figure
 
 
-FIGURE = Figure("acceptance", "Drafts accepted", prepare, draw, finding, caption, half=True)
+FIGURE = PageFigure("acceptance", "Drafts accepted", prepare, draw, finding, caption, half=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import (
     INK,
     PAPER,
@@ -17,7 +17,7 @@ from dashboards.figures.look import (
     new_figure,
     variant_colours,
 )
-from dashboards.subject import Subject, varying_variants
+from dashboards.subject import ReportedResult, varying_variants
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
@@ -43,7 +43,7 @@ _VERBS = {
 }
 
 
-def prepare(subject: Subject) -> Table:
+def prepare(subject: ReportedResult) -> Table:
     """One row per variant and load. `facts`: own_concurrency, the scenario's load where it is a closed
     loop; the
     variants; those whose K varies.
@@ -80,10 +80,10 @@ def _row(variant: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _why_empty(subject: Subject) -> str:
+def _why_empty(subject: ReportedResult) -> str:
     if not subject.speculative:
-        return "The scenario has no speculative variant, so nothing has to break even."
-    return " ".join(subject.study.notes) or subject.why or "The break-even was not simulated."
+        return "The scenario has no speculative variant, so there is no break-even."
+    return " ".join(subject.study.notes) or subject.scenario_problem or "The break-even was not simulated."
 
 
 def finding(table: Table) -> list[str]:
@@ -94,18 +94,18 @@ def finding(table: Table) -> list[str]:
 def _finding_of(table: Table) -> str:
     variant, alpha = table["variant"][0], table["scenario"][0]
     if alpha is None:
-        known = [row for row in table.records() if row["simulated"] is not None]
-        if not known:
+        rows = [row for row in table.records() if row["simulated"] is not None]
+        if not rows:
             return f"No acceptance makes {variant} pay."
-        first, last = known[0], known[-1]
+        first, last = rows[0], rows[-1]
         return (
             f"{variant} needs an acceptance of {first['simulated']:.2f} at "
             f"{clients(first['concurrency'])} and "
             f"{last['simulated']:.2f} at {clients(last['concurrency'])}."
         )
-    parts = [f"{_VERBS[verdict]} {loads}" for verdict, loads in _stretches(table)]
-    before = f"{', '.join(parts[:-1])} and " if parts[1:] else ""
-    return f"At an acceptance α of {alpha:.2f}, {variant} {before}{parts[-1]}."
+    stretches = [f"{_VERBS[verdict]} {loads}" for verdict, loads in _stretches(table)]
+    before = f"{', '.join(stretches[:-1])} and " if stretches[1:] else ""
+    return f"At an acceptance α of {alpha:.2f}, {variant} {before}{stretches[-1]}."
 
 
 def _stretches(table: Table) -> Iterator[tuple[str, str]]:
@@ -123,8 +123,7 @@ def caption(table: Table) -> str:
     lengths = draft_lengths(table, table.facts["varying"])
     return (
         f"Closed loop, {lengths}. An acceptance above the line pays. Simulated: with stops, prefill, KV and "
-        "batch, on common random numbers; the shade is the error of the cost model and of sampling. "
-        "Geometric: "
+        "batch, on common random numbers; the shade is the error of cost model and sampling. Geometric: "
         "independent drafts, from step times alone. Linear is another scale, the share of drafts accepted at "
         "this K: compare it with no α."
     )
@@ -152,12 +151,12 @@ def _add_simulated(figure: Any, table: Table, colour: str) -> None:
 
     banded = [row for row in table.records() if row["low"] is not None]
     loads = [row["concurrency"] for row in banded]
-    around = [row["high"] for row in banded] + [row["low"] for row in reversed(banded)]
+    band_outline = [row["high"] for row in banded] + [row["low"] for row in reversed(banded)]
     _add_line(figure, table, "simulated", "simulated", {"color": colour, "width": 2.4}, markers=True)
     figure.add_trace(
         go.Scatter(
             x=loads + loads[::-1],
-            y=around,
+            y=band_outline,
             fill="toself",
             fillcolor=faded(colour, 0.16),
             line={"width": 0},
@@ -194,23 +193,27 @@ def _add_scenario(figure: Any, table: Table, colour: str) -> None:
 
     import plotly.graph_objects as go
 
-    alpha, own, loads = table["scenario"][0], table.facts.get("own_concurrency"), table["concurrency"]
+    alpha, own_load, loads = table["scenario"][0], table.facts.get("own_concurrency"), table["concurrency"]
     if alpha is None:
         return
     figure.add_hline(y=alpha, line={"color": colour, "width": 1})
     place = {"y": alpha, "yanchor": "bottom", "yshift": 7}
-    if own is None:
+    if own_load is None:
         figure.add_annotation(
             mark(f"α of the scenario {alpha:.2f}", xref="paper", x=0.01, xanchor="left", **place)
         )
         return
     ring = {"size": 12, "color": PAPER, "line": {"color": colour, "width": 2.5}}
     figure.add_trace(
-        go.Scatter(x=[own], y=[alpha], mode="markers", showlegend=False, hoverinfo="skip", marker=ring)
+        go.Scatter(x=[own_load], y=[alpha], mode="markers", showlegend=False, hoverinfo="skip", marker=ring)
     )
-    right = own > math.sqrt(loads[0] * loads[-1])
-    place |= {"x": math.log10(own), "xanchor": "right" if right else "left", "xshift": 6 if right else -6}
-    figure.add_annotation(mark(f"yours: {clients(own)}, α {alpha:.2f}", **place))
+    right = own_load > math.sqrt(loads[0] * loads[-1])
+    place |= {
+        "x": math.log10(own_load),
+        "xanchor": "right" if right else "left",
+        "xshift": 6 if right else -6,
+    }
+    figure.add_annotation(mark(f"yours: {clients(own_load)}, α {alpha:.2f}", **place))
 
 
-FIGURE = Figure("break-even", "Acceptance needed to pay", prepare, draw, finding, caption, by="variant")
+FIGURE = PageFigure("break-even", "Acceptance needed to pay", prepare, draw, finding, caption, by="variant")

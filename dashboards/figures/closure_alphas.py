@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.figures.equality import draw_lines, draw_points
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import new_figure
 from dashboards.table import Column, Table, empty
 
@@ -23,18 +23,18 @@ def prepare(document: Mapping[str, Any]) -> Table:
     """Every point with a break-even on both sides."""
     from calibration.closure.tables import place
 
-    found = sorted(document["summary"]["breakeven"] or (), key=lambda row: int(row["draft_length"]))
+    break_evens = sorted(document["summary"]["breakeven"] or (), key=lambda row: int(row["draft_length"]))
     rows = tuple(
         (f"K = {row['draft_length']}", place(row), row["measured_alpha"], row["predicted_alpha"])
-        for row in found
+        for row in break_evens
     )
     return Table(COLUMNS, rows) if rows else empty(COLUMNS, "No break-even was bracketed.")
 
 
 def finding(table: Table) -> list[str]:
     """The largest difference."""
-    apart = [abs(a - b) for a, b in zip(table["measured"], table["predicted"], strict=True)]
-    return [f"The largest of {len(apart)} differences is {max(apart):.3f}."]
+    differences = [abs(a - b) for a, b in zip(table["measured"], table["predicted"], strict=True)]
+    return [f"The largest of {len(differences)} differences is {max(differences):.3f}."]
 
 
 def draw(table: Table) -> Any:
@@ -47,7 +47,7 @@ def draw(table: Table) -> Any:
     return figure
 
 
-FIGURE: Figure[Mapping[str, Any]] = Figure(
+FIGURE: PageFigure[Mapping[str, Any]] = PageFigure(
     name="closure-alphas",
     title="Break-even acceptance",
     prepare=prepare,

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from dashboards.figures.equality import draw_lines, draw_points
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import log_ticks, new_figure
 from dashboards.table import Column, Table, empty
 
@@ -27,18 +27,21 @@ def prepare(document: Mapping[str, Any]) -> Table:
     """Every kind of step of every point."""
     from calibration.closure.tables import step_pairs
 
-    rows = tuple((kind, where, mine * 1e3, its * 1e3) for kind, where, mine, its in step_pairs(document))
+    rows = tuple(
+        (kind, where, measured_s * 1e3, predicted_s * 1e3)
+        for kind, where, measured_s, predicted_s in step_pairs(document)
+    )
     return Table(COLUMNS, rows) if rows else empty(COLUMNS, "Nothing was compared.")
 
 
 def finding(table: Table) -> list[str]:
     """The median error of each kind."""
-    found = []
+    errors_by_kind = []
     for kind in table.distinct("kind"):
         rows = table.where(kind=kind)
         errors = [abs(math.log(b / a)) for a, b in zip(rows["measured"], rows["predicted"], strict=True)]
-        found.append(f"{kind} {median(errors):.1%}")
-    return [f"Median error: {', '.join(found)}. A cycle holds a verify pass and the draft passes."]
+        errors_by_kind.append(f"{kind} {median(errors):.1%}")
+    return [f"Median error: {', '.join(errors_by_kind)}. A cycle holds a verify pass and the draft passes."]
 
 
 def draw(table: Table) -> Any:
@@ -57,7 +60,7 @@ def draw(table: Table) -> Any:
     return figure
 
 
-FIGURE: Figure[Mapping[str, Any]] = Figure(
+FIGURE: PageFigure[Mapping[str, Any]] = PageFigure(
     name="closure-steps",
     title="Step times",
     prepare=prepare,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import ORANGE, PLAIN_COLOUR, faded, new_figure
 from dashboards.table import Column, Table, empty
 from simulator.units import format_seconds
@@ -27,8 +27,8 @@ COLUMNS = (
 def prepare(numbers: Numbers) -> Table:
     """A row per batch, of the step and of the draft pass. `facts`: `context`."""
     rows = [
-        (what, row["batch"], row["value"], *row["ci95"])
-        for what, key in ((PLAIN, "batch_response"), (DRAFT, "draft_pass_s"))
+        (curve, row["batch"], row["value"], *row["ci95"])
+        for curve, key in ((PLAIN, "batch_response"), (DRAFT, "draft_pass_s"))
         for row in numbers[key]
     ]
     if not rows:
@@ -38,7 +38,7 @@ def prepare(numbers: Numbers) -> Table:
 
 def finding(table: Table) -> list[str]:
     """From the smallest batch to the largest."""
-    plain, draft = (table.where(what=what) for what in (PLAIN, DRAFT))
+    plain, draft = (table.where(curve=curve) for curve in (PLAIN, DRAFT))
     batches, times = plain["batch"], plain["time"]
     return [
         f"A plain step takes {format_seconds(times[0])} at batch {batches[0]}, {format_seconds(times[-1])} "
@@ -60,9 +60,9 @@ def caption(table: Table) -> str:
 def draw(table: Table) -> Any:
     """Two lines with bands on logarithmic axes."""
     figure = new_figure(360, "batch, sequences", "time, ms")
-    for what, colour in ((PLAIN, PLAIN_COLOUR), (DRAFT, ORANGE)):
-        add_band(figure, table.where(what=what), "batch", what, colour, 1e3)
-    batches = table.where(what=PLAIN)["batch"]
+    for curve, colour in ((PLAIN, PLAIN_COLOUR), (DRAFT, ORANGE)):
+        add_band(figure, table.where(curve=curve), "batch", curve, colour, 1e3)
+    batches = table.where(curve=PLAIN)["batch"]
     figure.update_xaxes(type="log", tickvals=batches, ticktext=[str(b) for b in batches])
     decades = range(math.floor(math.log10(min(table["low"]))), math.ceil(math.log10(max(table["high"]))) + 1)
     ticks = [step * 10.0 ** (decade + 3) for decade in decades for step in (1, 2, 5)]
@@ -74,23 +74,23 @@ def add_band(figure: Any, rows: Table, x: str, name: str, colour: str, scale: fl
     """A line of `time` over `x` and the band between `low` and `high`."""
     import plotly.graph_objects as go
 
-    at = list(rows[x])
+    positions = list(rows[x])
     low, high = ([value * scale for value in rows[end]] for end in ("low", "high"))
     band = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-    figure.add_trace(go.Scatter(x=at, y=high, **band))
-    figure.add_trace(go.Scatter(x=at, y=low, fill="tonexty", fillcolor=faded(colour, 0.18), **band))
+    figure.add_trace(go.Scatter(x=positions, y=high, **band))
+    figure.add_trace(go.Scatter(x=positions, y=low, fill="tonexty", fillcolor=faded(colour, 0.18), **band))
     figure.add_trace(
         go.Scatter(
-            x=at,
+            x=positions,
             y=[value * scale for value in rows["time"]],
             name=name,
             mode="lines+markers",
             line={"color": colour, "width": 2},
             marker={"size": 6, "color": colour},
-            customdata=[f"{one:.3g} to {two:.3g}" for one, two in zip(low, high, strict=True)],
+            customdata=[f"{low_ms:.3g} to {high_ms:.3g}" for low_ms, high_ms in zip(low, high, strict=True)],
             hovertemplate=f"{name}, %{{x}}: %{{y:.3g}} (95 %: %{{customdata}})<extra></extra>",
         )
     )
 
 
-FIGURE = Figure("device-response", "Batch and draft cost", prepare, draw, finding, caption)
+FIGURE = PageFigure("device-response", "Batch and draft cost", prepare, draw, finding, caption)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dashboards.figures.device_response import Numbers, add_band
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import VARIANT_COLOURS, new_figure
 from dashboards.table import Column, Table, empty
 
-MOST_LINES = 5
+MAX_LINES = 5
 COLUMNS = (
     Column("batch", "sequences"),
     Column("draft_length", "drafts verified, K"),
@@ -60,9 +60,9 @@ def draw(table: Table) -> Any:
     """A line per batch."""
     figure = new_figure(380, "drafts verified, K", "verify ÷ plain step")
     batches = sorted(set(table["batch"]))
-    step = max(1, -(-(len(batches) - 1) // (MOST_LINES - 1)))
-    shown = sorted({*batches[::step], batches[-1]})
-    for number, batch in enumerate(shown):
+    step = max(1, -(-(len(batches) - 1) // (MAX_LINES - 1)))
+    batches_drawn = sorted({*batches[::step], batches[-1]})
+    for number, batch in enumerate(batches_drawn):
         colour = VARIANT_COLOURS[number % len(VARIANT_COLOURS)]
         add_band(figure, table.where(batch=batch), "draft_length", f"batch {batch}", colour, 1.0)
     figure.update_xaxes(dtick=1)
@@ -70,4 +70,4 @@ def draw(table: Table) -> Any:
     return figure
 
 
-FIGURE = Figure("device-verify", "What verification adds", prepare, draw, finding, caption)
+FIGURE = PageFigure("device-verify", "What verification adds", prepare, draw, finding, caption)

@@ -10,7 +10,7 @@ from dashboards.figures.settings import place_text, place_title, setting_text, s
 from dashboards.table import Table
 from experiments.maps.study_map import StudyMap
 
-Grid = Sequence[Sequence[Any]]
+CellRows = Sequence[Sequence[Any]]
 """Rows from below, cells from the left."""
 
 _ROW_PX, _LETTER_PX, _AROUND_PX = 27, 7, 74
@@ -18,31 +18,31 @@ _MOST_COLUMNS_WITH_TEXT = 16
 _MOST_PLACES = 60
 
 
-def axes_of(found: StudyMap) -> dict[str, Any]:
+def axes_of(study_map: StudyMap) -> dict[str, Any]:
     """The facts of a table that say how all its pictures are laid out: `loads` from left to right, `places`
     from below, and the titles of both.
     """
     return {
-        "loads": sorted({cell.load for cell in found.cells}),
-        "places": list(dict.fromkeys(place_text(cell.place) for cell in found.cells)),
-        "load": setting_title(found.load),
-        "place": place_title(found.axes),
+        "loads": sorted({cell.load for cell in study_map.cells}),
+        "places": list(dict.fromkeys(place_text(cell.place) for cell in study_map.cells)),
+        "load": setting_title(study_map.load),
+        "place": place_title(study_map.axes),
     }
 
 
-def too_many(found: StudyMap) -> str | None:
+def too_many_places(study_map: StudyMap) -> str | None:
     """Why a study has no map: it has more places than a person can read; None where they fit."""
-    places = len({cell.place for cell in found.cells})
+    places = len({cell.place for cell in study_map.cells})
     if places <= _MOST_PLACES:
         return None
-    return f"{places:,} combinations of {place_title(found.axes)} are too many rows for a map."
+    return f"{places:,} combinations of {place_title(study_map.axes)} are too many rows for a map."
 
 
 def laid_out(table: Table) -> tuple[Any, Sequence[Sequence[Mapping[str, Any] | None]]]:
     """An empty map for a picture of such a table, and its rows by place and load (None: there is none)."""
     facts = table.facts
-    at = {(row["place"], row["load"]): row for row in table.records()}
-    cells = [[at.get((place, load)) for load in facts["loads"]] for place in facts["places"]]
+    rows_by_position = {(row["place"], row["load"]): row for row in table.records()}
+    cells = [[rows_by_position.get((place, load)) for load in facts["loads"]] for place in facts["places"]]
     names = [setting_text(load) for load in facts["loads"]]
     return new_heat_map(names, facts["places"], facts["load"], facts["place"]), cells
 
@@ -60,7 +60,7 @@ def new_heat_map(x: Sequence[str], y: Sequence[str], x_title: str, y_title: str)
 
 
 def add_cells(
-    figure: Any, depth: Grid, text: Grid, hover: Grid, colours: Sequence[tuple[float, str]]
+    figure: Any, depth: CellRows, text: CellRows, hover: CellRows, colours: Sequence[tuple[float, str]]
 ) -> None:
     """A layer of cells. `depth`, −1 to 1, runs through `colours`; None leaves a cell out."""
     import plotly.graph_objects as go
@@ -85,7 +85,7 @@ def add_cells(
     )
 
 
-def add_border(figure: Any, sides: Grid, name: str, **line: Any) -> None:
+def add_border(figure: Any, sides: CellRows, name: str, **line: Any) -> None:
     """A line between cells on different sides, named in the legend; cells that are None have none around."""
     import plotly.graph_objects as go
 
@@ -95,7 +95,7 @@ def add_border(figure: Any, sides: Grid, name: str, **line: Any) -> None:
         figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", name=name))
 
 
-def border(sides: Grid) -> tuple[list[float | None], list[float | None]]:
+def border(sides: CellRows) -> tuple[list[float | None], list[float | None]]:
     """The edges between adjacent cells that differ, as (x, y) of pieces with None between them."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -110,5 +110,5 @@ def border(sides: Grid) -> tuple[list[float | None], list[float | None]]:
     return x, y
 
 
-def _differ(one: object, other: object) -> bool:
-    return one is not None and other is not None and one != other
+def _differ(side: object, other_side: object) -> bool:
+    return side is not None and other_side is not None and side != other_side

@@ -23,7 +23,7 @@ LOSES_COLOUR = "#b0472a"
 ORANGE = "#d9812e"
 PALE_BLUE, DEEP_BLUE = "#7399c2", "#14598f"
 """The two bars of an input."""
-MOST_BARS = 16
+MAX_BARS = 16
 """Inputs that a picture of bars shows."""
 
 PARTS: Mapping[str, str] = {
@@ -65,8 +65,10 @@ def variant_colours(names: Iterable[str]) -> dict[str, str]:
     """Arm → colour: plain decoding grey, the others in the palette's order."""
     colours: dict[str, str] = {}
     for name in names:
-        others = sum(known != PLAIN for known in colours)
-        colours[name] = PLAIN_COLOUR if name == PLAIN else VARIANT_COLOURS[others % len(VARIANT_COLOURS)]
+        colours_used = sum(name_with_colour != PLAIN for name_with_colour in colours)
+        colours[name] = (
+            PLAIN_COLOUR if name == PLAIN else VARIANT_COLOURS[colours_used % len(VARIANT_COLOURS)]
+        )
     return colours
 
 
@@ -166,9 +168,9 @@ def tick_text(duration_s: float) -> str:
 def draft_lengths(table: Table, varying: Collection[str]) -> str:
     """`K = 3`, or of which variant it is; variants whose K varies with the batch say so."""
     variants = dict(zip(table["variant"], table["draft_length"], strict=True))
-    lengths = [
+    texts = [
         f"K = {length}{' at most' if variant in varying else ''}" for variant, length in variants.items()
     ]
-    if len(set(lengths)) == 1:
-        return lengths[0]
-    return ", ".join(f"{length} for {variant}" for length, variant in zip(lengths, variants, strict=True))
+    if len(set(texts)) == 1:
+        return texts[0]
+    return ", ".join(f"{text} for {variant}" for text, variant in zip(texts, variants, strict=True))

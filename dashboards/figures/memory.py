@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import BARE_TICKS, MEMORY, PAPER, new_figure
-from dashboards.subject import PLAIN, Subject
+from dashboards.subject import PLAIN, ReportedResult
 from dashboards.table import Column, Table, empty
 from simulator.units import GIB, format_bytes
 
@@ -17,14 +17,14 @@ COLUMNS = (
 )
 
 
-def prepare(subject: Subject) -> Table:
+def prepare(subject: ReportedResult) -> Table:
     """One row per variant and part. `facts`: kv_tokens and max_concurrency by variant, device_bytes,
     and notes.
     """
     from simulator.memory.report import memory
 
     if subject.scenario is None:
-        return empty(COLUMNS, subject.why or "Without the scenario the memory is not known.")
+        return empty(COLUMNS, subject.scenario_problem or "Without the scenario the memory is not known.")
     report = memory(subject.scenario)
     rows = []
     for variant in report.variants:
@@ -48,16 +48,16 @@ def prepare(subject: Subject) -> Table:
 
 def finding(table: Table) -> list[str]:
     """What speculation takes from the KV cache."""
-    kept, fit = table.facts["kv_tokens"], table.facts["max_concurrency"]
+    kv_tokens, max_concurrency = table.facts["kv_tokens"], table.facts["max_concurrency"]
     sentences = [
-        f"With {variant} the KV cache holds {tokens:,} tokens, {1 - tokens / kept[PLAIN]:.1%} fewer: "
-        f"{fit[variant]:,} requests of mean length at once in place of {fit[PLAIN]:,}."
-        if tokens < kept[PLAIN]
+        f"With {variant} the KV cache holds {tokens:,} tokens, {1 - tokens / kv_tokens[PLAIN]:.1%} fewer: "
+        f"{max_concurrency[variant]:,} requests of mean length at once instead of {max_concurrency[PLAIN]:,}."
+        if tokens < kv_tokens[PLAIN]
         else f"{variant} takes nothing from the KV cache."
-        for variant, tokens in kept.items()
+        for variant, tokens in kv_tokens.items()
         if variant != PLAIN
     ]
-    return sentences or [f"The KV cache holds {kept[PLAIN]:,} tokens."]
+    return sentences or [f"The KV cache holds {kv_tokens[PLAIN]:,} tokens."]
 
 
 def caption(table: Table) -> str:
@@ -91,4 +91,4 @@ def draw(table: Table) -> Any:
     return figure
 
 
-FIGURE = Figure("memory", "Memory of one GPU", prepare, draw, finding, caption, half=True)
+FIGURE = PageFigure("memory", "Memory of one GPU", prepare, draw, finding, caption, half=True)

@@ -39,7 +39,7 @@ def prepare(rows: Iterable[ComparisonRow], quantity: str, scale: float = 1.0) ->
     compared = [row for row in rows if row.quantity == quantity]
     if not compared:
         return empty(COLUMNS, "Nothing was compared.")
-    found = tuple(
+    table_rows = tuple(
         (
             method_of(row),
             row.published * scale,
@@ -51,7 +51,7 @@ def prepare(rows: Iterable[ComparisonRow], quantity: str, scale: float = 1.0) ->
         for row in sorted(compared, key=method_of)
     )
     within = sum(abs(row.log_error) <= WITHIN for row in compared)
-    return Table(COLUMNS, found, {"within": within, "methods": methods})
+    return Table(COLUMNS, table_rows, {"within": within, "methods": methods})
 
 
 def finding(table: Table) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dashboards.figures.look import clients
-from experiments.maps.study_map import Setting
+from experiments.maps.study_map import SettingValue
 
 _CLIENTS = "workload.arrivals.concurrency"
 _TITLES = {
@@ -31,29 +31,29 @@ def setting_title(path: str) -> str:
 
 
 def place_title(axes: Sequence[str]) -> str:
-    """The axes of a place, as their values follow each other."""
+    """The names of the axes of a place, in the order of its values."""
     return " · ".join(map(setting_title, axes))
 
 
-def setting_text(value: Setting) -> str:
+def setting_text(value: SettingValue) -> str:
     """A value of an axis: `1,024`, `0.55`, `h100-sxm`."""
     if value is None:
         return "none"
     return value if isinstance(value, str) else f"{value:,g}" if value < 1e6 else f"{value:g}"
 
 
-def place_text(place: Iterable[Setting]) -> str:
+def place_text(place: Iterable[SettingValue]) -> str:
     """`2 · 1,024`."""
     return " · ".join(map(setting_text, place))
 
 
-def where_text(axes: Sequence[str], place: Sequence[Setting], load: str, amount: float) -> str:
+def where_text(axes: Sequence[str], place: Sequence[SettingValue], load: str, amount: float) -> str:
     """`2 GPUs, 1,024 prompt tokens, draft length of head 3, 64 clients`."""
-    named = [_named(path, value) for path, value in zip(axes, place, strict=True)]
-    return ", ".join([*named, clients(amount) if load == _CLIENTS else _named(load, amount)])
+    values = [_value_with_title(path, value) for path, value in zip(axes, place, strict=True)]
+    return ", ".join([*values, clients(amount) if load == _CLIENTS else _value_with_title(load, amount)])
 
 
-def _named(path: str, value: Setting) -> str:
+def _value_with_title(path: str, value: SettingValue) -> str:
     """A value with what it is of; a text speaks for itself."""
     if isinstance(value, str):
         return value

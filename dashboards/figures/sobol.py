@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures.look import BARE_TICKS, DEEP_BLUE, MOST_BARS, PALE_BLUE, new_figure
+from dashboards.figures.look import BARE_TICKS, DEEP_BLUE, MAX_BARS, PALE_BLUE, new_figure
 from dashboards.table import Column, Table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ COLUMNS = (
 )
 
 
-def prepare(found: Sobol) -> Table:
+def prepare(sobol: Sobol) -> Table:
     """One row per input, largest total first. `facts`: the spread."""
     rows = tuple(
         (
@@ -28,9 +28,9 @@ def prepare(found: Sobol) -> Table:
             index.total_order.value,
             *(index.total_order.ci95 or (index.total_order.value,) * 2),
         )
-        for index in found.indices[:MOST_BARS]
+        for index in sobol.indices[:MAX_BARS]
     )
-    return Table(COLUMNS, rows, {"quantiles": dict(found.quantiles), "pays_share": found.pays_share})
+    return Table(COLUMNS, rows, {"quantiles": dict(sobol.quantiles), "pays_share": sobol.pays_share})
 
 
 def finding(table: Table) -> str:

@@ -7,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import DIVERGING, INK, clients, draft_lengths, new_figure
-from dashboards.subject import Subject, varying_variants
+from dashboards.subject import ReportedResult, varying_variants
 from dashboards.table import Column, Table, empty
 
 COLUMNS = (
@@ -26,27 +26,27 @@ _WIDEST = 3.0
 Speedups = Sequence[float | None]
 
 
-def prepare(subject: Subject) -> Table:
+def prepare(subject: ReportedResult) -> Table:
     """One row per variant, load and acceptance. `facts`: own, variant → the scenario's (concurrency,
     α); varying.
     """
     rows = [
-        (variant, found.draft_length, load, alpha, found.speedup[i][j])
-        for variant, found in subject.study.speedup.items()
-        for i, alpha in enumerate(found.alpha)
-        for j, load in enumerate(found.concurrency)
+        (variant, speedup_map.draft_length, load, alpha, speedup_map.speedup[i][j])
+        for variant, speedup_map in subject.study.speedup.items()
+        for i, alpha in enumerate(speedup_map.alpha)
+        for j, load in enumerate(speedup_map.concurrency)
     ]
     if not rows:
-        why = " ".join(subject.study.notes) or subject.why
+        problem = " ".join(subject.study.notes) or subject.scenario_problem
         return empty(
-            COLUMNS, why or "The scenario has no speculative variant, so there is nothing to compare."
+            COLUMNS, problem or "The scenario has no speculative variant, so there is nothing to compare."
         )
     load = subject.result.scenario["workload"]["arrivals"].get("concurrency")
-    own = {
+    own_cells = {
         variant: (load, document["rows"][0]["scenario_alpha"])
         for variant, document in subject.study.break_even.items()
     }
-    return Table(COLUMNS, tuple(rows), {"own": own, "varying": varying_variants(subject)})
+    return Table(COLUMNS, tuple(rows), {"own": own_cells, "varying": varying_variants(subject)})
 
 
 def finding(table: Table) -> list[str]:
@@ -56,22 +56,22 @@ def finding(table: Table) -> list[str]:
 
 def _finding_of(table: Table) -> str:
     variant = table["variant"][0]
-    known = [row for row in table.records() if row["speedup"]]
-    if not known:
+    rows = [row for row in table.records() if row["speedup"]]
+    if not rows:
         return f"{variant} does not fit the memory at these loads."
     own_load, own_alpha = table.facts["own"].get(variant, (None, None))
-    column = [row for row in known if row["concurrency"] == own_load]
+    column = [row for row in rows if row["concurrency"] == own_load]
     if own_alpha is not None and len(column) > 1:
-        at = min(max(bisect_left([row["alpha"] for row in column], own_alpha), 0), len(column) - 2)
-        below, above = column[at], column[at + 1]
+        index = min(max(bisect_left([row["alpha"] for row in column], own_alpha), 0), len(column) - 2)
+        below, above = column[index], column[index + 1]
         tenths = (above["alpha"] - below["alpha"]) / 0.1
-        worth = (above["speedup"] / below["speedup"]) ** (1 / tenths) - 1
+        gain = (above["speedup"] / below["speedup"]) ** (1 / tenths) - 1
         return (
-            f"At {clients(own_load)}, 0.1 more of acceptance is worth {worth:.1%} of throughput to {variant}."
+            f"At {clients(own_load)}, 0.1 more of acceptance is worth {gain:.1%} of throughput to {variant}."
         )
-    best = max(known, key=lambda row: float(row["speedup"]))
-    where = f"{clients(best['concurrency'])} and α {best['alpha']:.2f}"
-    return f"{variant} gains most at {where}: × {best['speedup']:.2f}."
+    best = max(rows, key=lambda row: float(row["speedup"]))
+    best_place = f"{clients(best['concurrency'])} and α {best['alpha']:.2f}"
+    return f"{variant} gains most at {best_place}: × {best['speedup']:.2f}."
 
 
 def caption(table: Table) -> str:
@@ -81,8 +81,9 @@ def caption(table: Table) -> str:
     frame = " The frame is the scenario's own point." if framed else ""
     return (
         f"Throughput ÷ that of plain decoding, {lengths}. Every cell is simulated: one closed-loop run "
-        "of each variant on the same random numbers, good to about 1 %. Above the heavy line speculation "
-        f"pays, before the error of the cost model.{frame}"
+        "of each variant on common random numbers, to about 1 %. Above the heavy line speculation pays, "
+        "before the "
+        f"error of the cost model.{frame}"
     )
 
 
@@ -115,7 +116,7 @@ def draw(table: Table) -> Any:
     x, y = boundary(grid)
     line = {"color": INK, "width": 2.5}
     figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip"))
-    _frame_own(figure, table, loads, alphas)
+    _frame_scenario_cell(figure, table, loads, alphas)
     bare = {"showline": False, "ticks": "", "showgrid": False}
     names = [f"{load:,g}" for load in loads]
     figure.update_xaxes(
@@ -144,15 +145,15 @@ def boundary(grid: Sequence[Speedups]) -> tuple[list[float], list[float | None]]
     y: list[float | None] = []
     for j in range(len(grid[0])):
         column = [row[j] for row in grid]
-        known = [speedup for speedup in column if speedup is not None]
-        below = next((i + 1 for i in reversed(range(len(known))) if known[i] < 1), 0)
-        height = below - 0.5 if len(known) == len(column) else None
+        speedups = [speedup for speedup in column if speedup is not None]
+        below = next((i + 1 for i in reversed(range(len(speedups))) if speedups[i] < 1), 0)
+        height = below - 0.5 if len(speedups) == len(column) else None
         x += [j - 0.5, j + 0.5]
         y += [height, height]
     return x, y
 
 
-def _frame_own(figure: Any, table: Table, loads: Sequence[int], alphas: Sequence[float]) -> None:
+def _frame_scenario_cell(figure: Any, table: Table, loads: Sequence[int], alphas: Sequence[float]) -> None:
     """A frame around the cell of the scenario's own load and acceptance."""
     load, alpha = table.facts["own"].get(table["variant"][0], (None, None))
     if load not in loads or alpha not in alphas:
@@ -163,6 +164,6 @@ def _frame_own(figure: Any, table: Table, loads: Sequence[int], alphas: Sequence
         figure.add_shape(type="rect", **corners, line={"color": colour, "width": width})
 
 
-FIGURE = Figure(
+FIGURE = PageFigure(
     "speedup-map", "Speedup by load and acceptance", prepare, draw, finding, caption, by="variant"
 )

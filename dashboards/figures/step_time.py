@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import BARE_TICKS, PAPER, PARTS, new_figure
-from dashboards.subject import PLAIN, Subject
+from dashboards.subject import PLAIN, ReportedResult
 from dashboards.table import Column, Table, empty
 from simulator.units import format_seconds
 
@@ -37,7 +37,7 @@ _LEAST_SHARE = 0.001
 """A part below this share of the step is left out."""
 
 
-def prepare(subject: Subject) -> Table:
+def prepare(subject: ReportedResult) -> Table:
     """One row per basis, variant and part. `facts`: `tokens`, variant → tokens of a request per round."""
     rows: list[tuple[Any, ...]] = []
     tokens: dict[str, float] = {}
@@ -59,13 +59,23 @@ def parts_of(values: dict[str, float]) -> dict[str, float]:
     """The parts of a mean step, s, which sum to it: attention and communication taken out of verify, and what
     the GPU waits for an asynchronous host as a part of its own.
     """
-    own = {
+    separate_parts = {
         name: values.get(f"step_s.{name}", 0.0)
         for name in ("attention", "communication", "draft", "sampling", "host")
     }
     verify = values.get("step_s.verify", 0.0)
-    parts = {"verify": max(0.0, verify - own["attention"] - own["communication"]), **own}
-    parts["waiting"] = max(0.0, values["step_s.mean"] - verify - own["draft"] - own["sampling"] - own["host"])
+    parts = {
+        "verify": max(0.0, verify - separate_parts["attention"] - separate_parts["communication"]),
+        **separate_parts,
+    }
+    parts["waiting"] = max(
+        0.0,
+        values["step_s.mean"]
+        - verify
+        - separate_parts["draft"]
+        - separate_parts["sampling"]
+        - separate_parts["host"],
+    )
     return {name: time_s for name, time_s in parts.items() if time_s > _LEAST_SHARE * values["step_s.mean"]}
 
 
@@ -112,12 +122,12 @@ def draw(table: Table) -> Any:
         rows = table.where(part=part)
         if not rows.rows:
             continue
-        at = list(zip(rows["basis"], rows["variant"], strict=True))
-        for bar, time_s in zip(at, rows["time"], strict=True):
+        bars_of_part = list(zip(rows["basis"], rows["variant"], strict=True))
+        for bar, time_s in zip(bars_of_part, rows["time"], strict=True):
             totals[bar] += time_s
         figure.add_trace(
             go.Bar(
-                y=[names[bar] for bar in at],
+                y=[names[bar] for bar in bars_of_part],
                 x=[time_s * 1e3 for time_s in rows["time"]],
                 name=title,
                 orientation="h",
@@ -144,4 +154,4 @@ def draw(table: Table) -> Any:
     return figure
 
 
-FIGURE = Figure("step-time", "What a step is made of", prepare, draw, finding, caption)
+FIGURE = PageFigure("step-time", "What a step is made of", prepare, draw, finding, caption)

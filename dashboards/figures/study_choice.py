@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_cells, axes_of, laid_out, too_many
+from dashboards.figures.figure import PageFigure
+from dashboards.figures.heat import add_cells, axes_of, laid_out, too_many_places
 from dashboards.figures.look import PAPER, PLAIN_COLOUR, variant_colours
 from dashboards.figures.settings import place_text, where_text
 from dashboards.stored import StoredStudy
@@ -36,25 +36,27 @@ AS_GOOD = 0.02
 
 def prepare(study: StoredStudy) -> Table:
     """One row per acceptance, place and load. `facts`: `axes_of`; the variants."""
-    found = study.map
-    if why := too_many(found):
+    study_map = study.map
+    if why := too_many_places(study_map):
         return empty(COLUMNS, why)
-    rows = [_row(found, alpha, choice) for alpha in found.alphas for choice in choices(found, alpha)]
+    rows = [
+        _row(study_map, alpha, choice) for alpha in study_map.alphas for choice in choices(study_map, alpha)
+    ]
     if not rows:
         return empty(COLUMNS, "No speedups at given acceptances were kept: `keep: [speedup_at.0.7, …]`.")
-    variants = tuple(dict.fromkeys(cell.variant for cell in found.cells))
-    return Table(COLUMNS, tuple(rows), {**axes_of(found), "variants": variants})
+    variants = tuple(dict.fromkeys(cell.variant for cell in study_map.cells))
+    return Table(COLUMNS, tuple(rows), {**axes_of(study_map), "variants": variants})
 
 
-def _row(found: StudyMap, alpha: float, choice: Choice) -> tuple[Any, ...]:
+def _row(study_map: StudyMap, alpha: float, choice: Choice) -> tuple[Any, ...]:
     variant, draft_length = choice.best
     speedup = choice.speedups[choice.best]
     low, high = speedup.band or (speedup.value, speedup.value)
     sure = choice.best == PLAIN or judge_speedup(speedup) == PAYS
-    good = ", ".join(map(option_text, choice.as_good(AS_GOOD)))
-    where = where_text(found.axes, choice.place, found.load, choice.load)
-    place = (f"α {alpha:g}", alpha, place_text(choice.place), choice.load, where)
-    return (*place, variant, draft_length, speedup.value, low, high, sure, good)
+    options_as_good = ", ".join(map(option_text, choice.as_good(AS_GOOD)))
+    place_and_load = where_text(study_map.axes, choice.place, study_map.load, choice.load)
+    place = (f"α {alpha:g}", alpha, place_text(choice.place), choice.load, place_and_load)
+    return (*place, variant, draft_length, speedup.value, low, high, sure, options_as_good)
 
 
 def option_text(option: tuple[str, int | None]) -> str:
@@ -76,10 +78,10 @@ def _finding_of(table: Table) -> str:
         reverse=True,
     )
     shares_text = ", ".join(f"{variant} in {share:.0%}" for share, variant in shares)
-    top = max(rows, key=lambda row: float(row["speedup"]))
+    best_row = max(rows, key=lambda row: float(row["speedup"]))
     unsure = sum(not row["sure"] for row in rows) / len(rows)
     return (
-        f"{table['picture'][0]}: best is {shares_text} of the cells, at most × {top['speedup']:.2f}; "
+        f"{table['picture'][0]}: best is {shares_text} of the cells, at most × {best_row['speedup']:.2f}; "
         f"in {unsure:.0%} the gain is within the error of the cost model."
     )
 
@@ -99,23 +101,23 @@ def draw(table: Table) -> Any:
     figure, cells = laid_out(table)
     colours = {**variant_colours(table.facts["variants"]), PLAIN[0]: PLAIN_COLOUR}
     for variant, colour in colours.items():
-        mine = [
+        cells_of_variant = [
             [cell if cell is not None and cell["variant"] == variant else None for cell in row]
             for row in cells
         ]
-        if any(cell is not None for row in mine for cell in row):
+        if any(cell is not None for row in cells_of_variant for cell in row):
             add_cells(
                 figure,
-                [[_depth(cell) for cell in row] for row in mine],
-                [[_text(cell) for cell in row] for row in mine],
-                [[_hover(cell) for cell in row] for row in mine],
+                [[_depth(cell) for cell in row] for row in cells_of_variant],
+                [[_text(cell) for cell in row] for row in cells_of_variant],
+                [[_hover(cell) for cell in row] for row in cells_of_variant],
                 ((0.0, PAPER), (1.0, colour)),
             )
-            _name(figure, variant, colour)
+            _add_legend_entry(figure, variant, colour)
     return figure
 
 
-def _name(figure: Any, variant: str, colour: str) -> None:
+def _add_legend_entry(figure: Any, variant: str, colour: str) -> None:
     """An entry of the legend for a layer of cells."""
     import plotly.graph_objects as go
 
@@ -147,4 +149,4 @@ def _hover(cell: Mapping[str, Any] | None) -> str:
     )
 
 
-FIGURE = Figure("choice", "Best method and draft length", prepare, draw, finding, caption, by="picture")
+FIGURE = PageFigure("choice", "Best method and draft length", prepare, draw, finding, caption, by="picture")

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out, too_many
+from dashboards.figures.figure import PageFigure
+from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out, too_many_places
 from dashboards.figures.look import DIVERGING, LOSES_COLOUR
 from dashboards.figures.settings import place_text, where_text
 from dashboards.stored import THRESHOLD, StoredStudy
 from dashboards.table import Column, Table, empty
-from experiments.maps.study_map import BEYOND, MapCell, StudyMap
+from experiments.maps.study_map import UNREACHABLE_ALPHA, MapCell, StudyMap
 from simulator.results.verdict import DOES_NOT_FIT
 
 COLUMNS = (
@@ -32,18 +32,18 @@ COLUMNS = (
 
 def prepare(study: StoredStudy) -> Table:
     """One row per variant, draft length, place and load. `facts`: `axes_of`; own, variant → its α."""
-    found = study.map
-    if why := too_many(found):
+    study_map = study.map
+    if why := too_many_places(study_map):
         return empty(COLUMNS, why)
-    rows = [_row(found, cell) for cell in found.cells if cell.outcome]
+    rows = [_row(study_map, cell) for cell in study_map.cells if cell.outcome]
     if not any(row[6] is not None for row in rows):
         return empty(COLUMNS, "No break-evens were measured: the study does not say `measure: breakeven`.")
-    facts = {**axes_of(found), "own": dict(study.own_alpha)}
-    order = list(dict.fromkeys(cell.variant for cell in found.cells))
+    facts = {**axes_of(study_map), "own": dict(study.scenario_alpha)}
+    order = list(dict.fromkeys(cell.variant for cell in study_map.cells))
     return Table(COLUMNS, tuple(sorted(rows, key=lambda row: (order.index(row[1]), row[2] or 0))), facts)
 
 
-def _row(found: StudyMap, cell: MapCell) -> tuple[Any, ...]:
+def _row(study_map: StudyMap, cell: MapCell) -> tuple[Any, ...]:
     tokens = cell.tokens
     return (
         picture_of(cell.variant, cell.draft_length),
@@ -51,10 +51,10 @@ def _row(found: StudyMap, cell: MapCell) -> tuple[Any, ...]:
         cell.draft_length,
         place_text(cell.place),
         cell.load,
-        where_text(found.axes, cell.place, found.load, cell.load),
-        cell.needs(),
-        cell.needs(0),
-        cell.needs(1),
+        where_text(study_map.axes, cell.place, study_map.load, cell.load),
+        cell.required_alpha(),
+        cell.required_alpha(0),
+        cell.required_alpha(1),
         tokens and tokens.value,
         cell.outcome,
     )
@@ -71,12 +71,12 @@ def finding(table: Table) -> list[str]:
 
 
 def _finding_of(variant: str, table: Table) -> str:
-    known = [row for row in table.records() if row["needed"] is not None]
-    if not known:
+    rows = [row for row in table.records() if row["needed"] is not None]
+    if not rows:
         return f"{variant} has no break-even here."
-    finite = [row["needed"] for row in known if row["needed"] < BEYOND] or [math.nan]
-    surely = sum(row["high"] < THRESHOLD for row in known) / len(known)
-    not_enough = sum(row["low"] > THRESHOLD for row in known) / len(known)
+    finite = [row["needed"] for row in rows if row["needed"] < UNREACHABLE_ALPHA] or [math.nan]
+    surely = sum(row["high"] < THRESHOLD for row in rows) / len(rows)
+    not_enough = sum(row["low"] > THRESHOLD for row in rows) / len(rows)
     return (
         f"{variant} needs an α of {min(finite):.2f} to {max(finite):.2f}. {THRESHOLD:g} is surely enough in "
         f"{surely:.0%} of the cells, and surely not in {not_enough:.0%}; in the rest the band holds it."
@@ -106,9 +106,9 @@ def draw(table: Table) -> Any:
     )
     needed = [[cell and cell["needed"] for cell in row] for row in cells]
     _add_level(figure, needed, THRESHOLD, f"α {THRESHOLD:g}", color=LOSES_COLOUR, dash="dot")
-    own = table.facts["own"].get(table["variant"][0])
-    if own is not None:
-        _add_level(figure, needed, own, f"α of the scenario, {own:g}")
+    scenario_alpha = table.facts["own"].get(table["variant"][0])
+    if scenario_alpha is not None:
+        _add_level(figure, needed, scenario_alpha, f"α of the scenario, {scenario_alpha:g}")
     return figure
 
 
@@ -129,7 +129,7 @@ def _text(cell: Mapping[str, Any] | None) -> str:
         return ""
     if cell["needed"] is None:
         return "×" if cell["outcome"] == DOES_NOT_FIT else ""
-    return "–" if cell["needed"] == BEYOND else f"{cell['needed']:.2f}".removeprefix("0")
+    return "–" if cell["needed"] == UNREACHABLE_ALPHA else f"{cell['needed']:.2f}".removeprefix("0")
 
 
 def _hover(cell: Mapping[str, Any] | None) -> str:
@@ -138,10 +138,10 @@ def _hover(cell: Mapping[str, Any] | None) -> str:
     where = cell["where"]
     if cell["needed"] is None:
         return f"{where}: {cell['outcome']}"
-    if cell["needed"] == BEYOND:
+    if cell["needed"] == UNREACHABLE_ALPHA:
         return f"{where}: no α is enough"
     tokens = "" if cell["tokens"] is None else f", {cell['tokens']:.2f} tokens a round"
     return f"{where}: α {cell['needed']:.3f} [{cell['low']:.2f}, {cell['high']:.2f}]{tokens}"
 
 
-FIGURE = Figure("needed", "Acceptance needed to pay", prepare, draw, finding, caption, by="picture")
+FIGURE = PageFigure("needed", "Acceptance needed to pay", prepare, draw, finding, caption, by="picture")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.heat import add_cells, new_heat_map
 from dashboards.figures.look import LOSES_COLOUR, PAPER
 from dashboards.figures.settings import setting_text, setting_title, where_text
@@ -34,31 +34,37 @@ _DEEPEST = 0.5
 
 def prepare(study: StoredStudy) -> Table:
     """One row per variant, acceptance, draft length and load. `facts`: titles of the load and the places."""
-    found = study.map
+    study_map = study.map
     variants = tuple(
         variant
-        for variant in dict.fromkeys(cell.variant for cell in found.cells)
-        if len({cell.draft_length for cell in found.cells if cell.variant == variant}) > 1
+        for variant in dict.fromkeys(cell.variant for cell in study_map.cells)
+        if len({cell.draft_length for cell in study_map.cells if cell.variant == variant}) > 1
     )
-    rows = [row for variant in variants for alpha in found.alphas for row in _rows(found, variant, alpha)]
+    rows = [
+        row for variant in variants for alpha in study_map.alphas for row in _rows(study_map, variant, alpha)
+    ]
     if not rows:
-        why = "No draft lengths to compare: the study varies none, or kept no `speedup_at.…`."
-        return empty(COLUMNS, why)
-    return Table(COLUMNS, tuple(rows), {"load": setting_title(found.load)})
+        problem = "No draft lengths to compare: the study varies none, or kept no `speedup_at.…`."
+        return empty(COLUMNS, problem)
+    return Table(COLUMNS, tuple(rows), {"load": setting_title(study_map.load)})
 
 
-def _rows(of: StudyMap, variant: str, alpha: float) -> list[tuple[Any, ...]]:
+def _rows(study_map: StudyMap, variant: str, alpha: float) -> list[tuple[Any, ...]]:
     """The regrets of a variant at an acceptance. It chooses between its draft lengths and plain decoding."""
-    found = choices(of, alpha, (variant,))
+    all_choices = choices(study_map, alpha, (variant,))
     rows: list[tuple[Any, ...]] = []
-    for load in sorted({choice.load for choice in found}):
-        here = [choice for choice in found if choice.load == load]
-        for option in sorted(here[0].speedups, key=lambda option: option[1] or 0):
-            regrets = [(choice.regret(option), choice.place) for choice in here if option in choice.speedups]
+    for load in sorted({choice.load for choice in all_choices}):
+        choices_at_load = [choice for choice in all_choices if choice.load == load]
+        for option in sorted(choices_at_load[0].speedups, key=lambda option: option[1] or 0):
+            regrets = [
+                (choice.regret(option), choice.place)
+                for choice in choices_at_load
+                if option in choice.speedups
+            ]
             worst, place = max(regrets, key=lambda pair: pair[0].value)
             mean = fmean(regret.value for regret, _ in regrets)
             band = worst.band or (worst.value, worst.value)
-            where = where_text(of.axes, place, of.load, load)
+            where = where_text(study_map.axes, place, study_map.load, load)
             row = (f"{variant}, α {alpha:g}", variant, alpha, option[1] or 0, load)
             rows.append((*row, mean, worst.value, *band, where))
     return rows
@@ -98,8 +104,8 @@ def caption(table: Table) -> str:
 def draw(table: Table) -> Any:
     """The map of one variant at one acceptance."""
     loads, lengths = sorted(table.distinct("load")), sorted(table.distinct("draft_length"))
-    at = {(row["draft_length"], row["load"]): row for row in table.records()}
-    cells = [[at.get((length, load)) for load in loads] for length in lengths]
+    rows_by_position = {(row["draft_length"], row["load"]): row for row in table.records()}
+    cells = [[rows_by_position.get((length, load)) for load in loads] for length in lengths]
     names = [_name(length) for length in lengths]
     figure = new_heat_map([setting_text(load) for load in loads], names, table.facts["load"], "")
     add_cells(
@@ -125,4 +131,6 @@ def _hover(cell: Mapping[str, Any] | None) -> str:
     )
 
 
-FIGURE = Figure("regret", "What a wrong draft length costs", prepare, draw, finding, caption, by="picture")
+FIGURE = PageFigure(
+    "regret", "What a wrong draft length costs", prepare, draw, finding, caption, by="picture"
+)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dashboards.figures.figure import Figure
-from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out, too_many
+from dashboards.figures.figure import PageFigure
+from dashboards.figures.heat import add_border, add_cells, axes_of, laid_out, too_many_places
 from dashboards.figures.look import DIVERGING
 from dashboards.figures.settings import place_text, where_text
 from dashboards.figures.study_needed import picture_of
@@ -32,19 +32,19 @@ _WIDEST = 3.0
 
 def prepare(study: StoredStudy) -> Table:
     """One row per variant, draft length, place and load. `facts`: `axes_of`."""
-    found, rows = study.map, []
-    if why := too_many(found):
+    study_map, rows = study.map, []
+    if why := too_many_places(study_map):
         return empty(COLUMNS, why)
-    for cell in found.cells:
+    for cell in study_map.cells:
         speedup = cell.estimate(SPEEDUP)
         if speedup is not None:
             ends = speedup.band or (None, None)
             name, place = picture_of(cell.variant, cell.draft_length), place_text(cell.place)
-            where = where_text(found.axes, cell.place, found.load, cell.load)
+            where = where_text(study_map.axes, cell.place, study_map.load, cell.load)
             rows.append((name, cell.variant, place, cell.load, where, speedup.value, *ends))
     if not rows:
         return empty(COLUMNS, "No speedups were measured: the study does not say `measure: simulate`.")
-    return Table(COLUMNS, tuple(rows), axes_of(found))
+    return Table(COLUMNS, tuple(rows), axes_of(study_map))
 
 
 def finding(table: Table) -> list[str]:
@@ -94,4 +94,4 @@ def _hover(cell: Mapping[str, Any] | None) -> str:
     return f"{cell['where']}: × {cell['speedup']:.2f}{band}"
 
 
-FIGURE = Figure("speedup", "Speedup", prepare, draw, finding, caption, by="picture")
+FIGURE = PageFigure("speedup", "Speedup", prepare, draw, finding, caption, by="picture")

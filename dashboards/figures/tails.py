@@ -1,4 +1,4 @@
-"""How late tokens come: the distributions of TTFT, TPOT and both ITLs, of all variants, to their tails."""
+"""The distributions of TTFT, TPOT and both ITLs of all variants, to their tails."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dashboards.figures.figure import Figure
+from dashboards.figures.figure import PageFigure
 from dashboards.figures.look import LOSES_COLOUR, log_ticks, mark, new_figure, tick_text, variant_colours
 from dashboards.stragglers import stragglers
-from dashboards.subject import PLAIN, Subject
+from dashboards.subject import PLAIN, ReportedResult
 from dashboards.table import Column, Table, empty
 from simulator.results import metrics
 from simulator.results.catalogue import CATALOGUE
@@ -39,14 +39,14 @@ def title(metric: Metric) -> str:
     return f"{metric.title}: {metric.definition}"
 
 
-SHOWN = ((1.0, "0"), (0.5, "P50"), (0.1, "P90"), (0.01, "P99"), (0.001, "P99.9"), (0.0001, "P99.99"))
+TICKS = ((1.0, "0"), (0.5, "P50"), (0.1, "P90"), (0.01, "P99"), (0.001, "P99.9"), (0.0001, "P99.99"))
 """Ticks of the axis: share of slower samples, and its name."""
 
 _SHARES = np.unique([0.999, 0.5, 0.1, 0.05, 0.01, 0.001, *np.geomspace(0.98, 1e-4, 100)])[::-1]
 """Where the curves have points: those of the reported percentiles among them."""
 
 
-def prepare(subject: Subject) -> Table:
+def prepare(subject: ReportedResult) -> Table:
     """Points of every curve: the replications pooled, no further than ten samples reach.
 
     A variant above its capacity has no curve: its times grow with the length of the run. `facts`:
@@ -64,7 +64,7 @@ def prepare(subject: Subject) -> Table:
             if (limit_s := slo.get(f"{word}_p99_s")) is not None
         },
         "saturated": saturated,
-        "stragglers": [variant for variant in subject.speculative if _explained(subject, variant)],
+        "stragglers": [variant for variant in subject.speculative if _has_stragglers(subject, variant)],
         "means": {
             (metric.name, name): estimate.value
             for metric in METRICS
@@ -87,13 +87,13 @@ def prepare(subject: Subject) -> Table:
             "The load is above capacity: waiting grows with the run, so there are no percentiles.",
         )
     return empty(
-        COLUMNS, "The requests are not next to the result (requests-ARM.npz), so there are no curves."
+        COLUMNS, "The result has no files of its requests (requests-ARM.npz), so there are no curves."
     )
 
 
-def _explained(subject: Subject, variant: str) -> bool:
-    found = stragglers(subject, variant)
-    return found is not None and found.explain_the_tail
+def _has_stragglers(subject: ReportedResult, variant: str) -> bool:
+    straggler_shares = stragglers(subject, variant)
+    return straggler_shares is not None and straggler_shares.explain_the_tail
 
 
 def _curve(metric: Metric, records: Sequence[RunRecord]) -> list[tuple[float, float]]:
@@ -108,14 +108,14 @@ def _curve(metric: Metric, records: Sequence[RunRecord]) -> list[tuple[float, fl
     return _of_samples(samples[~np.isnan(samples)])
 
 
-def _reached(count: int) -> Floats:
+def _defined_shares(count: int) -> Floats:
     """The shares of `_SHARES` beyond which enough of so many samples lie."""
-    reached: Floats = _SHARES[_SHARES * count >= SAMPLES_BEYOND]
-    return reached
+    shares: Floats = _SHARES[_SHARES * count >= SAMPLES_BEYOND]
+    return shares
 
 
 def _of_samples(samples: Floats) -> list[tuple[float, float]]:
-    shares = _reached(len(samples))
+    shares = _defined_shares(len(samples))
     if not len(shares):
         return []
     times = np.quantile(samples, 1 - shares)
@@ -125,7 +125,7 @@ def _of_samples(samples: Floats) -> list[tuple[float, float]]:
 def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, float]]:
     """As `_of_samples`; within a bin samples are spread evenly."""
     total = int(counts.sum())
-    shares = _reached(total)
+    shares = _defined_shares(total)
     if not len(shares):
         return []
     below = np.cumsum(counts)
@@ -137,7 +137,7 @@ def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, fl
 
 
 def finding(table: Table) -> list[str]:
-    """What speculation does to the mean and to the tail, per variant; both ITLs apart."""
+    """The effect of speculation on the mean TPOT and the mean gap between emissions, per variant."""
     variants = [variant for variant in table.distinct("variant") if variant != PLAIN]
     means = table.facts["means"]
     sentences = []
@@ -214,12 +214,12 @@ def draw(table: Table) -> Any:
 
 def _add_axes(figure: Any, table: Table) -> None:
     ends = max(table["slower"]), min(table["slower"])
-    shown = [(share, name) for share, name in SHOWN if share >= ends[1] * 0.99]
+    ticks_shown = [(share, name) for share, name in TICKS if share >= ends[1] * 0.99]
     figure.update_xaxes(
         type="log",
         range=[0, math.log10(ends[1]) - 0.05],
-        tickvals=[share for share, _ in shown],
-        ticktext=[name for _, name in shown],
+        tickvals=[share for share, _ in ticks_shown],
+        ticktext=[name for _, name in ticks_shown],
         showgrid=True,
     )
     limits = [limit for name, limit in table.facts["limits"].items() if name in table["metric"]]
@@ -250,4 +250,4 @@ def _add_limit(figure: Any, limit_s: float) -> None:
     figure.add_annotation(mark(f"SLO {tick_text(limit_s)}", **place, font=colour))
 
 
-FIGURE = Figure("tails", "How late tokens come", prepare, draw, finding, caption, by="metric")
+FIGURE = PageFigure("tails", "Latency distributions", prepare, draw, finding, caption, by="metric")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures.look import BARE_TICKS, DEEP_BLUE, INK, MOST_BARS, PALE_BLUE, QUIET, new_figure
+from dashboards.figures.look import BARE_TICKS, DEEP_BLUE, INK, MAX_BARS, PALE_BLUE, QUIET, new_figure
 from dashboards.table import Column, Table
 
 if TYPE_CHECKING:
@@ -23,21 +23,21 @@ COLUMNS = (
 def prepare(tornado: Tornado) -> Table:
     """One row per input, widest first; inputs at an end of which there is no answer are left out.
     `facts`: base, words for the answer."""
-    from experiments.sensitivity.words import answer_words, bound
+    from experiments.sensitivity.texts import answer_text, value_text
 
     rows = tuple(
         (
             bar.input.name,
-            bound(bar.input, bar.input.low),
-            bound(bar.input, bar.input.high),
+            value_text(bar.input, bar.input.low),
+            value_text(bar.input, bar.input.high),
             bar.at_low.value,
             bar.at_high.value,
             bar.input.source,
         )
-        for bar in tornado.bars[:MOST_BARS]
+        for bar in tornado.bars[:MAX_BARS]
         if bar.at_low is not None and bar.at_high is not None
     )
-    facts = {"base": tornado.base.value, "answer": answer_words(tornado.of)}
+    facts = {"base": tornado.base.value, "answer": answer_text(tornado.of)}
     return Table(COLUMNS, rows, facts, "No input has an answer at both ends.")
 
 

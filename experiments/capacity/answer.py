@@ -1,8 +1,10 @@
-"""The plan as it is told: verdict, best way, schedule, replicas, cost, what would change it; and its JSON."""
+"""The answer of `plan` and its JSON: verdict, best candidate, schedule, replicas, cost, and what would change
+it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,10 @@ if TYPE_CHECKING:
     from experiments.capacity.decision import Decision
     from experiments.capacity.demand import Demand
     from experiments.capacity.deployment import Deployment
-    from experiments.capacity.grid import Point
+    from experiments.capacity.grid import LoadPoint
     from experiments.capacity.mixed import ClassFleet
     from experiments.capacity.schedule import Schedule
-    from experiments.capacity.slo import Slo
+    from experiments.capacity.slo import SloLimits
     from simulator.results.estimate import Estimate
 
 SCHEMA = "decodesim/plan-1"
@@ -26,7 +28,7 @@ SCHEMA = "decodesim/plan-1"
 
 @dataclass(frozen=True)
 class BetterDrafter:
-    """What a drafter with a higher acceptance would do."""
+    """The best candidate with a drafter of higher acceptance."""
 
     alpha: float
     better_alpha: float
@@ -35,7 +37,7 @@ class BetterDrafter:
 
 @dataclass(frozen=True)
 class BreakEvenAlpha:
-    """The acceptance at which the best variant and plain decoding tie, at one replica's part of the peak."""
+    """The acceptance at which the best variant and plain decoding tie, at one replica's share of the peak."""
 
     alpha: Estimate | None
     scenario_alpha: float | None
@@ -44,26 +46,26 @@ class BreakEvenAlpha:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything that is told. `plain` and `speculative` are None where that way does not keep the SLO."""
+class CapacityPlan:
+    """The complete answer. `plain` and `speculative` are None where that variant does not meet the SLO."""
 
     demand: Demand
-    slo: Slo
+    slo: SloLimits
     decision: Decision
     best: Candidate
-    """The best speculative way, whether it is taken or not."""
+    """The best speculative candidate, whatever the verdict."""
     plain: Deployment | None
     speculative: Deployment | None
-    work_ratio: Estimate | None
+    served_tokens_ratio: Estimate | None
     schedule: Schedule | None
     schedule_speedup: Estimate | None
     """Mean TPOT at the planned load, best single draft length ÷ schedule."""
-    crossing: Crossover | None
-    crossing_tensor_parallel: int | None
+    crossover: Crossover | None
+    crossover_tensor_parallel: int | None
     break_even: BreakEvenAlpha | None
     better_drafter: BetterDrafter | None
     mixed: Sequence[ClassFleet] | None
-    front: Sequence[Point]
+    pareto_front: Sequence[LoadPoint]
     alternatives: Sequence[Candidate]
     gpu_hour_cost: float | None
     notes: tuple[str, ...] = ()
@@ -71,16 +73,23 @@ class Plan:
 
     @property
     def cost_unit(self) -> str:
-        """What costs are in."""
+        """The unit of costs."""
         return "GPU-hours" if self.gpu_hour_cost is None else "currency of the GPU hour"
 
     def cost(self, gpu_hours: float | None) -> float | None:
-        """GPU-hours in that unit."""
+        """GPU-hours converted to `cost_unit`."""
         return None if gpu_hours is None else gpu_hours * (self.gpu_hour_cost or 1.0)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim plan`."""
-        both = {"plain": self.plain, "speculative": self.speculative}
+        deployments = {"plain": self.plain, "speculative": self.speculative}
+
+        def by_variant(value: Callable[[Deployment], Any]) -> dict[str, Any]:
+            return {
+                name: None if deployment is None else value(deployment)
+                for name, deployment in deployments.items()
+            }
+
         return {
             "schema": SCHEMA,
             "verdict": self.decision.verdict,
@@ -88,7 +97,10 @@ class Plan:
             "enable_below": self.decision.below,
             "load_unit": self.demand.unit,
             "traffic": {"peak": self.demand.peak, "mean": self.demand.mean, "low": self.demand.low},
-            "slo": [{"limit": one.path, "label": one.label, "most": one.most} for one in self.slo.limits],
+            "slo": [
+                {"limit": limit.path, "label": limit.label, "most": limit.maximum}
+                for limit in self.slo.limits
+            ],
             "slo_of_requests": dict(self.slo.each_s),
             "best": {
                 "arm": self.best.setting.name,
@@ -98,121 +110,121 @@ class Plan:
                 "keeps_slo": self.best.replicas is not None,
             },
             "schedule": None if self.schedule is None else self.schedule.to_json(),
-            "schedule_speedup": _json(self.schedule_speedup),
-            "replicas": {name: one and one.replicas for name, one in both.items()},
-            "replicas_band": {name: one and list(one.possible_replicas) for name, one in both.items()},
-            "tensor_parallel": {name: one and one.setting.tensor_parallel for name, one in both.items()},
-            "gpus": {name: one and one.gpus for name, one in both.items()},
+            "schedule_speedup": _estimate_json(self.schedule_speedup),
+            "replicas": by_variant(lambda deployment: deployment.replicas),
+            "replicas_band": by_variant(lambda deployment: list(deployment.possible_replicas)),
+            "tensor_parallel": by_variant(lambda deployment: deployment.setting.tensor_parallel),
+            "gpus": by_variant(lambda deployment: deployment.gpus),
             "cost_unit": self.cost_unit,
-            "cost_per_million_tokens": {
-                name: one and self.cost(one.gpu_hours_per_million_tokens) for name, one in both.items()
-            },
-            "cost_per_million_tokens_when_scaled": {
-                name: one and self.cost(one.when_scaled) for name, one in both.items()
-            },
-            "capacity": {name: one and _json(one.capacity.amount) for name, one in both.items()},
-            "limited_by": {name: one and one.capacity.limited_by for name, one in both.items()},
-            "saturation": {name: one and one.capacity.most.to_json() for name, one in both.items()},
-            "headroom": {name: one and one.headroom for name, one in both.items()},
-            "at_peak": {name: one and self._at_peak(one) for name, one in both.items()},
-            "tpot_at_mean_s": {name: one and one.tpot_at_mean_s for name, one in both.items()},
-            "tokens_within_slo_ratio": _json(self.work_ratio),
+            "cost_per_million_tokens": by_variant(
+                lambda deployment: self.cost(deployment.gpu_hours_per_million_tokens)
+            ),
+            "cost_per_million_tokens_when_scaled": by_variant(
+                lambda deployment: self.cost(deployment.gpu_hours_per_million_tokens_when_scaled)
+            ),
+            "capacity": by_variant(lambda deployment: _estimate_json(deployment.capacity.amount)),
+            "limited_by": by_variant(lambda deployment: deployment.capacity.limited_by),
+            "saturation": by_variant(lambda deployment: deployment.capacity.saturation_load.to_json()),
+            "headroom": by_variant(lambda deployment: deployment.headroom),
+            "at_peak": by_variant(self._at_peak),
+            "tpot_at_mean_s": by_variant(lambda deployment: deployment.tpot_at_mean_s),
+            "tokens_within_slo_ratio": _estimate_json(self.served_tokens_ratio),
             "crossover": self._crossover(),
             "break_even": self._break_even(),
             "value_of_better_drafter": self._better_drafter(),
             "mixed_fleet": self._mixed(),
-            "pareto": [_point(one) for one in self.front],
-            "alternatives": [self.alternative(one) for one in self.alternatives],
+            "pareto": [_point_json(point) for point in self.pareto_front],
+            "alternatives": [self.alternative(candidate) for candidate in self.alternatives],
             "provenance": dict(self.provenance),
             "notes": list(self.notes),
         }
 
-    def _at_peak(self, one: Deployment) -> dict[str, Any]:
-        """One replica at its part of the peak."""
+    def _at_peak(self, deployment: Deployment) -> dict[str, Any]:
+        """Figures of one replica at its share of the peak."""
         paths = dict.fromkeys((*paths_shown(Detail.TABLE), *(limit.path for limit in self.slo.limits)))
-        figures = {path: _json(one.summary.estimates.get(path)) for path in paths}
-        return {"load": one.load, "keeps_slo": one.confirmed, "figures": figures}
+        figures = {path: _estimate_json(deployment.summary.estimates.get(path)) for path in paths}
+        return {"load": deployment.load, "keeps_slo": deployment.confirmed, "figures": figures}
 
     def _crossover(self) -> dict[str, Any] | None:
-        found = self.crossing
-        if found is None:
+        crossover = self.crossover
+        if crossover is None:
             return None
         return {
-            "outcome": found.outcome,
+            "outcome": crossover.outcome,
             "unit": self.demand.unit,
-            "per_replica": _json(found.load),
-            "highest_looked_at": found.highest,
-            "pays_when_idle": found.idle_pays,
-            "tensor_parallel": self.crossing_tensor_parallel,
+            "per_replica": _estimate_json(crossover.load),
+            "highest_looked_at": crossover.highest_load,
+            "pays_when_idle": crossover.idle_pays,
+            "tensor_parallel": self.crossover_tensor_parallel,
         }
 
     def _break_even(self) -> dict[str, Any] | None:
-        found = self.break_even
-        if found is None:
+        break_even = self.break_even
+        if break_even is None:
             return None
         return {
-            "alpha": _json(found.alpha),
-            "scenario_alpha": found.scenario_alpha,
-            "metric": found.metric,
-            "verdict": found.verdict,
+            "alpha": _estimate_json(break_even.alpha),
+            "scenario_alpha": break_even.scenario_alpha,
+            "metric": break_even.metric,
+            "verdict": break_even.verdict,
         }
 
     def _better_drafter(self) -> dict[str, Any] | None:
-        found = self.better_drafter
-        if found is None:
+        better_drafter = self.better_drafter
+        if better_drafter is None:
             return None
-        before, after = self.speculative, found.best
+        before, after = self.speculative, better_drafter.best
         cost = self.cost(before.gpu_hours_per_million_tokens) if before else None
         return {
-            "alpha": found.alpha,
-            "better_alpha": found.better_alpha,
+            "alpha": better_drafter.alpha,
+            "better_alpha": better_drafter.better_alpha,
             **self.alternative(after),
-            "replicas_saved": _saved(before.replicas if before else None, after.replicas),
-            "gpus_saved": _saved(before.gpus if before else None, after.gpus),
-            "cost_saved": _saved(cost, self.cost(after.gpu_hours_per_million_tokens)),
+            "replicas_saved": _difference(before.replicas if before else None, after.replicas),
+            "gpus_saved": _difference(before.gpus if before else None, after.gpus),
+            "cost_saved": _difference(cost, self.cost(after.gpu_hours_per_million_tokens)),
         }
 
     def _mixed(self) -> dict[str, Any] | None:
         if self.mixed is None:
             return None
         gpus = sum(fleet.best.gpus or 0 for fleet in self.mixed)
-        shared = [one.gpus for one in (self.plain, self.speculative) if one is not None]
+        shared = [deployment.gpus for deployment in (self.plain, self.speculative) if deployment is not None]
         return {
             "gpus": gpus,
             "gpus_of_the_best_shared_fleet": min(shared, default=None),
             "classes": [fleet.to_json() for fleet in self.mixed],
         }
 
-    def alternative(self, one: Candidate) -> dict[str, Any]:
+    def alternative(self, candidate: Candidate) -> dict[str, Any]:
         """One candidate as plain data."""
         return {
-            "arm": one.setting.name,
-            "draft_length": one.setting.draft_length,
-            "gpu": one.setting.gpu,
-            "tensor_parallel": one.setting.tensor_parallel,
-            "capacity": _json(one.capacity.amount) if one.capacity else None,
-            "replicas": one.replicas,
-            "gpus": one.gpus,
-            "cost_per_million_tokens": self.cost(one.gpu_hours_per_million_tokens),
-            "tpot_mean_s": one.tpot_s,
-            "why_not": one.why_not,
+            "arm": candidate.setting.name,
+            "draft_length": candidate.setting.draft_length,
+            "gpu": candidate.setting.gpu,
+            "tensor_parallel": candidate.setting.tensor_parallel,
+            "capacity": _estimate_json(candidate.capacity.amount) if candidate.capacity else None,
+            "replicas": candidate.replicas,
+            "gpus": candidate.gpus,
+            "cost_per_million_tokens": self.cost(candidate.gpu_hours_per_million_tokens),
+            "tpot_mean_s": candidate.tpot_s,
+            "why_not": candidate.why_not,
         }
 
 
-def _saved(before: float | None, after: float | None) -> float | None:
+def _difference(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else before - after
 
 
-def _json(estimate: Estimate | None) -> dict[str, Any] | None:
+def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
     return None if estimate is None else estimate.to_json()
 
 
-def _point(one: Point) -> dict[str, Any]:
+def _point_json(point: LoadPoint) -> dict[str, Any]:
     return {
-        "arm": one.setting.name,
-        "draft_length": one.setting.draft_length,
-        "tensor_parallel": one.setting.tensor_parallel,
-        "concurrency": one.concurrency,
-        "tokens_per_s_per_gpu": one.tokens_per_s_per_gpu,
-        "tokens_per_s_per_user": one.tokens_per_s_per_user,
+        "arm": point.setting.name,
+        "draft_length": point.setting.draft_length,
+        "tensor_parallel": point.setting.tensor_parallel,
+        "concurrency": point.concurrency,
+        "tokens_per_s_per_gpu": point.tokens_per_s_per_gpu,
+        "tokens_per_s_per_user": point.tokens_per_s_per_user,
     }

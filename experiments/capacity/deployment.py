@@ -1,4 +1,4 @@
-"""A candidate chosen: its capacity with its band, and a long run at the planned load that keeps the SLO."""
+"""The chosen candidate: its capacity with a band, and a long run that confirms the SLO."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.capacity.candidates import SECONDS_PER_HOUR, Candidate, Candidates, gpu_hours
-from experiments.capacity.demand import RATE, whole
+from experiments.capacity.demand import RATE, whole_users
 from experiments.capacity.load_search import Capacity, LoadSearch
 from simulator.results.estimate import Estimate
 
 if TYPE_CHECKING:
-    from experiments.capacity.replica import Setting
-    from experiments.capacity.slo import Reached
+    from experiments.capacity.replica import ReplicaSetting
+    from experiments.capacity.slo import LimitCheck
     from simulator.results.summary import VariantMeasurement
     from simulator.results.variant_summary import VariantSummary
 
-LONGER = 3
-"""The runs that confirm an answer are so many times as long as those that found it."""
-_MOST_ADDED = 5
-"""So often replicas are added when the long run misses the SLO."""
+CONFIRMATION_FACTOR = 3
+"""The runs that confirm an answer are longer than those of the search by this factor."""
+_MAX_ADDITIONS = 5
+"""How often replicas are added when the confirmation run misses the SLO."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Replicas of one setting that carry the demand within the SLO, as a long run confirmed.
+    """Replicas of one setting that serve the demand within the SLO, confirmed by a long run.
 
-    `measurement` and `summary` are of one replica at `load`, its part of the peak. `worst` is the limit that
-    it keeps by least. `gpu_hours_per_million_tokens` is that of the mean demand on the replicas of the peak.
-    None where the demand does not change: `when_scaled`, if replicas followed it, and `tpot_at_mean_s`, the
-    mean TPOT at the mean demand.
+    `measurement` and `summary` are of one replica at `load`, its share of the peak. `worst_limit` is the
+    limit with the least margin. `gpu_hours_per_million_tokens` is for the mean demand on the replicas of the
+    peak, `gpu_hours_per_million_tokens_when_scaled` for replicas that follow the demand. `tpot_at_mean_s` is
+    the mean TPOT at the mean demand. The last two are None where the demand is constant.
     """
 
-    setting: Setting
+    setting: ReplicaSetting
     capacity: Capacity
     replicas: int
     load: float
     measurement: VariantMeasurement
     summary: VariantSummary
-    worst: Reached
+    worst_limit: LimitCheck
     gpu_hours_per_million_tokens: float
-    when_scaled: float | None
+    gpu_hours_per_million_tokens_when_scaled: float | None
     tpot_at_mean_s: float | None
     headroom: float
     possible_replicas: tuple[int, int]
@@ -53,36 +53,36 @@ class Deployment:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the long run keeps the SLO."""
-        return self.worst.ratio <= 1
+        """Whether the confirmation run meets the SLO."""
+        return self.worst_limit.ratio <= 1
 
 
 def deploy(candidates: Candidates, candidate: Candidate) -> Deployment:
-    """The candidate as it would be run. `candidate` must carry the demand."""
+    """The deployment of a candidate that serves the demand."""
     assert candidate.capacity is not None
     assert candidate.capacity.amount is not None
     demand, setting = candidates.demand, candidate.setting
     replica = candidates.replica(setting)
     search = LoadSearch(replica, demand.kind, candidates.replications, candidates.band)
     capacity = search.capacity(candidate.capacity.amount.value)
-    if capacity.amount is None:  # found again from another start: the first answer stands, without its band
+    if capacity.amount is None:  # from another starting point: the first answer is kept, without a band
         capacity = candidate.capacity
     assert capacity.amount is not None
-    replicas, left = demand.safe_replicas(capacity.amount), _MOST_ADDED
+    replicas, additions_left = demand.safe_replicas(capacity.amount), _MAX_ADDITIONS
     while True:
-        load = demand.of_one(replicas)
-        requests = LONGER * capacity.requests
+        load = demand.replica_load(replicas)
+        requests = CONFIRMATION_FACTOR * capacity.requests
         measurement = replica.measurement(
             demand.kind, load, requests, candidates.replications, candidates.band
         )
         summary = measurement.summary()
-        worst = candidates.slo.worst(summary.values())
-        if worst.ratio <= 1 or left == 0 or demand.of_one(replicas + 1) == load:
+        worst_limit = candidates.slo.worst(summary.values())
+        if worst_limit.ratio <= 1 or additions_left == 0 or demand.replica_load(replicas + 1) == load:
             break
-        replicas, left = max(replicas + 1, math.ceil(1.02 * replicas)), left - 1
-    candidates.tell(f"{setting.name}, confirmed")
+        replicas, additions_left = max(replicas + 1, math.ceil(1.02 * replicas)), additions_left - 1
+    candidates.report(f"{setting.name}, confirmed")
     fewest, most = demand.possible_replicas(capacity.amount)
-    amount = capacity.amount.value if demand.kind == RATE else whole(capacity.amount.value)
+    amount = capacity.amount.value if demand.kind == RATE else whole_users(capacity.amount.value)
     tokens_per_s = candidates.tokens_per_s(load, measurement.samples["throughput_tokens_per_s"])
     return Deployment(
         setting=setting,
@@ -91,17 +91,17 @@ def deploy(candidates: Candidates, candidate: Candidate) -> Deployment:
         load=load,
         measurement=measurement,
         summary=summary,
-        worst=worst,
+        worst_limit=worst_limit,
         gpu_hours_per_million_tokens=gpu_hours(replicas * setting.tensor_parallel, tokens_per_s),
-        when_scaled=_when_scaled(candidates, setting, capacity.amount),
+        gpu_hours_per_million_tokens_when_scaled=_gpu_hours_when_scaled(candidates, setting, capacity.amount),
         tpot_at_mean_s=_tpot_at_mean_s(candidates, setting, replicas, capacity.requests),
         headroom=amount * replicas / demand.peak - 1,
         possible_replicas=(fewest, max(most, replicas)),
     )
 
 
-def _when_scaled(candidates: Candidates, setting: Setting, amount: Estimate) -> float | None:
-    """GPU-hours for a million tokens if the replicas followed a profile."""
+def _gpu_hours_when_scaled(candidates: Candidates, setting: ReplicaSetting, amount: Estimate) -> float | None:
+    """GPU-hours per million tokens for replicas that follow a profile."""
     demand = candidates.demand
     if len(demand.rows) < 2:
         return None
@@ -113,19 +113,21 @@ def _when_scaled(candidates: Candidates, setting: Setting, amount: Estimate) -> 
     return gpu_s / SECONDS_PER_HOUR / tokens * 1e6
 
 
-def _tpot_at_mean_s(candidates: Candidates, setting: Setting, replicas: int, requests: int) -> float | None:
+def _tpot_at_mean_s(
+    candidates: Candidates, setting: ReplicaSetting, replicas: int, requests: int
+) -> float | None:
     """Mean TPOT at the mean of a profile."""
     demand = candidates.demand
     if demand.mean == demand.peak:
         return None
-    runs = candidates.runs_at(setting, demand.of_one(replicas, demand.mean), requests)
+    runs = candidates.runs_at(setting, demand.replica_load(replicas, demand.mean), requests)
     return sum(run.figures["tpot_s.mean"] for run in runs) / len(runs)
 
 
-def work_ratio(candidates: Candidates, plain: Deployment, drafting: Deployment) -> Estimate | None:
-    """Tokens per second within the SLO of a GPU with speculation ÷ without.
+def served_tokens_ratio(candidates: Candidates, plain: Deployment, drafting: Deployment) -> Estimate | None:
+    """Tokens per second and GPU within the SLO, with speculation ÷ without. None without intervals.
 
-    The band scales the decodes of the speculative variant, as all comparisons do. None without intervals.
+    The band scales the decodes of the speculative variant, as in all comparisons.
     """
     replica = candidates.replica(drafting.setting)
     search = LoadSearch(replica, candidates.demand.kind, candidates.replications, candidates.band, True)
@@ -135,26 +137,28 @@ def work_ratio(candidates: Candidates, plain: Deployment, drafting: Deployment) 
     if amount is None or amount.band is None or amount.ci95 is None or plain.capacity.amount.ci95 is None:
         return None
 
-    def log_work(one: Deployment, load: float, scale: float = 1.0) -> float:
-        """ln of the tokens per second and GPU at a load of one replica; at rates those that are asked for."""
+    def log_work(deployment: Deployment, load: float, scale: float = 1.0) -> float:
+        """ln of the tokens per second and GPU at a load of one replica; at rates, ln of the load per GPU."""
         if candidates.demand.kind == RATE:
-            return math.log(load / one.setting.tensor_parallel)
-        runs = candidates.runs_at(one.setting, max(1, whole(load)), one.capacity.requests, scale)
+            return math.log(load / deployment.setting.tensor_parallel)
+        runs = candidates.runs_at(
+            deployment.setting, max(1, whole_users(load)), deployment.capacity.requests, scale
+        )
         tokens = sum(run.figures["throughput_tokens_per_s"] for run in runs) / len(runs)
-        return math.log(tokens / one.setting.tensor_parallel)
+        return math.log(tokens / deployment.setting.tensor_parallel)
 
-    here, low, high = (log_work(drafting, load) for load in (amount.value, *amount.ci95))
+    work, low, high = (log_work(drafting, load) for load in (amount.value, *amount.ci95))
     lowest = log_work(drafting, amount.band[0], 1 + candidates.band)
     highest = log_work(drafting, amount.band[1], 1 - candidates.band)
-    there, least, most = (
+    plain_work, least, most = (
         log_work(plain, load) for load in (plain.capacity.amount.value, *plain.capacity.amount.ci95)
     )
-    value = here - there
+    value = work - plain_work
 
-    def around(below: float, above: float) -> tuple[float, float]:
+    def interval(below: float, above: float) -> tuple[float, float]:
         return (
-            math.exp(value - math.hypot(here - below, most - there)),
-            math.exp(value + math.hypot(above - here, there - least)),
+            math.exp(value - math.hypot(work - below, most - plain_work)),
+            math.exp(value + math.hypot(above - work, plain_work - least)),
         )
 
-    return Estimate(math.exp(value), around(low, high), around(lowest, highest))
+    return Estimate(math.exp(value), interval(low, high), interval(lowest, highest))

@@ -1,4 +1,4 @@
-"""Closed loops over the load, for every draft length: what K schedules and Pareto fronts are made of."""
+"""Closed loops by load and draft length, the input of K schedules and Pareto fronts."""
 
 from __future__ import annotations
 
@@ -10,64 +10,62 @@ from experiments.capacity.replica import FULL
 
 if TYPE_CHECKING:
     from experiments.capacity.candidates import Candidates
-    from experiments.capacity.replica import Replica, Setting
+    from experiments.capacity.replica import Replica, ReplicaSetting
 
 _FEWEST_REQUESTS = 400
 _ROUNDS_OF_USERS = 4
-"""A run of the grid measures so many requests, or so many per user: throughput and mean TPOT on common luck
-need no more.
-"""
+"""Requests of a run, in total or per user. Throughput and mean TPOT on common random numbers need no more."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """One replica kept busy by `concurrency` users."""
+class LoadPoint:
+    """Figures of one replica that `concurrency` users keep busy."""
 
-    setting: Setting
+    setting: ReplicaSetting
     concurrency: int
     tokens_per_s: float
     tpot_s: float
 
     @property
     def tokens_per_s_per_gpu(self) -> float:
-        """What the owner gets."""
+        """Throughput per GPU."""
         return self.tokens_per_s / self.setting.tensor_parallel
 
     @property
     def tokens_per_s_per_user(self) -> float:
-        """What a user sees while an answer streams."""
+        """Token rate of one stream: 1 ÷ mean TPOT."""
         return 1 / self.tpot_s
 
 
-def concurrencies(seats: int) -> tuple[int, ...]:
-    """1, 2, 4, … up to the seats."""
-    return tuple(sorted({*(2**i for i in range(seats.bit_length())), seats}))
+def concurrencies(max_running_requests: int) -> tuple[int, ...]:
+    """1, 2, 4, … up to the limit of running requests."""
+    return tuple(sorted({*(2**i for i in range(max_running_requests.bit_length())), max_running_requests}))
 
 
-def point(replica: Replica, concurrency: int) -> Point:
-    """One cell."""
+def load_point(replica: Replica, concurrency: int) -> LoadPoint:
+    """The figures at one load."""
     requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_USERS * concurrency)
-    figures = replica.seen(FULL, concurrency, requests=requests).figures
-    return Point(replica.setting, concurrency, figures["throughput_tokens_per_s"], figures["tpot_s.mean"])
+    figures = replica.run_at(FULL, concurrency, requests=requests).figures
+    return LoadPoint(replica.setting, concurrency, figures["throughput_tokens_per_s"], figures["tpot_s.mean"])
 
 
 def by_draft_length(
-    candidates: Candidates, setting: Setting, longest: int
-) -> Mapping[int, tuple[Point, ...]]:
-    """K → the points over the load, for K = 0 (drafting stopped, the drafter still loaded) to `longest`."""
-    loads = concurrencies(candidates.replica(setting).seats)
-    found = {}
+    candidates: Candidates, setting: ReplicaSetting, longest: int
+) -> Mapping[int, tuple[LoadPoint, ...]]:
+    """K → the points by load, from K = 0 (the drafter is loaded and does not draft) to `longest`."""
+    loads = concurrencies(candidates.replica(setting).max_running_requests)
+    points_by_length = {}
     for draft_length in range(longest + 1):
         replica = candidates.replica(setting.with_draft_length(draft_length))
-        found[draft_length] = tuple(point(replica, load) for load in loads)
-    candidates.tell("draft length by load")
-    return found
+        points_by_length[draft_length] = tuple(load_point(replica, load) for load in loads)
+    candidates.report("draft length by load")
+    return points_by_length
 
 
-def pareto(points: Iterable[Point]) -> tuple[Point, ...]:
-    """The points that none beats in both tokens/s per GPU and tokens/s per user, fastest user first."""
-    front: list[Point] = []
-    for one in sorted(points, key=lambda p: (-p.tokens_per_s_per_user, -p.tokens_per_s_per_gpu)):
-        if not front or one.tokens_per_s_per_gpu > front[-1].tokens_per_s_per_gpu:
-            front.append(one)
+def pareto(points: Iterable[LoadPoint]) -> tuple[LoadPoint, ...]:
+    """The Pareto-optimal points in tokens/s per GPU and tokens/s per user, by falling tokens/s per user."""
+    front: list[LoadPoint] = []
+    for point in sorted(points, key=lambda p: (-p.tokens_per_s_per_user, -p.tokens_per_s_per_gpu)):
+        if not front or point.tokens_per_s_per_gpu > front[-1].tokens_per_s_per_gpu:
+            front.append(point)
     return tuple(front)

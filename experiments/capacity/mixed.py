@@ -1,6 +1,6 @@
-"""A fleet of two kinds: each traffic class on replicas of its own, with speculation where that is cheaper.
+"""A mixed fleet: each traffic class on its own replicas, with speculation where that is cheaper.
 
-Meaningful where classes differ in lengths, acceptance or limits; the price is that replicas are not shared.
+It helps where classes differ in lengths, acceptance or limits. Its price is that replicas are not shared.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from simulator.scenario import with_workload
 
 if TYPE_CHECKING:
     from experiments.capacity.demand import Demand
-    from experiments.capacity.replica import Setting
+    from experiments.capacity.replica import ReplicaSetting
     from simulator.scenario import Scenario, TrafficClass
 
-MOST_CLASSES = 4
+MAX_CLASSES = 4
 
 
 @dataclass(frozen=True)
 class ClassFleet:
-    """The replicas of one class."""
+    """The replicas of one traffic class."""
 
     name: str
     demand: Demand
@@ -40,29 +40,41 @@ class ClassFleet:
         }
 
 
-def mixed_fleet(candidates: Candidates, settings: tuple[Setting, ...]) -> tuple[ClassFleet, ...] | None:
-    """The cheapest of `settings` for each class by itself; None without classes, or if one keeps no SLO."""
+def mixed_fleet(
+    candidates: Candidates, settings: tuple[ReplicaSetting, ...]
+) -> tuple[ClassFleet, ...] | None:
+    """The cheapest of `settings` for each class; None without classes, or if a class misses its SLO."""
     classes = candidates.scenario.workload.traffic_classes
-    if not 2 <= len(classes) <= MOST_CLASSES:
+    if not 2 <= len(classes) <= MAX_CLASSES:
         return None
-    fleets = [_of_class(candidates, entry, settings) for entry in classes if entry.share > 0]
+    fleets = [
+        _class_fleet(candidates, traffic_class, settings)
+        for traffic_class in classes
+        if traffic_class.share > 0
+    ]
     return tuple(fleets) if all(fleet.best.replicas is not None for fleet in fleets) else None
 
 
-def _of_class(candidates: Candidates, entry: TrafficClass, settings: tuple[Setting, ...]) -> ClassFleet:
-    demand = _part(candidates.demand, entry.share)
-    alone = Candidates(
-        only_class(candidates.scenario, entry),
-        candidates.slo.of_class(entry.name),
+def _class_fleet(
+    candidates: Candidates, traffic_class: TrafficClass, settings: tuple[ReplicaSetting, ...]
+) -> ClassFleet:
+    demand = _class_demand(candidates.demand, traffic_class.share)
+    class_candidates = Candidates(
+        scenario_of_class(candidates.scenario, traffic_class),
+        candidates.slo.of_class(traffic_class.name),
         demand,
         candidates.replications,
         candidates.band,
-        lambda what: candidates.tell(f"{entry.name}: {what}"),
+        lambda step: candidates.report(f"{traffic_class.name}: {step}"),
     )
-    return ClassFleet(entry.name, demand, min((alone.tried(one) for one in settings), key=lambda c: c.rank))
+    return ClassFleet(
+        traffic_class.name,
+        demand,
+        min((class_candidates.candidate(setting) for setting in settings), key=lambda c: c.rank),
+    )
 
 
-def _part(demand: Demand, share: float) -> Demand:
+def _class_demand(demand: Demand, share: float) -> Demand:
     rows = tuple((seconds, load * share) for seconds, load in demand.rows)
     peak = demand.peak * share
     if demand.kind == USERS:
@@ -70,6 +82,6 @@ def _part(demand: Demand, share: float) -> Demand:
     return replace(demand, peak=peak, mean=demand.mean * share, low=demand.low * share, rows=rows)
 
 
-def only_class(scenario: Scenario, entry: TrafficClass) -> Scenario:
-    """The scenario with the requests of one class alone."""
-    return with_workload(scenario, classes=(entry.model_copy(update={"share": 1.0}),))
+def scenario_of_class(scenario: Scenario, traffic_class: TrafficClass) -> Scenario:
+    """The scenario with the requests of one class only."""
+    return with_workload(scenario, classes=(traffic_class.model_copy(update={"share": 1.0}),))

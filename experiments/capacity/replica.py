@@ -1,8 +1,7 @@
-"""One replica under any load: runs on common luck, measured against the SLO.
+"""One replica under any load: runs on common random numbers, measured against the SLO.
 
-Whatever is compared here meets the same requests with the same luck: variants, draft lengths, numbers
-of GPUs and
-loads, for each replication by itself. A rate only stretches the times between the same arrivals.
+All variants, draft lengths, numbers of GPUs and loads meet the same requests with the same random numbers in
+each replication. A rate only scales the times between the same arrivals.
 """
 
 from __future__ import annotations
@@ -16,45 +15,45 @@ from experiments.capacity.demand import RATE, USERS
 from simulator.results.metrics import samples_needed
 
 if TYPE_CHECKING:
-    from experiments.capacity.slo import Slo
+    from experiments.capacity.slo import SloLimits
     from simulator.results.record import RunRecord
     from simulator.results.summary import MeasuredRun, MeasurementScope, VariantMeasurement
     from simulator.runs.variant import CompiledVariant
     from simulator.scenario import Scenario, Variant
 
 _REQUESTS_PER_SAMPLE = 1.6
-"""Requests of a run for each that is measured, and some room."""
-FEWEST_REQUESTS = 1600
-"""Requests of a run: enough for a P99 of those that are measured."""
-MOST_REQUESTS = 12_000
-"""Where making runs longer for the requests under way ends."""
-_MOST_FOR_A_CLASS = 60_000
-"""Where making runs longer for the P99 of a rare class ends."""
+"""Requests of a run per measured request, with a margin."""
+MIN_REQUESTS = 1600
+"""Requests of a run: enough for a P99 of the measured ones."""
+MAX_REQUESTS = 12_000
+"""Longest run that the number of requests in flight can demand."""
+_MAX_REQUESTS_FOR_CLASS = 60_000
+"""Longest run that the P99 of a rare class can demand."""
 _ROUNDS_IN_FLIGHT = 8
-"""A run holds so many times the requests that are under way at once, so that it is not all warm-up."""
+"""Length of a run as a multiple of the requests in flight, so that it is not all warm-up."""
 _ROUNDS_OF_USERS = 4
-"""Rounds of a closed loop beyond those: the first ones and the last are not measured."""
+"""Additional rounds of a closed loop, because the first and the last ones are not measured."""
 FULL = "full"
-"""A kind of load: so many users who never pause, neither between sessions nor within them."""
+"""A kind of load: users who never pause, neither between sessions nor within them."""
 
 
-class Seen(NamedTuple):
-    """One run. `figures` are those of `measure.py`; `saturated`: the rate is above what is served."""
+class ReplicaRun(NamedTuple):
+    """One run. `figures` are those of `measure.py`. `saturated`: the offered rate exceeds what is served."""
 
     figures: Mapping[str, float]
     saturated: bool
 
     @property
     def in_flight(self) -> float:
-        """Requests under way at once, by Little's law."""
+        """Mean number of requests in flight, by Little's law."""
         return self.figures["request_rate_per_s"] * self.figures["e2e_s.mean"]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a replica is: the variant (None: plain decoding) with its draft length, the GPUs and their kind.
+class ReplicaSetting:
+    """The variant (None: plain decoding) with its draft length, the number of GPUs and their kind.
 
-    `alpha` replaces the variant's own acceptance within its family: what another drafter would do.
+    `alpha` replaces the acceptance of the variant within its model, as another drafter would.
     """
 
     variant: Variant | None
@@ -72,19 +71,19 @@ class Setting:
         """K, or the variant's table or policy as plain data; 0 for plain decoding."""
         return 0 if self.variant is None else self.variant.model_dump(mode="json")["draft_length"]
 
-    def with_draft_length(self, draft_length: object) -> Setting:
-        """The same with another K or table."""
+    def with_draft_length(self, draft_length: object) -> ReplicaSetting:
+        """The same setting with another K or table."""
         assert self.variant is not None
         return replace(self, variant=self.variant.model_copy(update={"draft_length": draft_length}))
 
 
 class Replica:
-    """Runs of one setting, each of which is made once."""
+    """One replica with a setting. Each of its runs is simulated once."""
 
-    def __init__(self, scenario: Scenario, setting: Setting, slo: Slo) -> None:
+    def __init__(self, scenario: Scenario, setting: ReplicaSetting, slo: SloLimits) -> None:
         self.setting, self.slo = setting, slo
-        self.scenario = one_replica(scenario, setting)
-        self._seen: dict[tuple[object, ...], Seen] = {}
+        self.scenario = scenario_of_replica(scenario, setting)
+        self._runs: dict[tuple[object, ...], ReplicaRun] = {}
         self._variants: dict[tuple[str, float, int], CompiledVariant] = {}
 
     @cached_property
@@ -96,33 +95,33 @@ class Replica:
 
     @property
     def shortage(self) -> str | None:
-        """Why an engine would not start, None where it does."""
+        """Why the engine would not start; None where it does."""
         return None if self.compiled.fits else self.compiled.memory.shortage
 
     @property
-    def seats(self) -> int:
-        """Requests of mean length that can be served at once."""
+    def max_running_requests(self) -> int:
+        """The most requests of mean length that can run at once."""
         max_num_seqs = self.compiled.setup.preset.max_num_seqs
         if not self.scenario.run.mechanisms.kv_limit:
             return max_num_seqs
         return max(1, min(max_num_seqs, self.compiled.memory.max_concurrency))
 
     @cached_property
-    def fewest_requests(self) -> int:
-        """Requests of a run that keeps few under way: enough for the percentiles of every limited class."""
+    def min_requests(self) -> int:
+        """Requests of a run with few in flight: enough for the percentiles of every limited class."""
         shares = {entry.name: entry.share for entry in self.scenario.workload.traffic_classes}
-        wanted = (
+        request_counts = (
             _REQUESTS_PER_SAMPLE * samples_needed(limit.statistic) / max(shares[limit.traffic_class], 1e-6)
             for limit in self.slo.limits
             if limit.traffic_class is not None
         )
-        return min(max(FEWEST_REQUESTS, *map(round, wanted), 0), _MOST_FOR_A_CLASS)
+        return min(max(MIN_REQUESTS, *map(round, request_counts), 0), _MAX_REQUESTS_FOR_CLASS)
 
-    def enough_requests(self, in_flight: float) -> int:
-        """Requests of a run with so many under way at once."""
-        return max(self.fewest_requests, min(round(_ROUNDS_IN_FLIGHT * in_flight), MOST_REQUESTS))
+    def requests_needed(self, in_flight: float) -> int:
+        """Requests that a run with `in_flight` requests at once needs."""
+        return max(self.min_requests, min(round(_ROUNDS_IN_FLIGHT * in_flight), MAX_REQUESTS))
 
-    def seen(
+    def run_at(
         self,
         kind: str,
         amount: float,
@@ -131,19 +130,19 @@ class Replica:
         requests: int | None = None,
         step_scale: float = 1.0,
         decodes_only: bool = False,
-    ) -> Seen:
+    ) -> ReplicaRun:
         """One run at a load."""
-        requests = requests or self.fewest_requests
+        requests = requests or self.min_requests
         key = (kind, amount, replication, requests, step_scale, decodes_only and step_scale != 1.0)
-        if key not in self._seen:
+        if key not in self._runs:
             from simulator.results.measure import measure
             from simulator.results.steady import above_capacity
 
             scope = self._scope(kind, amount)
             record = self._run(kind, amount, replication, requests, step_scale, decodes_only)
             figures = measure(record, scope.class_names, dict(scope.limits))
-            self._seen[key] = Seen(figures, above_capacity([record], scope))
-        return self._seen[key]
+            self._runs[key] = ReplicaRun(figures, above_capacity([record], scope))
+        return self._runs[key]
 
     def measurement(
         self, kind: str, amount: float, requests: int, replications: int, band: float
@@ -181,10 +180,10 @@ class Replica:
 
         load = (kind, amount, requests)
         if load not in self._variants:
-            self._variants[load] = CompiledVariant.compile(self._at(*load), self.setting.variant)
+            self._variants[load] = CompiledVariant.compile(self._scenario_at(*load), self.setting.variant)
         return self._variants[load]
 
-    def _at(self, kind: str, amount: float, requests: int) -> Scenario:
+    def _scenario_at(self, kind: str, amount: float, requests: int) -> Scenario:
         from simulator.breakeven.simulated_evaluator import scenario_at
         from simulator.scenario import ArrivalsClosed, with_workload
 
@@ -202,24 +201,24 @@ class Replica:
         return replace(scope, limits=self.slo.limits_of_requests)
 
 
-def one_replica(scenario: Scenario, setting: Setting) -> Scenario:
-    """The scenario with one replica of a setting, in the fast driver.
+def scenario_of_replica(scenario: Scenario, setting: ReplicaSetting) -> Scenario:
+    """The scenario with one replica of a setting.
 
-    Experts are shared among all GPUs where they were, else among as many groups as still divide them; so are
-    requests among groups of data-parallel attention.
+    Experts stay spread over all GPUs if they were; otherwise over as many groups as divide the GPUs. The same
+    holds for the groups of data-parallel attention.
     """
     from math import gcd
 
     hardware, ranks = scenario.hardware, setting.tensor_parallel
-    groups = hardware.expert_parallel
-    groups = ranks if 1 < groups == hardware.tensor_parallel else gcd(groups, ranks)
-    own = hardware.attention_dp
-    own = ranks if 1 < own == hardware.tensor_parallel else gcd(own, ranks)
-    placed = {"gpu": setting.gpu, "tensor_parallel": ranks, "expert_parallel": groups, "replicas": 1}
-    placed["attention_dp"] = own
+    expert_groups = hardware.expert_parallel
+    expert_groups = ranks if 1 < expert_groups == hardware.tensor_parallel else gcd(expert_groups, ranks)
+    dp_groups = hardware.attention_dp
+    dp_groups = ranks if 1 < dp_groups == hardware.tensor_parallel else gcd(dp_groups, ranks)
+    changes = {"gpu": setting.gpu, "tensor_parallel": ranks, "expert_parallel": expert_groups, "replicas": 1}
+    changes["attention_dp"] = dp_groups
     return scenario.model_copy(
         update={
-            "hardware": hardware.model_copy(update=placed),
+            "hardware": hardware.model_copy(update=changes),
             "run": scenario.run.model_copy(update={"backend": "auto"}),
             "speculation": () if setting.variant is None else (setting.variant,),
         }

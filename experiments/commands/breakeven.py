@@ -1,4 +1,4 @@
-"""`decodesim breakeven`: the acceptance that speculation needs to pay, by load, draft length and metric."""
+"""`decodesim breakeven`: the acceptance at which speculation pays, by load, draft length and metric."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from experiments.commands.options import (
 )
 from experiments.commands.output import (
     NOTHING,
+    note_compilation,
     print_json,
     print_list,
     print_table,
     print_text,
     progress_bar,
-    say_when_compiling,
 )
 from simulator.errors import InputError, Problem
 
@@ -34,23 +34,22 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 _LEGEND = (
-    "step +: of a step that only decodes; linear: accepted ÷ drafted at this K; geometric: α of independent "
-    "drafts, from step times alone; "
-    "simulated: α with everything (stops, prefill, KV, batch), in brackets the band with the cost model's "
-    "error; yours: the scenario's α. Compare α with α only."
+    "step +: extra time of a step that only decodes. linear: accepted ÷ drafted at this K. geometric: α of "
+    "independent drafts, from step times alone. simulated: α with all effects (stops, prefill, KV, batch); "
+    "brackets hold the band with the cost model's error. yours: the scenario's α. Compare α with α only."
 )
 
 
 @click.command()
 @scenario_options
 @click.option(
-    "--rate", metavar="1,2,…", help="Requests per second, in place of concurrency (Poisson arrivals)."
+    "--rate", metavar="1,2,…", help="Requests per second instead of concurrency (Poisson arrivals)."
 )
 @click.option("--target-speedup", metavar="1,1.5,…", help="Speedups to reach; default 1.")
 @click.option(
     "--metric",
     metavar="NAME,…",
-    help="Default throughput, at rates tpot_mean too; tpot_p99, itl_p99, goodput, …",
+    help="Default throughput, with rates also tpot_mean; tpot_p99, itl_p99, goodput, …",
 )
 @json_option
 def command(
@@ -60,29 +59,29 @@ def command(
     target_speedup: str | None,
     metric: str | None,
     as_json: bool,
-    **given: Any,
+    **flags_given: Any,
 ) -> None:
-    """The acceptance that speculation needs in SCENARIO: linear, geometric and simulated.
+    """Find the acceptance at which speculation begins to pay in SCENARIO: linear, geometric and simulated.
 
-    --concurrency and --draft-length take lists here: 1,8,64 and 1,3,5. Without them: as the scenario says.
+    --concurrency and --draft-length take lists here: 1,8,64 and 1,3,5. They default to the scenario's values.
     """
     from simulator.breakeven.breakeven import breakeven
 
-    concurrency, lengths = given["concurrency"], given["draft_length"]
+    concurrency, lengths = flags_given["concurrency"], flags_given["draft_length"]
     loads = loads_of(concurrency, rate)
     draft_lengths = (
-        None if lengths is None or is_yaml(lengths) else numbers("--draft-length", lengths, whole=True)
+        None if lengths is None or is_yaml(lengths) else numbers("--draft-length", lengths, integers=True)
     )
     targets = numbers("--target-speedup", target_speedup) or [1.0]
-    flags = flags_of(given)
+    flags = flags_of(flags_given)
     if scenario is not None:
         flags |= {"concurrency": None, "draft_length": None}
-    read = read_scenario(scenario, overrides, flags, lists=True)
-    say_when_compiling()
-    own = lines_of(read) if loads is None else nullcontext()  # a load from a flag stands on no line
-    with own, progress_bar("break-even") as progress:
+    loaded = read_scenario(scenario, overrides, flags, lists=True)
+    note_compilation()
+    lines = lines_of(loaded) if loads is None else nullcontext()  # a load from a flag has no line
+    with lines, progress_bar("break-even") as progress:
         answer = breakeven(
-            read,
+            loaded,
             loads=loads,
             draft_lengths=draft_lengths,
             target_speedups=targets,
@@ -93,19 +92,19 @@ def command(
     if as_json:
         print_json(document)
     else:
-        print_break_even(document, read)
+        print_break_even(document, loaded)
 
 
 def loads_of(concurrency: str | None, rate: str | None) -> list[dict[str, float]] | None:
-    """The loads asked for, as rows name them; None: the scenario's own. Raises InputError."""
+    """The loads of the flags, as rows name them; None: the scenario's load. Raises InputError."""
     if concurrency is not None and rate is not None:
         message = "cannot be combined with --concurrency"
         raise InputError(Problem(field="--rate", value=rate, message=message, allowed="one of the two"))
     loads: list[dict[str, float]] = [
-        {"concurrency": n} for n in numbers("--concurrency", concurrency, whole=True)
+        {"concurrency": n} for n in numbers("--concurrency", concurrency, integers=True)
     ]
     loads += [{"rate_per_s": r} for r in numbers("--rate", rate)]
-    bad = [
+    problems = [
         Problem(
             field=f"--{'concurrency' if name == 'concurrency' else 'rate'}",
             value=value,
@@ -116,21 +115,21 @@ def loads_of(concurrency: str | None, rate: str | None) -> list[dict[str, float]
         for name, value in load.items()
         if not 0 < value <= 1e6
     ]
-    if bad:
-        raise InputError(bad)
+    if problems:
+        raise InputError(problems)
     return loads or None
 
 
 def print_break_even(document: Mapping[str, Any], scenario: Scenario) -> None:
-    """The rows as a table, the best draft lengths, and how to read them.
+    """Print the rows as a table, the best draft lengths, and a legend.
 
-    A column that says the same in every row stands above the table instead.
+    The title replaces columns that are constant.
     """
     rows = [_cells(row) for row in document["rows"]]
-    same = [name for name in ("metric", "target") if len({row[name] for row in rows}) == 1]
-    by = "".join(f", {name} {rows[0][name]}" for name in same)
-    print_text(f"{scenario.title}: acceptance needed to pay{by}")
-    headings = [name for name in rows[0] if name not in same]
+    constant_columns = [name for name in ("metric", "target") if len({row[name] for row in rows}) == 1]
+    constants = "".join(f", {name} {rows[0][name]}" for name in constant_columns)
+    print_text(f"{scenario.title}: acceptance needed to pay{constants}")
+    headings = [name for name in rows[0] if name not in constant_columns]
     print_table(headings, [[row[name] for name in headings] for row in rows])
     _print_best(document["best_draft_length"], document["cost_ratio"])
     print_text(_LEGEND)
@@ -146,20 +145,20 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         "metric": row["metric"],
         "target": f"{row['target_speedup']:g}×",
         "step +": NOTHING if row["overhead"] is None else f"{row['overhead']:+.0%}",
-        "linear": _two(row["linear_acceptance_rate"]),
-        "geometric": _two(row["geometric_alpha"]),
-        "simulated": _banded(row["simulated_alpha"]),
-        "tokens/verify": _banded(row["mean_acceptance_length"]),
-        "yours": _two(row["scenario_alpha"]),
+        "linear": _two_decimals(row["linear_acceptance_rate"]),
+        "geometric": _two_decimals(row["geometric_alpha"]),
+        "simulated": _with_band(row["simulated_alpha"]),
+        "tokens/verify": _with_band(row["mean_acceptance_length"]),
+        "yours": _two_decimals(row["scenario_alpha"]),
         "verdict": row["verdict"],
     }
 
 
-def _two(value: float | None) -> str:
+def _two_decimals(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2f}"
 
 
-def _banded(estimate: Mapping[str, Any] | None) -> str:
+def _with_band(estimate: Mapping[str, Any] | None) -> str:
     if estimate is None:
         return NOTHING
     band: Sequence[float] | None = estimate.get("band")

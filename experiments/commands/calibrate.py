@@ -1,4 +1,4 @@
-"""`decodesim calibrate`: the user's own device, or public kernel tables, made into a profile."""
+"""`decodesim calibrate`: makes a profile from measurements of a device or from public kernel tables."""
 
 from __future__ import annotations
 
@@ -29,79 +29,90 @@ if TYPE_CHECKING:
 _DEVICES = ("cuda", "cpu")
 _FORMATS = ("bf16", "fp8")
 _TABLES_MODEL = "llama-3.1-8b-instruct"
-"""For whom the figures of public tables are printed when --model names none."""
+"""The model whose figures are printed for public tables without --model."""
 
 
 @click.command()
 @click.option(
-    "--device", type=click.Choice(_DEVICES), help="What to measure: a GPU of this machine, its CPU."
+    "--device", type=click.Choice(_DEVICES), help="The device to measure: a GPU of this machine, or its CPU."
 )
 @click.option("--model", metavar="CONFIG", help="Target: catalogue name, or path of its config.json.")
 @click.option("--draft", metavar="CONFIG", help="Drafter: catalogue name, or path of its config.json.")
-@click.option("--tp", default="1", show_default=True, metavar="1,2", help="Shards of these parallelisms.")
+@click.option(
+    "--tp",
+    default="1",
+    show_default=True,
+    metavar="1,2",
+    help="Degrees of tensor parallelism whose shards are measured.",
+)
 @click.option("--dtype", default="bf16", show_default=True, metavar="bf16,fp8", help="Weight formats.")
 @click.option("--quick", is_flag=True, help="Fewer shapes and rounds: about a minute.")
-@click.option("--from-tables", type=click.Path(path_type=Path), help="Public kernel tables in a folder.")
-@click.option("--system", metavar="GPU", help="Whose tables: a GPU, e.g. h100-sxm.")
+@click.option("--from-tables", type=click.Path(path_type=Path), help="Use public kernel tables in a folder.")
+@click.option("--system", metavar="GPU", help="The GPU of the tables, e.g. h100-sxm.")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The profile to write.")
 @json_option
 @writes_file
-def command(device: str | None, output: Path, as_json: bool, **given: Any) -> None:
-    """Microbenchmarks of this device, or public tables of one, into a profile that --gpu takes.
+def command(device: str | None, output: Path, as_json: bool, **options: Any) -> None:
+    """Make a profile for --gpu from microbenchmarks of this device, or from public kernel tables.
 
-    Measurements lie next to the profile, in STEM.measurements.csv. Ctrl-C keeps them; the same command goes
-    on from there.
+    Measurements are stored next to the profile, in STEM.measurements.csv. After Ctrl-C, the same command
+    continues with them.
     """
     check_output(output)
-    if given["from_tables"] is not None:
+    if options["from_tables"] is not None:
         if device is not None:
-            raise _wrong("--device", device, "cannot be combined with --from-tables", "one of them")
+            raise _input_error("--device", device, "cannot be combined with --from-tables", "one of them")
         for name in ("tp", "dtype", "quick"):
             if click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT:
-                allowed = "they are as they are, and whole"
-                raise _wrong(f"--{name}", None, "says nothing of public tables", allowed)
-        _from_tables(given, output, as_json)
-    elif given["system"] is not None:
-        raise _wrong("--system", given["system"], "names the GPU of public tables", "--from-tables FOLDER")
+                raise _input_error(f"--{name}", None, "does not apply to public tables", "leave it out")
+        _from_tables(options, output, as_json)
+    elif options["system"] is not None:
+        raise _input_error(
+            "--system", options["system"], "names the GPU of public tables", "--from-tables FOLDER"
+        )
     elif device is None:
-        raise _wrong("--device", None, "is missing", "cuda or cpu; or --from-tables FOLDER --system GPU")
+        raise _input_error(
+            "--device", None, "is missing", "cuda or cpu; or --from-tables FOLDER --system GPU"
+        )
     else:
-        _from_device(device, given, output, as_json)
+        _from_device(device, options, output, as_json)
 
 
-def _from_device(device: str, given: Mapping[str, Any], output: Path, as_json: bool) -> None:
+def _from_device(device: str, options: Mapping[str, Any], output: Path, as_json: bool) -> None:
     from calibration.optional import need
 
-    model, drafter = networks(given["model"], given["draft"])
-    ranks, formats = _ranks(given["tp"], model), _formats(given["dtype"])
+    model, drafter = networks(options["model"], options["draft"])
+    ranks, formats = _ranks(options["tp"], model), _formats(options["dtype"])
     need("torch", "calibration")
     from calibration.microbench.calibrate import Request, calibrate
 
-    request = Request(device, model, drafter, ranks, formats, given["quick"])
+    request = Request(device, model, drafter, ranks, formats, options["quick"])
     try:
         with progress_bar("calibrate") as progress:
-            made = calibrate(request, output, progress, note)
+            calibration = calibrate(request, output, progress, note)
     except KeyboardInterrupt:
-        note(f"what was measured is kept next to {output}; the same command goes on from there")
+        note(f"the measurements are kept next to {output}; the same command continues with them")
         raise
-    lacking = [*made.uncovered, *made.left_out]
-    notes = [*made.fitted.notes, *(f"not in the profile: {line}" for line in lacking)]
-    _print(made.fitted.profile, output, model, drafter, notes, as_json)
-    if made.left_out:
-        raise InputError([Problem(message=f"not in the profile: {line}") for line in made.left_out])
+    missing_parts = [*calibration.uncovered, *calibration.left_out]
+    notes = [*calibration.fitted.notes, *(f"not in the profile: {line}" for line in missing_parts)]
+    _print(calibration.fitted.profile, output, model, drafter, notes, as_json)
+    if calibration.left_out:
+        raise InputError([Problem(message=f"not in the profile: {line}") for line in calibration.left_out])
 
 
-def _from_tables(given: Mapping[str, Any], output: Path, as_json: bool) -> None:
+def _from_tables(options: Mapping[str, Any], output: Path, as_json: bool) -> None:
     from calibration.profile_json import dumps
     from calibration.silicon import build_profile
     from simulator.files import whole_file
 
-    folder, system = given["from_tables"], given["system"]
+    folder, system = options["from_tables"], options["system"]
     if system is None:
-        raise _wrong("--system", None, "is missing", "the GPU whose tables to take, e.g. h100-sxm")
+        raise _input_error("--system", None, "is missing", "the GPU whose tables to take, e.g. h100-sxm")
     if not folder.is_dir():
-        raise _wrong("--from-tables", str(folder), "is no folder", "a folder of public kernel tables")
-    model, drafter = networks(given["model"] or _TABLES_MODEL, given["draft"])
+        raise _input_error(
+            "--from-tables", str(folder), "is not a folder", "a folder of public kernel tables"
+        )
+    model, drafter = networks(options["model"] or _TABLES_MODEL, options["draft"])
     profile = build_profile(folder, system)
     with whole_file(output) as part:
         part.write_text(dumps(profile), encoding="utf-8")
@@ -109,26 +120,26 @@ def _from_tables(given: Mapping[str, Any], output: Path, as_json: bool) -> None:
 
 
 def _ranks(text: str, model: Model) -> tuple[int, ...]:
-    found = numbers("--tp", text, whole=True)
-    for ranks in found:
+    ranks_given = numbers("--tp", text, integers=True)
+    for ranks in ranks_given:
         if ranks < 1 or not model.divides_over(ranks):
-            raise _wrong(
-                "--tp", ranks, f"does not cut the heads of {model.name}", "whole heads on every rank"
+            raise _input_error(
+                "--tp", ranks, f"does not divide the heads of {model.name}", "whole heads on every rank"
             )
-    return tuple(found)
+    return tuple(ranks_given)
 
 
 def _formats(text: str) -> tuple[str, ...]:
-    found = words(text)
-    for name in found:
+    formats = words(text)
+    for name in formats:
         if name not in _FORMATS:
             raise InputError(unknown_name("weight format", name, _FORMATS, field="--dtype"))
-    if not found:
-        raise _wrong("--dtype", text, "names no weight format", " or ".join(_FORMATS))
-    return tuple(dict.fromkeys(found))
+    if not formats:
+        raise _input_error("--dtype", text, "names no weight format", " or ".join(_FORMATS))
+    return tuple(dict.fromkeys(formats))
 
 
-def _wrong(field: str, value: object, message: str, allowed: str) -> InputError:
+def _input_error(field: str, value: object, message: str, allowed: str) -> InputError:
     return InputError(Problem(field=field, value=value, message=message, allowed=allowed))
 
 
@@ -140,15 +151,16 @@ def _print(
     notes: Sequence[str],
     as_json: bool,
 ) -> None:
-    """The answer: what the profile is made of, and the four numbers of the target on it."""
+    """Print the parts of the profile and the four numbers of the target on it."""
     from calibration.fit.numbers import four_numbers, number_tables
     from simulator.costs.profiles import load_profile
 
     figures = four_numbers(profile, model, drafter)
     if as_json:
-        whole = load_profile(str(output)).parts.values()  # with what is inherited
+        parts_of_profile = load_profile(str(output)).parts.values()  # with what is inherited
         parts = [
-            {"name": part.name, "status": part.status, "residual": dict(part.residual)} for part in whole
+            {"name": part.name, "status": part.status, "residual": dict(part.residual)}
+            for part in parts_of_profile
         ]
         print_json({"profile": str(output), **figures, "parts": parts, "notes": [*notes]})
         return

@@ -1,4 +1,4 @@
-"""`decodesim distill`: trains a drafter on the laws of a target that is here."""
+"""`decodesim distill`: trains a drafter on the distribution of a local target."""
 
 from __future__ import annotations
 
@@ -41,23 +41,25 @@ DEFAULT_TOKENS = 200_000
     show_default=True,
     help="Tokens of text to learn from.",
 )
-@click.option("--resume", is_flag=True, help="Go on with a run that was stopped.")
+@click.option("--resume", is_flag=True, help="Continue a stopped run.")
 @click.option(
     "--shards",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where the target's hidden states are kept, for several runs to share (default: DIR/shards).",
+    help="Folder of the target's hidden states, which several runs can share (default: DIR/shards).",
 )
 @click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), help="Where to train (default: a GPU where there is one)."
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    help="Device for training (default: a GPU if there is one).",
 )
 @json_option
 @writes_file
 def command(target: str, draft: str, out: Path, as_json: bool, **options: Any) -> None:
     """Train a drafter on the target's distribution.
 
-    It learns from the standard library's source and documentation and from the target's own text, and is
-    judged on documents kept aside. A run that was stopped goes on with --resume and ends the same.
+    The drafter learns from Python's standard library and from the target's own text. It is evaluated on
+    held-out documents. --resume continues a stopped run with the same result.
     """
     from calibration.optional import need
 
@@ -67,14 +69,14 @@ def command(target: str, draft: str, out: Path, as_json: bool, **options: Any) -
     name, recipe = recipe_of(draft)
     try:
         with progress_bar("distilling") as progress:
-            found = _distil(target, name, recipe, out, progress, **options)
+            result = _distil(target, name, recipe, out, progress, **options)
     except KeyboardInterrupt:
-        note("stopped; the same command with --resume goes on from the last checkpoint")
+        note("stopped; the same command with --resume continues from the last checkpoint")
         raise
     if as_json:
-        print_json(_document(target, name, out, found))
+        print_json(_document(target, name, out, result))
     else:
-        _show(target, name, out, found)
+        _show(target, name, out, result)
 
 
 def _distil(
@@ -95,40 +97,44 @@ def _distil(
     from calibration.drafters.training.shards import Shards
     from calibration.drafters.training.trainer import Plan
 
-    network, plan, place = load_network(target), Plan(name, tokens), shards or out / "shards"
+    network, plan, shards_folder = load_network(target), Plan(name, tokens), shards or out / "shards"
     check_run(network, plan, out, Mix(), resume)
     move(network, device)
-    place.mkdir(parents=True, exist_ok=True)
-    check_room(network, tokens, 1 + 3 * (name == "eagle3"), place)
-    return distil(network, recipe, plan, out, Shards(place, network), resume=resume, say=progress)
+    shards_folder.mkdir(parents=True, exist_ok=True)
+    check_room(network, tokens, 1 + 3 * (name == "eagle3"), shards_folder)
+    return distil(network, recipe, plan, out, Shards(shards_folder, network), resume=resume, say=progress)
 
 
-def _document(target: str, name: str, out: Path, found: dict[str, Any]) -> dict[str, Any]:
-    last = found["final"]
+def _document(target: str, name: str, out: Path, result: dict[str, Any]) -> dict[str, Any]:
+    final = result["final"]
     return {
         "target": target,
         "draft": name,
         "folder": str(out),
-        "tokens": found["tokens"],
-        "parameters": found["parameters"],
-        "parameters_learned": found["parameters_learned"],
-        "alpha": last["alpha"],
-        "alpha_in": last["alpha_in"],
-        "conditional_acceptance": last["conditional"],
-        "random_initialisation": found["random_initialisation"]["alpha"],
+        "tokens": result["tokens"],
+        "parameters": result["parameters"],
+        "parameters_learned": result["parameters_learned"],
+        "alpha": final["alpha"],
+        "alpha_in": final["alpha_in"],
+        "conditional_acceptance": final["conditional"],
+        "random_initialisation": result["random_initialisation"]["alpha"],
         "curve": [
-            {"tokens": one["tokens"], "alpha": one["alpha"], "alpha_in_training": one["alpha_in_training"]}
-            for one in found["curve"]
+            {
+                "tokens": point["tokens"],
+                "alpha": point["alpha"],
+                "alpha_in_training": point["alpha_in_training"],
+            }
+            for point in result["curve"]
         ],
     }
 
 
-def _show(target: str, name: str, out: Path, found: dict[str, Any]) -> None:
-    rows = [_row(f"{one['tokens']:,}", one) for one in found["curve"]]
-    rows += [_row("all held out", found["final"]), _row("random weights", found["random_initialisation"])]
-    places = [str(place) for place in range(1, 1 + len(found["final"]["conditional"]))]
+def _show(target: str, name: str, out: Path, result: dict[str, Any]) -> None:
+    rows = [_row(f"{point['tokens']:,}", point) for point in result["curve"]]
+    rows += [_row("all held out", result["final"]), _row("random weights", result["random_initialisation"])]
+    positions = [str(position) for position in range(1, 1 + len(result["final"]["conditional"]))]
     print_table(
-        ("tokens seen", "alpha", "", "same best", *places),
+        ("tokens seen", "alpha", "", "same best", *positions),
         rows,
         "On a third of the held-out text; 1, 2, …: acceptance at that draft, given those before",
     )
@@ -137,11 +143,16 @@ def _show(target: str, name: str, out: Path, found: dict[str, Any]) -> None:
     note("alpha: 1 - total variation of the first draft, on the target's own text after held-out prompts")
 
 
-def _row(name: str, one: dict[str, Any]) -> list[str]:
-    places = [f"{place['value']:.2f}" for place in one["conditional"]]
-    return [name, *_with_interval(one["alpha"]).split(" ", 1), f"{one['same']['value']:.2f}", *places]
+def _row(name: str, evaluation: dict[str, Any]) -> list[str]:
+    acceptances = [f"{acceptance['value']:.2f}" for acceptance in evaluation["conditional"]]
+    return [
+        name,
+        *_with_interval(evaluation["alpha"]).split(" ", 1),
+        f"{evaluation['same']['value']:.2f}",
+        *acceptances,
+    ]
 
 
-def _with_interval(one: dict[str, Any]) -> str:
-    low, high = one["ci95"] or (one["value"], one["value"])
-    return f"{one['value']:.3f} ± {(high - low) / 2:.3f}"
+def _with_interval(estimate: dict[str, Any]) -> str:
+    low, high = estimate["ci95"] or (estimate["value"], estimate["value"])
+    return f"{estimate['value']:.3f} ± {(high - low) / 2:.3f}"

@@ -17,19 +17,22 @@ from experiments.commands.output import note, print_json
     "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change one field of the scenario."
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File; without it: stdout."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write; default stdout.",
 )
 @json_option
 @writes_file
-def command(output: Path | None, as_json: bool, overrides: tuple[str, ...], **given: Any) -> None:
-    """Write a scenario file from a few flags; without any, the example.
+def command(output: Path | None, as_json: bool, overrides: tuple[str, ...], **flags_given: Any) -> None:
+    """Write a scenario file from a few flags; without flags, the example.
 
-    The file holds every key with its default and what it means.
+    The file contains every key with its default and its meaning.
     """
     from simulator.scenario import relocated, scenario_yaml
     from simulator.scenario.flags import EXAMPLE
 
-    flags = flags_of(given)
+    flags = flags_of(flags_given)
     if all(value is None for value in flags.values()):
         flags = dict(EXAMPLE)
     scenario = read_scenario(None, overrides, flags)

@@ -1,4 +1,4 @@
-"""`--model` and `--draft` of commands that ask for networks and no scenario."""
+"""`--model` and `--draft` of commands that need networks but no scenario."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _drafter(name: str, target: Model) -> DrafterModel:
     from simulator.models.catalogue import entry, find_drafter, load_drafter
 
     if not Path(name).exists() and not name.endswith(".json"):
-        found = find_drafter(name)
-        return load_drafter(found, target, entry(found).method or "draft_model")
+        catalogue_name = find_drafter(name)
+        return load_drafter(catalogue_name, target, entry(catalogue_name).method or "draft_model")
     try:
         return load_drafter(name, target, "draft_model")
-    except InputError as no_model:
+    except InputError as model_error:
         for method in ("eagle3", "eagle"):
             with suppress(InputError):
                 return load_drafter(name, target, method)
-        raise no_model
+        raise model_error

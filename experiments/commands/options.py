@@ -43,21 +43,21 @@ FLAGS: Mapping[str, tuple[str, str, type | None, str]] = {
         "--concurrency",
         "workload.arrivals.concurrency",
         None,
-        "Clients at work at once (closed loop).",
+        "Concurrent clients (closed loop).",
     ),
 }
 """Key of `scenario_from_flags` → (flag, the field it sets, its type if not text, help)."""
 
 
 def scenario_options(function: Function) -> Function:
-    """Adds the argument SCENARIO, the flags that stand in its place, and `--set`."""
-    made: Function = scenario_flags(
+    """Adds the argument SCENARIO, the flags that can replace it, and `--set`."""
+    decorated: Function = scenario_flags(
         click.option(
             "--set", "overrides", multiple=True, metavar="PATH=VALUE",
-            help="Change one field, e.g. --set workload.arrivals.concurrency=128. Name variants and classes.",
+            help="Change one field, e.g. --set workload.arrivals.concurrency=128. Lists go by name.",
         )(function)
     )  # fmt: skip
-    return click.argument("scenario", required=False, type=click.Path(path_type=Path))(made)
+    return click.argument("scenario", required=False, type=click.Path(path_type=Path))(decorated)
 
 
 def scenario_flags(function: Function) -> Function:
@@ -70,19 +70,19 @@ def scenario_flags(function: Function) -> Function:
 def json_option(function: Function) -> Function:
     """Adds `--json`."""
     text = "One JSON document on stdout; notes and progress on stderr."
-    made: Function = click.option("--json", "as_json", is_flag=True, help=text)(function)
-    return made
+    decorated: Function = click.option("--json", "as_json", is_flag=True, help=text)(function)
+    return decorated
 
 
 def precision_option(function: Function) -> Function:
     """Adds `--precision`; `precision_override` makes the scenario's field of it."""
-    text = "Run so much that the 95 % interval of run.precision_metric (throughput) is within ± 1 % of it."
-    made: Function = click.option("--precision", metavar="1%", help=text)(function)
-    return made
+    text = "Replicate until the 95 % interval of run.precision_metric (throughput) is within ± 1 %."
+    decorated: Function = click.option("--precision", metavar="1%", help=text)(function)
+    return decorated
 
 
 def precision_override(precision: str | None) -> tuple[str, ...]:
-    """What `--precision 1%` (or 0.01) sets of a scenario, as `--set` takes it. Raises InputError."""
+    """The `--set` overrides for `--precision 1%` (or 0.01). Raises InputError."""
     if precision is None:
         return ()
     from simulator.scenario.base import from_percent
@@ -93,14 +93,14 @@ def precision_override(precision: str | None) -> tuple[str, ...]:
         fraction = 0.0
     if not 0 < fraction < 1:
         allowed = "a percentage as 1%, or a fraction between 0 and 1"
-        message = "is no precision"
+        message = "is not a precision"
         raise InputError(Problem(field="--precision", value=precision, message=message, allowed=allowed))
     return (f"run.precision={fraction!r}",)
 
 
-def flags_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def flags_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario flags among a command's parameters."""
-    return {name: given.get(name) for name in FLAGS}
+    return {name: options.get(name) for name in FLAGS}
 
 
 def read_scenario(
@@ -112,39 +112,39 @@ def read_scenario(
     """
     from simulator.scenario import load_scenario, scenario_from_flags
 
-    given = {name: value for name, value in flags.items() if value is not None}
+    values = {name: value for name, value in flags.items() if value is not None}
     if scenario is None:
-        return scenario_from_flags(given | _numbers_of(given, lists), overrides)
-    if given:
-        raise InputError([_no_flag_beside_a_file(name, value) for name, value in given.items()])
+        return scenario_from_flags(values | _first_numbers(values, lists), overrides)
+    if values:
+        raise InputError([_flag_with_file_problem(name, value) for name, value in values.items()])
     return load_scenario(scenario, overrides)
 
 
 @contextmanager
 def lines_of(scenario: Scenario) -> Iterator[None]:
-    """What is found wrong later with fields of the scenario is reported at their line."""
+    """Reports problems with fields of the scenario at their lines in its file."""
     try:
         yield
     except InputError as error:
         raise scenario.located(error) from error
 
 
-def _numbers_of(given: Mapping[str, Any], lists: bool) -> dict[str, Any]:
-    """Flags that stand for one number in a scenario and may be lists on a command: the first of them."""
-    first: dict[str, Any] = {}
+def _first_numbers(values: Mapping[str, Any], lists: bool) -> dict[str, Any]:
+    """The first numbers of flags that are one number in a scenario and may be lists on a command."""
+    first_numbers: dict[str, Any] = {}
     for name in ("concurrency", "draft_length"):
-        text = given.get(name)
+        text = values.get(name)
         if not isinstance(text, str) or (name == "draft_length" and is_yaml(text)):
             continue
         flag = FLAGS[name][0]
-        first[name], *more = numbers(flag, text, whole=True)
-        if more and not lists:
+        first_numbers[name], *other_numbers = numbers(flag, text, integers=True)
+        if other_numbers and not lists:
             message, allowed = "is a list", "one whole number; `breakeven` and `sweep` take several"
             raise InputError(Problem(field=flag, value=text, message=message, allowed=allowed))
-    return first
+    return first_numbers
 
 
-def _no_flag_beside_a_file(name: str, value: Any) -> Problem:
+def _flag_with_file_problem(name: str, value: Any) -> Problem:
     flag, path, _, _ = FLAGS[name]
     return Problem(
         field=flag,
@@ -154,23 +154,23 @@ def _no_flag_beside_a_file(name: str, value: Any) -> Problem:
     )
 
 
-def numbers(flag: str, text: str | None, *, whole: bool = False) -> list[Any]:
+def numbers(flag: str, text: str | None, *, integers: bool = False) -> list[Any]:
     """The numbers of `1,2.5,8`, each once; none when the option was not given. Raises InputError."""
-    found: list[Any] = []
+    values: list[Any] = []
     for part in (text or "").split(",") if text is not None else ():
         try:
-            found.append(int(part) if whole else float(part))
+            values.append(int(part) if integers else float(part))
         except ValueError:
-            what = "whole numbers" if whole else "numbers"
+            kind = "whole numbers" if integers else "numbers"
             raise InputError(
                 Problem(
                     field=flag,
                     value=text,
-                    message=f"{part.strip()!r} is no number",
-                    allowed=f"{what} with commas",
+                    message=f"{part.strip()!r} is not a number",
+                    allowed=f"{kind} with commas",
                 )
             ) from None
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(values))
 
 
 def is_yaml(text: str) -> bool:
@@ -190,7 +190,7 @@ def writes_file(function: Function) -> Function:
     def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
-        except BrokenPipeError:  # whoever read our output has seen enough
+        except BrokenPipeError:  # the reader of our output has closed it
             raise
         except OSError as error:
             name = str(error.filename) if error.filename else None
@@ -200,7 +200,7 @@ def writes_file(function: Function) -> Function:
 
 
 def check_output(output: Path) -> None:
-    """Raises InputError at once for a place that cannot be written, before anything is measured."""
+    """Raises InputError for a file that cannot be written, before anything is measured."""
     if output.is_dir():
         raise InputError(Problem(str(output), message="is a folder", allowed="the file to write"))
     if not output.parent.is_dir():

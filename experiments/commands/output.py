@@ -16,10 +16,10 @@ from simulator.units import format_number
 if TYPE_CHECKING:
     from simulator.runs.replications import Progress
 
-SHOWN_AFTER_S = 1.0
-"""A bar appears when the work has lasted so long."""
-REPORTED_EVERY_S = 30.0
-"""Where no terminal shows a bar, a line says as often how far it is."""
+BAR_AFTER_S = 1.0
+"""The progress bar appears after this time."""
+NOTED_EVERY_S = 30.0
+"""Without a terminal, a line reports the progress at this interval."""
 _WIDTH_WITHOUT_TERMINAL = 120
 _GAP, _NARROW_GAP = 3, 2
 """Between the columns of a table, and of one that is too wide for the terminal."""
@@ -36,7 +36,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def note(text: str) -> None:
-    """A line next to the answer, on stderr."""
+    """Print a line on stderr, apart from the answer."""
     click.echo(text, err=True)
 
 
@@ -72,14 +72,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     from rich.text import Text
 
     width = terminal_width()
-    parts = [[cell for cell in cells if cell] or [""] for cells in zip(columns, *rows, strict=True)]
-    words = [max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in parts]
-    least = [min(word, _UNBROKEN) for word in words]
-    gap = _GAP if sum(least) + _GAP * len(least) < width else _NARROW_GAP
-    widths = [max(cell_len(line) for cell in cells for line in cell.split("\n")) for cells in parts]
-    taken = gap * len(widths)
-    while sum(widths) + taken > width and widths != least:
-        shrinks = [number for number in range(len(widths)) if widths[number] > least[number]]
+    cells_by_column = [[cell for cell in cells if cell] or [""] for cells in zip(columns, *rows, strict=True)]
+    words = [
+        max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in cells_by_column
+    ]
+    min_widths = [min(word, _UNBROKEN) for word in words]
+    gap = _GAP if sum(min_widths) + _GAP * len(min_widths) < width else _NARROW_GAP
+    widths = [max(cell_len(line) for cell in cells for line in cell.split("\n")) for cells in cells_by_column]
+    gaps_width = gap * len(widths)
+    while sum(widths) + gaps_width > width and widths != min_widths:
+        shrinks = [number for number in range(len(widths)) if widths[number] > min_widths[number]]
         widths[max(shrinks, key=widths.__getitem__)] -= 1
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=gap < _GAP
@@ -91,7 +93,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console(file=sys.stdout, width=max(width, sum(widths) + taken), highlight=False).print(table)
+    Console(file=sys.stdout, width=max(width, sum(widths) + gaps_width), highlight=False).print(table)
 
 
 def terminal_width() -> int:
@@ -102,8 +104,9 @@ def terminal_width() -> int:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
-    """Yields a callback for library functions; when it takes a while, a bar on a terminal's stderr, and where
-    there is none a line now and then.
+    """Yields a progress callback.
+
+    It shows a bar on a terminal's stderr, and a line now and then elsewhere.
     """
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -114,28 +117,28 @@ def progress_bar(title: str) -> Iterator[Progress]:
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     bar = Bar(*columns, *times, console=console, transient=True)
     task = bar.add_task(title, total=None)
-    begun, shown = time.monotonic(), False
-    reported = begun
+    started_s, is_shown = time.monotonic(), False
+    noted_s = started_s
 
     def progress(done: int, total: int, what: str) -> None:
-        nonlocal shown, reported
-        if not console.is_terminal and time.monotonic() - reported > REPORTED_EVERY_S:
-            reported = time.monotonic()
+        nonlocal is_shown, noted_s
+        if not console.is_terminal and time.monotonic() - noted_s > NOTED_EVERY_S:
+            noted_s = time.monotonic()
             note(f"{title}{f': {what}' if what else ''}, {done:,} of {total:,} done")
         bar.update(task, completed=done, total=total, description=f"{title}: {what}")
-        if not shown and console.is_terminal and time.monotonic() - begun > SHOWN_AFTER_S:
-            shown = True
+        if not is_shown and console.is_terminal and time.monotonic() - started_s > BAR_AFTER_S:
+            is_shown = True
             bar.start()
 
     try:
         yield progress
     finally:
-        if shown:
+        if is_shown:
             bar.stop()
 
 
-def say_when_compiling() -> None:
-    """Says what takes the time, and how much, when this run compiles the simulation first."""
+def note_compilation() -> None:
+    """Print a note if this run has to compile the simulation first."""
     from simulator.numerics.compiled import is_compiled, kept_in
 
     if not is_compiled():
@@ -143,7 +146,7 @@ def say_when_compiling() -> None:
         note(f"compiling the simulation to machine code: about half a minute, {when}")
 
 
-def in_unit(estimate: Mapping[str, Any] | None, scale: float = 1.0) -> str:
+def estimate_text(estimate: Mapping[str, Any] | None, scale: float = 1.0) -> str:
     """An estimate of a JSON document as `12.3 ± 0.4`; the interval is that of sampling."""
     if estimate is None:
         return NOTHING
@@ -158,6 +161,6 @@ def _two_digits(value: float) -> str:
     return f"{value:,.{max(0, 1 - math.floor(math.log10(value)))}f}"
 
 
-def as_range(interval: Sequence[float] | None) -> str:
+def interval_text(interval: Sequence[float] | None) -> str:
     """`1.33 to 1.51`."""
     return NOTHING if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from experiments.store.reader import StoreReader
 
 
-_NAMED = 5
+_MAX_NAMES = 5
 """Columns without room, and reasons, that are named."""
 
 
@@ -30,7 +30,7 @@ _NAMED = 5
 @click.option(
     "--where",
     metavar="SQL",
-    help="Only the cells that hold this, e.g. \"concurrency <= 64 AND verdict = 'pays'\".",
+    help="Only the cells that meet this condition, e.g. \"concurrency <= 64 AND verdict = 'pays'\".",
 )
 @click.option("--columns", metavar="NAME,…", help="Only these columns, in this order.")
 @click.option(
@@ -46,13 +46,14 @@ def command(
     store: Path,
     where: str | None,
     columns: str | None,
-    target: Path | None,
+    export_path: Path | None,
     scenario: str | None,
     as_json: bool,
 ) -> None:
-    """The cells of STORE: as a table, as JSON with --json, as a file with --export. It may still grow.
+    """List the cells of STORE as a table, as JSON (--json) or as a file (--export).
 
-    Columns go by their full name, or by the last part of it where that is clear: concurrency, verdict.
+    A sweep may still be writing to STORE. A column is named in full, or by its last part where that is
+    unique: concurrency, verdict.
     """
     from experiments.store.export import export
     from experiments.store.reader import StoreReader
@@ -61,21 +62,21 @@ def command(
         if scenario is not None:
             click.echo(json.dumps(json.loads(cells.scenario(scenario)), indent=1, ensure_ascii=False))
             return
-        with _place("--columns"):
-            chosen = cells.chosen(words(columns) if columns is not None else None)
-        with _place("--where"):
+        with _errors_at("--columns"):
+            selected_columns = cells.columns_named(words(columns) if columns is not None else None)
+        with _errors_at("--where"):
             counts = cells.counts(where)
-        if target is not None:
-            count = export(cells, target, where, [column.name for column in chosen])
-            note(f"wrote {target}: {count:,} cells, {len(chosen)} columns")
+        if export_path is not None:
+            count = export(cells, export_path, where, [column.name for column in selected_columns])
+            note(f"wrote {export_path}: {count:,} cells, {len(selected_columns)} columns")
         if as_json:
-            _print_json(cells, counts, where, chosen)
-        elif target is None:
-            _print_cells(cells, counts, where, None if columns is None else chosen)
+            _print_json(cells, counts, where, selected_columns)
+        elif export_path is None:
+            _print_cells(cells, counts, where, None if columns is None else selected_columns)
 
 
 @contextmanager
-def _place(option: str) -> Iterator[None]:
+def _errors_at(option: str) -> Iterator[None]:
     """What is found wrong inside belongs to this option."""
     try:
         yield
@@ -110,13 +111,15 @@ def _print_cells(
     """The answer for people: how many, what they share, the first of them, and why some have no figures."""
     count, total = sum(counts.values()), sum(cells.counts().values())
     name = cells.study().get("name") or cells.path.name
-    of = f" of {total:,}" if where is not None else ""
-    print_text(f"{name}: {count:,}{of} cell{'' if total == 1 else 's'}{_in_words(counts)}")
+    total_text = f" of {total:,}" if where is not None else ""
+    print_text(f"{name}: {count:,}{total_text} cell{'' if total == 1 else 's'}{_counts_text(counts)}")
     if count:
         _print_table(cells, counts, where, columns)
     reasons = [f"{number:,} {status}: {error}" for status, error, number in cells.reasons(where)]
-    more = [f"{len(reasons) - _NAMED:,} more reasons: --where \"status != 'done'\" --columns key,error"]
-    print_list("Without figures", reasons if len(reasons) <= _NAMED else reasons[:_NAMED] + more)
+    remaining = [
+        f"{len(reasons) - _MAX_NAMES:,} more reasons: --where \"status != 'done'\" --columns key,error"
+    ]
+    print_list("Without figures", reasons if len(reasons) <= _MAX_NAMES else reasons[:_MAX_NAMES] + remaining)
 
 
 def _print_table(
@@ -124,29 +127,31 @@ def _print_table(
 ) -> None:
     from shutil import get_terminal_size
 
-    from experiments.commands.cell_table import cell_table, setting_text, telling
+    from experiments.commands.cell_table import cell_table, informative_columns, setting_text
 
     if columns is None:
         shared = cells.shared(where)
         if shared:
-            same = ", ".join(f"{path} {setting_text(value)}" for path, value in shared.items())
-            print_text(f"The same in all: {same}")
+            constants = ", ".join(f"{path} {setting_text(value)}" for path, value in shared.items())
+            print_text(f"The same in all: {constants}")
         zips = cells.study().get("zip", ())
-        together = [path for _, *others in zips for path in others if path not in shared]
-        if together:
-            print_text(f"Not shown, as they go with another axis: {', '.join(together)}")
-        columns = telling(cells.columns(), {*shared, *together}, all_done=set(counts) == {DONE})
+        zipped_columns = [path for _, *others in zips for path in others if path not in shared]
+        if zipped_columns:
+            print_text(f"Not shown because they vary together with another axis: {', '.join(zipped_columns)}")
+        columns = informative_columns(
+            cells.columns(), {*shared, *zipped_columns}, all_done=set(counts) == {DONE}
+        )
     headings, rows, left_out = cell_table(cells, where, columns, get_terminal_size((120, 24)).columns)
     print_table(headings, rows)
     count = sum(counts.values())
     if count > len(rows):
         print_text(f"{len(rows)} of {count:,} cells are shown; --where narrows them, --export writes all.")
     if left_out:
-        some = ", ".join(left_out[:_NAMED]) + (", …" if len(left_out) > _NAMED else "")
-        print_text(f"No room here for {len(left_out)} more columns, {some}: --columns NAME,… chooses.")
+        names = ", ".join(left_out[:_MAX_NAMES]) + (", …" if len(left_out) > _MAX_NAMES else "")
+        print_text(f"No room here for {len(left_out)} more columns ({names}); choose with --columns NAME,…")
 
 
-def _in_words(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     """`, 3 failed, 7 do not fit the memory`."""
     texts = {FAILED: "failed", DOES_NOT_FIT: "do not fit the memory"}
     return "".join(f", {counts[status]:,} {text}" for status, text in texts.items() if counts.get(status))

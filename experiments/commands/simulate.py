@@ -1,4 +1,4 @@
-"""`decodesim simulate`: plain decoding and every speculative variant, on common random numbers."""
+"""`decodesim simulate`: plain decoding and every speculative variant of the same traffic."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from experiments.commands.options import (
     writes_file,
 )
 from experiments.commands.output import (
-    as_range,
-    in_unit,
+    estimate_text,
+    interval_text,
     note,
+    note_compilation,
     print_json,
     print_list,
     print_table,
     print_text,
     progress_bar,
-    say_when_compiling,
 )
 from simulator.errors import InputError, Problem
 from simulator.results.catalogue import COMPARED, label_of, metric_of, paths_shown
@@ -63,19 +63,22 @@ def command(
     out: Path | None,
     trace_out: Path | None,
     as_json: bool,
-    **given: Any,
+    **flags_given: Any,
 ) -> None:
-    """Plain decoding and every speculative variant of SCENARIO on the same requests and random numbers."""
+    """Simulate plain decoding and every speculative variant of SCENARIO.
+
+    All variants meet the same traffic and the same random numbers.
+    """
     from simulator.simulation import simulate
 
-    read = read_scenario(scenario, (*overrides, *precision_override(precision)), flags_of(given))
+    loaded = read_scenario(scenario, (*overrides, *precision_override(precision)), flags_of(flags_given))
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # an error now, not after a long run
+        out.mkdir(parents=True, exist_ok=True)  # fails before the long run
     if trace_out is not None and not trace_out.parent.is_dir():
-        raise InputError(Problem(file=str(trace_out), message="cannot be written: its folder is not there"))
-    say_when_compiling()
-    with lines_of(read), progress_bar("simulating") as progress:
-        result = simulate(read, progress, trace_out, keep_requests=out is not None)
+        raise InputError(Problem(file=str(trace_out), message="cannot be written: its folder does not exist"))
+    note_compilation()
+    with lines_of(loaded), progress_bar("simulating") as progress:
+        result = simulate(loaded, progress, trace_out, keep_requests=out is not None)
     if out is not None:
         note(f"wrote {result.write(out)}")
     if trace_out is not None:
@@ -84,19 +87,19 @@ def command(
     if as_json:
         print_json(document)
     else:
-        print_result(document, read)
+        print_result(document, loaded)
 
 
 def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
     """The answer for people: verdict, table of the variants, ratios, what it rests on."""
     variants = document["arms"]
     print_text(f"{scenario.title}: {_traffic(scenario)}")
-    for name, compared in document["comparison"].items():
-        print_text(f"→ {compared.get('reason') or name + ': ' + compared['verdict']}")
+    for name, comparison in document["comparison"].items():
+        print_text(f"→ {comparison.get('reason') or name + ': ' + comparison['verdict']}")
     rows = [
         [
             label_of(path),
-            *(in_unit(_metric(variant, path), metric_of(path).scale) for variant in variants.values()),
+            *(estimate_text(_metric(variant, path), metric_of(path).scale) for variant in variants.values()),
         ]
         for path in paths_shown(Detail.TABLE)
         if any(_metric(variant, path) is not None for variant in variants.values())
@@ -111,10 +114,10 @@ def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
 
 def _metric(variant: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
     """The estimate at a dotted path, None where the run has none."""
-    here: Any = variant
+    node: Any = variant
     for key in path.split("."):
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return here if isinstance(here, Mapping) else None
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node if isinstance(node, Mapping) else None
 
 
 def _heading(name: str, variant: Mapping[str, Any]) -> str:
@@ -123,11 +126,11 @@ def _heading(name: str, variant: Mapping[str, Any]) -> str:
 
 def _print_comparison(comparison: Mapping[str, Any]) -> None:
     rows = []
-    for name, compared in comparison.items():
+    for name, variant_comparison in comparison.items():
         for key, figure in COMPARED.items():
-            label, ratio = figure.title, compared.get(key)
+            label, ratio = figure.title, variant_comparison.get(key)
             if ratio is not None:
-                cells = (f"{ratio['value']:.2f}", as_range(ratio["ci95"]), as_range(ratio["band"]))
+                cells = (f"{ratio['value']:.2f}", interval_text(ratio["ci95"]), interval_text(ratio["band"]))
                 rows.append([f"{name}: {label}", *cells])
     if rows:
         headings = ["against plain decoding", "value", "95 % of sampling", "band with the cost model's error"]
@@ -151,7 +154,7 @@ def _traffic(scenario: Scenario) -> str:
 
 
 def _basis(provenance: Mapping[str, Any], scenario: Scenario) -> list[str]:
-    """What the answer rests on: profile, preset, driver, acceptance, and the values that were not given."""
+    """What the answer rests on: profile, preset, driver, acceptance, and the defaults."""
     from simulator.scenario import assumed_acceptance
 
     driver = provenance["backend"]
@@ -165,9 +168,11 @@ def _basis(provenance: Mapping[str, Any], scenario: Scenario) -> list[str]:
     if assumed is not None:
         lines.append(assumed)
     defaults = provenance["defaults_used"]
-    shown = [f"{path} {_short(value)}" for path, value in defaults.items() if path in _DEFAULTS_THAT_MATTER]
-    if shown:
-        lines.append(f"defaults: {', '.join(shown)}; all {len(defaults)} in --json")
+    important_defaults = [
+        f"{path} {_short(value)}" for path, value in defaults.items() if path in _DEFAULTS_THAT_MATTER
+    ]
+    if important_defaults:
+        lines.append(f"defaults: {', '.join(important_defaults)}; all {len(defaults)} in --json")
     elif defaults:
         lines.append(f"{len(defaults)} defaults, listed in --json")
     return lines

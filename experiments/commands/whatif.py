@@ -1,4 +1,4 @@
-"""`decodesim whatif`: a scenario against others that differ in a few fields, on common random numbers."""
+"""`decodesim whatif`: compares a scenario with variations of it on the same traffic and random numbers."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from experiments.commands.options import (
 )
 from experiments.commands.output import (
     NOTHING,
-    as_range,
-    in_unit,
+    estimate_text,
+    interval_text,
+    note_compilation,
     print_json,
     print_list,
     print_table,
     print_text,
     progress_bar,
-    say_when_compiling,
 )
 from simulator.errors import InputError, Problem
 from simulator.results.catalogue import label_of, metric_of, paths_shown
 from simulator.results.metric import Detail
 
-_WORDS = {"pays": "better", "loses": "worse"}
-_SAME = 5e-4
+_VERDICT_WORDS = {"pays": "better", "loses": "worse"}
+_UNCHANGED = 5e-4
 """Ratios this near to 1, their intervals included, are called the same."""
 _LEGEND = (
-    "× is against the scenario as it is, ± 95 % of sampling, paired by replication (left out below 0.005); "
-    "the sentences have the band with the cost model's error."
+    "×: ratio to the original scenario, ± 95 % of sampling, paired by replication (omitted below 0.005). The "
+    "sentences state the band with the cost model's error."
 )
 
 
@@ -46,14 +46,17 @@ _LEGEND = (
 @scenario_flags
 @click.option(
     "--set", "settings", multiple=True, metavar="PATH=VALUE",
-    help="What if this field were so? All --set together are one alternative.",
+    help="Change one field. All --set together make one alternative.",
 )  # fmt: skip
 @click.option(
     "--versus", multiple=True, metavar="PATH=VALUE;…",
-    help="One more alternative, its settings separated by semicolons.",
+    help="Another alternative; separate its settings with semicolons.",
 )  # fmt: skip
 @click.option(
-    "--base", multiple=True, metavar="PATH=VALUE", help="Change one field of SCENARIO, on all sides."
+    "--base",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change one field in SCENARIO and in all alternatives.",
 )
 @precision_option
 @json_option
@@ -64,9 +67,9 @@ def command(
     base: tuple[str, ...],
     precision: str | None,
     as_json: bool,
-    **given: Any,
+    **flags_given: Any,
 ) -> None:
-    """What changes if SCENARIO differs in some fields, for plain decoding and each variant.
+    """Compare SCENARIO with alternatives that change some of its fields, on the same random numbers.
 
     decodesim whatif my.yaml --set hardware.gpu=h200-sxm --versus 'hardware.tensor_parallel=8' --versus
     'speculation.eagle3-k3.acceptance.alpha=0.8; speculation.eagle3-k3.draft_length=5'
@@ -74,15 +77,17 @@ def command(
     from experiments.alternatives import alternatives_of
     from experiments.whatif import what_if
 
-    asked = [*([settings] if settings else []), *(text.split(";") for text in versus)]
-    if not asked:
+    settings_of_alternatives = [*([settings] if settings else []), *(text.split(";") for text in versus)]
+    if not settings_of_alternatives:
         allowed = "--set hardware.gpu=h200-sxm, for example"
-        raise InputError(Problem(field="--set", message="is missing: what if what?", allowed=allowed))
-    alternatives = alternatives_of(asked)
-    read = read_scenario(scenario, (*base, *precision_override(precision)), flags_of(given))
-    say_when_compiling()
-    with lines_of(read), progress_bar("comparing") as progress:
-        document = what_if(read, alternatives, progress).to_json()
+        raise InputError(
+            Problem(field="--set", message="is missing, so there is no alternative", allowed=allowed)
+        )
+    alternatives = alternatives_of(settings_of_alternatives)
+    loaded = read_scenario(scenario, (*base, *precision_override(precision)), flags_of(flags_given))
+    note_compilation()
+    with lines_of(loaded), progress_bar("comparing") as progress:
+        document = what_if(loaded, alternatives, progress).to_json()
     if as_json:
         print_json(document)
     else:
@@ -108,29 +113,30 @@ def _sentences(alternative: Mapping[str, Any], metric: str) -> Iterator[str]:
     if alternative["why_not"]:
         yield f"does not fit: {alternative['why_not']}"
         return
-    word = "throughput" if metric.startswith("throughput") else "mean TPOT"
+    metric_name = "throughput" if metric.startswith("throughput") else "mean TPOT"
     for name, variant in alternative["arms"].items():
         ratio = variant["figures"].get(metric, {}).get("ratio")
-        if _is_same(ratio):
+        if _is_unchanged(ratio):
             yield f"{name}: as before"
             continue
-        moved = (
-            "is not there for both"
+        change_text = (
+            "has no figure on both sides"
             if ratio is None
-            else f"× {ratio['value']:.2f} ({as_range(ratio['band'])})"
+            else f"× {ratio['value']:.2f} ({interval_text(ratio['band'])})"
         )
-        text = f"{name}: {_WORDS.get(variant['verdict'], variant['verdict'])}: {word} {moved}"
+        verdict = _VERDICT_WORDS.get(variant["verdict"], variant["verdict"])
+        text = f"{name}: {verdict}: {metric_name} {change_text}"
         speedup = variant["speedup"]
         if speedup is not None and speedup["baseline"] and speedup["alternative"]:
-            was, becomes = speedup["baseline"]["value"], speedup["alternative"]["value"]
-            text += f"; its gain over plain goes from × {was:.2f} to × {becomes:.2f}"
+            before, after = speedup["baseline"]["value"], speedup["alternative"]["value"]
+            text += f"; its gain over plain goes from × {before:.2f} to × {after:.2f}"
         yield text
 
 
-def _is_same(ratio: Mapping[str, Any] | None) -> bool:
+def _is_unchanged(ratio: Mapping[str, Any] | None) -> bool:
     """Whether nothing changed, the interval included."""
     ends = () if ratio is None else (ratio["value"], *(ratio["band"] or ratio["ci95"] or ()))
-    return bool(ends) and all(abs(end - 1) < _SAME for end in ends)
+    return bool(ends) and all(abs(end - 1) < _UNCHANGED for end in ends)
 
 
 def _rows(alternatives: list[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -139,13 +145,13 @@ def _rows(alternatives: list[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
         for path in paths_shown(Detail.SUMMARY):
             label, scale = label_of(path), metric_of(path).scale
             changes = [variant and variant["figures"].get(path) for variant in variants]
-            known = [change for change in changes if change]
-            if known:
-                before = in_unit(known[0]["baseline"], scale)
+            changes_present = [change for change in changes if change]
+            if changes_present:
+                before = estimate_text(changes_present[0]["baseline"], scale)
                 yield f"{name}: {label}", before, *(_cell(change, scale) for change in changes)
         speedups = [variant and variant["speedup"] for variant in variants]
         if any(speedups):
-            before = next(in_unit(speedup["baseline"]) for speedup in speedups if speedup)
+            before = next(estimate_text(speedup["baseline"]) for speedup in speedups if speedup)
             yield f"{name}: gain over plain", before, *(_cell(speedup, 1.0) for speedup in speedups)
 
 
@@ -154,9 +160,9 @@ def _cell(change: Mapping[str, Any] | None, scale: float) -> str:
     if not change or change["alternative"] is None:
         return NOTHING
     ratio = change["ratio"]
-    if _is_same(ratio):
+    if _is_unchanged(ratio):
         return "same"
-    value = in_unit({"value": change["alternative"]["value"]}, scale)
+    value = estimate_text({"value": change["alternative"]["value"]}, scale)
     if ratio is None:
         return value
     half = (ratio["ci95"][1] - ratio["ci95"][0]) / 2 if ratio["ci95"] else 0.0

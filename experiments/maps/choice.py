@@ -1,4 +1,4 @@
-"""Which method and draft length is best at a given acceptance, and what any other choice costs."""
+"""The best method and draft length at a given acceptance, and the cost of any other choice."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from experiments.maps.study_map import Setting, StudyMap
+from experiments.maps.study_map import SettingValue, StudyMap
 from simulator.results.estimate import Estimate
 
 Option = tuple[str, int | None]
-"""An variant and its draft length; `PLAIN` decodes without drafts."""
+"""A variant and its draft length; `PLAIN` is plain decoding."""
 
 PLAIN: Option = ("plain", 0)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What is best at one load and place. `speedups`: option → throughput ÷ that of plain decoding."""
+    """The options at one load and place. `speedups`: option → throughput ÷ that of plain decoding."""
 
     load: float
-    place: tuple[Setting, ...]
+    place: tuple[SettingValue, ...]
     speedups: Mapping[Option, Estimate]
 
     @property
     def best(self) -> Option:
-        """The option with the largest throughput; plain decoding where none is faster."""
+        """The option with the largest throughput."""
         return max(self.speedups, key=lambda option: self.speedups[option].value)
 
     def regret(self, option: Option) -> Estimate:
-        """The share of the best throughput that this option gives away, 0 for the best.
+        """The fraction of the best throughput that this option loses; 0 for the best.
 
-        The sampling interval takes both speedups for independent, though on common luck they hardly are. The
-        band takes the cost model to err alike for all options: it moves them against plain decoding only.
+        The sampling interval treats both speedups as independent, which is conservative on common random
+        numbers. The band assumes the same error of the cost model for all speculative options.
         """
-        mine, best = self.speedups[option], self.speedups[self.best]
-        value = 1 - mine.value / best.value
-        spread = math.hypot(_spread(mine), _spread(best)) if option != self.best else 0.0
+        speedup, best = self.speedups[option], self.speedups[self.best]
+        value = 1 - speedup.value / best.value
+        spread = math.hypot(_spread(speedup), _spread(best)) if option != self.best else 0.0
         half = (1 - value) * spread
-        ends = [
-            1 - _end(mine, end) / max(_end(speedup, end) for speedup in self.speedups.values())
+        band_ends = [
+            1 - _end(speedup, end) / max(_end(speedup, end) for speedup in self.speedups.values())
             for end in (0, 1)
         ]
-        around = (value - half, value + half)
-        return Estimate(value, around, around).with_model_range(*ends).clipped(0.0, 1.0)
+        interval = (value - half, value + half)
+        return Estimate(value, interval, interval).with_model_range(*band_ends).clipped(0.0, 1.0)
 
     def as_good(self, within: float) -> tuple[Option, ...]:
-        """The options that give away at most this share, the best one first."""
-        found = [option for option in self.speedups if self.regret(option).value <= within]
-        return tuple(sorted(found, key=lambda option: -self.speedups[option].value))
+        """The options that lose at most this fraction, the best one first."""
+        options = [option for option in self.speedups if self.regret(option).value <= within]
+        return tuple(sorted(options, key=lambda option: -self.speedups[option].value))
 
 
-def choices(of: StudyMap, alpha: float, variants: Collection[str] | None = None) -> tuple[Choice, ...]:
+def choices(study_map: StudyMap, alpha: float, variants: Collection[str] | None = None) -> tuple[Choice, ...]:
     """The choice at every load and place where all options (of these variants) have a speedup at `alpha`."""
-    known = {cell.variant for cell in of.cells if alpha in cell.speedups}
-    found: dict[tuple[tuple[Setting, ...], float], dict[Option, Estimate | None]] = {}
-    for cell in of.cells:
-        if cell.variant in known and (variants is None or cell.variant in variants):
-            options = found.setdefault((cell.place, cell.load), {})
+    variants_at_alpha = {cell.variant for cell in study_map.cells if alpha in cell.speedups}
+    options_by_place: dict[tuple[tuple[SettingValue, ...], float], dict[Option, Estimate | None]] = {}
+    for cell in study_map.cells:
+        if cell.variant in variants_at_alpha and (variants is None or cell.variant in variants):
+            options = options_by_place.setdefault((cell.place, cell.load), {})
             options[cell.variant, cell.draft_length] = cell.speedups.get(alpha)
     plain = Estimate(1.0, (1.0, 1.0), (1.0, 1.0))
     return tuple(
         Choice(
             load, place, {PLAIN: plain} | {option: speedup for option, speedup in options.items() if speedup}
         )
-        for (place, load), options in found.items()
+        for (place, load), options in options_by_place.items()
         if all(options.values())
     )
 

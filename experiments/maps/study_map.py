@@ -1,7 +1,7 @@
 """The cells of a study as a map: one variant with one draft length at each load and place of the other axes.
 
-A map is read from the rows of a store, or from rows that were taken out of one. With break-evens in them it
-tells which acceptance speculation needs: `MapCell.needs`.
+A map is made from rows of a store. If they contain break-evens, `MapCell.required_alpha` is the acceptance
+that speculation needs.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from simulator.results.estimate import Estimate, Interval
 from simulator.results.verdict import UNREACHABLE
 
 LOADS = ("workload.arrivals.concurrency", "workload.arrivals.rate_per_s", "workload.arrivals.rate_scale")
-"""Settings that say how much is asked: the first of them that varies runs along the map."""
+"""Settings that are loads. The first of them that varies is the load of the map."""
 
-BEYOND = math.inf
-"""What a variant needs that no acceptance lets pay."""
+UNREACHABLE_ALPHA = math.inf
+"""The required acceptance of a variant that does not pay at any acceptance."""
 
 SPEEDUP = "throughput_speedup"
 _NEEDED, _TOKENS, _VERDICT = "break_even_alpha", "break_even_acceptance_length", "break_even_verdict"
 _SPEEDUP_AT = "speedup_at."
-_OF_SPECULATION = (_NEEDED, _VERDICT, SPEEDUP, "verdict")
-"""Metrics that only a variant with speculation has."""
+_SPECULATIVE_METRICS = (_NEEDED, _VERDICT, SPEEDUP, "verdict")
+"""Metrics that only speculative variants have."""
 
-Setting = float | str | None
+SettingValue = float | str | None
 
 
 @dataclass(frozen=True)
 class MapCell:
-    """One variant at one load and place. `place`: values of the map's axes. `draft_length` is None where the
-    study does not vary it. `row`: all that the store has of the cell.
+    """One variant at one load and place. `place`: values of the map's axes. `row`: the row of the store.
+
+    `draft_length` is None where the study does not vary it.
     """
 
     load: float
-    place: tuple[Setting, ...]
+    place: tuple[SettingValue, ...]
     variant: str
     draft_length: int | None
     row: Mapping[str, Any] = field(repr=False)
 
     def estimate(self, metric: str) -> Estimate | None:
-        """A metric of the variant with the intervals that are stored beside it; None where it has none."""
+        """A metric of the variant with its stored intervals; None where the cell does not have it."""
         return estimate_in(self.row, f"{self.variant}.{metric}")
 
     @cached_property
@@ -58,36 +59,37 @@ class MapCell:
 
     @property
     def outcome(self) -> str:
-        """What is said of the scenario's α against the break-even; of a cell without figures, its status."""
+        """The verdict on the scenario's α against the break-even, or the status of a cell without figures."""
         return str(self.row.get(f"{self.variant}.{_VERDICT}") or self.row.get("status") or "")
 
     @cached_property
     def speedups(self) -> Mapping[float, Estimate]:
-        """α → throughput ÷ that of plain decoding, for the acceptances at which the study kept it."""
-        start = f"{self.variant}.{_SPEEDUP_AT}"
-        names = [name.removeprefix(start) for name in self.row if name.startswith(start)]
+        """α → throughput ÷ that of plain decoding, for the acceptances that the study kept."""
+        prefix = f"{self.variant}.{_SPEEDUP_AT}"
+        names = [name.removeprefix(prefix) for name in self.row if name.startswith(prefix)]
         alphas = [name for name in names if not name.endswith(("_low", "_high"))]
-        found = {float(alpha): self.estimate(_SPEEDUP_AT + alpha) for alpha in alphas}
-        return {alpha: speedup for alpha, speedup in found.items() if speedup is not None}
+        estimates = {float(alpha): self.estimate(_SPEEDUP_AT + alpha) for alpha in alphas}
+        return {alpha: speedup for alpha, speedup in estimates.items() if speedup is not None}
 
-    def needs(self, end: int | None = None) -> float | None:
-        """The acceptance needed, or one end (0 or 1) of its band: `BEYOND` where none is enough, None where
-        there is no answer.
+    def required_alpha(self, end: int | None = None) -> float | None:
+        """The acceptance needed, or one end (0 or 1) of its band.
+
+        `UNREACHABLE_ALPHA` where no acceptance is enough; None where there is no answer.
         """
         if self.needed is None:
-            return BEYOND if self.outcome == UNREACHABLE else None
+            return UNREACHABLE_ALPHA if self.outcome == UNREACHABLE else None
         return self.needed.value if end is None or self.needed.band is None else self.needed.band[end]
 
 
-Line = tuple[str, int | None, tuple[Setting, ...]]
+Line = tuple[str, int | None, tuple[SettingValue, ...]]
 """What the cells of one line over the load have in common: variant, draft length, place."""
 
 
 @dataclass(frozen=True)
 class StudyMap:
-    """The cells of a study's speculative variants. `load` is the setting that runs along the map,
-    `axes` are the
-    settings of the places, in the order of the study.
+    """The cells of a study's speculative variants. `load` is the setting along the map.
+
+    `axes` are the settings of the places, in the order of the study.
     """
 
     load: str
@@ -96,34 +98,34 @@ class StudyMap:
 
     @property
     def alphas(self) -> tuple[float, ...]:
-        """The acceptances at which some cell has a speedup, ascending."""
+        """The acceptances at which any cell has a speedup, ascending."""
         return tuple(sorted({alpha for cell in self.cells for alpha in cell.speedups}))
 
     def lines(self) -> dict[Line, tuple[MapCell, ...]]:
         """Line → its cells by rising load."""
-        found: dict[Line, list[MapCell]] = {}
+        cells_by_line: dict[Line, list[MapCell]] = {}
         for cell in sorted(self.cells, key=lambda cell: cell.load):
-            found.setdefault((cell.variant, cell.draft_length, cell.place), []).append(cell)
-        return {key: tuple(cells) for key, cells in found.items()}
+            cells_by_line.setdefault((cell.variant, cell.draft_length, cell.place), []).append(cell)
+        return {key: tuple(cells) for key, cells in cells_by_line.items()}
 
 
 def study_map(
     rows: Iterable[Mapping[str, Any]], settings: Sequence[str], variants: Sequence[str] | None = None
 ) -> StudyMap:
-    """The map in rows as `StoreReader.rows` gives them; `settings` are their columns of settings, `arms` the
-    variants with speculation, which else the columns tell.
+    """The map in rows of `StoreReader.rows`. `settings` are the columns of settings.
 
-    Settings that do not vary, and those that go with another one value by value, make no axis of their own.
+    `variants` are the speculative variants, by default those in the names of the columns. Settings that are
+    constant, or determined by another setting, are no axis.
     """
     rows = list(rows)
     varied = [name for name in settings if len({row.get(name) for row in rows}) > 1]
-    load = next((name for name in LOADS if name in varied), None) or _longest(rows, varied)
+    load = next((name for name in LOADS if name in varied), None) or _longest_axis(rows, varied)
     variants = _variants(rows[0] if rows else {}) if variants is None else variants
     lengths = {variant: f"speculation.{variant}.draft_length" for variant in variants}
-    special = [name for name in (load, *lengths.values()) if name in varied]
+    own_axes = [name for name in (load, *lengths.values()) if name in varied]
     axes: list[str] = []
     for name in varied:
-        if name not in special and not any(_goes_with(rows, name, other) for other in (*special, *axes)):
+        if name not in own_axes and not any(_depends_on(rows, name, other) for other in (*own_axes, *axes)):
             axes.append(name)
     cells = tuple(_cell(row, variant, load, axes, lengths[variant]) for row in rows for variant in variants)
     return StudyMap(load, tuple(axes), cells)
@@ -132,20 +134,23 @@ def study_map(
 def _variants(names: Iterable[str]) -> list[str]:
     """The variants with speculation among the columns, in their order."""
     variants = [
-        name.removesuffix(f".{end}") for name in names for end in _OF_SPECULATION if name.endswith(f".{end}")
+        name.removesuffix(f".{suffix}")
+        for name in names
+        for suffix in _SPECULATIVE_METRICS
+        if name.endswith(f".{suffix}")
     ]
     return list(dict.fromkeys(variants))
 
 
-def _longest(rows: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> str:
+def _longest_axis(rows: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> str:
     """The numeric setting with the most values; without one, concurrency."""
     numeric = [name for name in varied if all(isinstance(row.get(name), int | float) for row in rows)]
     return max(numeric, key=lambda name: len({row[name] for row in rows}), default=LOADS[0])
 
 
-def _goes_with(rows: Sequence[Mapping[str, Any]], name: str, other: str) -> bool:
+def _depends_on(rows: Sequence[Mapping[str, Any]], name: str, other_name: str) -> bool:
     """Whether a setting has one value for each value of another."""
-    pairs = {(row.get(other), row.get(name)) for row in rows}
+    pairs = {(row.get(other_name), row.get(name)) for row in rows}
     return len(pairs) == len({value for value, _ in pairs})
 
 

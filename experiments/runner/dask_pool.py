@@ -13,23 +13,23 @@ from typing import Any
 
 from calibration.workers import for_worker, one_thread_each
 from experiments.runner.pools import (
-    WHY_WORKERS_DIE,
+    DEATH_CAUSES,
     Pool,
     checked_count,
-    interrupts_held_back,
+    interrupts_blocked,
 )
-from experiments.runner.worker import Outcome, differences, fingerprint, one_line, run_group
+from experiments.runner.worker import TaskOutcome, differences, fingerprint, one_line, run_group
 from simulator.errors import InputError, Problem
 
 LOCAL = "local"
 _LOGGERS = ("distributed", "tornado", "asyncio")
 _FIELD = "--dask"
 CONNECT_S = 4.0
-"""Seconds that a scheduler has to answer, and then its first worker to be there."""
+"""Timeouts for the answer of the scheduler, and then for its first worker, s."""
 _LONGEST_GREETING = 1 << 20
 """Bytes; that of Dask has some hundred."""
-_GONE_S = 30.0
-"""Seconds without any worker after which a cluster is given up: killed workers come back within a few."""
+_NO_WORKER_S = 30.0
+"""A cluster without workers for this long is lost; killed workers restart within a few seconds."""
 
 
 class DaskPool(Pool):
@@ -42,14 +42,14 @@ class DaskPool(Pool):
         self._seen_s = time.monotonic()
         self.workers = len(client.nthreads())
 
-    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], slot: int) -> Future[list[TaskOutcome]]:
         if self._client.status != "running":
             raise self.lost()
-        group = for_worker(run_group, run, tasks, berth, self._fingerprint)
-        made: Future[list[Outcome]] = self._executor.submit(group)
-        return made
+        group = for_worker(run_group, run, tasks, slot, self._fingerprint)
+        future: Future[list[TaskOutcome]] = self._executor.submit(group)
+        return future
 
-    def was_at(self, berth: int) -> int | None:
+    def interrupted_task(self, slot: int) -> int | None:
         return None
 
     def renew(self) -> None:
@@ -68,33 +68,33 @@ class DaskPool(Pool):
         now = time.monotonic()
         if count:
             self.workers, self._seen_s = count, now
-        elif now - self._seen_s > _GONE_S:
-            raise InputError(self._problem(f"has had no worker for {_GONE_S:.0f} s"))
+        elif now - self._seen_s > _NO_WORKER_S:
+            raise InputError(self._problem(f"has had no worker for {_NO_WORKER_S:.0f} s"))
 
     def lost(self) -> InputError:
         return InputError(self._problem("the connection to the scheduler is lost"))
 
     def failure(self, error: Exception) -> str:
         if type(error).__name__ == "KilledWorker":
-            return f"KilledWorker: its worker died each time, with nothing beside it: {WHY_WORKERS_DIE}"
+            return f"KilledWorker: its worker died each time, although it ran nothing else: {DEATH_CAUSES}"
         return one_line(error)
 
     def _problem(self, message: str) -> Problem:
-        rest = "what is done is kept, and a second run does the rest"
-        return Problem(field=_FIELD, value=self._address, message=message, allowed=rest)
+        allowed = "finished cells are kept, and a second run does the rest"
+        return Problem(field=_FIELD, value=self._address, message=message, allowed=allowed)
 
 
 @contextmanager
 def dask_pool(address: str, workers: int | None = None) -> Iterator[Pool]:
     """A pool on the scheduler at an address (`tcp://host:8786`), or on a cluster of this machine (`local`).
 
-    `workers`: processes of a local cluster, by default one per core. Raises InputError when they are given
-    beside an address, Dask is not installed, nobody answers within seconds, there is no worker, or one has
-    other versions.
+    `workers`: processes of a local cluster, by default one per core. Raises InputError when `workers` comes
+    with an address, Dask is not installed, no scheduler answers, or there is no worker or one of another
+    version.
     """
     if workers is not None and address != LOCAL:
         allowed = "leave it out: the cluster has its own"
-        message = "says nothing beside the address of a cluster"
+        message = "cannot be combined with the address of a cluster"
         raise InputError(Problem(field="--workers", value=workers, message=message, allowed=allowed))
     if find_spec("distributed") is None:
         message, allowed = "needs Dask", "pip install 'decodesim[cluster]'"
@@ -116,8 +116,8 @@ def _local_cluster(dask: Any, workers: int) -> Iterator[Any]:
     """A client of a scheduler in this process and fresh worker processes, each with one thread."""
     from dask import config
 
-    with config.set({"distributed.scheduler.allowed-failures": 1}), one_thread_each(), ExitStack() as held:
-        with interrupts_held_back():
+    with config.set({"distributed.scheduler.allowed-failures": 1}), one_thread_each(), ExitStack() as stack:
+        with interrupts_blocked():
             cluster = dask.LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
@@ -126,8 +126,8 @@ def _local_cluster(dask: Any, workers: int) -> Iterator[Any]:
                 dashboard_address=None,
                 silence_logs=logging.CRITICAL,
             )
-            held.enter_context(cluster)
-            client = held.enter_context(dask.Client(cluster, set_as_default=False))
+            stack.enter_context(cluster)
+            client = stack.enter_context(dask.Client(cluster, set_as_default=False))
         yield client
 
 
@@ -135,7 +135,7 @@ def _local_cluster(dask: Any, workers: int) -> Iterator[Any]:
 def _connected(dask: Any, address: str) -> Iterator[Any]:
     """A client of a scheduler that runs already, once its workers are known to compute as we do."""
     try:
-        # Said here, as a client of no address takes long to go, and one of another server waits for ever.
+        # Checked first: a client without a scheduler closes slowly, and it waits for ever on another server.
         _require_scheduler(address, *dask.comm.get_address_host_port(address))
         client = dask.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -149,7 +149,7 @@ def _connected(dask: Any, address: str) -> Iterator[Any]:
             allowed = f"start some: dask worker {address} --nthreads 1 --nworkers N"
             problem = Problem(field=_FIELD, value=address, message="has no worker", allowed=allowed)
             raise InputError(problem) from None
-        _refuse_other_versions(client, address)
+        _require_versions(client, address)
         yield client
 
 
@@ -165,40 +165,44 @@ def _require_scheduler(address: str, host: str, port: int) -> None:
         except TimeoutError:
             greeting = b""
     if len(greeting) < 8 or int.from_bytes(greeting, "little") > _LONGEST_GREETING:
-        raise OSError("what answers there is none")
+        raise OSError("the server at this address is not one")
 
 
-def _refuse_other_versions(client: Any, address: str) -> None:
+def _require_versions(client: Any, address: str) -> None:
     """Raises InputError unless every worker has the versions of this machine: a line for each kind."""
-    found: dict[str, list[str]] = {}
-    for worker, theirs in client.run(for_worker(fingerprint), on_error="return").items():
-        if isinstance(theirs, BaseException):
-            other = f"no decodesim that can be imported ({theirs})"
+    workers_by_difference: dict[str, list[str]] = {}
+    for worker, versions in client.run(for_worker(fingerprint), on_error="return").items():
+        if isinstance(versions, BaseException):
+            difference = f"no decodesim that can be imported ({versions})"
         else:
-            other = differences(fingerprint(), theirs)
-        if other:
-            found.setdefault(other, []).append(worker)
+            difference = differences(fingerprint(), versions)
+        if difference:
+            workers_by_difference.setdefault(difference, []).append(worker)
     problems = [
         Problem(
             field=_FIELD,
             value=address,
-            message=f"{_some(names)} {other}",
+            message=f"{_workers_text(worker_names)} {difference}",
             allowed="install the versions of this machine there",
         )
-        for other, names in found.items()
+        for difference, worker_names in workers_by_difference.items()
     ]
     if problems:
         raise InputError(problems)
 
 
-def _some(workers: list[str]) -> str:
-    one = len(workers) == 1
-    return f"its worker {workers[0]} has" if one else f"{len(workers)} of its workers ({workers[0]}, …) have"
+def _workers_text(workers: list[str]) -> str:
+    is_single = len(workers) == 1
+    return (
+        f"its worker {workers[0]} has"
+        if is_single
+        else f"{len(workers)} of its workers ({workers[0]}, …) have"
+    )
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The logs of Dask and what it stands on stay silent: what matters is said by errors, in one line."""
+    """Silences the logs of Dask and its libraries; errors are reported in one line instead."""
     import warnings
 
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]

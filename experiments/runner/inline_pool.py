@@ -1,4 +1,4 @@
-"""A pool that is this process: for notebooks, and scripts that worker processes would run once more."""
+"""A pool in this process, for notebooks and for scripts that worker processes would execute again."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from experiments.runner.pools import Pool
-from experiments.runner.worker import Outcome, run_group
+from experiments.runner.worker import TaskOutcome, run_group
 
 
 class InlinePool(Pool):
-    """Runs each group when it is submitted. A task that kills its worker kills everything here."""
+    """Runs each group when it is submitted. A task that crashes ends this process."""
 
     workers = 1
 
     @property
-    def berths(self) -> int:
-        """One: what is in flight is over."""
+    def slots(self) -> int:
+        """One, because each group ends before the next one starts."""
         return 1
 
-    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
-        done: Future[list[Outcome]] = Future()
-        done.set_result(run_group(run, tasks, berth))
-        return done
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], slot: int) -> Future[list[TaskOutcome]]:
+        future: Future[list[TaskOutcome]] = Future()
+        future.set_result(run_group(run, tasks, slot))
+        return future
 
-    def was_at(self, berth: int) -> int | None:
+    def interrupted_task(self, slot: int) -> int | None:
         return None
 
     def renew(self) -> None:
-        """Nothing dies."""
+        """Does nothing: no worker can die."""
 
     def alone(self) -> AbstractContextManager[Pool]:
         return nullcontext(self)

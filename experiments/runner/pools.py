@@ -1,4 +1,4 @@
-"""Where tasks run: a pool of local processes. A cluster's pool (`dask_pool.py`) has the same verbs."""
+"""Pools that run tasks: the interface, and local processes. `dask_pool.py` is the pool of a cluster."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from calibration.workers import for_worker, one_thread_each, usable_cores
-from experiments.runner.worker import Marks, Outcome, one_line, run_group, start_worker
+from experiments.runner.worker import Marks, TaskOutcome, one_line, run_group, start_worker
 from simulator.errors import InputError, Problem
 
 WINDOW = 3
 """Groups of tasks in flight per worker: one runs, the others wait at hand."""
 
-MOST_WORKERS = 1024
+MAX_WORKERS = 1024
 
-WHY_WORKERS_DIE = "killed for memory, or a crash in compiled code"
+DEATH_CAUSES = "killed for memory, or a crash in compiled code"
 
 
 class Pool(ABC):
-    """Workers behind `concurrent.futures`. Groups in flight have berths, numbers below `berths`."""
+    """Workers behind `concurrent.futures`. Groups in flight have slots, numbers below `slots`."""
 
     workers: int
 
     @property
-    def berths(self) -> int:
-        """How many groups may be in flight."""
+    def slots(self) -> int:
+        """The most groups in flight."""
         return WINDOW * self.workers
 
     @abstractmethod
-    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], slot: int) -> Future[list[TaskOutcome]]:
         """Start a group. Raises BrokenExecutor when the workers are dead."""
 
     @abstractmethod
-    def was_at(self, berth: int) -> int | None:
-        """Index of the task that the group at this berth was at when its worker died; None: it had none."""
+    def interrupted_task(self, slot: int) -> int | None:
+        """Index of the task that the group in this slot was running when its worker died; None: no task."""
 
     @abstractmethod
     def renew(self) -> None:
@@ -47,22 +47,22 @@ class Pool(ABC):
 
     @abstractmethod
     def alone(self) -> AbstractContextManager[Pool]:
-        """A pool whose worker runs one group, beside which nothing else runs."""
+        """A pool with one worker that runs nothing else."""
 
     def check(self) -> None:  # noqa: B027
-        """Raise InputError when this pool will never finish what it was given. Local workers die loudly."""
+        """Raise InputError when this pool can no longer finish its groups."""
 
     def failure(self, error: Exception) -> str:
-        """Why a group failed as a whole, in a line."""
+        """Why a whole group failed, in one line."""
         return one_line(error)
 
     def lost(self) -> InputError:
-        """What to say when the pool gave up its groups."""
-        return InputError("the workers are gone; what is done is kept, and a second run does the rest")
+        """The error when the pool has cancelled its groups."""
+        return InputError("the workers are gone; finished cells are kept, and a second run does the rest")
 
 
 class LocalPool(Pool):
-    """Processes of this machine, each started afresh (`spawn`): nothing of the driver's state is in them."""
+    """Processes of this machine, started by `spawn`, so that they share no state with the driver."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -70,18 +70,18 @@ class LocalPool(Pool):
         self._start()
 
     def _start(self) -> None:
-        self._marks: Marks = self._context.RawArray("i", self.berths)
+        self._marks: Marks = self._context.RawArray("i", self.slots)
         self._executor = ProcessPoolExecutor(
             self.workers, self._context, initializer=for_worker(start_worker), initargs=(self._marks,)
         )
 
-    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
-        self._marks[berth] = 0
-        with interrupts_held_back():
-            return self._executor.submit(run_group, run, tasks, berth)
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], slot: int) -> Future[list[TaskOutcome]]:
+        self._marks[slot] = 0
+        with interrupts_blocked():
+            return self._executor.submit(run_group, run, tasks, slot)
 
-    def was_at(self, berth: int) -> int | None:
-        return self._marks[berth] - 1 if self._marks[berth] else None
+    def interrupted_task(self, slot: int) -> int | None:
+        return self._marks[slot] - 1 if self._marks[slot] else None
 
     def renew(self) -> None:
         self._executor.shutdown()
@@ -91,7 +91,7 @@ class LocalPool(Pool):
         return local_pool(1)
 
     def close(self, *, at_once: bool) -> None:
-        """End the workers, when they are done or `at_once`."""
+        """End the workers when they are done, or kill them if `at_once`."""
         # Python 3.14 has `kill_workers` for what needs a private name until then.
         processes = list((self._executor._processes or {}).values())
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -122,18 +122,18 @@ def local_pool(workers: int | None = None) -> Iterator[LocalPool]:
 def checked_count(workers: int | None) -> int:
     """The number of workers asked for, or one per core that this process may use. Raises InputError."""
     count = usable_cores() if workers is None else workers
-    if not 1 <= count <= MOST_WORKERS:
-        allowed = f"1 to {MOST_WORKERS:,}"
+    if not 1 <= count <= MAX_WORKERS:
+        allowed = f"1 to {MAX_WORKERS:,}"
         raise InputError(Problem(field="--workers", value=count, message="is out of range", allowed=allowed))
     return count
 
 
 @contextmanager
-def interrupts_held_back() -> Iterator[None]:
-    """Processes and threads that start here never see Ctrl-C: they inherit that it is held back."""
-    resource_tracker.ensure_running()  # whose start, later on, would let it through
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def interrupts_blocked() -> Iterator[None]:
+    """Processes and threads that start inside the block never see Ctrl-C: they inherit the blocked signal."""
+    resource_tracker.ensure_running()  # a later start would unblock the signal
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)

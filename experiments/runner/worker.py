@@ -1,7 +1,7 @@
-"""What runs inside a worker process, local or on a cluster: a group of tasks, one after the other.
+"""The code inside a worker process, local or on a cluster: it runs a group of tasks, one after another.
 
-A worker shares nothing with the driver but what it is sent. Where it can, it marks which task it is at, so
-that after its death the driver knows whom to suspect.
+A worker shares no state with the driver. A local worker marks its current task in shared memory, so that the
+driver knows the suspect after the worker's death.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from calibration.workers import end_with_driver
 from simulator.errors import InputError
 
 Marks = MutableSequence[int]
-"""Shared memory, one number per group in flight: 1 + index of the task that is being run, 0 when none is."""
+"""Shared memory, one number per group in flight: 1 + index of the running task, or 0."""
 
 LONGEST_GROUP_S = 1.0
-"""After so long a group comes back, whatever is left of it: results are kept as soon as they are there."""
+"""A group returns after this time with the results so far, so that they are stored early."""
 _LONGEST_ERROR = 500
 """Characters of an exception that are kept."""
 
@@ -32,8 +32,8 @@ _one_at_a_time = threading.Lock()
 caches need not be safe for threads."""
 
 
-class Outcome(NamedTuple):
-    """What came of one task: its value, or the error it ended with in one line."""
+class TaskOutcome(NamedTuple):
+    """The result of one task: its value, or its error in one line."""
 
     value: Any
     error: str | None
@@ -41,30 +41,33 @@ class Outcome(NamedTuple):
 
 
 def run_group(
-    run: Callable[[Any], Any], tasks: Sequence[Any], berth: int, like: Mapping[str, str] | None = None
-) -> list[Outcome]:
-    """Run tasks; an exception is the outcome of its task alone. The rest is left when they take too long.
+    run: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    slot: int,
+    required_versions: Mapping[str, str] | None = None,
+) -> list[TaskOutcome]:
+    """Run tasks. An exception is the outcome of its own task. Tasks beyond the time limit are not run.
 
-    `berth` is the group's place in the marks. With `like`, a worker of other versions raises InputError.
+    `slot` is the group's place in the marks. A worker without `required_versions` raises InputError.
     """
-    if like is not None and (other := differences(like, fingerprint())):
-        raise InputError(f"a worker that joined has {other}: it needs the same versions as this machine")
+    if required_versions is not None and (difference := differences(required_versions, fingerprint())):
+        raise InputError(f"a worker that joined has {difference}: it needs the same versions as this machine")
     with _one_at_a_time:
-        outcomes: list[Outcome] = []
-        enough_s = time.monotonic() + LONGEST_GROUP_S
-        while len(outcomes) < len(tasks) and (not outcomes or time.monotonic() < enough_s):
-            _mark(berth, len(outcomes) + 1)
+        outcomes: list[TaskOutcome] = []
+        end_s = time.monotonic() + LONGEST_GROUP_S
+        while len(outcomes) < len(tasks) and (not outcomes or time.monotonic() < end_s):
+            _mark(slot, len(outcomes) + 1)
             outcomes.append(_outcome(run, tasks[len(outcomes)]))
-        _mark(berth, 0)
+        _mark(slot, 0)
         return outcomes
 
 
-def _outcome(run: Callable[[Any], Any], task: Any) -> Outcome:
+def _outcome(run: Callable[[Any], Any], task: Any) -> TaskOutcome:
     begun = time.perf_counter()
     try:
-        return Outcome(run(task), None, time.perf_counter() - begun)
+        return TaskOutcome(run(task), None, time.perf_counter() - begun)
     except (Exception, SystemExit) as error:
-        return Outcome(None, one_line(error), time.perf_counter() - begun)
+        return TaskOutcome(None, one_line(error), time.perf_counter() - begun)
 
 
 def one_line(error: BaseException) -> str:
@@ -73,9 +76,9 @@ def one_line(error: BaseException) -> str:
     return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
 
 
-def _mark(berth: int, value: int) -> None:
+def _mark(slot: int, value: int) -> None:
     if _marks is not None:
-        _marks[berth] = value
+        _marks[slot] = value
 
 
 def start_worker(marks: Marks) -> None:
@@ -89,23 +92,23 @@ def start_worker(marks: Marks) -> None:
 
 @cache
 def fingerprint() -> Mapping[str, str]:
-    """The versions that figures depend on; `code` is a digest of the simulator's source and data."""
+    """The versions that results depend on. `code` is a digest of the simulator's source and data."""
     from experiments.cell import code_version
 
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in ("numpy", "numba", "scipy"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "none"
+            versions[package] = "none"
     decodesim, _, code = code_version().partition("+")
-    return found | {"decodesim": decodesim, "code": code}
+    return versions | {"decodesim": decodesim, "code": code}
 
 
-def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """`numpy 2.1.0 instead of 2.4.6, …`; empty when all is the same."""
+def differences(required: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """`numpy 2.1.0 instead of 2.4.6, …`; empty where all versions agree."""
     return ", ".join(
-        f"{name} {there.get(name, 'none')} instead of {value}"
-        for name, value in here.items()
-        if there.get(name) != value
+        f"{name} {found.get(name, 'none')} instead of {value}"
+        for name, value in required.items()
+        if found.get(name) != value
     )

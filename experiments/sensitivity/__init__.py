@@ -1,1 +1,1 @@
-"""Which of the inputs that nobody knows exactly decide the answer: one at a time, and all together."""
+"""Which uncertain inputs decide the answer, one at a time and all together."""

@@ -43,19 +43,19 @@ _ASSUMED_KV = 0.1
 _ASSUMED_LENGTH = 0.2
 _ASSUMED_KERNEL = 0.3
 _ASSUMED_HOST = 2.0
-_TIMES_THE_MEAN_ERROR = 2.0
+_ERROR_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
 class UncertainInput:
-    """One input: `nominal` is what the scenario has, `low` to `high` where the truth may lie.
+    """One input: `nominal` is the scenario's value, `low` to `high` the range of the true value.
 
-    `knob` says what is turned: one of this module's words, a field of the preset's host, or a dotted path of
-    the scenario. A `factor` multiplies what the scenario has.
+    `parameter` says what is turned: one of this module's words, a field of the preset's host, or a dotted
+    path of the scenario. A `factor` multiplies what the scenario has.
     """
 
     name: str
-    knob: str
+    parameter: str
     low: float
     nominal: float
     high: float
@@ -64,7 +64,7 @@ class UncertainInput:
     factor: bool = False
     of_plain: bool = True
     """Whether plain decoding changes with it too."""
-    whole: bool = False
+    integer: bool = False
     """A field that takes whole numbers only."""
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class UncertainInput:
 
 
 def inputs_of(scenario: Scenario, variant: CompiledVariant) -> tuple[UncertainInput, ...]:
-    """What is uncertain about a variant of a scenario against plain decoding."""
+    """The uncertain inputs of a variant and of plain decoding in a scenario."""
     return (
         *_acceptance(variant),
         *_kernels(scenario, variant),
@@ -83,16 +83,16 @@ def inputs_of(scenario: Scenario, variant: CompiledVariant) -> tuple[UncertainIn
 
 
 def inputs_from(texts: Sequence[str], scenario: Scenario) -> tuple[UncertainInput, ...]:
-    """`path=low:high` of a numeric field, as a user asks for it. Raises InputError."""
-    found = []
+    """The inputs of `--input path=low:high`, for numeric fields. Raises InputError."""
+    inputs = []
     for text in texts:
         path, _, span = text.partition("=")
         low_text, _, high_text = span.partition(":")
         try:
             low, high, nominal = float(low_text), float(high_text), _value_at(path.strip(), scenario)
-            whole = isinstance(nominal, int)
-            found.append(
-                UncertainInput(path.strip(), path.strip(), low, nominal, high, "as asked", whole=whole)
+            is_integer = isinstance(nominal, int)
+            inputs.append(
+                UncertainInput(path.strip(), path.strip(), low, nominal, high, "as asked", integer=is_integer)
             )
         except ValueError as error:
             if isinstance(error, InputError):
@@ -100,33 +100,33 @@ def inputs_from(texts: Sequence[str], scenario: Scenario) -> tuple[UncertainInpu
             message, example = "is no range", "speculation.eagle3-k3.acceptance.alpha=0.6:0.8"
             allowed = f"path=low:high of a number, as in {example}"
             raise InputError(Problem(field="--input", value=text, message=message, allowed=allowed)) from None
-    return tuple(found)
+    return tuple(inputs)
 
 
 def require_distinct(inputs: Sequence[UncertainInput]) -> None:
-    """Raises InputError where two inputs turn the same thing."""
-    knobs = [one.knob for one in inputs]
-    twice = [knob for knob in dict.fromkeys(knobs) if knobs.count(knob) > 1]
-    if twice:
+    """Raises InputError where two inputs vary the same parameter."""
+    parameters = [entry.parameter for entry in inputs]
+    repeated = [parameter for parameter in dict.fromkeys(parameters) if parameters.count(parameter) > 1]
+    if repeated:
         raise InputError(
-            Problem(field="--input", value=twice[0], message="varies twice", allowed="each once")
+            Problem(field="--input", value=repeated[0], message="varies twice", allowed="each once")
         )
 
 
 def _value_at(path: str, scenario: Scenario) -> int | float:
     """The number that stands at a path now."""
-    here: Any = scenario.model_dump(mode="json")
+    node: Any = scenario.model_dump(mode="json")
     for key in path.split("."):
-        entries = here if isinstance(here, list) else []
+        entries = node if isinstance(node, list) else []
         by_name: Mapping[str, Any] = {entry["name"]: entry for entry in entries}
-        here = by_name.get(key) if entries else here.get(key) if isinstance(here, dict) else None
-    if isinstance(here, bool) or not isinstance(here, int | float):
+        node = by_name.get(key) if entries else node.get(key) if isinstance(node, dict) else None
+    if isinstance(node, bool) or not isinstance(node, int | float):
         message, allowed = (
             "holds no number in this scenario",
             "a field with a number, as in the scenario file",
         )
         raise InputError(Problem(field="--input", value=path, message=message, allowed=allowed))
-    return here
+    return node
 
 
 def _acceptance(variant: CompiledVariant) -> Iterator[UncertainInput]:
@@ -154,7 +154,7 @@ def _kernels(scenario: Scenario, variant: CompiledVariant) -> Iterator[Uncertain
     profile = variant.setup.profile
     network = variant.setup.cost.target_pricing.network
     weights = {matrix.weights for matrix in network.matrices}
-    experts = {one.weights for one in network.experts}
+    experts = {matrix.weights for matrix in network.experts}
     latent = any(layers.attention.kv_lora_rank for layers in network.attentions)
     parts = {
         "linear": ("linear layers", [f"gemm/{name}" for name in weights]),
@@ -162,17 +162,17 @@ def _kernels(scenario: Scenario, variant: CompiledVariant) -> Iterator[Uncertain
         "experts": ("routed experts", [f"experts/{name}" for name in experts]),
         "allreduce": ("all-reduce", ["allreduce"] if scenario.hardware.tensor_parallel > 1 else []),
     }
-    for knob, (name, wanted) in parts.items():
+    for parameter, (name, part_names) in parts.items():
         errors = {
-            part: error for part in wanted if (error := _mean_error(profile.parts.get(part))) is not None
+            part: error for part in part_names if (error := _mean_error(profile.parts.get(part))) is not None
         }
         if errors:
             worst = max(errors, key=lambda part: errors[part])
-            spread = _TIMES_THE_MEAN_ERROR * errors[worst]
+            spread = _ERROR_FACTOR * errors[worst]
             source = f"± twice the mean error on held-out shapes, {worst} of {profile.name}"
-            yield _factor(name, knob, spread, source)
-        elif wanted:
-            yield _factor(name, knob, _ASSUMED_KERNEL, f"assumed: {profile.name} states no error")
+            yield _factor(name, parameter, spread, source)
+        elif part_names:
+            yield _factor(name, parameter, _ASSUMED_KERNEL, f"assumed: {profile.name} states no error")
     yield _factor("norms and other small kernels", "small", _ASSUMED_KERNEL, "assumed in the profile")
     yield _factor("sampling and rejection", "sampler", _ASSUMED_KERNEL, "assumed in the profile")
     if variant.settings.has_drafter:
@@ -193,9 +193,9 @@ def _host(variant: CompiledVariant) -> Iterator[UncertainInput]:
         "lookup": settings.lookup_step_ns + settings.lookup_per_sequence_ns > 0,
     }
     for field in HOST:
-        nominal, kind = float(getattr(preset.host, field)), field.split("_")[0]
-        of_plain = kind not in drafts_by
-        if nominal == 0 or not (of_plain or drafts_by[kind]):
+        nominal, prefix = float(getattr(preset.host, field)), field.split("_")[0]
+        of_plain = prefix not in drafts_by
+        if nominal == 0 or not (of_plain or drafts_by[prefix]):
             continue
         fitted = _fitted(preset.name, f"host.{field}", nominal)
         low, high = fitted or (nominal / _ASSUMED_HOST, nominal * _ASSUMED_HOST)
@@ -209,15 +209,15 @@ def _host(variant: CompiledVariant) -> Iterator[UncertainInput]:
 @cache
 def _fit() -> Mapping[str, Any]:
     file = resources.files("calibration").joinpath("published", "fit.json")
-    found: Mapping[str, Any] = json.loads(file.read_text("utf-8"))["parameters"]
-    return found
+    parameters: Mapping[str, Any] = json.loads(file.read_text("utf-8"))["parameters"]
+    return parameters
 
 
 def _fitted(preset: str, path: str, nominal: float) -> tuple[float, float] | None:
     """The interval of a fitted constant, where the scenario has the fitted value."""
     for entry in _fit().values():
-        here = entry["fitted"] and preset in entry["presets"] and entry["path"] == path
-        if here and math.isclose(entry["value_us"] * 1e-6, nominal, rel_tol=1e-6):
+        matches = entry["fitted"] and preset in entry["presets"] and entry["path"] == path
+        if matches and math.isclose(entry["value_us"] * 1e-6, nominal, rel_tol=1e-6):
             low, high = (bound * 1e-6 for bound in entry["interval_us"])
             return low, high
     return None
@@ -234,5 +234,5 @@ def _traffic(scenario: Scenario) -> Iterator[UncertainInput]:
         yield _factor("KV memory", KV, _ASSUMED_KV, source)
 
 
-def _factor(name: str, knob: str, spread: float, source: str, of_plain: bool = True) -> UncertainInput:
-    return UncertainInput(name, knob, 1 - spread, 1.0, 1 + spread, source, "×", True, of_plain)
+def _factor(name: str, parameter: str, spread: float, source: str, of_plain: bool = True) -> UncertainInput:
+    return UncertainInput(name, parameter, 1 - spread, 1.0, 1 + spread, source, "×", True, of_plain)

@@ -1,4 +1,4 @@
-"""What an answer becomes when the uncertain inputs have other values: short runs on common luck."""
+"""The answer at other values of the uncertain inputs, from short runs on common random numbers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from experiments.alternatives import scenario_with
-from experiments.maps.speedup import enough_for_a_ratio
+from experiments.maps.speedup import requests_for_ratio
 from experiments.sensitivity.inputs import ALPHA, STEP, UncertainInput
-from experiments.sensitivity.knobs import Turnable, lengthened
+from experiments.sensitivity.parameters import AdjustableVariant, with_lengths
 from simulator.breakeven.simulated_evaluator import acceptance_at
 from simulator.errors import InputError, unknown_name
 from simulator.numerics.roots import bracketed_root
@@ -42,17 +42,17 @@ class SensitivityRuns:
         from simulator.runs.variant import CompiledVariant
 
         self.scope = CompiledVariant.compile(scenario, None).measurement_scope
-        usual = "tpot_mean_speedup" if self.scope.open_loop else "throughput_speedup"
+        default_ratio = "tpot_mean_speedup" if self.scope.open_loop else "throughput_speedup"
         if of not in (SPEEDUP, BREAK_EVEN, *COMPARED):
             raise InputError(unknown_name("answer", of, [SPEEDUP, BREAK_EVEN, *COMPARED], field="--of"))
         self.of, self.variant = of, variant
-        compared = COMPARED[of if of in COMPARED else usual]
+        compared = COMPARED[of if of in COMPARED else default_ratio]
         self.path, self.sign = compared.path, -1 if compared.inverted else 1
-        self.scenario = scenario if "p99" in self.path else shortened(scenario)
-        self._variants: dict[tuple[str, ...], tuple[Turnable, Turnable]] = {}
+        self.scenario = scenario if "p99" in self.path else with_few_requests(scenario)
+        self._variants: dict[tuple[str, ...], tuple[AdjustableVariant, AdjustableVariant]] = {}
         self._plain_runs: dict[tuple[object, ...], Figures] = {}
 
-    def variants(self, settings: tuple[str, ...] = ()) -> tuple[Turnable, Turnable]:
+    def variants(self, settings: tuple[str, ...] = ()) -> tuple[AdjustableVariant, AdjustableVariant]:
         """Plain decoding and the variant, with fields of the scenario set.
 
         Raises InputError where the memory does not hold them.
@@ -61,12 +61,12 @@ class SensitivityRuns:
             self._variants[settings] = self._compiled(settings)
         return self._variants[settings]
 
-    def _compiled(self, settings: tuple[str, ...]) -> tuple[Turnable, Turnable]:
+    def _compiled(self, settings: tuple[str, ...]) -> tuple[AdjustableVariant, AdjustableVariant]:
         from simulator.runs.fit import fitting_variants
 
         scenario = scenario_with(self.scenario, settings) if settings else self.scenario
         variants = {variant.name: variant for variant in fitting_variants(scenario)}
-        return Turnable(variants[PLAIN]), Turnable(variants[self.variant])
+        return AdjustableVariant(variants[PLAIN]), AdjustableVariant(variants[self.variant])
 
     def outcome(
         self, values: Mapping[UncertainInput, float], replications: int = REPLICATIONS
@@ -83,10 +83,10 @@ class SensitivityRuns:
         if score[0.0] >= 0 or score[1.0] <= 0:
             return 0.0 if score[0.0] >= 0 else 1.0
 
-        def at(alpha: float) -> float:
+        def log_ratio_at(alpha: float) -> float:
             return score.get(alpha) or self._log_ratio(values, replication, alpha)
 
-        return bracketed_root(at, 0.0, 1.0, tolerance=_TOLERANCE)
+        return bracketed_root(log_ratio_at, 0.0, 1.0, tolerance=_TOLERANCE)
 
     def _log_ratio(
         self, values: Mapping[UncertainInput, float], replication: int, alpha: float | None
@@ -99,50 +99,57 @@ class SensitivityRuns:
         return self.sign * math.log(speculative / plain)
 
     def _plain(self, values: Mapping[UncertainInput, float], replication: int) -> Figures:
-        mattering = {one: value for one, value in values.items() if one.of_plain}
-        key = (replication, *sorted((one.name, value) for one, value in mattering.items()))
+        plain_values = {
+            uncertain_input: value for uncertain_input, value in values.items() if uncertain_input.of_plain
+        }
+        key = (
+            replication,
+            *sorted((uncertain_input.name, value) for uncertain_input, value in plain_values.items()),
+        )
         if key not in self._plain_runs:
-            self._plain_runs[key] = self._run(mattering, replication, 0, None)
+            self._plain_runs[key] = self._run(plain_values, replication, 0, None)
         return self._plain_runs[key]
 
     def _run(
-        self, values: Mapping[UncertainInput, float], replication: int, which: int, alpha: float | None
+        self, values: Mapping[UncertainInput, float], replication: int, side: int, alpha: float | None
     ) -> Figures:
-        knobs = {one.knob: value for one, value in values.items()}
+        parameters = {uncertain_input.parameter: value for uncertain_input, value in values.items()}
         settings = tuple(
-            f"{one.knob}={_shown(one, value)}" for one, value in values.items() if "." in one.knob
+            f"{uncertain_input.parameter}={_override_text(uncertain_input, value)}"
+            for uncertain_input, value in values.items()
+            if "." in uncertain_input.parameter
         )
-        variant = self.variants(settings)[which].turned(knobs)
-        requests = lengthened(traffic_of(variant.scenario, replication), knobs)
+        variant = self.variants(settings)[side].adjusted(parameters)
+        requests = with_lengths(traffic_of(variant.scenario, replication), parameters)
         seed = replication_seed(variant.scenario.run.seed, replication)
-        if which == 0:
+        if side == 0:
             return self._figures(variant.run(requests, seed))
         if alpha is None:
-            alpha = knobs.get(ALPHA)
+            alpha = parameters.get(ALPHA)
         acceptance = None if alpha is None else acceptance_at(variant, alpha)
         record = variant.run(
             requests,
             seed,
             acceptance=acceptance,
-            step_scale=knobs.get(STEP, 1.0),
+            step_scale=parameters.get(STEP, 1.0),
             scales_decodes_only=True,
         )
         return self._figures(record)
 
     def _figures(self, record: RunRecord) -> Figures:
-        full = above_capacity([record], self.scope)
-        figures = measure(record, (), dict(self.scope.limits), self.scope.replicas, full)
-        rate = self.path == "throughput_tokens_per_s"
-        return {self.path: figures[self.path] if rate or not full else math.nan}
+        is_saturated = above_capacity([record], self.scope)
+        figures = measure(record, (), dict(self.scope.limits), self.scope.replicas, is_saturated)
+        is_throughput = self.path == "throughput_tokens_per_s"
+        return {self.path: figures[self.path] if is_throughput or not is_saturated else math.nan}
 
 
-def shortened(scenario: Scenario) -> Scenario:
-    """The scenario with no more requests than a ratio on common luck needs."""
+def with_few_requests(scenario: Scenario) -> Scenario:
+    """The scenario with no more requests than a ratio on common random numbers needs."""
     workload = scenario.workload
     clients = workload.arrivals.concurrency if workload.arrivals.kind == "closed" else 0
-    return with_workload(scenario, requests=min(workload.requests, enough_for_a_ratio(clients)))
+    return with_workload(scenario, requests=min(workload.requests, requests_for_ratio(clients)))
 
 
-def _shown(one: UncertainInput, value: float) -> str:
+def _override_text(uncertain_input: UncertainInput, value: float) -> str:
     """A number as `--set` takes it."""
-    return str(round(value)) if one.whole else repr(float(value))
+    return str(round(value)) if uncertain_input.integer else repr(float(value))

@@ -1,8 +1,9 @@
-"""Sobol indices: how much of the spread of an answer each uncertain input makes, alone and with all others.
+"""Sobol indices: the share of an answer's variance that each uncertain input causes, alone and with all
+others.
 
-Saltelli's sampling and estimators (`scipy.stats.sobol_indices`) on Sobol points that are shifted at random,
-every value of a range equally likely. All samples meet the same luck, that of the first replication, so that
-the answer is a function of its inputs and the indices are not those of the noise.
+The sampling and the estimators are Saltelli's (`scipy.stats.sobol_indices`), on randomly shifted Sobol points
+with inputs uniform over their ranges. All samples use the random numbers of the first replication, so that
+the answer is a function of its inputs and noise does not enter the indices.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from experiments.sensitivity.inputs import UncertainInput
 from experiments.sensitivity.runs import BREAK_EVEN, SPEEDUP
-from experiments.sensitivity.tornado import Question
+from experiments.sensitivity.tornado import SensitivityStudy
 from simulator.errors import InputError, Problem
 from simulator.results.estimate import Estimate
 from simulator.results.metrics import Floats
@@ -26,15 +27,18 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 SAMPLES = 128
-MOST_SAMPLES = 4096
+MAX_SAMPLES = 4096
 _SEED = 20_25
 _RESAMPLES = 200
 
 
 @dataclass(frozen=True)
-class Index:
-    """One input: the share of the variance that goes when it alone is known (`first_order`), and the share
-    that stays when all others are known (`total_order`, with its interactions). `ci95` by bootstrap."""
+class SobolIndex:
+    """The indices of one input, with bootstrap intervals.
+
+    `first_order`: the share of the variance that disappears when only this input is known. `total_order`: the
+    share that remains when all others are known, interactions included.
+    """
 
     input: UncertainInput
     first_order: Estimate
@@ -51,7 +55,7 @@ class Sobol:
 
     variant: str
     of: str
-    indices: tuple[Index, ...]
+    indices: tuple[SobolIndex, ...]
     samples: int
     mean: float
     sd: float
@@ -72,22 +76,24 @@ def sobol(
 
     Raises InputError, also where a combination of inputs has no answer.
     """
-    question = Question.of(scenario, variant, of, inputs)
+    question = SensitivityStudy.of(scenario, variant, of, inputs)
     runs = question.runs
 
     def answer(values: Mapping[UncertainInput, float]) -> float:
         (outcome,) = runs.outcome(values, replications=1)
         if math.isnan(outcome):
-            at = ", ".join(f"{one.name} {value:.3g}" for one, value in values.items())
-            message = f"no answer at {at}: a variant cannot serve the rate"
+            point = ", ".join(
+                f"{uncertain_input.name} {value:.3g}" for uncertain_input, value in values.items()
+            )
+            message = f"no answer at {point}: a variant cannot serve the rate"
             raise InputError(Problem(field="workload.arrivals", message=message, allowed="a lower rate"))
         return outcome
 
     indices, outcomes = indices_of(answer, question.inputs, samples, progress)
-    own = runs.variants()[1].variant.acceptance[0] if of == BREAK_EVEN else None
+    acceptance = runs.variants()[1].variant.acceptance[0] if of == BREAK_EVEN else None
     pays = (
-        outcomes < own.alpha
-        if own is not None
+        outcomes < acceptance.alpha
+        if acceptance is not None
         else outcomes > 1
         if of == SPEEDUP or of.endswith("speedup")
         else None
@@ -107,8 +113,8 @@ def sobol(
 
 def require_samples(samples: int) -> None:
     """Raises InputError for a number of samples that is no power of 2 from 8 to 4,096."""
-    if not (8 <= samples <= MOST_SAMPLES and samples & (samples - 1) == 0):
-        allowed = f"a power of 2 from 8 to {MOST_SAMPLES:,}"
+    if not (8 <= samples <= MAX_SAMPLES and samples & (samples - 1) == 0):
+        allowed = f"a power of 2 from 8 to {MAX_SAMPLES:,}"
         message = "is no number of samples"
         raise InputError(Problem(field="--sobol", value=samples, message=message, allowed=allowed))
 
@@ -118,7 +124,7 @@ def indices_of(
     inputs: Sequence[UncertainInput],
     samples: int,
     progress: Progress | None = None,
-) -> tuple[list[Index], Floats]:
+) -> tuple[list[SobolIndex], Floats]:
     """The indices of any function of the inputs, and its values at 2 × `samples` independent points.
 
     Raises InputError for a number of samples that is no power of 2 from 8 to 4,096.
@@ -133,40 +139,46 @@ def indices_of(
 
     def values(columns: Floats) -> Floats:
         nonlocal done
-        found = []
+        answers = []
         for column in columns.T:
-            at = {one: one.low + (one.high - one.low) * x for one, x in zip(inputs, column, strict=True)}
-            found.append(answer(at))
+            point = {
+                uncertain_input: uncertain_input.low + (uncertain_input.high - uncertain_input.low) * x
+                for uncertain_input, x in zip(inputs, column, strict=True)
+            }
+            answers.append(answer(point))
             done += 1
             if progress is not None:
                 progress(done, total, "all inputs together")
-        return np.array(found)
+        return np.array(answers)
 
     f_a, f_b = values(a), values(b)
-    f_ab = np.stack([values(one) for one in mixed])
+    f_ab = np.stack([values(matrix) for matrix in mixed])
     outcomes = np.concatenate([f_a, f_b])
     if np.ptp(outcomes) == 0:
         message = "nothing changes over the ranges of the inputs"
         raise InputError(Problem(field="--input", message=message, allowed="wider ranges"))
-    found = _orders(f_a, f_b, f_ab)
-    luck = np.random.default_rng(_SEED)
-    again = (luck.integers(samples, size=samples) for _ in range(_RESAMPLES))
-    spread = np.array([_orders(f_a[rows], f_b[rows], f_ab[:, rows]) for rows in again])
+    orders = _orders(f_a, f_b, f_ab)
+    generator = np.random.default_rng(_SEED)
+    resamples = (generator.integers(samples, size=samples) for _ in range(_RESAMPLES))
+    spread = np.array([_orders(f_a[rows], f_b[rows], f_ab[:, rows]) for rows in resamples])
     low, high = np.quantile(spread, (0.025, 0.975), axis=0)
 
     def estimate(order: int, index: int) -> Estimate:
-        value = float(found[order, index])
+        value = float(orders[order, index])
         return Estimate(value, (min(low[order, index], value), max(high[order, index], value)))
 
-    return [Index(one, estimate(0, i), estimate(1, i)) for i, one in enumerate(inputs)], outcomes
+    return [
+        SobolIndex(uncertain_input, estimate(0, i), estimate(1, i))
+        for i, uncertain_input in enumerate(inputs)
+    ], outcomes
 
 
 def _orders(f_a: Floats, f_b: Floats, f_ab: Floats) -> Floats:
     """First and total order (2, inputs) from the values at both samples and at those mixed."""
     from scipy.stats import sobol_indices
 
-    found = sobol_indices(func={"f_A": f_a[None], "f_B": f_b[None], "f_AB": f_ab[:, None]}, n=len(f_a))
-    return np.stack([np.ravel(found.first_order), np.ravel(found.total_order)])
+    indices = sobol_indices(func={"f_A": f_a[None], "f_B": f_b[None], "f_AB": f_ab[:, None]}, n=len(f_a))
+    return np.stack([np.ravel(indices.first_order), np.ravel(indices.total_order)])
 
 
 def _points(count: int, dimensions: int) -> Floats:

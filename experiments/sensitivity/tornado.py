@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bar:
-    """One input: the answer at its low and its high end. Intervals are those of the difference from the base,
-    paired by replication; None: a variant cannot serve the rate there."""
+    """The answer at both ends of one input; None where a variant cannot serve the rate.
+
+    Intervals are those of the difference from the base, paired by replication.
+    """
 
     input: UncertainInput
     at_low: Estimate | None
     at_high: Estimate | None
 
     def swing(self, base: float) -> float:
-        """How far the answer moves, to either side of the base; infinite where it ceases to exist."""
+        """The range of the answer, the base included; infinite where an end has no answer."""
         if self.at_low is None or self.at_high is None:
             return float("inf")
         ends = base, self.at_low.value, self.at_high.value
@@ -46,8 +48,8 @@ class Tornado:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked: an answer, the runs that give it, and the inputs it hangs on."""
+class SensitivityStudy:
+    """The runs that compute an answer, and the uncertain inputs that it depends on."""
 
     runs: SensitivityRuns
     inputs: tuple[UncertainInput, ...]
@@ -59,27 +61,40 @@ class Question:
         variant: str | None = None,
         of: str = SPEEDUP,
         inputs: Sequence[UncertainInput] = (),
-    ) -> Question:
-        """A question about a variant (the first one by default). `inputs` come beside those of every
-        scenario;
-        acceptance that is set by path takes the place of ours. Raises InputError."""
-        chosen = chosen_variant(scenario, variant, "compare with plain decoding")
-        runs = SensitivityRuns(scenario, chosen.name, of)
+    ) -> SensitivityStudy:
+        """The study of a variant, by default the first. Raises InputError.
+
+        `inputs` are added to those of every scenario. An input that sets the acceptance by path replaces
+        ours.
+        """
+        speculative = chosen_variant(scenario, variant, "compare with plain decoding")
+        runs = SensitivityRuns(scenario, speculative.name, of)
         require_distinct(inputs)
-        asked = {one.knob for one in inputs}
+        given_parameters = {uncertain_input.parameter for uncertain_input in inputs}
         replaced = (
             {ALPHA}
-            if any(knob.startswith(f"speculation.{runs.variant}.acceptance") for knob in asked)
+            if any(
+                parameter.startswith(f"speculation.{runs.variant}.acceptance")
+                for parameter in given_parameters
+            )
             else set()
         )
         replaced |= {ALPHA} if of == BREAK_EVEN else set()
-        own = [
-            one for one in inputs_of(runs.scenario, runs.variants()[1].variant) if one.knob not in replaced
+        scenario_inputs = [
+            uncertain_input
+            for uncertain_input in inputs_of(runs.scenario, runs.variants()[1].variant)
+            if uncertain_input.parameter not in replaced
         ]
         requests = runs.scenario.workload.requests
-        taken = engine_preset(scenario)[1]
-        luck = f"runs of {requests:,} requests, {REPLICATIONS} replications, all on the same luck"
-        return Question(runs, (*inputs, *own), (luck,) if taken is None else (taken, luck))
+        preset_note = engine_preset(scenario)[1]
+        runs_note = (
+            f"runs of {requests:,} requests, {REPLICATIONS} replications, all on common random numbers"
+        )
+        return SensitivityStudy(
+            runs,
+            (*inputs, *scenario_inputs),
+            (runs_note,) if preset_note is None else (preset_note, runs_note),
+        )
 
 
 def tornado(
@@ -89,11 +104,11 @@ def tornado(
     inputs: Sequence[UncertainInput] = (),
     progress: Progress | None = None,
 ) -> Tornado:
-    """Turn every uncertain input to either end of its range, one at a time.
+    """Move every uncertain input to each end of its range, one at a time.
 
     Raises InputError, also where the scenario as it is has no answer.
     """
-    question = Question.of(scenario, variant, of, inputs)
+    question = SensitivityStudy.of(scenario, variant, of, inputs)
     runs = question.runs
     samples = runs.outcome({})
     base = mean_estimate(samples)
@@ -101,19 +116,22 @@ def tornado(
         message = "has no answer: a variant cannot serve the rate"
         raise InputError(Problem(field="workload.arrivals", message=message, allowed="a lower rate"))
     bars = []
-    for number, one in enumerate(question.inputs, start=1):
-        ends = [_end(base, samples, runs.outcome({one: value})) for value in (one.low, one.high)]
-        bars.append(Bar(one, *ends))
+    for number, uncertain_input in enumerate(question.inputs, start=1):
+        ends = [
+            _end(base, samples, runs.outcome({uncertain_input: value}))
+            for value in (uncertain_input.low, uncertain_input.high)
+        ]
+        bars.append(Bar(uncertain_input, *ends))
         if progress is not None:
-            progress(number, len(question.inputs), one.name)
+            progress(number, len(question.inputs), uncertain_input.name)
     ordered = tuple(sorted(bars, key=lambda bar: -bar.swing(base.value)))
     return Tornado(runs.variant, of, base, ordered, question.notes)
 
 
 def _end(base: Estimate, before: Sequence[float], after: Sequence[float]) -> Estimate | None:
     """The answer at one end, with the interval of its difference from the base."""
-    moved = mean_estimate([b - a for a, b in zip(before, after, strict=True)])
-    if moved is None or moved.ci95 is None:
+    difference = mean_estimate([b - a for a, b in zip(before, after, strict=True)])
+    if difference is None or difference.ci95 is None:
         return None
-    low, high = (base.value + end for end in moved.ci95)
-    return Estimate(base.value + moved.value, (low, high))
+    low, high = (base.value + end for end in difference.ci95)
+    return Estimate(base.value + difference.value, (low, high))

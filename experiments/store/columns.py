@@ -42,7 +42,7 @@ CELL_COLUMNS: Mapping[str, tuple[str, str, str]] = {
 }
 """Column of every store → (kind, unit, meaning)."""
 
-_IN_WORDS: Mapping[str, str] = {
+_TEXT_METRICS: Mapping[str, str] = {
     VERDICT: "whether speculation pays, loses, or neither is certain (band)",
     BREAK_EVEN_VERDICT: "the scenario's α compared with the band of the break-even",
     SATURATED: "1 if the load is above capacity",
@@ -52,12 +52,12 @@ _IN_WORDS: Mapping[str, str] = {
 """Metrics that are no figures → meaning."""
 
 _MEANINGS: Mapping[str, str] = {
-    VERDICT: _IN_WORDS[VERDICT],
+    VERDICT: _TEXT_METRICS[VERDICT],
     **{name: ratio.definition for name, ratio in COMPARED.items()},
     **{name: metric.definition for name, metric in BREAK_EVEN.items()},
     SPEEDUP_AT: "throughput, speculative ÷ plain, if α were",
     **{name: f"{metric.title}: {metric.definition}" for name, metric in CATALOGUE.items()},
-    **_IN_WORDS,
+    **_TEXT_METRICS,
 }
 """First part of a metric's path → meaning, most informative first: the order of columns."""
 
@@ -99,7 +99,7 @@ class StoreColumn:
         return self.role == METRIC and self.name.rpartition(".")[2] in INTERVALS
 
 
-def described(name: str, role: str, kind: str) -> StoreColumn:
+def column_with_meaning(name: str, role: str, kind: str) -> StoreColumn:
     """A column with its unit and meaning."""
     if role == CELL:
         kind, unit, meaning = CELL_COLUMNS[name]
@@ -111,13 +111,13 @@ def described(name: str, role: str, kind: str) -> StoreColumn:
         return StoreColumn(name, role, kind, _setting_unit(name, kind), meaning)
     base, _, end = name.rpartition(".")
     if end in INTERVALS:
-        of = described(base, METRIC, kind)
-        return StoreColumn(name, role, kind, of.unit, f"{of.meaning}: {INTERVALS[end]}")
+        base_column = column_with_meaning(base, METRIC, kind)
+        return StoreColumn(name, role, kind, base_column.unit, f"{base_column.meaning}: {INTERVALS[end]}")
     variant, path = variant_and_path(name)
     return StoreColumn(name, role, kind, _metric_unit(path, kind), f"{variant}: {_meaning(path)}")
 
 
-def ordered(columns: Iterable[StoreColumn]) -> tuple[StoreColumn, ...]:
+def sorted_columns(columns: Iterable[StoreColumn]) -> tuple[StoreColumn, ...]:
     """Columns in the order that does not depend on which cell came first: of the cell, settings as the study
     has them, metrics from the most informative on, plain decoding before other variants, intervals after
     their value.
@@ -157,12 +157,12 @@ def _first(path: str) -> str:
 
 
 def _meaning(path: str) -> str:
-    traffic_class, rest = without_class(path)
-    first, _, part = rest.partition(".")
-    meaning = _MEANINGS.get(first, first.replace("_", " "))
+    traffic_class, class_path = without_class(path)
+    figure_name, _, statistic = class_path.partition(".")
+    meaning = _MEANINGS.get(figure_name, figure_name.replace("_", " "))
     if traffic_class is not None:
         meaning = f"{meaning}, requests of class {traffic_class}"
-    return f"{meaning}, {PART_TITLES.get(part, part)}" if part else meaning
+    return f"{meaning}, {PART_TITLES.get(statistic, statistic)}" if statistic else meaning
 
 
 def _metric_unit(path: str, kind: str) -> str:

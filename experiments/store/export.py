@@ -1,6 +1,6 @@
-"""Cells of a store as a Parquet or CSV file, which appears under its name when it is whole.
+"""Exports the cells of a store to a Parquet or CSV file, which appears under its name when it is complete.
 
-Both are written in pieces, so that memory does not grow with the number of cells.
+The file is written in pieces, so that memory does not grow with the number of cells.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _PIECE = 10_000
 def export(
     store: StoreReader, path: str | Path, where: str | None = None, columns: Sequence[str] | None = None
 ) -> int:
-    """Write the cells that hold `where`, by the ending of the path `.parquet` or `.csv`; returns how many.
+    """Write the cells that meet `where` to a `.parquet` or `.csv` file; returns their number.
 
-    Figures that are not there are null (empty in CSV). Raises InputError for another ending, and for Parquet
-    without pyarrow.
+    Missing figures are null (empty in CSV). Raises InputError for another suffix, and for Parquet without
+    pyarrow.
     """
     path = Path(path)
     write = _WRITERS.get(path.suffix.lower())
     if write is None:
         message, allowed = "has no known ending", " or ".join(_WRITERS)
         raise InputError(Problem(field="--export", value=str(path), message=message, allowed=allowed))
-    chosen = store.chosen(columns)
-    rows = store.values(where, [column.name for column in chosen])
+    exported_columns = store.columns_named(columns)
+    rows = store.values(where, [column.name for column in exported_columns])
     try:
         with whole_file(path) as part:
-            return write(part, rows, chosen, store.about)
+            return write(part, rows, exported_columns, store.about)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise InputError(Problem(file=str(path), message=f"cannot be written: {reason.lower()}")) from error
 
 
 def _write_csv(path: Path, rows: Rows, columns: Sequence[StoreColumn], about: Mapping[str, str]) -> int:
-    """With pyarrow, which forms numbers five times as fast; the same numbers without it."""
+    """Uses pyarrow if it is installed, which formats numbers five times as fast, with the same result."""
     count = 0
     if find_spec("pyarrow") is not None:
         from pyarrow import csv as arrow
@@ -99,14 +99,14 @@ def _tables(rows: Rows, columns: Sequence[StoreColumn], schema: Any) -> Iterator
 
     for piece in _pieces(rows):
         values = [
-            _texts(found) if column.kind == TEXT else found
-            for column, found in zip(columns, zip(*piece, strict=True), strict=True)
+            _texts(cells) if column.kind == TEXT else cells
+            for column, cells in zip(columns, zip(*piece, strict=True), strict=True)
         ]
         yield pa.table([pa.array(v, type=f.type) for v, f in zip(values, schema, strict=True)], schema=schema)
 
 
 def _texts(values: Sequence[Any]) -> list[str | None]:
-    """Values of a column that holds text, and perhaps numbers too."""
+    """Values of a text column, with its numbers converted to text."""
     return [value if value is None or isinstance(value, str) else str(value) for value in values]
 
 

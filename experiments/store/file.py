@@ -1,4 +1,4 @@
-"""The file of a store: found, locked, opened, and what is wrong with it in one line."""
+"""The file of a store: checks, the writer's lock, and errors of SQLite as one line."""
 
 from __future__ import annotations
 
@@ -25,61 +25,63 @@ NETWORK = frozenset(
 )
 """File systems on which several machines may write: SQLite's write-ahead log needs shared memory instead."""
 
-_KEPT = "all finished cells are kept; a second run does the rest"
+_RERUN_HINT = "all finished cells are kept; a second run does the rest"
 
 
 def bad_store(path: Path, message: str, allowed: str | None = None) -> InputError:
-    """What is wrong with a store."""
+    """The error for a problem with a store."""
     return InputError(Problem(file=str(path), message=message, allowed=allowed))
 
 
-def refuse_network(path: Path) -> None:
-    """Raises InputError for a place on a network file system."""
-    where = network_file_system(path)
-    if where:
+def require_local(path: Path) -> None:
+    """Raises InputError for a path on a network file system."""
+    file_system = network_file_system(path)
+    if file_system:
         allowed = "choose a local disk, e.g. --out /tmp/study.db, and copy the store when it is done"
-        raise bad_store(path, f"lies on a network file system ({where}), which cannot hold a store", allowed)
+        raise bad_store(
+            path, f"is on a network file system ({file_system}), which cannot hold a store", allowed
+        )
 
 
 def network_file_system(path: Path) -> str | None:
-    """The kind of network file system that a place lies on; None: a local disk, or nothing tells."""
+    """The network file system that holds a path; None for a local disk, or where it is unknown."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
-    place = os.path.realpath(path)
-    best, kind = "", None
+    real_path = os.path.realpath(path)
+    longest_mount, kind = "", None
     for line in lines:
         fields = line.split(" ")
         if len(fields) < 3:
             continue
         mount = fields[1].replace("\\040", " ")
-        if len(mount) >= len(best) and os.path.commonpath([place, mount]) == mount:
-            best, kind = mount, fields[2]
+        if len(mount) >= len(longest_mount) and os.path.commonpath([real_path, mount]) == mount:
+            longest_mount, kind = mount, fields[2]
     return kind if kind in NETWORK else None
 
 
-def refuse_strangers(path: Path, connection: sqlite3.Connection) -> None:
+def require_store(path: Path, connection: sqlite3.Connection) -> None:
     """Raises InputError unless the open file is a store of this schema."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (schema,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID:
-        raise bad_store(path, "is no store of decodesim", "STORE is a file that `decodesim sweep` wrote")
+    if application_id != APPLICATION_ID:
+        raise bad_store(path, "is not a store of decodesim", "STORE is a file that `decodesim sweep` wrote")
     if schema != SCHEMA:
         older = "older" if schema < SCHEMA else "newer"
         message = f"is a store of schema {schema}, and this version reads schema {SCHEMA}"
         raise bad_store(path, message, f"use the {older} decodesim that wrote it, or sweep anew with --fresh")
     about = dict(connection.execute("SELECT name, value FROM about"))
     try:
-        whole = isinstance(json.loads(about["study"]), dict) and {"study_sha256", "version"} <= set(about)
+        complete = isinstance(json.loads(about["study"]), dict) and {"study_sha256", "version"} <= set(about)
     except (KeyError, TypeError, ValueError):
-        whole = False
-    if not whole:
-        raise bad_store(path, "is damaged: it does not say of which study it is", "sweep anew with --fresh")
+        complete = False
+    if not complete:
+        raise bad_store(path, "is damaged: it does not name its study", "sweep anew with --fresh")
 
 
 def _is_full(path: Path) -> bool:
-    """Whether no page more has room: then SQLite may fail in other words, at the log's index say."""
+    """Whether the disk is full; SQLite may then report another error, for example at the log's index."""
     try:
         return shutil.disk_usage(path.parent).free < 1 << 16
     except OSError:
@@ -88,7 +90,7 @@ def _is_full(path: Path) -> bool:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns what SQLite says of a file into bad input."""
+    """Turns errors of SQLite into InputError."""
     try:
         yield
     except sqlite3.Error as error:
@@ -96,10 +98,10 @@ def explained(path: Path) -> Iterator[None]:
         text = str(error)
         no_room = name.startswith("SQLITE_IOERR") and _is_full(path)
         if name.startswith("SQLITE_FULL") or "disk is full" in text or no_room:
-            raise bad_store(path, "the disk is full", f"make room: {_KEPT}") from error
+            raise bad_store(path, "the disk is full", f"make room: {_RERUN_HINT}") from error
         if name.startswith("SQLITE_NOTADB") or "not a database" in text:
             allowed = "STORE is a file that `decodesim sweep` wrote"
-            raise bad_store(path, "is no store of decodesim", allowed) from error
+            raise bad_store(path, "is not a store of decodesim", allowed) from error
         if name.startswith("SQLITE_CORRUPT"):
             allowed = "sweep anew with --fresh"
             raise bad_store(path, f"is damaged: {text}", allowed) from error
@@ -110,9 +112,9 @@ def explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def writers_lock(path: Path) -> Iterator[None]:
-    """Keeps out a second writer of a store, until the block or this process ends, however it ends.
+    """Locks a store for writing until the block or this process ends.
 
-    Raises InputError when there is one already, or the place cannot be written.
+    Raises InputError when another process writes it, or the path cannot be written.
     """
     place = path.with_name(path.name + "-lock")
     while True:
@@ -126,7 +128,7 @@ def writers_lock(path: Path) -> Iterator[None]:
             os.close(descriptor)
             allowed = "wait for it, or choose another store with --out"
             raise bad_store(path, "another run is writing this store", allowed) from None
-        if _is(descriptor, place):
+        if _is_open_file(descriptor, place):
             break
         os.close(descriptor)  # its last holder removed it between our opening and our locking
     try:
@@ -136,7 +138,7 @@ def writers_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is(descriptor: int, place: Path) -> bool:
+def _is_open_file(descriptor: int, place: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(place))
     except FileNotFoundError:

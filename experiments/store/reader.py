@@ -1,4 +1,4 @@
-"""Reading a store: its columns, its cells as rows or as arrays, filtered by SQL. It may grow meanwhile."""
+"""Reads a store: its columns, and its cells as rows or arrays, filtered by SQL. It may grow meanwhile."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from experiments.conditions import condition_sql, quoted, short_names, shown_names
-from experiments.store.columns import SETTING, TEXT, StoreColumn, ordered
-from experiments.store.file import bad_store, explained, network_file_system, refuse_strangers
+from experiments.conditions import condition_sql, display_names, quoted, short_names
+from experiments.store.columns import SETTING, TEXT, StoreColumn, sorted_columns
+from experiments.store.file import bad_store, explained, network_file_system, require_store
 from simulator.errors import InputError, Problem, unknown_name
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ _ROWS = 2000
 """Rows fetched together."""
 
 _LONGEST_BYTES = 50_000_000
-"""Of a value that a condition may make on the way."""
+"""Bytes of an intermediate value of a condition."""
 _LONGEST_S = 60.0
-"""Time that a condition may take for the next rows; those of 100,000 cells take a second."""
+"""Time limit of a condition for the next rows, s; those of 100,000 cells take a second."""
 _STEPS = 1_000_000
-"""Of SQLite's machine, between looks at the clock."""
+"""Instructions of SQLite's virtual machine between checks of the time."""
 
 _READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION))
-"""All that SQLite is let do for a condition: nothing is written, attached or set."""
+"""The only operations that a condition may use: it cannot write, attach or set anything."""
 
 
 class StoreReader:
@@ -48,9 +48,9 @@ class StoreReader:
             message = "is a folder" if self.path.is_dir() else "is not there"
             raise bad_store(self.path, message, "STORE is a file that `decodesim sweep` wrote")
         with explained(self.path):
-            self._connection = _opened(self.path)
-            refuse_strangers(self.path, self._connection)
-            self._connection.set_authorizer(_only_reading)
+            self._connection = _connect(self.path)
+            require_store(self.path, self._connection)
+            self._connection.set_authorizer(_authorize)
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_BYTES)
 
     def __enter__(self) -> Self:
@@ -78,13 +78,13 @@ class StoreReader:
     def columns(self) -> tuple[StoreColumn, ...]:
         """The columns there are now, in an order that does not depend on the order of the cells."""
         with explained(self.path):
-            found = self._connection.execute("SELECT name, role, kind, unit, meaning FROM columns")
-            return ordered(StoreColumn(*row) for row in found.fetchall())
+            rows = self._connection.execute("SELECT name, role, kind, unit, meaning FROM columns")
+            return sorted_columns(StoreColumn(*row) for row in rows.fetchall())
 
     def counts(self, where: str | None = None) -> dict[str, int]:
         """Status → number of cells."""
         sql = "SELECT status, count(*) FROM cells {where} GROUP BY status ORDER BY status"
-        return dict(self._selected(sql, where))
+        return dict(self._query(sql, where))
 
     def reasons(self, where: str | None = None) -> list[tuple[str, str, int]]:
         """(status, error, number of cells) of the cells that have no figures, most frequent first."""
@@ -92,7 +92,7 @@ class StoreReader:
             "SELECT status, error, count(*) FROM cells {where} AND status != 'done' "
             "GROUP BY status, error ORDER BY count(*) DESC, status, error"
         )
-        return list(self._selected(sql, where))
+        return list(self._query(sql, where))
 
     def shared(self, where: str | None = None) -> dict[str, Any]:
         """Setting → its value, of those that have the same in all cells."""
@@ -100,8 +100,8 @@ class StoreReader:
         if not settings:
             return {}
         ends = ", ".join(f"min({quoted(name)}), max({quoted(name)})" for name in settings)
-        (found,) = self._selected(f"SELECT {ends} FROM cells {{where}}", where)
-        pairs = zip(settings, found[::2], found[1::2], strict=True)
+        (bounds,) = self._query(f"SELECT {ends} FROM cells {{where}}", where)
+        pairs = zip(settings, bounds[::2], bounds[1::2], strict=True)
         return {name: low for name, low, high in pairs if low == high}
 
     def rows(
@@ -111,16 +111,16 @@ class StoreReader:
 
         `where`: an SQL expression over the columns. In order of the settings. Raises InputError.
         """
-        names = [column.name for column in self.chosen(columns)]
+        names = [column.name for column in self.columns_named(columns)]
         for values in self.values(where, names):
             yield dict(zip(names, values, strict=True))
 
     def values(self, where: str | None, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """`rows` as bare tuples, in the order of the columns."""
-        names = [quoted(column.name) for column in self.chosen(columns)]
+        names = [quoted(column.name) for column in self.columns_named(columns)]
         settings = [quoted(column.name) for column in self.columns() if column.role == SETTING]
         order = ", ".join([*settings, "key"])
-        return self._selected(f"SELECT {', '.join(names)} FROM cells {{where}} ORDER BY {order}", where)
+        return self._query(f"SELECT {', '.join(names)} FROM cells {{where}} ORDER BY {order}", where)
 
     def arrays(
         self, where: str | None = None, columns: Sequence[str] | None = None
@@ -128,97 +128,99 @@ class StoreReader:
         """Column → its values (cells,): float64 with NaN for what is missing, text as objects."""
         import numpy as np
 
-        chosen = self.chosen(columns)
-        kinds = [object if column.kind == TEXT else np.float64 for column in chosen]
-        rows = self.values(where, [column.name for column in chosen])
+        named_columns = self.columns_named(columns)
+        kinds = [object if column.kind == TEXT else np.float64 for column in named_columns]
+        rows = self.values(where, [column.name for column in named_columns])
         pieces = [[np.array((), kind)] for kind in kinds]
         while piece := list(islice(rows, _ROWS)):
             for parts, kind, values in zip(pieces, kinds, zip(*piece, strict=True), strict=True):
                 parts.append(np.array(values, kind))
-        return {column.name: np.concatenate(parts) for column, parts in zip(chosen, pieces, strict=True)}
+        return {
+            column.name: np.concatenate(parts) for column, parts in zip(named_columns, pieces, strict=True)
+        }
 
-    def chosen(self, names: Sequence[str] | None) -> tuple[StoreColumn, ...]:
-        """The columns called so, by full names or by last parts that one alone has; None: all.
+    def columns_named(self, names: Sequence[str] | None) -> tuple[StoreColumn, ...]:
+        """The columns with these names, in full or by a unique last part; None: all.
 
-        Raises InputError for what is no column.
+        Raises InputError for an unknown column.
         """
-        known = {column.name: column for column in self.columns()}
+        columns = {column.name: column for column in self.columns()}
         if names is None:
-            return tuple(known.values())
+            return tuple(columns.values())
         if not names:
-            shown = f"one or more of {', '.join(shown_names(list(known)))}"
-            raise InputError(Problem(message="names no column", allowed=shown))
-        short = short_names(known)
-        missing = [name for name in names if name not in known and name not in short]
+            allowed = f"one or more of {', '.join(display_names(list(columns)))}"
+            raise InputError(Problem(message="names no column", allowed=allowed))
+        short = short_names(columns)
+        missing = [name for name in names if name not in columns and name not in short]
         if missing:
-            raise InputError([unknown_name("column", name, shown_names(list(known))) for name in missing])
-        return tuple(known[short.get(name, name)] for name in names)
+            raise InputError([unknown_name("column", name, display_names(list(columns))) for name in missing])
+        return tuple(columns[short.get(name, name)] for name in names)
 
     def scenario(self, key: str) -> str:
-        """The whole scenario of the cell whose key starts so, as JSON. Raises InputError unless it is one."""
+        """The scenario of the only cell whose key starts with `key`, as JSON. Raises InputError."""
         with explained(self.path):
-            found = self._connection.execute(
+            rows = self._connection.execute(
                 "SELECT scenario FROM scenarios WHERE key >= ? AND key < ? LIMIT 2", (key, key + "g")
             ).fetchall()
-        if len(found) != 1:
-            message = "names several cells" if found else "names no cell"
+        if len(rows) != 1:
+            message = "names several cells" if rows else "names no cell"
             raise InputError(Problem(file=str(self.path), field="key", value=key, message=message))
-        return unpacked(found[0][0], self.about["dictionary"])
+        return decompress_scenario(rows[0][0], self.about["dictionary"])
 
-    def _selected(self, sql: str, where: str | None) -> Iterator[tuple[Any, ...]]:
-        """What a statement with a place for `{where}` finds. Raises InputError, at once where it can."""
+    def _query(self, sql: str, where: str | None) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement with the placeholder `{where}`. Raises InputError."""
         condition = "TRUE"
         if where is not None:
             condition = condition_sql(where, [column.name for column in self.columns()])
         statement = sql.replace("{where}", f"WHERE ({condition}\n)")
-        return self._fetched(statement, where)
+        return self._rows_of(statement, where)
 
-    def _fetched(self, statement: str, where: str | None) -> Iterator[tuple[Any, ...]]:
-        begun_s = time.monotonic()
+    def _rows_of(self, statement: str, where: str | None) -> Iterator[tuple[Any, ...]]:
+        started_s = time.monotonic()
 
         def too_long() -> bool:
-            return time.monotonic() - begun_s > _LONGEST_S
+            return time.monotonic() - started_s > _LONGEST_S
 
         with explained(self.path):
             self._connection.set_progress_handler(too_long if where is not None else None, _STEPS)
             try:
-                found = self._connection.execute(statement)
-                while rows := found.fetchmany(_ROWS):
+                cursor = self._connection.execute(statement)
+                while rows := cursor.fetchmany(_ROWS):
                     yield from rows
-                    begun_s = time.monotonic()
+                    started_s = time.monotonic()
             except sqlite3.DatabaseError as error:
                 if where is None:
                     raise
                 if str(error) != "interrupted":
-                    raise InputError(Problem(value=where, message=f"is no condition: {error}")) from error
-                if not too_long():  # what stopped it is Ctrl-C, which SQLite keeps to itself
+                    raise InputError(Problem(value=where, message=f"is not a condition: {error}")) from error
+                if not too_long():  # Ctrl-C stopped it, and SQLite does not pass that on
                     raise KeyboardInterrupt from None
                 message = f"takes more than {_LONGEST_S:.0f} s"
                 raise InputError(Problem(value=where, message=message)) from error
 
 
-def packed(scenario: str, dictionary: str) -> bytes:
+def compress_scenario(scenario: str, dictionary: str) -> bytes:
     """A scenario, compressed against one that is much like it."""
     packer = zlib.compressobj(level=6, zdict=dictionary.encode())
     return packer.compress(scenario.encode()) + packer.flush()
 
 
-def unpacked(data: bytes, dictionary: str) -> str:
+def decompress_scenario(data: bytes, dictionary: str) -> str:
     """The scenario that `packed` packed."""
     return zlib.decompressobj(zdict=dictionary.encode()).decompress(data).decode()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """A connection that only reads. Where nothing can be written, SQLite needs to know so."""
+def _connect(path: Path) -> sqlite3.Connection:
+    """A read-only connection. Without write access to the folder, SQLite needs `immutable`."""
     log = path.with_name(path.name + "-wal")
-    away = network_file_system(path)
-    if away and log.exists():
-        message = f"lies on a network file system ({away}), and its last run did not end"
-        raise bad_store(path, message, "copy it to a local disk, with its -wal file next to it")
-    fixed = (away or not os.access(path.parent, os.W_OK)) and not log.exists()
-    uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
+    network = network_file_system(path)
+    if network and log.exists():
+        message = f"is on a network file system ({network}), and its last run did not end"
+        raise bad_store(path, message, "copy it to a local disk, together with its -wal file")
+    immutable = (network or not os.access(path.parent, os.W_OK)) and not log.exists()
+    uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def _only_reading(action: int, *_: object) -> int:
+def _authorize(action: int, *_: object) -> int:
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY

@@ -23,17 +23,17 @@ from experiments.store.columns import (
     KINDS,
     METRIC,
     SETTING,
-    described,
+    column_with_meaning,
     kind_of,
 )
-from experiments.store.file import bad_store, explained, refuse_network, writers_lock
-from experiments.store.reader import StoreReader, packed
-from experiments.store.tables import make, put_about, remove, require_same
+from experiments.store.file import bad_store, explained, require_local, writers_lock
+from experiments.store.reader import StoreReader, compress_scenario
+from experiments.store.tables import create_tables, remove_store, require_same_study, write_about
 
 if TYPE_CHECKING:
-    from experiments.cell import Cell, CellResult, Metric
+    from experiments.cell import Cell, CellResult, MetricValue
 
-MOST_COLUMNS = 1900
+MAX_COLUMNS = 1900
 """SQLite takes 2,000."""
 SYNCED_EVERY_S = 0.5
 """Within this time a finished cell survives a loss of power; the death of the process it survives at once."""
@@ -42,9 +42,9 @@ SYNCED_EVERY_S = 0.5
 class Store(StoreReader):
     """A store open for writing; a context manager. A file has one writer at a time."""
 
-    def __init__(self, path: Path, writer: sqlite3.Connection, held: ExitStack) -> None:
+    def __init__(self, path: Path, writer: sqlite3.Connection, resources: ExitStack) -> None:
         super().__init__(path)
-        self._writer, self._held = writer, held
+        self._writer, self._resources = writer, resources
         self._kinds = self._known_kinds()
         self._dictionary = self.about.get("dictionary")
         self._synced_s = -SYNCED_EVERY_S
@@ -68,31 +68,31 @@ class Store(StoreReader):
             raise bad_store(path, "is no plain file", "the name of a file that is not there yet")
         if not path.parent.is_dir():
             raise bad_store(path, "cannot be written: its folder is not there")
-        refuse_network(path)
-        with ExitStack() as held, explained(path):
-            held.enter_context(writers_lock(path))
+        require_local(path)
+        with ExitStack() as resources, explained(path):
+            resources.enter_context(writers_lock(path))
             if fresh and path.exists():
-                remove(path)
+                remove_store(path)
             about = {
                 "study": json.dumps(study, ensure_ascii=False),
                 "study_sha256": study_sha,
                 "version": code_version(),
             }
             if not path.exists() or not path.stat().st_size:
-                make(path, about)
+                create_tables(path, about)
             writer = sqlite3.connect(path, isolation_level=None, timeout=30)
-            held.callback(writer.close)
-            require_same(path, writer, about)
+            resources.callback(writer.close)
+            require_same_study(path, writer, about)
             if writer.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
                 raise bad_store(path, "cannot be read here while it grows", "choose a local disk with --out")
-            put_about(writer, about)
-            return cls(path, writer, held.pop_all())
+            write_about(writer, about)
+            return cls(path, writer, resources.pop_all())
 
     def close(self) -> None:
         """Let the file go; the log is written back into it."""
         super().close()
         with explained(self.path):
-            self._held.close()
+            self._resources.close()
 
     def __contains__(self, key: str) -> bool:
         """Whether the cell of this key is there, done or not."""
@@ -105,10 +105,10 @@ class Store(StoreReader):
 
         about = (result.key, result.status, result.error, code_version(), result.seconds_s)
         settings = {path: as_column(value) for path, value in cell.settings.items()}
-        metrics = {name: value for pair in result.metrics.items() for name, value in _flat(*pair)}
+        metrics = {name: value for pair in result.metrics.items() for name, value in _metric_columns(*pair)}
         with self._transaction():
-            self._learn(settings, SETTING)
-            self._learn(metrics, METRIC)
+            self._add_columns(settings, SETTING)
+            self._add_columns(metrics, METRIC)
             row = dict(zip(CELL_COLUMNS, about, strict=True)) | settings | metrics
             row = {name: value for name, value in row.items() if name in self._kinds}
             names, marks = ", ".join(map(quoted, row)), ", ".join("?" * len(row))
@@ -117,22 +117,22 @@ class Store(StoreReader):
             )
             if self._dictionary is None:
                 self._dictionary = cell.scenario
-                put_about(self._writer, {"dictionary": cell.scenario})
-            scenario = packed(cell.scenario, self._dictionary)
+                write_about(self._writer, {"dictionary": cell.scenario})
+            scenario = compress_scenario(cell.scenario, self._dictionary)
             self._writer.execute("INSERT OR REPLACE INTO scenarios VALUES (?, ?)", (result.key, scenario))
 
-    def _learn(self, values: Mapping[str, Any], role: str) -> None:
+    def _add_columns(self, values: Mapping[str, Any], role: str) -> None:
         """Make the columns that these values need, or note that one holds more than it did."""
         for name, value in values.items():
-            kind, known = kind_of(value), self._kinds.get(name)
-            if kind is None or (known is not None and KINDS.index(kind) <= KINDS.index(known)):
+            kind, known_kind = kind_of(value), self._kinds.get(name)
+            if kind is None or (known_kind is not None and KINDS.index(kind) <= KINDS.index(known_kind)):
                 continue
-            if known is None:
-                if len(self._kinds) >= MOST_COLUMNS:
-                    message = f"cannot hold more than {MOST_COLUMNS:,} columns"
+            if known_kind is None:
+                if len(self._kinds) >= MAX_COLUMNS:
+                    message = f"cannot hold more than {MAX_COLUMNS:,} columns"
                     raise bad_store(self.path, message, "name the metrics that you need under `keep`")
                 self._writer.execute(f"ALTER TABLE cells ADD COLUMN {quoted(name)} {kind.upper()}")
-            column = described(name, role, kind)
+            column = column_with_meaning(name, role, kind)
             self._writer.execute(
                 "INSERT OR REPLACE INTO columns VALUES (?, ?, ?, ?, ?)",
                 (name, role, kind, column.unit, column.meaning),
@@ -161,7 +161,7 @@ class Store(StoreReader):
             self._synced_s = time.monotonic()
 
 
-def _flat(name: str, metric: Metric) -> Iterator[tuple[str, float | str]]:
+def _metric_columns(name: str, metric: MetricValue) -> Iterator[tuple[str, float | str]]:
     """The columns of a metric: its value, and the ends of the intervals that it has."""
     if not isinstance(metric, Mapping):
         if isinstance(metric, str) or math.isfinite(metric):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cell import SEED
-from experiments.study.axis import Axis, axis_values, collisions
+from experiments.study.axis import Axis, axis_values, collision_problems
 from experiments.study.file import StudyFile
 from simulator.document import DataPath, Document
 from simulator.errors import Problem, did_you_mean
@@ -19,16 +19,16 @@ from simulator.scenario.write import with_files
 TENSOR_PARALLEL: DataPath = ("hardware", "tensor_parallel")
 
 
-def put(data: Any, where: DataPath, value: Any) -> None:
-    """Set what stands at a place that is there."""
-    *parents, last = where
+def set_value(data: Any, where: DataPath, value: Any) -> None:
+    """Set the value at an existing place."""
+    *parents, key_of_value = where
     for key in parents:
         data = data[key]
-    data[last] = value
+    data[key_of_value] = value
 
 
 def absolute(file: Path) -> str:
-    """A file by a name that is right everywhere on this machine."""
+    """The absolute path of a file."""
     return str(file.resolve())
 
 
@@ -38,8 +38,8 @@ def read_axes(document: Document, file: StudyFile, base: Document, folder: Path)
     for path in file.axes:
         at: DataPath = ("axes", path)
         of_key = document.place(at, of_key=True)
-        given = document.data["axes"][path]
-        first = given[0] if isinstance(given, list) and given else None
+        entry = document.data["axes"][path]
+        first = entry[0] if isinstance(entry, list) and entry else None
         where = set_field(base, path, first, document.place((*at, 0)) if first is not None else of_key)
         if where is None:
             continue
@@ -48,10 +48,10 @@ def read_axes(document: Document, file: StudyFile, base: Document, folder: Path)
         values = tuple(_with_files(value, where, folder) for value in values)
         if not values:
             continue
-        put(base.data, where, values[0])
+        set_value(base.data, where, values[0])
         places = tuple(document.place((*at, index)) for index in range(len(values)))
         axes.append(Axis(path, where, values, places, span))
-    document.problems += collisions(document, axes)
+    document.problems += collision_problems(document, axes)
     if file.seeds > 1 and any(axis.where == ("run", SEED) for axis in axes):
         allowed = "leave seeds out: the axis says which there are"
         document.problems.append(document.problem(("seeds",), file.seeds, "collides with run.seed", allowed))
@@ -71,7 +71,7 @@ def read_zips(document: Document, file: StudyFile, axes: Sequence[Axis]) -> tupl
         for place, path in enumerate(group):
             if path not in file.axes:
                 guess = did_you_mean(path, file.axes)
-                message = "is no axis" + (f", did you mean {guess}?" if guess else "")
+                message = "is not an axis" + (f", did you mean {guess}?" if guess else "")
                 allowed = f"axes: {', '.join(file.axes)}"
                 document.problems.append(document.problem(("zip", index, place), path, message, allowed))
         if not set(group) <= set(names):
@@ -88,25 +88,27 @@ def read_zips(document: Document, file: StudyFile, axes: Sequence[Axis]) -> tupl
     return tuple(groups)
 
 
-def repeats(document: Document, axes: Sequence[Axis], groups: Sequence[Sequence[int]]) -> Iterator[Problem]:
-    """Values that stand twice on an axis, or on axes that go together: they would make the same cell."""
+def repeated_value_problems(
+    document: Document, axes: Sequence[Axis], groups: Sequence[Sequence[int]]
+) -> Iterator[Problem]:
+    """Problems of values that occur twice on an axis or on zipped axes, which would repeat a cell."""
     for group in groups:
         if any(axes[number].span is not None for number in group):
             continue
-        seen: set[str] = set()
+        earlier_values: set[str] = set()
         for index, values in enumerate(zip(*(axes[number].values for number in group), strict=True)):
             text = json.dumps(values, sort_keys=True)
-            if text in seen:
+            if text in earlier_values:
                 value = values[0] if len(values) == 1 else text
                 at: DataPath = ("axes", axes[group[0]].path, index)
-                yield document.problem(at, value, "stands twice", "each value of an axis once")
-            seen.add(text)
+                yield document.problem(at, value, "occurs twice", "each value of an axis once")
+            earlier_values.add(text)
 
 
 def followers_of(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[DataPath, ...]:
-    """The fields that say the scenario's own tensor parallelism again, and so go with it where it varies."""
-    varied = [axis.where for axis in axes]
-    if TENSOR_PARALLEL not in varied or ranks in (None, 1):
+    """The fields that repeat the scenario's tensor parallelism, and follow it where it varies."""
+    varied_places = [axis.where for axis in axes]
+    if TENSOR_PARALLEL not in varied_places or ranks in (None, 1):
         return ()
     speculation = data.get("speculation")
     variants = range(len(speculation) if isinstance(speculation, list) else 0)
@@ -115,5 +117,5 @@ def followers_of(data: Any, ranks: object, axes: Sequence[Axis]) -> tuple[DataPa
     return tuple(
         field
         for field in fields
-        if value_at(field, data) == ranks and not any(field[: len(where)] == where for where in varied)
+        if value_at(field, data) == ranks and not any(field[: len(where)] == where for where in varied_places)
     )

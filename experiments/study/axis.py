@@ -27,8 +27,8 @@ class Span(NamedTuple):
 
     low: float
     high: float
-    log: bool
-    whole: bool
+    is_log: bool
+    integer: bool
 
     def at(self, share: float) -> float:
         """The number that lies `share` (0 to 1) of the way from one end to the other.
@@ -36,16 +36,16 @@ class Span(NamedTuple):
         Whole numbers on a linear scale are all as likely for even shares, those at the ends too.
         """
         low, high = self.low, self.high
-        if self.log:
+        if self.is_log:
             value = low * (high / low) ** share
         else:
-            beyond = math.copysign(0.5, high - low) if self.whole else 0.0
+            beyond = math.copysign(0.5, high - low) if self.integer else 0.0
             value = (low - beyond) * (1 - share) + (high + beyond) * share
         value = min(max(value, min(low, high)), max(low, high))
-        return round(value) if self.whole else float(f"{value:.{_DIGITS}g}")
+        return round(value) if self.integer else float(f"{value:.{_DIGITS}g}")
 
     def spread(self, steps: int) -> Iterator[float]:
-        """So many numbers, evenly on the scale; a single step is the first end."""
+        """`steps` numbers, evenly spaced on the scale; a single step is the first end."""
         return (self.at(step / max(steps - 1, 1)) for step in range(steps))
 
 
@@ -81,72 +81,72 @@ def axis_values(
     `base`: the scenario's data, which says whether the field holds whole numbers. What is wrong joins the
     document's problems; then there are no values.
     """
-    given = document.data["axes"][path]
+    entry = document.data["axes"][path]
     at: DataPath = ("axes", path)
-    if isinstance(given, list):
-        if not given:
+    if isinstance(entry, list):
+        if not entry:
             document.problems.append(document.problem(at, None, "has no values", f"must be {_RANGE}"))
-        if len(given) > MOST_VALUES:
-            document.problems.append(_too_many(document, at, len(given)))
+        if len(entry) > MOST_VALUES:
+            document.problems.append(_count_problem(document, at, len(entry)))
             return (), None
-        return tuple(given), None
-    if not isinstance(given, dict):
-        document.problems.append(document.problem(at, given, "has the wrong type", f"must be {_RANGE}"))
+        return tuple(entry), None
+    if not isinstance(entry, dict):
+        document.problems.append(document.problem(at, entry, "has the wrong type", f"must be {_RANGE}"))
         return (), None
-    problems = list(_range_problems(document, at, given, sampled))
+    problems = list(_range_problems(document, at, entry, sampled))
     document.problems += problems
     if problems:
         return (), None
     kinds = options(annotation_at(where, base))
-    whole = int in kinds and float not in kinds
-    span = Span(given["from"], given["to"], given.get("scale", "linear") == "log", whole)
+    integer = int in kinds and float not in kinds
+    span = Span(entry["from"], entry["to"], entry.get("scale", "linear") == "log", integer)
     if sampled:
         return (span.at(0), span.at(1)), span
-    return tuple(dict.fromkeys(span.spread(given["steps"]))), None
+    return tuple(dict.fromkeys(span.spread(entry["steps"]))), None
 
 
 def _range_problems(
-    document: Document, at: DataPath, given: Mapping[str, Any], sampled: bool
+    document: Document, at: DataPath, entry: Mapping[str, Any], sampled: bool
 ) -> Iterator[Problem]:
-    for key in given:
+    for key in entry:
         if key not in _RANGE_KEYS:
             guess = did_you_mean(key, _RANGE_KEYS)
             message = "unknown key" + (f", did you mean {guess}?" if guess else "")
             yield document.problem((*at, key), None, message, f"keys: {', '.join(_RANGE_KEYS)}", of_key=True)
-    needed = ("from", "to") if sampled else ("from", "to", "steps")
-    for key in needed:
-        if key not in given:
+    required_keys = ("from", "to") if sampled else ("from", "to", "steps")
+    for key in required_keys:
+        if key not in entry:
             yield document.problem((*at, key), None, "is missing", f"must be {_RANGE}")
-    scale = given.get("scale", "linear")
+    scale = entry.get("scale", "linear")
     if scale not in ("linear", "log"):
         yield document.problem((*at, "scale"), scale, "is not known", "linear or log")
     for key in ("from", "to"):
-        value = given.get(key, 1)
+        value = entry.get(key, 1)
         if (number := as_number(value)) is None:
-            yield document.problem((*at, key), value, "is no number", "must be a finite one")
+            yield document.problem((*at, key), value, "is not a number", "must be a finite number")
         elif scale == "log" and number <= 0:
             yield document.problem((*at, key), value, "has no logarithm", "above 0 on a log scale")
-    steps = given.get("steps", 2)
-    if sampled and "steps" in given:
+    steps = entry.get("steps", 2)
+    if sampled and "steps" in entry:
         allowed = "leave it out: sample says how many there are"
         yield document.problem((*at, "steps"), steps, "has no meaning for samples", allowed)
     elif not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= MOST_VALUES:
         allowed = f"a whole number, 1 to {MOST_VALUES:,}"
-        yield document.problem((*at, "steps"), steps, "is no number of values", allowed)
+        yield document.problem((*at, "steps"), steps, "is not a number of values", allowed)
 
 
-def _too_many(document: Document, at: DataPath, count: int) -> Problem:
+def _count_problem(document: Document, at: DataPath, count: int) -> Problem:
     return document.problem(at, None, f"has {count:,} values", f"at most {MOST_VALUES:,}")
 
 
-def collisions(document: Document, axes: Sequence[Axis]) -> Iterator[Problem]:
+def collision_problems(document: Document, axes: Sequence[Axis]) -> Iterator[Problem]:
     """Axes that set the same field, or a section and a field inside it."""
     for later, axis in enumerate(axes):
         for earlier in axes[:later]:
             shorter, longer = sorted((axis.where, earlier.where), key=len)
             if longer[: len(shorter)] == shorter:
-                what = "sets the same field as" if len(shorter) == len(longer) else "collides with"
+                message = "sets the same field as" if len(shorter) == len(longer) else "collides with"
                 allowed = "one of the two: a section and a field inside it cannot both vary"
                 yield document.problem(
-                    ("axes", axis.path), None, f"{what} {earlier.path}", allowed, of_key=True
+                    ("axes", axis.path), None, f"{message} {earlier.path}", allowed, of_key=True
                 )

@@ -1,8 +1,8 @@
-"""Checks a study before anything runs: every value of every axis must be right in some cell.
+"""Checks a study before anything runs: every value of every axis must be valid in some cell.
 
-A value is tried with the first values of all other axes, and where that fails with others: a draft on two
-GPUs is wrong beside a target on four, and right beside one on two. What is wrong everywhere is said at its
-line; a combination that is wrong becomes a failed cell.
+A value is tried with the first values of all other axes and, if that fails, with others. For example, a
+drafter on two GPUs is invalid with a target on four, and valid with a target on two. A value that is invalid
+everywhere is reported at its line. An invalid combination becomes a failed cell.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from simulator.scenario import PLAIN, Scenario
 from simulator.scenario.load import in_order, scenario_from_document
 from simulator.scenario.overrides import set_field
 
-_MOST_TRIES = 30
+_MAX_TRIES = 30
 """Cells that are built in search of one where a value is right."""
-_MOST_OF_RANGE = 50
+_MAX_VALUES_TRIED = 50
 """Values of an axis that are tried; of a longer one the ends and some between."""
 
 
@@ -30,33 +30,35 @@ def study_problems(study: Study, base: Document, document: Document) -> Iterator
     """All that is wrong with the values and the kept metrics of a study that was read from `document`."""
     variants = {PLAIN}
     problems: list[Problem] = []
-    for axis, index in _tries(study):
-        found = _first_right(study, base, axis, index)
-        if isinstance(found, Scenario):
-            variants |= {variant.name for variant in found.speculation}
+    for axis, index in _values_to_try(study):
+        scenario_or_problems = _first_valid_scenario(study, base, axis, index)
+        if isinstance(scenario_or_problems, Scenario):
+            variants |= {variant.name for variant in scenario_or_problems.speculation}
         else:
-            problems += found
+            problems += scenario_or_problems
     yield from in_order(problems)
     if not problems:
-        for index, wanted in enumerate(study.keep):
-            problem = keep_problem(wanted, sorted(variants), study.measures)
+        for index, entry in enumerate(study.keep):
+            problem = keep_problem(entry, sorted(variants), study.measures)
             if problem is not None:
                 place = document.place(("keep", index))
                 yield problem.at(place.file, place.line, place.column, "keep")
         yield from refine_problems(study, sorted(variants), document)
 
 
-def _tries(study: Study) -> Iterator[tuple[int, int]]:
+def _values_to_try(study: Study) -> Iterator[tuple[int, int]]:
     """(axis, value) of all that is tried; (-1, 0), the scenario alone, where nothing varies."""
     if not study.axes:
         yield -1, 0
     for number, axis in enumerate(study.axes):
         count = len(axis.values)
-        step = max(1, (count - 1) // _MOST_OF_RANGE)
+        step = max(1, (count - 1) // _MAX_VALUES_TRIED)
         yield from ((number, index) for index in sorted({*range(0, count, step), count - 1}))
 
 
-def _first_right(study: Study, base: Document, axis: int, index: int) -> Scenario | Sequence[Problem]:
+def _first_valid_scenario(
+    study: Study, base: Document, axis: int, index: int
+) -> Scenario | Sequence[Problem]:
     """A scenario with this value that is right, or what is wrong with the first that was tried."""
     problems: Sequence[Problem] = ()
     for point in _points_with(study, axis, index):
@@ -74,7 +76,7 @@ def _points_with(study: Study, axis: int, index: int) -> Iterator[Mapping[int, i
     ranges = [
         (index,) if axis in group else range(length) for group, length in zip(groups, lengths, strict=True)
     ]
-    for places in islice(product(*ranges), _MOST_TRIES):
+    for places in islice(product(*ranges), _MAX_TRIES):
         yield {n: place for group, place in zip(groups, places, strict=True) for n in group}
 
 

@@ -1,6 +1,6 @@
 """Reads a study file and checks all of it, every value of every axis included, before anything runs.
 
-What is wrong is said at its line.
+Problems are reported at their lines.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from pathlib import Path
 
 from experiments.cell import SEED
 from experiments.conditions import condition_sql
-from experiments.study.axes import TENSOR_PARALLEL, absolute, followers_of, read_axes, read_zips, repeats
+from experiments.study.axes import (
+    TENSOR_PARALLEL,
+    absolute,
+    followers_of,
+    read_axes,
+    read_zips,
+    repeated_value_problems,
+)
 from experiments.study.axis import Axis
 from experiments.study.check import study_problems
 from experiments.study.file import StudyFile
@@ -35,7 +42,7 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
     require_mapping(document, StudyFile)
     if "scenario" not in document.data and {"target", "hardware", "workload"} & set(document.data):
         allowed = "scenario: FILE and axes in a file of its own; decodesim simulate runs a scenario"
-        raise InputError(document.problem((), None, "is a scenario, and no study", allowed))
+        raise InputError(document.problem((), None, "is a scenario, not a study", allowed))
     file, problems = checked(document, StudyFile)
     if file is None or problems:
         raise InputError(in_order(problems))
@@ -65,7 +72,10 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
     )
     problems = [*document.problems, *base.problems, *_override_problems(overrides, axes)]
     if not problems:
-        problems = [*repeats(document, axes, study.groups), *study_problems(study, base, document)]
+        problems = [
+            *repeated_value_problems(document, axes, study.groups),
+            *study_problems(study, base, document),
+        ]
     if problems:
         raise InputError(in_order(problems))
     return study
@@ -83,8 +93,10 @@ def _base(document: Document, file: StudyFile, path: Path) -> tuple[Document, Pa
             raise InputError(document.problem(("scenario",), file.scenario, message, allowed)) from None
         return parse_yaml(text, str(scenario)), scenario.parent
     inner = Document(deepcopy(document.data["scenario"]), document.file)
-    for known, ours in ((document.values, inner.values), (document.keys, inner.keys)):
-        ours.update({where[1:]: place for where, place in known.items() if where[0:1] == ("scenario",)})
+    for outer, inner_places in ((document.values, inner.values), (document.keys, inner.keys)):
+        inner_places.update(
+            {where[1:]: place for where, place in outer.items() if where[0:1] == ("scenario",)}
+        )
     return inner, path.parent
 
 
@@ -94,9 +106,7 @@ def _title(base: Document) -> str | None:
 
 
 def _name_variants(base: Document) -> None:
-    """An variant without a name is called by its method, since its draft length, else part of it, may
-    vary.
-    """
+    """Name variants without a name after their method, because the draft length may vary."""
     variants = base.data.get("speculation")
     entries = [
         variant for variant in (variants if isinstance(variants, list) else ()) if isinstance(variant, dict)
@@ -112,16 +122,16 @@ def _name_variants(base: Document) -> None:
 
 
 def _conditions(document: Document, file: StudyFile) -> tuple[str, ...]:
-    given = (file.where,) if isinstance(file.where, str) else file.where
-    found = []
-    for index, condition in enumerate(given):
+    entries = (file.where,) if isinstance(file.where, str) else file.where
+    conditions = []
+    for index, condition in enumerate(entries):
         try:
-            found.append(condition_sql(condition, [*file.axes, SEED]))
+            conditions.append(condition_sql(condition, [*file.axes, SEED]))
         except InputError as error:
             at: DataPath = ("where",) if isinstance(file.where, str) else ("where", index)
             place = document.place(at)
             document.problems += error.at(place.file, place.line, place.column, "where").problems
-    return tuple(found)
+    return tuple(conditions)
 
 
 def _override_problems(overrides: Sequence[str], axes: Sequence[Axis]) -> list[Problem]:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cell import SEED
 from experiments.conditions import Filter
-from experiments.contours import Index
-from experiments.metrics import Keep, keep_problem
+from experiments.contours import Position
+from experiments.metrics import KeptMetrics, keep_problem
 from simulator.errors import Problem
 
 if TYPE_CHECKING:
     from experiments.study.study import Study
     from simulator.document import Document
 
-_WORDS = ("verdict", "break_even_verdict")
+_WORD_METRICS = ("verdict", "break_even_verdict")
 """Metrics that have no level: the contour runs between different words."""
 
-FEWEST_VALUES = 4
+MIN_VALUES = 4
 """Numeric axes with fewer values have nothing to leave out: each value is a grid of its own."""
 
 
@@ -39,27 +39,27 @@ class Positions:
         self.along = tuple(
             place
             for place, (lead, *_) in enumerate(self.groups)
-            if lead.ordered and len(lead.values) >= FEWEST_VALUES
+            if lead.ordered and len(lead.values) >= MIN_VALUES
         )
 
-    def settings(self, index: Index) -> dict[str, Any]:
+    def settings(self, index: Position) -> dict[str, Any]:
         """The settings of a cell."""
         *places, seed = index
-        found = {
+        settings = {
             axis.path: axis.values[order[place]]
             for group, order, place in zip(self.groups, self.orders, places, strict=True)
             for axis in group
         }
-        return {**found, SEED: self.study.first_seed + seed}
+        return {**settings, SEED: self.study.first_seed + seed}
 
-    def absent(self) -> frozenset[Index]:
+    def absent(self) -> frozenset[Position]:
         """The positions that the study's conditions leave out."""
         if not self.study.where:
             return frozenset()
-        everywhere = list(product(*map(range, self.shape)))
-        rows = ({**self.settings(index), "": index} for index in everywhere)
-        chosen = Filter(self.study.where, [*self.study.paths, SEED])
-        return frozenset(everywhere).difference(row[""] for row in chosen.holding(rows))
+        all_positions = list(product(*map(range, self.shape)))
+        rows = ({**self.settings(index), "": index} for index in all_positions)
+        condition_filter = Filter(self.study.where, [*self.study.paths, SEED])
+        return frozenset(all_positions).difference(row[""] for row in condition_filter.matching(rows))
 
 
 def refine_problems(study: Study, variants: Collection[str], document: Document) -> Iterator[Problem]:
@@ -72,7 +72,7 @@ def refine_problems(study: Study, variants: Collection[str], document: Document)
             ("refine",), None, "needs a grid", "leave sample out: samples have no neighbours"
         )
     elif not Positions(study).along:
-        allowed = f"an axis of {FEWEST_VALUES} numbers or more"
+        allowed = f"an axis of {MIN_VALUES} numbers or more"
         yield document.problem(("refine",), None, "has no axis to leave cells out of", allowed)
     metric: str = refine["metric"]
     at = ("refine", "metric")
@@ -84,11 +84,11 @@ def refine_problems(study: Study, variants: Collection[str], document: Document)
         yield document.problem(at, metric, message, allowed)
         return
     name = metric.removeprefix(f"{variant}.")
-    if not Keep(study.keep).holds(variant, name):
+    if not KeptMetrics(study.keep).holds(variant, name):
         yield document.problem(at, metric, "is not kept", "a metric that `keep` names, or the usual ones")
-    if name in _WORDS and refine["level"] is not None:
+    if name in _WORD_METRICS and refine["level"] is not None:
         yield document.problem(
             ("refine", "level"), refine["level"], "has no meaning for words", "leave it out"
         )
-    if name not in _WORDS and refine["level"] is None:
+    if name not in _WORD_METRICS and refine["level"] is None:
         yield document.problem(("refine",), None, "does not say the level of the contour", "level: a number")

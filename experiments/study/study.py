@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.study.axes import TENSOR_PARALLEL, put
+from experiments.study.axes import TENSOR_PARALLEL, set_value
 from experiments.study.axis import Axis
 from simulator.document import DataPath, Place
 from simulator.scenario.fields import value_at
@@ -54,8 +54,8 @@ class Study:
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """The axes as positions, those that go together in one group: what the grid is the product of."""
-        of = {index: group for group in self.zips for index in group}
-        return tuple(dict.fromkeys(of.get(index, (index,)) for index in range(len(self.axes))))
+        group_of_axis = {index: group for group in self.zips for index in group}
+        return tuple(dict.fromkeys(group_of_axis.get(index, (index,)) for index in range(len(self.axes))))
 
     @property
     def first_seed(self) -> int:
@@ -86,12 +86,12 @@ class Study:
         """
         fixed = deepcopy(dict(self.base))
         for where in (*(axis.where for axis in self.axes), *self.followers):
-            put(fixed, where, None)
-        asked = [fixed, sorted(self.paths), self.measures, self.keep]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+            set_value(fixed, where, None)
+        identity = [fixed, sorted(self.paths), self.measures, self.keep]
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def follow(study: Study, data: Any) -> None:
     """Give the fields that follow it the tensor parallelism that stands in the data."""
     for where in study.followers:
-        put(data, where, value_at(TENSOR_PARALLEL, data))
+        set_value(data, where, value_at(TENSOR_PARALLEL, data))

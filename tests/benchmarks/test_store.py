@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cell import Cell, CellResult, Metric
+from experiments.cell import Cell, CellResult, MetricValue
 from experiments.run_cell import run_cell
 from experiments.store.export import export
 from experiments.store.reader import StoreReader
 from experiments.store.store import Store
-from experiments.study.grid import Grid
+from experiments.study.grid import StudyGrid
 from experiments.study.load import load_study
 from tests.shared_data import ROOT
 
@@ -31,7 +31,7 @@ MOST_MEMORY = 1.5
 WHERE = "alpha > 0.5 AND concurrency <= 64"
 
 
-def varied(metric: Metric, luck: random.Random) -> Metric:
+def varied(metric: MetricValue, luck: random.Random) -> MetricValue:
     """A figure like this one, with all its digits."""
     if isinstance(metric, Mapping):
         ends = {name: pair and [luck.random(), luck.random()] for name, pair in metric.items()}
@@ -45,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("store")
     path, study = folder / "large.db", folder / "small.study.yaml"
     study.write_text(STUDY.format(examples=ROOT / "examples"), encoding="utf-8")
-    real = next(iter(Grid(load_study(study)).cells()))
+    real = next(iter(StudyGrid(load_study(study)).cells()))
     like = run_cell(real).metrics
     luck, spent_s = random.Random(0), 0.0
     with Store.create_or_open(path, {"name": "large"}, "sha") as made:

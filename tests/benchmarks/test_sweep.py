@@ -17,7 +17,7 @@ from pathlib import Path
 from experiments.cell import Cell
 from experiments.runner.pools import local_pool
 from experiments.store.store import Store
-from experiments.study.grid import Grid
+from experiments.study.grid import StudyGrid
 from experiments.study.load import load_study
 from experiments.study.study import Study
 from experiments.sweep import sweep
@@ -85,7 +85,7 @@ def test_a_sweep_costs_little_more_than_its_simulations(tmp_path: Path) -> None:
         standing = sweep(study, store, pool)
     whole_s = cpu_s() - begun
     assert (standing.cells, standing.done) == (CELLS, CELLS)
-    sample = random.Random(0).sample(list(Grid(study).cells()), SAMPLE)
+    sample = random.Random(0).sample(list(StudyGrid(study).cells()), SAMPLE)
     simulation_s(sample[0])  # loads the machine code
     alone_s = sum(map(simulation_s, sample)) * CELLS / SAMPLE
     overhead = whole_s / alone_s - 1
@@ -99,11 +99,11 @@ def test_memory_does_not_grow_with_the_cells(tmp_path: Path) -> None:
     path = tmp_path / "large.study.yaml"
     path.write_text(STUDY.replace("steps: 20", "steps: 10000"), encoding="utf-8")
     study = load_study(path)
-    assert Grid(study).count(10**9) == 800_000
+    assert StudyGrid(study).count(10**9) == 800_000
     peaks = []
     for most in (2_000, 100_000):
         tracemalloc.start()
-        for number, cell in enumerate(Grid(study).cells()):
+        for number, cell in enumerate(StudyGrid(study).cells()):
             assert cell.scenario
             if number == most:
                 break

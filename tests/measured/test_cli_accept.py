@@ -129,8 +129,8 @@ def test_the_table_says_when_prompts_ran_out(target: Path, prompts: Path) -> Non
     [
         (["--draft", "nope"], "draft: is no drafter (got 'nope'), layer-skip"),
         (["--draft", "ngram", "--temperature", "-1"], "--temperature: is out of range"),
-        (["--draft", "ngram", "--temperature", "hot"], "'hot' is no number"),
-        (["--draft", "ngram", "--draft-length", "3..1"], "--draft-length: is no range"),
+        (["--draft", "ngram", "--temperature", "hot"], "'hot' is not a number"),
+        (["--draft", "ngram", "--draft-length", "3..1"], "--draft-length: is not a range"),
         (["--draft", "ngram", "--draft-length", "0..2"], "--draft-length: is out of range (got 0)"),
         (["--draft", "ngram", "--draft-length", "99"], "1 to 35"),
         (["--draft", "ngram", "--draft-sampling", "best"], "greedy or sampled"),

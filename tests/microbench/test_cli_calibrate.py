@@ -47,15 +47,18 @@ def refused(*arguments: str | Path) -> str:
         (("--device", "cpu", *SMOL, "--draft", "eagle3-lama-3.1-8b"), "unknown drafter"),
         (("--device", "cpu", *SMOL, "--tp", "2"), "--tp: does not cut the heads"),
         (("--device", "cpu", *SMOL, "--tp", "0"), "--tp: does not cut the heads"),
-        (("--device", "cpu", *SMOL, "--tp", "one"), "--tp: 'one' is no number"),
+        (("--device", "cpu", *SMOL, "--tp", "one"), "--tp: 'one' is not a number"),
         (("--device", "cpu", *SMOL, "--dtype", "bf61"), "did you mean 'bf16'?"),
         (("--device", "cpu", *SMOL, "--dtype", ","), "--dtype: names no weight format"),
         (("--system", "h100-sxm"), "--system: names the GPU of public tables"),
         (("--from-tables", "nowhere"), "--system: is missing"),
-        (("--from-tables", "nowhere", "--system", "h100-sxm"), "--from-tables: is no folder"),
+        (("--from-tables", "nowhere", "--system", "h100-sxm"), "--from-tables: is not a folder"),
         (("--from-tables", ".", "--system", "h100"), "h100-sxm"),
         (("--from-tables", ".", "--system", "h100-sxm", "--device", "cpu"), "cannot be combined with"),
-        (("--from-tables", ".", "--system", "h100-sxm", "--quick"), "--quick: says nothing of public tables"),
+        (
+            ("--from-tables", ".", "--system", "h100-sxm", "--quick"),
+            "--quick: does not apply to public tables",
+        ),
     ],
 )
 def test_wrong_flags_are_one_line(tmp_path: Path, arguments: Sequence[str], said: str) -> None:
@@ -114,7 +117,7 @@ def test_an_interrupted_run_is_gone_on_with_and_ends_in_a_profile(tmp_path: Path
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130, said
-    assert "what was measured is kept next to" in said
+    assert "what was measured is kept beside" in said
     assert "Traceback" not in said
     kept = read_measurements(raw)
     assert kept.sessions[-1]["how"] == "interrupted"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from experiments.study.grid import Grid
+from experiments.study.grid import StudyGrid
 from experiments.study.load import load_study
 from simulator.errors import InputError
 from tests.property.test_bad_input import HOSTILE, MARKS, VALUES, leaves
@@ -45,8 +45,8 @@ def refused(place: Path, text: str) -> bool:
     lines = max(1, len(text.splitlines()))
     try:
         study = load_study(place)
-        Grid(study).count(100)
-        for cell in islice(Grid(study).cells(), 5):
+        StudyGrid(study).count(100)
+        for cell in islice(StudyGrid(study).cells(), 5):
             assert set(cell.settings) >= {*study.paths, "seed"}
             assert json.loads(cell.scenario)
             assert len(cell.key) == 64

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.capacity.replica import Replica, Setting
+from experiments.capacity.replica import Replica, ReplicaSetting
 from experiments.capacity.slo import slo_of
 from simulator.results.measure import measure
 from simulator.runs.replications import make_traffic, replication_seed
@@ -38,10 +38,10 @@ def of_fleet(arrivals: dict[str, Any], seed: int) -> dict[str, float]:
 )
 def test_a_fleet_is_no_slower_than_one_replica_with_its_part_of_the_rate(arrivals: dict[str, Any]) -> None:
     scenario = tiny({"workload.arrivals": arrivals})
-    one = Replica(scenario, Setting(None, 1, "h100-sxm"), slo_of(scenario))
+    one = Replica(scenario, ReplicaSetting(None, 1, "h100-sxm"), slo_of(scenario))
     for path in ("ttft_s.mean", "ttft_s.p95", "tpot_s.mean", "e2e_s.p95"):
         gain = [
-            one.seen("rate_per_s", RATE_OF_ONE, seed).figures[path] / of_fleet(arrivals, seed)[path]
+            one.run_at("rate_per_s", RATE_OF_ONE, seed).figures[path] / of_fleet(arrivals, seed)[path]
             for seed in range(SEEDS)
         ]
         found = mean(gain)

@@ -162,7 +162,7 @@ def test_a_killed_scheduler_ends_the_run_in_one_line_and_the_rest_can_be_done_he
     assert len(errors.splitlines()) == 1, errors
     line = errors
     assert line.startswith("--dask: the connection to the scheduler is lost")
-    assert "what is done is kept, and a second run does the rest" in line
+    assert "finished cells are kept, and a second run does the rest" in line
     assert 0 < len(sweep.kept()) < CELLS
     second = sweep.start("here", 3 * CELL_S)
     _, errors = second.communicate(timeout=60)

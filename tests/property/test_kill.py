@@ -23,7 +23,7 @@ from experiments.run_cell import run_cell
 from experiments.runner.pools import WINDOW
 from experiments.runner.runner import TASK_S
 from experiments.store.reader import StoreReader
-from experiments.study.grid import Grid
+from experiments.study.grid import StudyGrid
 from experiments.study.load import load_study
 from tests.processes import end, eventually, session_of, start, workers_of
 from tests.shared_data import ROOT
@@ -133,7 +133,7 @@ def test_a_killed_break_even_map_is_completed_bit_for_bit(tmp_path: Path, seed: 
     """`decodesim sweep` on real cells, killed twice; the store ends as one that nobody killed would."""
     luck = random.Random(seed)
     study, place = small_map(tmp_path), tmp_path / "map.db"
-    expected = {cell.key: run_cell(cell) for cell in Grid(load_study(study)).cells()}  # compiles, too
+    expected = {cell.key: run_cell(cell) for cell in StudyGrid(load_study(study)).cells()}  # compiles, too
     kept = 0
     for until in (luck.randint(1, 4), luck.randint(5, 8), None):
         driver = start("-m", "experiments", "sweep", study, "--out", place, "--workers", "2", "--json")

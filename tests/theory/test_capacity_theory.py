@@ -15,8 +15,8 @@ import pytest
 
 from experiments.capacity.demand import RATE, USERS
 from experiments.capacity.load_search import SATURATION, Capacity, LoadSearch
-from experiments.capacity.replica import Replica, Setting
-from experiments.capacity.slo import parse_slo
+from experiments.capacity.replica import Replica, ReplicaSetting
+from experiments.capacity.slo import slo_from_text
 from simulator.numerics.roots import bracketed_root
 from simulator.results.estimate import student_t95
 from simulator.runs.variant import CompiledVariant
@@ -49,7 +49,7 @@ def capacity(
             **changes,
         }
     )
-    replica = Replica(scenario, Setting(None, 1, "h100-sxm"), parse_slo(slo))
+    replica = Replica(scenario, ReplicaSetting(None, 1, "h100-sxm"), slo_from_text(slo))
     return LoadSearch(replica, kind, REPLICATIONS, band=0.0).capacity()
 
 
@@ -116,8 +116,8 @@ def test_without_a_limit_that_binds_a_server_carries_what_saturates_it(
 ) -> None:
     found = capacity(monkeypatch, "ttft_mean=1000s", SERVICE_S)
     assert found.limited_by == SATURATION
-    assert found.amount == found.most
-    assert found.most.value == pytest.approx(1 / SERVICE_S, rel=1e-9)
+    assert found.amount == found.saturation_load
+    assert found.saturation_load.value == pytest.approx(1 / SERVICE_S, rel=1e-9)
 
 
 def test_a_limit_below_the_service_time_is_kept_at_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +130,8 @@ def test_a_limit_below_the_service_time_is_kept_at_no_rate(monkeypatch: pytest.M
 def test_users_who_never_pause_fill_a_seat_each(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = {"workload.arrivals": {"kind": "closed", "concurrency": 5}}
     found = capacity(monkeypatch, "e2e_mean=1s", SERVICE_S, USERS, **closed)
-    assert (found.limited_by, found.amount) == (SATURATION, found.most)
-    assert found.most.value == 1
+    assert (found.limited_by, found.amount) == (SATURATION, found.saturation_load)
+    assert found.saturation_load.value == 1
 
 
 def test_users_who_pause_leave_their_seat_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,5 +141,5 @@ def test_users_who_pause_leave_their_seat_to_others(monkeypatch: pytest.MonkeyPa
         "workload.arrivals": {"kind": "closed", "concurrency": 5, "think_time_s": 9.5 * SERVICE_S},
     }
     found = capacity(monkeypatch, f"e2e_mean={1.5 * SERVICE_S}s", SERVICE_S, USERS, **closed)
-    assert (found.limited_by, found.amount) == (SATURATION, found.most)
-    assert found.most.value == 10
+    assert (found.limited_by, found.amount) == (SATURATION, found.saturation_load)
+    assert found.saturation_load.value == 10

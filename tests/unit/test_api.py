@@ -116,7 +116,7 @@ def test_a_map_is_of_a_variant_that_is_there() -> None:
 
 def test_a_cluster_has_its_own_workers(tmp_path: Path) -> None:
     read = study(tmp_path, f"axes:\n  {ALPHA}: [0.5]\n")
-    with pytest.raises(InputError, match="says nothing beside the address of a cluster"):
+    with pytest.raises(InputError, match="cannot be combined with the address of a cluster"):
         api.sweep(read, tmp_path / "s.db", workers=2, dask="tcp://127.0.0.1:1")
 
 

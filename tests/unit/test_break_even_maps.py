@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.maps.choice import PLAIN, choices
-from experiments.maps.study_map import BEYOND, MapCell, StudyMap, study_map
+from experiments.maps.study_map import UNREACHABLE_ALPHA, MapCell, StudyMap, study_map
 from simulator.breakeven.theory import alpha_from_tokens_per_verify, tokens_per_verify
 from tests.shared_data import ROOT
 from tests.stored_studies import (
@@ -64,17 +64,17 @@ def test_cells_say_what_is_needed_and_why_not() -> None:
     for cell in found.cells:
         gpus, prompt = cell.place
         if list(cell.place) == [2, 16384]:
-            assert (cell.outcome, cell.needs(), len(cell.speedups)) == ("does-not-fit", None, 0)
+            assert (cell.outcome, cell.required_alpha(), len(cell.speedups)) == ("does-not-fit", None, 0)
             continue
         cost = 1 + overhead(
             cell.variant, int(gpus or 0), int(prompt or 0), int(cell.load), cell.draft_length or 0
         )
         exact = alpha_from_tokens_per_verify(cost, cell.draft_length or 0)
-        assert cell.needs() == (BEYOND if exact is None else pytest.approx(exact))
-        low, high = cell.needs(0), cell.needs(1)
+        assert cell.required_alpha() == (UNREACHABLE_ALPHA if exact is None else pytest.approx(exact))
+        low, high = cell.required_alpha(0), cell.required_alpha(1)
         assert low is not None
         assert high is not None
-        assert low <= (cell.needs() or 0) <= high
+        assert low <= (cell.required_alpha() or 0) <= high
         assert cell.speedups[0.7].value == pytest.approx(
             tokens_per_verify(0.7, cell.draft_length or 0) / cost
         )
@@ -186,4 +186,4 @@ def test_simulated_studies_make_a_map_too() -> None:
     assert found.axes == ("speculation.head.acceptance.alpha",)
     speedups = [cell.estimate("throughput_speedup") for cell in found.cells if cell.variant == "head"]
     assert all(speedup is not None and speedup.band is not None for speedup in speedups)
-    assert all(cell.needs() is None for cell in found.cells)
+    assert all(cell.required_alpha() is None for cell in found.cells)

@@ -72,6 +72,6 @@ def test_what_is_kept_of_a_store_says_the_same(
         )  # fmt: skip
         assert kept.outcome == cell.outcome
         for end in (None, 0, 1):
-            needs = cell.needs(end)
-            assert kept.needs(end) == (None if needs is None else pytest.approx(needs, rel=1e-3))
+            needs = cell.required_alpha(end)
+            assert kept.required_alpha(end) == (None if needs is None else pytest.approx(needs, rel=1e-3))
         assert kept.speedups.keys() == cell.speedups.keys()

@@ -8,28 +8,28 @@ from itertools import pairwise
 
 import pytest
 
-from experiments.capacity.candidates import Candidate, gpu_hours, label
-from experiments.capacity.crossover import ALL_LOADS, BELOW, NO_LOAD, crossover
+from experiments.capacity.candidates import Candidate, gpu_hours, setting_label
+from experiments.capacity.crossover import ALL_LOADS, BELOW, NO_LOAD, find_crossover
 from experiments.capacity.demand import RATE, USERS
 from experiments.capacity.load_search import LoadSearch
-from experiments.capacity.replica import FULL, Replica, Setting, one_replica
+from experiments.capacity.replica import FULL, Replica, ReplicaSetting, scenario_of_replica
 from experiments.capacity.slo import slo_of
 from simulator.scenario import Scenario
 from tests.plans import REPLICATIONS, candidates, rate, tiny
 from tests.runs import small_scenario
 
-PLAIN = Setting(None, 1, "h100-sxm")
+PLAIN = ReplicaSetting(None, 1, "h100-sxm")
 
 
-def lookup(draft_length: int, alpha: float | None = None, scenario: Scenario | None = None) -> Setting:
+def lookup(draft_length: int, alpha: float | None = None, scenario: Scenario | None = None) -> ReplicaSetting:
     variant = (scenario or tiny()).variant("lookup").model_copy(update={"draft_length": draft_length})
-    return Setting(variant, 1, "h100-sxm", alpha)
+    return ReplicaSetting(variant, 1, "h100-sxm", alpha)
 
 
 def test_replicas_grow_with_the_rate_and_carry_it() -> None:
     counts = []
     for peak in (1.0, 60.0, 120.0, 250.0, 600.0, 2000.0):
-        one = candidates(tiny(), demand=rate(peak)).tried(PLAIN)
+        one = candidates(tiny(), demand=rate(peak)).candidate(PLAIN)
         assert one.capacity is not None
         assert one.capacity.amount is not None
         assert one.replicas is not None
@@ -42,7 +42,7 @@ def test_replicas_grow_with_the_rate_and_carry_it() -> None:
 
 def test_a_looser_slo_is_kept_at_a_higher_rate() -> None:
     limits = ("tpot_p99=1.5ms", "tpot_p99=1.6ms", "tpot_p99=1.75ms", "tpot_p99=30s")
-    found = [candidates(tiny(), slo).tried(PLAIN).capacity for slo in limits]
+    found = [candidates(tiny(), slo).candidate(PLAIN).capacity for slo in limits]
     amounts = [one.amount.value for one in found if one is not None and one.amount is not None]
     assert len(amounts) == len(limits)
     assert all(less < more for less, more in pairwise(amounts))
@@ -51,7 +51,7 @@ def test_a_looser_slo_is_kept_at_a_higher_rate() -> None:
 
 def test_another_limit_never_raises_the_capacity() -> None:
     one, both = (
-        candidates(tiny(), slo).tried(PLAIN).capacity
+        candidates(tiny(), slo).candidate(PLAIN).capacity
         for slo in ("tpot_p99=1.7ms", "tpot_p99=1.7ms,ttft_p99=6ms")
     )
     assert one is not None
@@ -67,7 +67,7 @@ def test_drafting_nothing_without_a_drafter_is_plain_decoding(kind: str, load: f
     scenario = tiny()
     slo = slo_of(scenario)
     # An asynchronous engine looks n-grams up on the GPU and goes on as without them.
-    plain, nothing = (Replica(scenario, one, slo).seen(kind, load) for one in (PLAIN, lookup(0)))
+    plain, nothing = (Replica(scenario, one, slo).run_at(kind, load) for one in (PLAIN, lookup(0)))
     same = {path for path in plain.figures if path.split(".")[0] in ("ttft_s", "tpot_s", "itl_s", "e2e_s")}
     assert {path: plain.figures[path] for path in same if not math.isnan(plain.figures[path])} == {
         path: nothing.figures[path] for path in same if not math.isnan(nothing.figures[path])
@@ -80,7 +80,7 @@ def test_without_acceptance_nothing_is_gained() -> None:
     scenario = tiny({"speculation.lookup.acceptance.alpha": 0.0, "run.mechanisms.prefill": False})
     tried = candidates(scenario, "tpot_mean=1.42ms")
     settings = (PLAIN, *(lookup(k, scenario=scenario) for k in (3, 0)))
-    plain, drafting, nothing = (tried.tried(one) for one in settings)
+    plain, drafting, nothing = (tried.candidate(one) for one in settings)
     assert nothing.capacity == plain.capacity
     assert replace(nothing, setting=PLAIN) == plain
     assert plain.capacity is not None
@@ -94,12 +94,12 @@ def test_a_better_drafter_carries_no_less() -> None:
     tried = candidates(tiny(), "tpot_mean=1.5ms")
     amounts = []
     for alpha in (0.2, 0.5, 0.8):
-        capacity = tried.tried(lookup(3, alpha)).capacity
+        capacity = tried.candidate(lookup(3, alpha)).capacity
         assert capacity is not None
         assert capacity.amount is not None
         amounts.append(capacity.amount.value)
     assert amounts == sorted(amounts)
-    own = tried.tried(lookup(3)).capacity
+    own = tried.candidate(lookup(3)).capacity
     assert own is not None
     assert own.amount is not None
     assert own.amount.value == pytest.approx(amounts[1]), "0.5 is the variant's own"
@@ -107,19 +107,19 @@ def test_a_better_drafter_carries_no_less() -> None:
 
 def test_users_are_planned_for_in_whole_numbers() -> None:
     scenario = tiny({"workload.arrivals": {"kind": "closed", "concurrency": 50}})
-    one = candidates(scenario).tried(PLAIN)
+    one = candidates(scenario).candidate(PLAIN)
     assert one.capacity is not None
     assert one.capacity.amount is not None
     assert one.replicas is not None
     assert one.load == math.ceil(50 / one.replicas)
     assert one.load <= one.capacity.amount.value
-    assert one.capacity.most.value == 16, "the seats"
+    assert one.capacity.saturation_load.value == 16, "the seats"
 
 
 def test_cost_is_gpus_by_time_by_tokens() -> None:
     assert gpu_hours(8, 1000) == pytest.approx(8 / 3.6)
     scenario = tiny({"workload.output_tokens": {"kind": "fixed", "tokens": 40}})
-    one = candidates(scenario, demand=rate(600.0)).tried(PLAIN)
+    one = candidates(scenario, demand=rate(600.0)).candidate(PLAIN)
     assert one.replicas is not None
     assert one.gpu_hours_per_million_tokens == pytest.approx(one.replicas * 1e6 / (600 * 40 * 3600))
 
@@ -129,7 +129,7 @@ def test_the_search_over_draft_lengths_finds_the_best_of_all() -> None:
     found = list(tried.draft_lengths(tiny().variant("lookup"), 1))
     lengths = [one.setting.draft_length for one in found]
     assert lengths == list(range(1, len(lengths) + 1))
-    everything = [tried.tried(lookup(k)) for k in range(1, 13)]
+    everything = [tried.candidate(lookup(k)) for k in range(1, 13)]
     assert min(found, key=lambda one: one.rank).setting == min(everything, key=lambda one: one.rank).setting
 
 
@@ -144,20 +144,20 @@ def test_a_table_is_tried_as_it_is_beside_single_lengths() -> None:
     scenario = tiny({"speculation.lookup.draft_length": table})
     first, second, *_ = candidates(scenario).draft_lengths(scenario.variant("lookup"), 1)
     assert first.setting.draft_length == table
-    assert label(first.setting) == "lookup, its own draft lengths, TP 1"
+    assert setting_label(first.setting) == "lookup, its own draft lengths, TP 1"
     assert second.setting.draft_length == 1
 
 
 def test_what_does_not_fit_or_keep_the_slo_says_why_and_comes_last() -> None:
-    tight = candidates(tiny({"engine.gpu_memory_utilization": 0.01})).tried(PLAIN)
+    tight = candidates(tiny({"engine.gpu_memory_utilization": 0.01})).candidate(PLAIN)
     assert tight.capacity is None
     assert "leave nothing for KV" in (tight.why_not or "")
-    slow = candidates(tiny(), "tpot_p99=1ms").tried(PLAIN)
+    slow = candidates(tiny(), "tpot_p99=1ms").candidate(PLAIN)
     assert slow.replicas is None
     assert slow.capacity is not None
     assert slow.capacity.idle.ratio > 1
     assert f"({slow.capacity.idle.ratio - 1:+.0%})" in (slow.why_not or "")
-    able = candidates(tiny()).tried(PLAIN)
+    able = candidates(tiny()).candidate(PLAIN)
     assert sorted([tight, slow, able], key=lambda one: one.rank) == [able, slow, tight]
 
 
@@ -181,16 +181,16 @@ def test_experts_and_drafter_follow_the_gpus() -> None:
     setting = tried.setting(scenario.speculation[0], 8)
     assert setting.variant is not None
     assert setting.variant.draft_tensor_parallel == 8
-    placed = one_replica(scenario, setting).hardware
+    placed = scenario_of_replica(scenario, setting).hardware
     assert (placed.tensor_parallel, placed.expert_parallel, placed.replicas) == (8, 8, 1)
     halved = scenario.model_copy(
         update={"hardware": scenario.hardware.model_copy(update={"expert_parallel": 2})}
     )
-    assert one_replica(halved, setting).hardware.expert_parallel == 2
-    assert one_replica(halved, tried.setting(None, 1)).hardware.expert_parallel == 1
+    assert scenario_of_replica(halved, setting).hardware.expert_parallel == 2
+    assert scenario_of_replica(halved, tried.setting(None, 1)).hardware.expert_parallel == 1
     own = scenario.model_copy(update={"hardware": scenario.hardware.model_copy(update={"attention_dp": 4})})
-    assert one_replica(own, setting).hardware.attention_dp == 8
-    assert one_replica(own, tried.setting(None, 1)).hardware.attention_dp == 1
+    assert scenario_of_replica(own, setting).hardware.attention_dp == 8
+    assert scenario_of_replica(own, tried.setting(None, 1)).hardware.attention_dp == 1
 
 
 def of_crossover(alpha: float, draft_length: int) -> tuple[str, float | None, bool]:
@@ -205,7 +205,7 @@ def of_crossover(alpha: float, draft_length: int) -> tuple[str, float | None, bo
     tried = candidates(scenario, demand=rate(1.0))
     setting = tried.setting(scenario.speculation[0], 1).with_draft_length(draft_length)
     plain = tried.replica(tried.setting(None, 1))
-    found = crossover(plain, tried.replica(setting), RATE, REPLICATIONS, 0.1)
+    found = find_crossover(plain, tried.replica(setting), RATE, REPLICATIONS, 0.1)
     return found.outcome, found.load and found.load.value, found.idle_pays
 
 
@@ -229,4 +229,4 @@ def test_a_longer_band_is_wider_and_holds_the_value() -> None:
     assert wide.band is not None
     assert wide.ci95 is not None
     assert wide.band[0] < wide.ci95[0] < wide.value < wide.ci95[1] < wide.band[1]
-    assert isinstance(candidates(tiny()).tried(PLAIN), Candidate)
+    assert isinstance(candidates(tiny()).candidate(PLAIN), Candidate)

@@ -58,7 +58,7 @@ def test_replicas_carry_the_peak_and_are_monotone(
         count = demand.replicas(capacity)
         assert count * carried >= demand.peak * (1 - 1e-9)
         assert (count - 1) * carried < demand.peak or count == 1
-        assert demand.of_one(count) <= carried * (1 + 1e-9)
+        assert demand.replica_load(count) <= carried * (1 + 1e-9)
     assert less.replicas(capacity) <= more.replicas(capacity)
     assert more.replicas(2 * capacity) <= more.replicas(capacity)
 
@@ -89,10 +89,10 @@ def test_loads_are_said_in_their_unit() -> None:
     ("arrivals", "rate", "said"),
     [
         ({"kind": "burst"}, None, "there is no rate to plan for"),
-        ({"kind": "poisson", "rate_per_s": 1.0}, 0.0, "--rate: is no rate"),
-        ({"kind": "poisson", "rate_per_s": 1.0}, -2.0, "--rate: is no rate"),
-        ({"kind": "poisson", "rate_per_s": 1.0}, float("nan"), "--rate: is no rate"),
-        ({"kind": "poisson", "rate_per_s": 1.0}, 1e9, "--rate: is no rate"),
+        ({"kind": "poisson", "rate_per_s": 1.0}, 0.0, "--rate: is out of range"),
+        ({"kind": "poisson", "rate_per_s": 1.0}, -2.0, "--rate: is out of range"),
+        ({"kind": "poisson", "rate_per_s": 1.0}, float("nan"), "--rate: is out of range"),
+        ({"kind": "poisson", "rate_per_s": 1.0}, 1e9, "--rate: is out of range"),
     ],
 )
 def test_what_has_no_rate_is_refused(arrivals: dict[str, Any], rate: float | None, said: str) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from experiments.capacity.answer import Plan
+from experiments.capacity.answer import CapacityPlan
 from experiments.capacity.candidates import Candidate
 from experiments.capacity.crossover import ALL_LOADS, BELOW, NO_LOAD, Crossover
-from experiments.capacity.decision import decide, when_not_confirmed, when_one_fails
+from experiments.capacity.decision import decide, decision_unconfirmed, decision_without_slo
 from experiments.capacity.demand import RATE, Demand
 from experiments.capacity.deployment import Deployment
 from experiments.capacity.plan import plan
 from experiments.run_cell import run_cell
-from experiments.study.grid import Grid
+from experiments.study.grid import StudyGrid
 from experiments.study.load import load_study
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate
@@ -72,7 +72,7 @@ def test_the_planned_load_keeps_the_slo_and_the_capacity_carries_the_rate() -> N
         assert one.capacity.amount.value * one.replicas >= 100.0
         assert one.headroom == pytest.approx(one.capacity.amount.value * one.replicas / 100.0 - 1)
         for limit in made.slo.limits:
-            assert one.summary.values()[limit.path] <= limit.most
+            assert one.summary.values()[limit.path] <= limit.maximum
 
 
 def test_the_best_draft_length_is_that_of_a_sweep(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_best_draft_length_is_that_of_a_sweep(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     swept = {}
-    for cell in Grid(load_study(tmp_path / "study.yaml")).cells():
+    for cell in StudyGrid(load_study(tmp_path / "study.yaml")).cells():
         result = run_cell(cell)
         swept[cell.settings["speculation.lookup.draft_length"]] = result.metrics["lookup.tpot_s.mean"]
     times = {length: metric["value"] for length, metric in swept.items() if isinstance(metric, dict)}
@@ -132,9 +132,9 @@ def test_a_profile_is_planned_for_its_peak_and_paid_at_its_mean() -> None:
         assert one.gpu_hours_per_million_tokens == pytest.approx(
             other.gpu_hours_per_million_tokens * 160 / mean
         )
-        assert one.when_scaled is not None
-        assert other.when_scaled is None
-        assert one.when_scaled <= one.gpu_hours_per_million_tokens
+        assert one.gpu_hours_per_million_tokens_when_scaled is not None
+        assert other.gpu_hours_per_million_tokens_when_scaled is None
+        assert one.gpu_hours_per_million_tokens_when_scaled <= one.gpu_hours_per_million_tokens
         assert other.tpot_at_mean_s is None
         assert one.tpot_at_mean_s is not None
         assert one.tpot_at_mean_s < one.summary.values()["tpot_s.mean"]
@@ -162,11 +162,15 @@ def test_classes_may_have_replicas_of_their_own() -> None:
     ("changes", "options", "said"),
     [
         ({"speculation": []}, {}, "speculation: is empty"),
-        ({"speculation.lookup.draft_length": 0}, {}, "speculation.lookup.draft_length: drafts nothing"),
-        ({}, {"gpu_hour_cost": 0.0}, "--gpu-hour-cost: is no price of a GPU hour"),
-        ({}, {"gpu_hour_cost": float("inf")}, "--gpu-hour-cost: is no price"),
-        ({}, {"gpu_hour_cost": -1.0}, "--gpu-hour-cost: is no price"),
-        ({}, {"rate_per_s": 0.0}, "--rate: is no rate"),
+        (
+            {"speculation.lookup.draft_length": 0},
+            {},
+            "speculation.lookup.draft_length: is 0, so nothing is drafted",
+        ),
+        ({}, {"gpu_hour_cost": 0.0}, "--gpu-hour-cost: is out of range"),
+        ({}, {"gpu_hour_cost": float("inf")}, "--gpu-hour-cost: is out of range"),
+        ({}, {"gpu_hour_cost": -1.0}, "--gpu-hour-cost: is out of range"),
+        ({}, {"rate_per_s": 0.0}, "--rate: is out of range"),
         ({}, {"slo": "ttft_p99=1"}, "--slo: has no unit"),
         ({"workload.output_tokens": {"kind": "fixed", "tokens": 1}}, {}, "has no figure in this traffic"),
         ({"engine.gpu_memory_utilization": 0.01}, {}, "hardware.tensor_parallel: plain: "),
@@ -187,7 +191,7 @@ FOUND = Crossover(BELOW, Estimate(30.0, (28.0, 32.0), (20.0, 40.0)), 200.0, True
 
 
 def ways(plain_gpus: int, drafting_gpus: int) -> tuple[Deployment, Deployment]:
-    made: Plan = tiny_plan()
+    made: CapacityPlan = tiny_plan()
     assert made.plain is not None
     assert made.speculative is not None
     pair = ((made.plain, plain_gpus), (made.speculative, drafting_gpus))
@@ -200,14 +204,14 @@ def verdict(
     drafting_gpus: int,
     work: tuple[float, float, float],
     at_peak: str = PAYS,
-    crossing: Crossover = FOUND,
+    crossover: Crossover = FOUND,
     demand: Demand = PEAK,
     ceiling: float = 1e9,
 ) -> str:
     value, low, high = work
     estimate = Estimate(value, (low, high), (low, high))
     sentence = Verdict(at_peak, f"arm: {at_peak}: TPOT speedup × 1.10: because")
-    found = decide(demand, *ways(plain_gpus, drafting_gpus), estimate, sentence, crossing, ceiling, 2)
+    found = decide(demand, *ways(plain_gpus, drafting_gpus), estimate, sentence, crossover, ceiling, 2)
     assert found.reason
     return found.verdict
 
@@ -224,9 +228,9 @@ def test_fewer_gpus_beyond_the_band_decide() -> None:
 def test_equal_or_unsure_costs_leave_the_decision_to_the_users() -> None:
     for costs in ((4, 4, SURE), (4, 4, LESS), (5, 4, UNSURE), (4, 5, UNSURE)):
         assert verdict(*costs, at_peak=PAYS) == "ENABLE"
-        assert verdict(*costs, at_peak=LOSES, crossing=Crossover(NO_LOAD, None, 200.0, False)) == "DO NOT"
+        assert verdict(*costs, at_peak=LOSES, crossover=Crossover(NO_LOAD, None, 200.0, False)) == "DO NOT"
         nowhere = Crossover("unclear", None, 200.0, True)
-        assert verdict(*costs, at_peak=UNDECIDED, crossing=nowhere) == "MEASURE FIRST"
+        assert verdict(*costs, at_peak=UNDECIDED, crossover=nowhere) == "MEASURE FIRST"
 
 
 def test_below_a_load_of_all_replicas_it_may_still_pay() -> None:
@@ -236,7 +240,7 @@ def test_below_a_load_of_all_replicas_it_may_still_pay() -> None:
     assert verdict(4, 6, LESS) == below
     assert verdict(4, 6, LESS, ceiling=12.0) == "ENABLE BELOW 24 requests/s", "the SLO ends before"
     everywhere = Crossover(ALL_LOADS, None, 35.0, True)
-    assert verdict(4, 6, LESS, crossing=everywhere) == "ENABLE BELOW 70 requests/s"
+    assert verdict(4, 6, LESS, crossover=everywhere) == "ENABLE BELOW 70 requests/s"
 
 
 def test_what_happens_at_the_mean_load_is_said() -> None:
@@ -254,12 +258,15 @@ def test_a_traffic_that_never_falls_so_low_has_no_use_for_it() -> None:
     assert verdict(4, 4, UNSURE, at_peak=UNDECIDED, demand=busy) == "MEASURE FIRST"
 
 
-def failing(ratio: float, perhaps: bool = False) -> Candidate:
+def failing(ratio: float, within_model_error: bool = False) -> Candidate:
     """A candidate that misses its limit with one request at a time."""
     made = tiny_plan()
     assert made.plain is not None
     capacity = replace(
-        made.plain.capacity, amount=None, idle=made.plain.capacity.idle._replace(ratio=ratio), perhaps=perhaps
+        made.plain.capacity,
+        amount=None,
+        idle=made.plain.capacity.idle._replace(ratio=ratio),
+        within_model_error=within_model_error,
     )
     return Candidate(made.plain.setting, capacity, why_not="TPOT P99 is too long")
 
@@ -269,16 +276,16 @@ def test_a_way_that_fails_decides_unless_it_fails_by_less_than_the_models_error(
     for perhaps, verdicts in ((False, ("DO NOT", "ENABLE", "DO NOT")), (True, ("MEASURE FIRST",) * 3)):
         bad = failing(1.05, perhaps)
         cases = ((able, bad), (bad, able), (bad, bad))
-        found = [when_one_fails(*case) for case in cases]
+        found = [decision_without_slo(*case) for case in cases]
         assert tuple(one.verdict for one in found if one is not None) == verdicts
-    assert when_one_fails(able, able) is None
+    assert decision_without_slo(able, able) is None
 
 
 def test_a_long_run_that_misses_the_slo_is_too_near_to_tell() -> None:
     made = tiny_plan().speculative
     assert made is not None
-    assert when_not_confirmed(made) is None
-    missed = replace(made, worst=made.worst._replace(ratio=1.02))
-    found = when_not_confirmed(missed)
+    assert decision_unconfirmed(made) is None
+    missed = replace(made, worst_limit=made.worst_limit._replace(ratio=1.02))
+    found = decision_unconfirmed(missed)
     assert found is not None
     assert found.verdict == "MEASURE FIRST"

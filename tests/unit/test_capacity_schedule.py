@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.capacity.grid import Point, concurrencies, pareto
-from experiments.capacity.replica import Setting
-from experiments.capacity.schedule import MARGIN, Schedule, schedule_of
+from experiments.capacity.grid import LoadPoint, concurrencies, pareto
+from experiments.capacity.replica import ReplicaSetting
+from experiments.capacity.schedule import MIN_GAIN, Schedule, schedule_of
 from tests.runs import small_scenario
 
 LOADS = concurrencies(256)
-PLAIN = Setting(None, 1, "h100-sxm")
+PLAIN = ReplicaSetting(None, 1, "h100-sxm")
 
 
-def powers(curves: dict[int, tuple[float, float]]) -> dict[int, list[Point]]:
+def powers(curves: dict[int, tuple[float, float]]) -> dict[int, list[LoadPoint]]:
     """K → a · batch^b at every load: straight lines between logarithms, so that interpolation is exact."""
-    return {k: [Point(PLAIN, n, a * n**b, 1.0) for n in LOADS] for k, (a, b) in curves.items()}
+    return {k: [LoadPoint(PLAIN, n, a * n**b, 1.0) for n in LOADS] for k, (a, b) in curves.items()}
 
 
 def test_rows_change_where_another_k_gains_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """3 · n^0.5 and n: equal at 9; the second is 1 % ahead from 9 · 1.01² = 9.18 on."""
     found = schedule_of(powers({4: (3.0, 0.5), 1: (1.0, 1.0)}))
     assert found.rows == ((1, 9, 4), (10, None, 1))
-    monkeypatch.setattr("experiments.capacity.schedule.MARGIN", 0.5)
+    monkeypatch.setattr("experiments.capacity.schedule.MIN_GAIN", 0.5)
     wide = schedule_of(powers({4: (3.0, 0.5), 1: (1.0, 1.0)}))
     assert wide.rows == ((1, 20, 4), (21, None, 1)), "9 · 1.5² = 20.25"
 
@@ -39,7 +39,7 @@ def test_ties_make_no_rows_and_the_shorter_draft_wins_them() -> None:
 def test_noise_within_the_margin_makes_no_rows() -> None:
     noisy = powers({2: (1.0, 0.7), 3: (1.0, 0.7)})
     noisy[3] = [
-        Point(PLAIN, p.concurrency, p.tokens_per_s * (1 + 0.9 * MARGIN * (-1) ** i), 1.0)
+        LoadPoint(PLAIN, p.concurrency, p.tokens_per_s * (1 + 0.9 * MIN_GAIN * (-1) ** i), 1.0)
         for i, p in enumerate(noisy[3])
     ]
     assert len(schedule_of(noisy, longest=2).rows) == 1
@@ -63,7 +63,7 @@ def test_every_schedule_is_one_that_a_scenario_takes_and_loses_no_more_than_the_
     for index, load in enumerate(LOADS):
         best = max(row[index].tokens_per_s for row in points.values())
         taken = points[found.draft_length(load)][index].tokens_per_s
-        assert taken >= best / (1 + MARGIN) * (1 - 1e-9)
+        assert taken >= best / (1 + MIN_GAIN) * (1 - 1e-9)
 
 
 def test_boundaries_near_a_batch_are_found() -> None:
@@ -76,10 +76,10 @@ def test_boundaries_near_a_batch_are_found() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=40))
 def test_the_pareto_front_is_what_nothing_beats(places: list[tuple[int, int]]) -> None:
-    points = [Point(PLAIN, 1, float(gpu), 1 / user) for gpu, user in places]
+    points = [LoadPoint(PLAIN, 1, float(gpu), 1 / user) for gpu, user in places]
     front = pareto(points)
 
-    def beaten(one: Point) -> bool:
+    def beaten(one: LoadPoint) -> bool:
         return any(
             other.tokens_per_s_per_gpu >= one.tokens_per_s_per_gpu
             and other.tokens_per_s_per_user >= one.tokens_per_s_per_user

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.capacity.slo import METRICS, STATISTICS, Limit, parse_slo, slo_of
+from experiments.capacity.slo import METRICS, STATISTICS, Limit, slo_from_text, slo_of
 from simulator.errors import InputError
 from tests.runs import small_scenario
 
@@ -17,7 +17,7 @@ CLASSES = ("chat", "code")
 
 def bad(text: str, classes: tuple[str, ...] = ()) -> str:
     with pytest.raises(InputError) as caught:
-        parse_slo(text, classes)
+        slo_from_text(text, classes)
     return str(caught.value)
 
 
@@ -31,28 +31,30 @@ def test_every_limit_is_read_in_its_unit(
     metric: str, statistic: str, unit: tuple[str, float], number: float
 ) -> None:
     name, seconds = unit
-    (limit,) = parse_slo(f" {metric.upper()}_{statistic} = {number!r}{name} ").limits
+    (limit,) = slo_from_text(f" {metric.upper()}_{statistic} = {number!r}{name} ").limits
     assert (limit.metric, limit.statistic, limit.traffic_class) == (metric, statistic, None)
-    assert limit.most == pytest.approx(number * seconds, rel=1e-12)
+    assert limit.maximum == pytest.approx(number * seconds, rel=1e-12)
     assert limit.path == f"{metric}_s.{statistic}"
 
 
 def test_limits_of_classes_stand_under_their_class() -> None:
-    slo = parse_slo("chat.tpot_p99=25ms,ttft_p99=1s", CLASSES)
+    slo = slo_from_text("chat.tpot_p99=25ms,ttft_p99=1s", CLASSES)
     assert [limit.path for limit in slo.limits] == ["classes.chat.tpot_s.p99", "ttft_s.p99"]
     assert [limit.path for limit in slo.of_class("chat").limits] == ["tpot_s.p99", "ttft_s.p99"]
     assert [limit.path for limit in slo.of_class("code").limits] == ["ttft_s.p99"]
 
 
 def test_a_class_without_limits_keeps_every_load() -> None:
-    alone = parse_slo("chat.tpot_p99=25ms", CLASSES).of_class("code")
+    alone = slo_from_text("chat.tpot_p99=25ms", CLASSES).of_class("code")
     assert alone.score({"e2e_s.mean": 1e9}) < 0
 
 
 def test_goodput_takes_the_limits_as_those_of_each_request() -> None:
     for text in ("ttft=1s,tpot=25ms,goodput=95%", "ttft_p99=1s,tpot_p90=25ms,goodput=0.95"):
-        slo = parse_slo(text)
-        assert [(limit.path, limit.most) for limit in slo.limits] == [("slo_attainment", pytest.approx(0.05))]
+        slo = slo_from_text(text)
+        assert [(limit.path, limit.maximum) for limit in slo.limits] == [
+            ("slo_attainment", pytest.approx(0.05))
+        ]
         assert slo.limits_of_requests == {"ttft_each_s": 1.0, "tpot_each_s": 0.025}
 
 
@@ -64,12 +66,12 @@ def test_goodput_alone_takes_the_scenarios_limits() -> None:
 
 
 def test_the_score_is_that_of_the_worst_limit_and_rises_through_zero_at_it() -> None:
-    slo = parse_slo("ttft_p99=1s,tpot_p99=20ms")
+    slo = slo_from_text("ttft_p99=1s,tpot_p99=20ms")
     assert slo.score({"ttft_s.p99": 0.5, "tpot_s.p99": 0.04}) == pytest.approx(math.log(2))
     assert slo.score({"ttft_s.p99": 1.0, "tpot_s.p99": 0.01}) == 0
     assert slo.score({"ttft_s.p99": 0.5, "tpot_s.p99": 0.015}) == pytest.approx(math.log(0.75))
     assert slo.score({"ttft_s.p99": 0.5}) > 5, "a limit without a figure is missed"
-    share = parse_slo("ttft=1s,goodput=95%")
+    share = slo_from_text("ttft=1s,goodput=95%")
     assert share.score({"slo_attainment": 0.95}) == pytest.approx(0, abs=1e-9)
     assert share.score({"slo_attainment": 1.0}) < -3 < 0.5 < share.score({"slo_attainment": 0.9})
 
@@ -77,10 +79,10 @@ def test_the_score_is_that_of_the_worst_limit_and_rises_through_zero_at_it() -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no limit"),
-        ("ttft_p99", "is no limit"),
-        ("ttft_p99=", "is no limit"),
-        ("ttft_p99<1s", "is no limit"),
+        ("", "is not a limit"),
+        ("ttft_p99", "is not a limit"),
+        ("ttft_p99=", "is not a limit"),
+        ("ttft_p99<1s", "is not a limit"),
         ("ttft_p99=1", "has no unit"),
         ("ttft_p99=1min", "has the unit 'min'"),
         ("ttft_p99=0s", "no duration above 0"),
@@ -88,17 +90,17 @@ def test_the_score_is_that_of_the_worst_limit_and_rises_through_zero_at_it() -> 
         ("ttft_p99=nan", "no duration above 0"),
         ("ttft_p99=1e999s", "no duration above 0"),
         ("tfft_p99=1s", "did you mean ttft?"),
-        ("p99_ttft=1s", "limits no known metric"),
-        ("tpot_p42=1ms", "has no such statistic"),
+        ("p99_ttft=1s", "limits an unknown metric"),
+        ("tpot_p42=1ms", "has an unknown statistic"),
         ("tpot_p999=1ms", "one of mean, p50, p90, p95, p99"),
         ("ttft_p99=1s,ttft_p99=2s", "limits TTFT P99 twice"),
         ("ttft=1s,ttft=2s,goodput=90%", "limits TTFT twice"),
         ("ttft=1s,goodput=95%,goodput=90%", "limits goodput twice"),
-        ("ttft=1s", "does not say for which requests ttft holds"),
+        ("ttft=1s", "does not state for which requests ttft holds"),
         ("goodput=95%", "goodput needs limits to meet"),
-        ("ttft=1s,goodput=95", "is no share of requests"),
-        ("ttft=1s,goodput=0%", "is no share of requests"),
-        ("ttft=1s,goodput=100%", "is no share of requests"),
+        ("ttft=1s,goodput=95", "is not a share of requests"),
+        ("ttft=1s,goodput=0%", "is not a share of requests"),
+        ("ttft=1s,goodput=100%", "is not a share of requests"),
         ("chat.ttft_p99=1s", "names no traffic class 'chat'"),
     ],
 )

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from experiments.cell import DONE, FAILED, Cell, CellResult, Metric, code_version
-from experiments.metrics import AGAINST_PLAIN, BREAK_EVENS, OF_A_VARIANT, Keep, is_metric, keep_problem
+from experiments.cell import DONE, FAILED, Cell, CellResult, MetricValue, code_version
+from experiments.metrics import AGAINST_PLAIN, BREAK_EVENS, OF_A_VARIANT, KeptMetrics, is_metric, keep_problem
 from experiments.run_cell import run_cell
-from experiments.store.columns import METRIC, REAL, described
-from experiments.study.grid import Grid
+from experiments.store.columns import METRIC, REAL, column_with_meaning
+from experiments.study.grid import StudyGrid
 from simulator.breakeven.breakeven import breakeven
 from simulator.results.estimate import Estimate
 from simulator.results.verdict import DOES_NOT_FIT
@@ -35,7 +35,7 @@ EVERYTHING = (*SIMULATED, *BREAK_EVENS, "speedup_at.0.5")
 
 def one_cell(folder: Path, rest: str = "", scenario: str = SCENARIO) -> Cell:
     """The only cell of a study."""
-    (cell,) = Grid(study(folder, rest, scenario)).cells()
+    (cell,) = StudyGrid(study(folder, rest, scenario)).cells()
     return cell
 
 
@@ -44,7 +44,7 @@ def without_time(results: Sequence[CellResult]) -> dict[str, tuple[Any, ...]]:
     return {result.key: (result.status, result.metrics, result.error) for result in results}
 
 
-def as_json(estimates: Mapping[str, Estimate | None]) -> dict[str, Metric]:
+def as_json(estimates: Mapping[str, Estimate | None]) -> dict[str, MetricValue]:
     """The figures that there are, as a cell has them."""
     return {name: estimate.to_json() for name, estimate in estimates.items() if estimate is not None}
 
@@ -53,7 +53,7 @@ def test_a_cell_says_what_simulate_says(tmp_path: Path) -> None:
     cell = one_cell(tmp_path, f"keep: {json.dumps(SIMULATED)}\n", TWO_VARIANTS)
     found = run_cell(cell)
     told = simulate(scenario_from_data(json.loads(cell.scenario)), keep_requests=False)
-    expected: dict[str, Metric] = {}
+    expected: dict[str, MetricValue] = {}
     for variant, summary in told.variants.items():
         figures = {path: value for path, value in summary.estimates.items() if path in SIMULATED}
         expected |= {f"{variant}.{path}": value for path, value in as_json(figures).items()}
@@ -89,7 +89,7 @@ def test_neither_order_nor_company_nor_process_changes_a_figure(tmp_path: Path) 
         f"measure: [simulate, breakeven]\naxes:\n  {CONCURRENCY}: [1, 8]\n  {DRAFT_LENGTH}: [1, 4]\n"
         f"  {ALPHA}: [0.4, 0.8]\nwhere: concurrency = 1 OR draft_length = 4 AND alpha > 0.5\n"
     )
-    cells = list(Grid(study(tmp_path, rest)).cells())
+    cells = list(StudyGrid(study(tmp_path, rest)).cells())
     ahead, back = [run_cell(cell) for cell in cells], [run_cell(cell) for cell in reversed(cells)]
     assert {result.status for result in ahead} == {DONE}
     assert without_time(back) == without_time(ahead)
@@ -178,7 +178,7 @@ def test_one_variant_may_not_fit_where_others_do(tmp_path: Path) -> None:
 
 def test_a_combination_that_is_wrong_is_a_failed_cell(tmp_path: Path) -> None:
     rest = "axes:\n  hardware.tensor_parallel: [2, 4]\n  speculation.eagle3.draft_tensor_parallel: [2, 4]\n"
-    results = [run_cell(cell) for cell in Grid(study(tmp_path, rest)).cells()]
+    results = [run_cell(cell) for cell in StudyGrid(study(tmp_path, rest)).cells()]
     assert [result.status for result in results].count(FAILED) == 2
     errors = {result.error for result in results if result.status == FAILED}
     assert all(error and "is neither 1 nor the target's" in error and "\n" not in error for error in errors)
@@ -199,7 +199,7 @@ def test_the_key_follows_all_that_the_figures_follow_from() -> None:
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_every_metric_is_documented(name: str) -> None:
-    column = described(f"eagle3.{name}", METRIC, REAL)
+    column = column_with_meaning(f"eagle3.{name}", METRIC, REAL)
     assert is_metric(name)
     assert keep_problem(name, ()) is None
     assert keep_problem(f"plain.{name}", ("plain",)) is None
@@ -207,8 +207,8 @@ def test_every_metric_is_documented(name: str) -> None:
 
 
 def test_acceptances_are_asked_for_by_keeping_them() -> None:
-    assert Keep(["speedup_at.0.7", "eagle3.speedup_at.0.55", "verdict"]).alphas == (0.55, 0.7)
-    assert Keep([]).alphas == ()
-    assert Keep([]).verdicts
-    assert Keep(["a.verdict"]).verdicts
-    assert not Keep(["throughput_speedup"]).verdicts
+    assert KeptMetrics(["speedup_at.0.7", "eagle3.speedup_at.0.55", "verdict"]).alphas == (0.55, 0.7)
+    assert KeptMetrics([]).alphas == ()
+    assert KeptMetrics([]).verdicts
+    assert KeptMetrics(["a.verdict"]).verdicts
+    assert not KeptMetrics(["throughput_speedup"]).verdicts

@@ -106,7 +106,7 @@ def test_a_scenario_or_flags_but_not_both(command: str) -> None:
 def test_flags_of_the_wrong_type() -> None:
     assert "not a valid integer" in bad("memory", "--tp", "x")[-1]
     lines = bad("memory", "--model", "llama-3.3-70b-instruct", "--concurrency", "many")
-    assert lines == ["--concurrency: 'many' is no number (got 'many'), whole numbers with commas"]
+    assert lines == ["--concurrency: 'many' is not a number (got 'many'), whole numbers with commas"]
 
 
 def test_init_writes_the_example_when_given_nothing() -> None:

@@ -66,7 +66,7 @@ def test_a_load_where_the_variants_tie_is_told_with_its_band(capsys: pytest.Capt
     load = Estimate(30.0, (28.0, 32.0), (20.0, 40.0)).to_json()
     crossing = {**(tiny_plan().to_json()["crossover"] or {}), "outcome": "pays-below", "per_replica": load}
     text = page(capsys, crossover=crossing)
-    assert "Crossover: speculation pays up to 30 requests/s a replica (20.0 to 40.0) on TP 1" in text
+    assert "Crossover: speculation pays up to 30 requests/s per replica (20.0 to 40.0) on TP 1" in text
     for outcome, said in (
         ("pays-at-all-loads", "none: speculation pays at every load up to"),
         ("pays-at-no-load", "none: speculation pays at no load"),
@@ -88,10 +88,10 @@ def test_a_way_that_does_not_keep_the_slo_has_no_figures(capsys: pytest.CaptureF
     ("arguments", "said"),
     [
         (["--slo", "ttft_p99=1"], "--slo: has no unit (got 'ttft_p99=1'), ms or s: 1ms, 1s"),
-        (["--slo", "ttft_p99=1s,tpot=2ms"], "--slo: does not say for which requests tpot holds"),
-        (["--rate", "0"], "--rate: is no rate (got 0.0), above 0, to 1,000,000"),
-        (["--rate", "nan"], "--rate: is no rate (got nan)"),
-        (["--gpu-hour-cost", "0"], "--gpu-hour-cost: is no price of a GPU hour (got 0.0), a number above 0"),
+        (["--slo", "ttft_p99=1s,tpot=2ms"], "--slo: does not state for which requests tpot holds"),
+        (["--rate", "0"], "--rate: is out of range (got 0.0), above 0, to 1,000,000"),
+        (["--rate", "nan"], "--rate: is out of range (got nan)"),
+        (["--gpu-hour-cost", "0"], "--gpu-hour-cost: is out of range (got 0.0), a number above 0"),
         (["--set", "speculation=[]"], "--set speculation: speculation: is empty"),
         (["--set", "slo=null"], "--set slo: slo: is not given, so nothing limits the load"),
         (

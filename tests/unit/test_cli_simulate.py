@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from experiments.cli import decodesim
 from experiments.commands.breakeven import loads_of, print_break_even
-from experiments.commands.output import in_unit, progress_bar
+from experiments.commands.output import estimate_text, progress_bar
 from experiments.commands.simulate import notes_for_people
 from simulator.errors import InputError
 from simulator.results.result import read_results
@@ -102,7 +102,7 @@ def test_what_breakeven_refuses() -> None:
     assert loads_of(None, "0.5") == [{"rate_per_s": 0.5}]
     assert loads_of(None, None) is None
     for concurrency, rate, says in (
-        ("1,x", None, "'x' is no number"),
+        ("1,x", None, "'x' is not a number"),
         ("0", None, "1 to 1,000,000"),
         (None, "nan", "above 0"),
         ("1", "2", "one of the two"),
@@ -197,11 +197,11 @@ def test_notes_that_variants_share_are_said_once() -> None:
 
 
 def test_estimates_with_their_interval() -> None:
-    assert in_unit({"value": 0.01234, "ci95": [0.012, 0.0127]}, 1e3) == "12.3 ± 0.35"
-    assert in_unit({"value": 2095.0, "ci95": [2070.3, 2119.7]}) == "2,095 ± 25"
-    assert in_unit({"value": 5.0, "ci95": None}) == "5.00"
-    assert in_unit({"value": 5.0, "ci95": [5.0, 5.0]}) == "5.00"
-    assert in_unit(None) == "–"
+    assert estimate_text({"value": 0.01234, "ci95": [0.012, 0.0127]}, 1e3) == "12.3 ± 0.35"
+    assert estimate_text({"value": 2095.0, "ci95": [2070.3, 2119.7]}) == "2,095 ± 25"
+    assert estimate_text({"value": 5.0, "ci95": None}) == "5.00"
+    assert estimate_text({"value": 5.0, "ci95": [5.0, 5.0]}) == "5.00"
+    assert estimate_text(None) == "–"
 
 
 def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +252,7 @@ def test_where_nothing_can_be_written_nothing_is_run(tmp_path: Path, monkeypatch
     (said,) = bad("simulate", EXAMPLE, "--out", file / "results")
     assert said.startswith(f"{file}/results: cannot be written")
     (said,) = bad("simulate", EXAMPLE, "--trace-out", tmp_path / "none" / "trace.json")
-    assert said == f"{tmp_path}/none/trace.json: cannot be written: its folder is not there"
+    assert said == f"{tmp_path}/none/trace.json: cannot be written: its folder does not exist"
 
 
 def test_a_list_where_one_number_is_meant_is_refused() -> None:

@@ -65,12 +65,12 @@ def test_a_study_that_asks_for_a_precision(tmp_path: Path) -> None:
 BAD = {
     "no file": (["nowhere.yaml"], "nowhere.yaml: no such file or directory"),
     "no folder for the store": (["small.study.yaml", "--out", "no/where.db"], "no/where.db: "),
-    "no store at all": (["small.study.yaml", "--out", "small.study.yaml"], "is no store of decodesim"),
-    "no precision": (["small.study.yaml", "--precision", "1,5"], "--precision: is no precision (got '1,5')"),
-    "no share": (["small.study.yaml", "--precision", "150%"], "--precision: is no precision (got '150%')"),
+    "no store at all": (["small.study.yaml", "--out", "small.study.yaml"], "is not a store of decodesim"),
+    "no precision": (["small.study.yaml", "--precision", "1,5"], "--precision: is not a precision"),
+    "no share": (["small.study.yaml", "--precision", "150%"], "--precision: is not a precision (got '150%')"),
     "no workers": (["small.study.yaml", "--workers", "0"], "--workers: is out of range (got 0)"),
     "workers of a cluster": (
-        ["small.study.yaml", "--dask", "tcp://127.0.0.1:1", "--workers", "2"], "--workers: says nothing",
+        ["small.study.yaml", "--dask", "tcp://127.0.0.1:1", "--workers", "2"], "--workers: cannot be",
     ),
     "nobody answers": (["small.study.yaml", "--dask", "tcp://127.0.0.1:1"], "no Dask scheduler answers"),
     "a typo in --set": (["small.study.yaml", "--set", "workload.request=1"], "did you mean requests?"),
@@ -108,7 +108,7 @@ def test_an_interrupted_sweep_keeps_what_is_done(tmp_path: Path) -> None:
     finally:
         end([sweep])
     assert sweep.returncode == 130
-    assert "small.db keeps what is finished, the same command does the rest" in said
+    assert "small.db keeps the finished cells, and the same command runs the rest" in said
     assert "Traceback" not in said
     assert 0 < done(store) < 2000
 

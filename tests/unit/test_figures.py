@@ -20,7 +20,7 @@ import dashboards.profile_page
 from dashboards.figures import (
     FIGURES,
     STUDY_FIGURES,
-    Figure,
+    PageFigure,
     acceptance,
     break_even,
     memory,
@@ -34,7 +34,7 @@ from dashboards.figures.look import (
     tick_text,
     variant_colours,
 )
-from dashboards.subject import Subject
+from dashboards.subject import ReportedResult
 from dashboards.table import Column, Table, empty
 from simulator.results.measure import measure
 from simulator.results.metrics import histogram_statistics
@@ -61,7 +61,9 @@ def test_every_file_with_a_figure_is_registered() -> None:
 
 
 @EVERY_FIGURE
-def test_every_figure_has_rows_says_something_and_draws_with_units(figure: Figure[Subject]) -> None:
+def test_every_figure_has_rows_says_something_and_draws_with_units(
+    figure: PageFigure[ReportedResult],
+) -> None:
     table = figure.prepare(small_subject())
     assert table.rows
     assert figure.finding(table)
@@ -75,7 +77,7 @@ def test_every_figure_has_rows_says_something_and_draws_with_units(figure: Figur
 
 
 @EVERY_FIGURE
-def test_every_figure_says_why_it_is_empty(figure: Figure[Subject]) -> None:
+def test_every_figure_says_why_it_is_empty(figure: PageFigure[ReportedResult]) -> None:
     subject = replace(by_hand({}, {}), why="The scenario is elsewhere.")
     table = figure.prepare(subject)
     assert table.rows == ()
@@ -84,7 +86,7 @@ def test_every_figure_says_why_it_is_empty(figure: Figure[Subject]) -> None:
 
 
 @EVERY_FIGURE
-def test_the_same_subject_gives_the_same_table(figure: Figure[Subject]) -> None:
+def test_the_same_subject_gives_the_same_table(figure: PageFigure[ReportedResult]) -> None:
     assert figure.prepare(small_subject()) == figure.prepare(small_subject())
 
 
@@ -268,7 +270,7 @@ def test_an_empty_table_says_why() -> None:
 
 
 def test_a_page_of_many_variants_gives_each_a_picture() -> None:
-    subject: Subject = with_break_even(by_hand({}, {}), [break_even_row(1, 0.1, "pays")])
+    subject: ReportedResult = with_break_even(by_hand({}, {}), [break_even_row(1, 0.1, "pays")])
     documents = {name: subject.study.break_even[VARIANT] for name in ("one", "two")}
     subject = replace(subject, study=replace(subject.study, break_even=documents))
     table = break_even.prepare(subject)

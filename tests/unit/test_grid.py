@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from experiments.conditions import Filter, condition_sql, short_names
 from experiments.study.axis import Axis
-from experiments.study.grid import MOST_POINTS, Grid, cell_at, coarse_first, levels_of
+from experiments.study.grid import MAX_POINTS, StudyGrid, cell_at, indices_by_level, levels_of
 from experiments.study.study import Study
 from simulator.errors import InputError
 from simulator.scenario import Scenario, parse_scenario, scenario_from_data
@@ -28,7 +28,7 @@ GRID = (
 
 def settings_of(read: Study) -> list[dict[str, Any]]:
     """The settings of all cells, in their order."""
-    return [dict(cell.settings) for cell in Grid(read).cells()]
+    return [dict(cell.settings) for cell in StudyGrid(read).cells()]
 
 
 def scenario_of(cell_scenario: str) -> Scenario:
@@ -39,7 +39,7 @@ def scenario_of(cell_scenario: str) -> Scenario:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_every_point_once_and_the_corners_first(shape: list[int]) -> None:
     axes = [Axis("x", ("x",), tuple(range(count)), ()) for count in shape]
-    points = list(coarse_first([levels_of(axis) for axis in axes]))
+    points = list(indices_by_level([levels_of(axis) for axis in axes]))
     assert sorted(points) == list(product(*map(range, shape)))
     corners = set(product(*({0, count - 1} for count in shape)))
     assert set(points[: len(corners)]) == corners
@@ -84,8 +84,8 @@ def test_conditions_leave_cells_out(tmp_path: Path) -> None:
     ]
     assert found == held
     assert 0 < len(found) < len(every)
-    assert Grid(study(tmp_path, grid + where)).count(10**6) == len(found)
-    assert Grid(study(tmp_path, grid + where)).count(5) == 5
+    assert StudyGrid(study(tmp_path, grid + where)).count(10**6) == len(found)
+    assert StudyGrid(study(tmp_path, grid + where)).count(5) == 5
 
 
 def test_zipped_axes_go_together(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_zipped_axes_go_together(tmp_path: Path) -> None:
 def test_seeds_repeat_the_grid(tmp_path: Path) -> None:
     read = study(tmp_path, f"axes:\n  {CONCURRENCY}: [1, 4]\nseeds: 3\n", SCENARIO + "  slo: null\n")
     assert [cell["seed"] for cell in settings_of(read)] == [0, 0, 1, 1, 2, 2]
-    assert [scenario_of(cell.scenario).run.seed for cell in Grid(read).cells()] == [0, 0, 1, 1, 2, 2]
-    assert len({cell.key for cell in Grid(read).cells()}) == 6
+    assert [scenario_of(cell.scenario).run.seed for cell in StudyGrid(read).cells()] == [0, 0, 1, 1, 2, 2]
+    assert len({cell.key for cell in StudyGrid(read).cells()}) == 6
 
 
 SET: dict[str, Any] = {
@@ -121,7 +121,7 @@ SET: dict[str, Any] = {
 @pytest.mark.parametrize("path", SET)
 def test_a_cell_is_what_set_gives(tmp_path: Path, path: str) -> None:
     text = json.dumps(SET[path])
-    (cell,) = Grid(study(tmp_path, f"axes:\n  {path}: [{text}]\n")).cells()
+    (cell,) = StudyGrid(study(tmp_path, f"axes:\n  {path}: [{text}]\n")).cells()
     inner = "".join(line.removeprefix("  ") for line in SCENARIO.splitlines(keepends=True)[1:])
     assert scenario_of(cell.scenario) == parse_scenario(inner, overrides=[f"{path}={text}"])
     assert cell.settings[path] == SET[path]
@@ -135,7 +135,8 @@ def test_whole_variants_and_methods_may_vary(tmp_path: Path) -> None:
     ]
     read = study(tmp_path, f"axes:\n  speculation: {json.dumps(variants)}\nkeep: [small.verdict, verdict]\n")
     names = [
-        [variant.name for variant in scenario_of(cell.scenario).speculation] for cell in Grid(read).cells()
+        [variant.name for variant in scenario_of(cell.scenario).speculation]
+        for cell in StudyGrid(read).cells()
     ]
     assert names == [["eagle3-k3"], ["small"], []]
 
@@ -145,7 +146,7 @@ def test_followers_take_the_cells_tensor_parallelism(tmp_path: Path) -> None:
     read = study(tmp_path, "axes:\n  hardware.tensor_parallel: [2, 4, 8]\n", scenario)
     ranks = {
         (read.hardware.tensor_parallel, read.speculation[0].draft_tensor_parallel)
-        for read in (scenario_of(cell.scenario) for cell in Grid(read).cells())
+        for read in (scenario_of(cell.scenario) for cell in StudyGrid(read).cells())
     }
     assert ranks == {(2, 2), (4, 4), (8, 8)}
 
@@ -165,7 +166,7 @@ def test_other_files_are_other_cells(tmp_path: Path) -> None:
     cells = {}
     for name, tokens in (("a", 10), ("b", 20)):
         lengths.write_text(f"prompt_tokens\n{tokens}\n", encoding="utf-8")
-        (cells[name],) = Grid(study(tmp_path, "", scenario)).cells()
+        (cells[name],) = StudyGrid(study(tmp_path, "", scenario)).cells()
 
     assert cells["a"].scenario == cells["b"].scenario
     assert cells["a"].key != cells["b"].key
@@ -193,7 +194,7 @@ def test_samples_fill_the_ranges_evenly_and_repeat(tmp_path: Path) -> None:
 def test_samples_that_coincide_count_once(tmp_path: Path) -> None:
     read = study(tmp_path, f"sample: {{n: 50}}\naxes:\n  {DRAFT_LENGTH}: {{from: 1, to: 4}}\n")
     assert sorted(cell[DRAFT_LENGTH] for cell in settings_of(read)) == [1, 2, 3, 4]
-    assert Grid(read).count(100) == 4
+    assert StudyGrid(read).count(100) == 4
 
 
 def test_a_grid_of_millions_begins_at_once(tmp_path: Path) -> None:
@@ -202,10 +203,10 @@ def test_a_grid_of_millions_begins_at_once(tmp_path: Path) -> None:
         "  workload.requests: {from: 1, to: 4000, steps: 4000}\n"
     )
     read = study(tmp_path, many)
-    assert Grid(read).count(10**9) == 8_000_000
-    assert len(list(islice(Grid(read).cells(), 10))) == 10
-    with pytest.raises(InputError, match=rf"small.study.yaml:12:1: axes: .*at most {MOST_POINTS:,}"):
-        Grid(study(tmp_path, many + f"  {CONCURRENCY}: [1, 2]\n")).count(10)
+    assert StudyGrid(read).count(10**9) == 8_000_000
+    assert len(list(islice(StudyGrid(read).cells(), 10))) == 10
+    with pytest.raises(InputError, match=rf"small.study.yaml:12:1: axes: .*at most {MAX_POINTS:,}"):
+        StudyGrid(study(tmp_path, many + f"  {CONCURRENCY}: [1, 2]\n")).count(10)
 
 
 COLUMNS = [
@@ -241,7 +242,7 @@ CONDITIONS: dict[str, Callable[[int], bool]] = {
 def test_conditions_hold_what_they_say(condition: str) -> None:
     chosen = Filter([condition_sql(condition, COLUMNS)], COLUMNS)
     held = [n for n in range(len(ROWS)) if CONDITIONS[condition](n)]
-    assert list(chosen.holding(ROWS)) == [ROWS[n] for n in held]
+    assert list(chosen.matching(ROWS)) == [ROWS[n] for n in held]
 
 
 def test_a_short_name_is_an_end_that_one_column_alone_has() -> None:
@@ -285,4 +286,4 @@ def test_a_condition_that_never_ends_is_refused() -> None:
     )
     chosen = Filter([condition_sql(endless, ["seed"])], ["seed"])
     with pytest.raises(InputError, match="takes too long"):
-        list(chosen.holding([{"seed": 1}]))
+        list(chosen.matching([{"seed": 1}]))

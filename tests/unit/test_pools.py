@@ -28,7 +28,7 @@ def test_bad_tasks_fail_alone_and_the_others_are_done() -> None:
     assert set(failed) == BAD
     assert failed[tiny_tasks.RAISES] == "ValueError: an unlucky number"
     assert failed[tiny_tasks.EXITS] == "SystemExit: 3"
-    assert failed[tiny_tasks.KILLS].startswith("its worker process died 2 times with nothing beside it")
+    assert failed[tiny_tasks.KILLS].startswith("its worker process died 2 times although it ran nothing else")
     assert failed[tiny_tasks.CANNOT_BE_SENT].startswith("TypeError: cannot pickle")
     assert eventually(lambda: not multiprocessing.active_children())
 

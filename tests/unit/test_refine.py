@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.cell import Cell
-from experiments.contours import Index, Label, coarse_places, contour, refined
+from experiments.contours import Label, Position, coarse_places, contour, labels_along_contour
 from experiments.maps.study_map import estimate_in
 from experiments.refine import run_refined
 from experiments.run_cell import run_cell
 from experiments.store.store import Store
-from experiments.study.grid import Grid
+from experiments.study.grid import StudyGrid
 from experiments.study.load import load_study
 from experiments.study.study import Study
 from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
@@ -30,7 +30,7 @@ from simulator.scenario import load_scenario
 from tests.shared_data import ROOT
 from tests.subjects import EXAMPLE
 
-Function = Callable[[Index], Label]
+Function = Callable[[Position], Label]
 
 MOST_SHARE = 0.4
 """Of a grid's cells, for the whole contour."""
@@ -41,21 +41,21 @@ class Asked:
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.rounds: list[list[Index]] = []
+        self.rounds: list[list[Position]] = []
 
-    def __call__(self, cells: Sequence[Index]) -> Mapping[Index, Label]:
+    def __call__(self, cells: Sequence[Position]) -> Mapping[Position, Label]:
         self.rounds.append(list(cells))
         return {cell: self.function(cell) for cell in cells}
 
 
-def dense(shape: Sequence[int], function: Function) -> dict[Index, Label]:
+def dense(shape: Sequence[int], function: Function) -> dict[Position, Label]:
     return {index: function(index) for index in product(*map(range, shape))}
 
 
 def assert_whole_contour(shape: Sequence[int], function: Function, share: float = MOST_SHARE) -> None:
     """Refinement finds every change of the dense grid, and asks at most this share of its cells."""
     asked = Asked(function)
-    found = refined(shape, asked)
+    found = labels_along_contour(shape, asked)
     axes = range(len(shape))
     wanted = contour(dense(shape, function), axes)
     assert wanted, "a grid without a contour shows nothing"
@@ -78,7 +78,7 @@ def test_a_surface_over_load_and_draft_length() -> None:
 
 
 def test_several_branches_open_and_closed() -> None:
-    def several(at: Index) -> bool:
+    def several(at: Position) -> bool:
         return math.sin(at[0] / 6) + math.cos(at[1] / 5) > 0.2
 
     assert_whole_contour((60, 60), several, 0.25)
@@ -87,7 +87,7 @@ def test_several_branches_open_and_closed() -> None:
 def test_one_acceptance_crossed_several_times_as_the_batch_grows() -> None:
     """Graph steps: with every 8th request padding starts anew."""
 
-    def pays(at: Index) -> bool:
+    def pays(at: Position) -> bool:
         batch = at[1] + 1
         return at[0] / 40 > 0.1 + 0.004 * batch + 0.2 * (-batch % 8) / 8
 
@@ -97,7 +97,7 @@ def test_one_acceptance_crossed_several_times_as_the_batch_grows() -> None:
 
 
 def test_three_labels_have_all_their_borders() -> None:
-    def verdict(at: Index) -> str:
+    def verdict(at: Position) -> str:
         margin = at[0] / 30 - needed(at[1] / 29)
         return "pays" if margin > 0.05 else "loses" if margin < -0.05 else "undecided"
 
@@ -118,17 +118,19 @@ def test_what_is_found_is_of_the_dense_contour_and_branches_are_whole(
     """On any smooth surface: only real changes, and of a branch that is entered every change."""
     shape = (24, 24)
 
-    def above(at: Index) -> bool:
+    def above(at: Position) -> bool:
         return sum(size * math.sin(a * at[0] + b * at[1] + c) for size, a, b, c in waves) > 0.1
 
-    found = contour(refined(shape, Asked(above)), (0, 1))
+    found = contour(labels_along_contour(shape, Asked(above)), (0, 1))
     wanted = contour(dense(shape, above), (0, 1))
     assert found <= wanted
     for change in wanted - found:
         assert found.isdisjoint(_next_to(change, wanted)), "a branch was entered and not followed"
 
 
-def _next_to(change: tuple[Index, Index], changes: set[tuple[Index, Index]]) -> set[tuple[Index, Index]]:
+def _next_to(
+    change: tuple[Position, Position], changes: set[tuple[Position, Position]]
+) -> set[tuple[Position, Position]]:
     """The changes that share a unit square with this one, where the square has no others."""
     (low, high), found = change, set()
     axis = 0 if low[0] != high[0] else 1
@@ -141,46 +143,46 @@ def _next_to(change: tuple[Index, Index], changes: set[tuple[Index, Index]]) -> 
 
 
 def test_an_island_between_coarse_cells_is_what_can_be_missed() -> None:
-    def island(at: Index) -> bool:
+    def island(at: Position) -> bool:
         return at[0] in (5, 6) and at[1] in (5, 6)
 
-    assert contour(refined((17, 17), Asked(island), every=4), (0, 1)) == set()
-    assert len(contour(refined((17, 17), Asked(island), every=2), (0, 1))) == 8
+    assert contour(labels_along_contour((17, 17), Asked(island), every=4), (0, 1)) == set()
+    assert len(contour(labels_along_contour((17, 17), Asked(island), every=2), (0, 1))) == 8
 
 
 def test_axes_without_order_make_grids_of_their_own() -> None:
-    def pays(at: Index) -> bool:
+    def pays(at: Position) -> bool:
         return at[1] / 20 > needed(at[2] / 9) + (0.0, 0.2, -0.3)[at[0]]
 
-    together = refined((3, 20, 10), Asked(pays), along=(1, 2))
+    together = labels_along_contour((3, 20, 10), Asked(pays), along=(1, 2))
     for model in range(3):
-        alone = refined((20, 10), Asked(lambda at, model=model: pays((model, *at))))  # type: ignore[misc]
+        alone = labels_along_contour((20, 10), Asked(lambda at, model=model: pays((model, *at))))  # type: ignore[misc]
         assert {at[1:]: label for at, label in together.items() if at[0] == model} == alone
 
 
 def test_cells_that_are_not_there_are_not_asked_and_have_no_contour() -> None:
     absent = {(i, j) for i, j in product(range(20), range(20)) if i + j > 26}
     asked = Asked(lambda at: at[0] > 4 + at[1] // 3)
-    found = refined((20, 20), asked, absent=absent)
+    found = labels_along_contour((20, 20), asked, absent=absent)
     assert absent.isdisjoint(found)
     there = {at: label for at, label in dense((20, 20), asked.function).items() if at not in absent}
     assert contour(found, (0, 1)) == contour(there, (0, 1))
 
 
 def test_an_interrupted_refinement_goes_on_where_it_was() -> None:
-    def pays(at: Index) -> bool:
+    def pays(at: Position) -> bool:
         return at[0] / 20 > needed(at[1] / 9)
 
     whole = Asked(pays)
-    wanted = refined((20, 10), whole)
+    wanted = labels_along_contour((20, 10), whole)
     known = {cell: pays(cell) for cell in [*whole.rounds[0], *whole.rounds[1][::2]]}
-    run: list[Index] = []
+    run: list[Position] = []
 
-    def ask(cells: Sequence[Index]) -> Mapping[Index, Label]:
+    def ask(cells: Sequence[Position]) -> Mapping[Position, Label]:
         run.extend(cell for cell in cells if cell not in known)
         return {cell: known.get(cell, pays(cell)) for cell in cells}
 
-    assert refined((20, 10), ask) == wanted
+    assert labels_along_contour((20, 10), ask) == wanted
     assert set(run) == wanted.keys() - known.keys()
     assert len(run) == len(set(run))
 
@@ -213,7 +215,7 @@ def test_speedup_over_acceptance_and_load_in_real_runs() -> None:
     variant = scenario.speculation[0]
     benches = [SimulatedEvaluator(scenario, variant, {"concurrency": load}) for load in loads]
 
-    def speedup(at: Index) -> float:
+    def speedup(at: Position) -> float:
         bench = benches[at[1]]
         run = bench.speculative(7, 0.05 * at[0], 0, 1.0)["throughput_tokens_per_s"]
         return run / bench.plain(0)["throughput_tokens_per_s"]
@@ -259,7 +261,7 @@ def test_more_points_than_conditions_are_tried_on_are_refused_before_any_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = study_of(tmp_path)
-    monkeypatch.setattr("experiments.study.grid.MOST_POINTS", 199)
+    monkeypatch.setattr("experiments.study.grid.MAX_POINTS", 199)
     with Store.create_or_open(tmp_path / "s.db", study.document, study.sha256) as store:
         with pytest.raises(InputError, match=r"multiply to 200 points, at most 199"):
             run_refined(study, store, Runner(store, most=0))
@@ -271,9 +273,9 @@ def test_a_refined_study_has_the_contour_of_the_dense_one_and_goes_on_after_an_i
 ) -> None:
     study = study_of(tmp_path)
     with Store.create_or_open(tmp_path / "dense.db", study.document, study.sha256) as store:
-        Runner(store)(list(Grid(study).cells()))
+        Runner(store)(list(StudyGrid(study).cells()))
         dense_rows = list(store.rows())
-    with Store.create_or_open(tmp_path / "refined.db", study.document, study.sha256) as store:
+    with Store.create_or_open(tmp_path / "labels_along_contour.db", study.document, study.sha256) as store:
         with pytest.raises(KeyboardInterrupt):
             run_refined(study, store, Runner(store, most=40))
         rest = Runner(store)
@@ -289,13 +291,13 @@ def test_a_refined_study_has_the_contour_of_the_dense_one_and_goes_on_after_an_i
     assert {gpus for gpus, _, _ in wanted} == {2, 4}
 
 
-def changes_in(rows: Sequence[Mapping[str, Any]]) -> set[tuple[int, Index, Index]]:
+def changes_in(rows: Sequence[Mapping[str, Any]]) -> set[tuple[int, Position, Position]]:
     """(GPUs, cell, cell) of all changes of the sign of speedup − 1 over α and clients."""
     alpha, clients = "speculation.eagle3-k3.acceptance.alpha", "workload.arrivals.concurrency"
     axes = [sorted({row[name] for row in rows}) for name in (alpha, clients)]
-    found: set[tuple[int, Index, Index]] = set()
+    found: set[tuple[int, Position, Position]] = set()
     for gpus in (2, 4):
-        labels: dict[Index, Label] = {
+        labels: dict[Position, Label] = {
             (axes[0].index(row[alpha]), axes[1].index(row[clients])): row["eagle3-k3.throughput_speedup"] > 1
             for row in rows
             if row["hardware.tensor_parallel"] == gpus
@@ -361,7 +363,7 @@ def test_acceptance_needed_over_clients_prompts_and_draft_lengths_of_a_whole_stu
             if row["hardware.tensor_parallel"] == gpus
         }
         labels = {at: root is None or root.value > level for at, root in needed.items()}
-        found = refined(shape, Asked(labels.__getitem__))
+        found = labels_along_contour(shape, Asked(labels.__getitem__))
         assert len(found) <= MOST_SHARE * len(labels)
         gone = contour(labels, range(3)) - contour(found, range(3))
         missed += len(gone)

@@ -14,7 +14,7 @@ from dashboards.assumptions import assumptions, parts_read
 from dashboards.measures import best_draft_lengths, classes_table, measures_table
 from dashboards.report import write_report
 from dashboards.study import LoadStudy
-from dashboards.subject import Subject
+from dashboards.subject import ReportedResult
 from simulator.errors import InputError
 from simulator.runs.setup import setup_of
 from tests.subjects import (
@@ -67,7 +67,7 @@ def test_the_page_begins_with_the_verdict_and_ends_with_what_it_rests_on(page: s
     order = [
         'class="claim"',
         "Acceptance needed to pay",
-        "How late tokens come",
+        "Latency distributions",
         "Speedup by load and acceptance",
         "What a step is made of",
         "Drafts accepted",
@@ -115,7 +115,7 @@ def test_the_figures_are_data_that_no_text_can_break(tmp_path: Path) -> None:
         scenario={**result.scenario, "name": evil},
         notes=(evil,),
     )
-    subject = Subject(named, None, LoadStudy(), f"{evil} is not here.")
+    subject = ReportedResult(named, None, LoadStudy(), f"{evil} is not here.")
     written = write_report([subject], tmp_path / "report.html").read_text("utf-8")
     assert "<script>alert" not in written
     assert "&lt;script&gt;alert(1)" in written

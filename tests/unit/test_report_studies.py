@@ -13,8 +13,8 @@ from click.testing import Result as Answer
 
 import dashboards.study
 from dashboards.report import write_report
-from dashboards.study import STUDY_FILE, LoadStudy, study_of
-from dashboards.subject import subject_of, subjects_at
+from dashboards.study import STUDY_FILE, LoadStudy, load_study_of
+from dashboards.subject import reported_result, reported_results_at
 from experiments.cli import decodesim
 from simulator.errors import InputError
 from simulator.scenario import load_scenario
@@ -45,8 +45,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_study_is_kept_and_used_again(tmp_path: Path, counted: list[int]) -> None:
     scenario = load_scenario(EXAMPLE, SMALL)
-    first = study_of(small_result(), scenario, tmp_path)
-    second = study_of(small_result(), scenario, tmp_path)
+    first = load_study_of(small_result(), scenario, tmp_path)
+    second = load_study_of(small_result(), scenario, tmp_path)
     assert first == second
     assert len(counted) == 1
     assert [file.name for file in tmp_path.iterdir()] == [STUDY_FILE]
@@ -54,25 +54,28 @@ def test_a_study_is_kept_and_used_again(tmp_path: Path, counted: list[int]) -> N
 
 def test_a_study_of_another_result_or_a_damaged_one_is_not_used(tmp_path: Path, counted: list[int]) -> None:
     scenario = load_scenario(EXAMPLE, SMALL)
-    study_of(small_result(), scenario, tmp_path)
-    study_of(replace(small_result(), notes=("another",)), scenario, tmp_path)
+    load_study_of(small_result(), scenario, tmp_path)
+    load_study_of(replace(small_result(), notes=("another",)), scenario, tmp_path)
     assert len(counted) == 2
     for damaged in ("{", "[]", '{"schema": "decodesim/study-9"}', ""):
         (tmp_path / STUDY_FILE).write_text(damaged)
-        study_of(small_result(), scenario, tmp_path)
+        load_study_of(small_result(), scenario, tmp_path)
     assert len(counted) == 6
 
 
 def test_a_study_that_cannot_be_kept_is_made_all_the_same(tmp_path: Path, counted: list[int]) -> None:
     (tmp_path / "file").write_text("")
-    assert study_of(small_result(), load_scenario(EXAMPLE, SMALL), tmp_path / "file") == small_subject().study
+    assert (
+        load_study_of(small_result(), load_scenario(EXAMPLE, SMALL), tmp_path / "file")
+        == small_subject().study
+    )
     assert len(counted) == 1
 
 
 def test_progress_counts_to_its_total() -> None:
     told: list[tuple[int, int]] = []
     scenario = load_scenario(EXAMPLE, [*SMALL, "engine.max_num_seqs=1", "workload.arrivals.concurrency=1"])
-    found = study_of(small_result(), scenario, None, lambda done, total, _: told.append((done, total)))
+    found = load_study_of(small_result(), scenario, None, lambda done, total, _: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]
     assert found.speedup[VARIANT].concurrency == (1,)
     assert found.notes == ()
@@ -83,21 +86,21 @@ def test_results_are_found_as_files_folders_and_folders_of_folders(
 ) -> None:
     small_result().write(tmp_path / "b")
     small_result().write(tmp_path / "a")
-    assert len(subjects_at(tmp_path / "a")) == 1
-    assert len(subjects_at(tmp_path / "a" / "result.json")) == 1
+    assert len(reported_results_at(tmp_path / "a")) == 1
+    assert len(reported_results_at(tmp_path / "a" / "result.json")) == 1
     assert len(counted) == 1
-    assert len(subjects_at(tmp_path)) == 2
+    assert len(reported_results_at(tmp_path)) == 2
     assert len(counted) == 2
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no result"):
-        subjects_at(tmp_path / "empty")
+        reported_results_at(tmp_path / "empty")
 
 
 def test_a_result_file_without_its_requests_says_so(tmp_path: Path, counted: list[int]) -> None:
     small_result().write(tmp_path)
     for file in tmp_path.glob("*.npz"):
         file.unlink()
-    (subject,) = subjects_at(tmp_path)
+    (subject,) = reported_results_at(tmp_path)
     shown = without_scripts(write_report([subject], tmp_path / "report.html").read_text("utf-8"))
     assert "The requests are not next to the result" in shown
 
@@ -113,23 +116,23 @@ def test_files_of_the_scenario_are_looked_for_here_and_beside_the_result(
     assert "trace.txt" in text
     result = simulate(load_scenario(tmp_path / "scenario.yaml", SMALL))
     result.write(tmp_path / "out")
-    (elsewhere,) = subjects_at(tmp_path / "out")
+    (elsewhere,) = reported_results_at(tmp_path / "out")
     assert elsewhere.scenario is None
-    assert "run this where its files lie" in str(elsewhere.why)
+    assert "run this where its files lie" in str(elsewhere.scenario_problem)
     shown = without_scripts(write_report([elsewhere], tmp_path / "report.html").read_text("utf-8"))
     assert "run this where its files lie" in shown
     monkeypatch.chdir(tmp_path)
-    (here,) = subjects_at(Path("out"))
+    (here,) = reported_results_at(Path("out"))
     assert here.scenario is not None
     (tmp_path / "trace.txt").rename(tmp_path / "out" / "trace.txt")
-    (beside,) = subjects_at(Path("out"))
+    (beside,) = reported_results_at(Path("out"))
     assert beside.scenario is not None
 
 
 def test_a_plain_result_is_studied_on_the_way(tmp_path: Path, counted: list[int]) -> None:
     write_report([small_result()], tmp_path / "report.html")
     assert len(counted) == 1
-    assert subject_of(small_result()).study == small_subject().study
+    assert reported_result(small_result()).study == small_subject().study
 
 
 def run(*arguments: str | Path) -> Answer:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dashboards.change import BETTER, EVEN, WORSE, direction, growth, percent, percent_range
+from dashboards.change import BETTER, EVEN, WORSE, after_to_before, direction, percent, percent_range
 from dashboards.headline import headlines
 from dashboards.markup import linked, sentence, tag, text
 from dashboards.stragglers import Stragglers, stragglers
-from dashboards.subject import Subject
+from dashboards.subject import ReportedResult
 from simulator.results.estimate import Estimate
 from simulator.results.verdict import Verdict
 from simulator.step.state import DONE
@@ -98,7 +98,7 @@ def test_the_break_even_stands_beside_the_scenarios_acceptance() -> None:
     )
 
 
-def with_requests(slow: int, without: int, count: int = 2000) -> Subject:
+def with_requests(slow: int, without: int, count: int = 2000) -> ReportedResult:
     """A subject of `count` requests of 101 tokens at 10 ms each; the first `slow` of them take 50 ms, and
     the first `without` never draft.
     """
@@ -126,13 +126,13 @@ def test_slow_requests_without_drafts_are_found() -> None:
     assert found.explain_the_tail
     half = stragglers(with_requests(slow=100, without=60), VARIANT)
     assert half is not None
-    assert (half.of_slowest, half.of_all) == (0.6, 0.03)
+    assert (half.slowest_fraction, half.overall_fraction) == (0.6, 0.03)
 
 
 def test_without_a_difference_drafts_do_not_explain_the_tail() -> None:
     evenly = stragglers(with_requests(slow=4000, without=2800, count=4000), VARIANT)
     assert evenly is not None
-    assert evenly.of_slowest == evenly.of_all == 0.7
+    assert evenly.slowest_fraction == evenly.overall_fraction == 0.7
     assert not evenly.explain_the_tail
     none = stragglers(with_requests(slow=100, without=0), VARIANT)
     assert none is not None
@@ -176,10 +176,10 @@ def test_a_load_above_capacity_is_said(saturated: tuple[str, ...], who: str) -> 
 
 def test_speedups_of_times_are_turned_round() -> None:
     ratio = Estimate(0.5, (0.4, 0.6), (0.25, 0.8))
-    assert growth("tpot_p99_speedup", ratio) == Estimate(2.0, (1 / 0.6, 2.5), (1.25, 4.0))
-    assert growth("itl_p99_ratio", ratio) == ratio
-    assert growth("throughput_speedup", ratio) == ratio
-    assert direction("tpot_p99_speedup", growth("tpot_p99_speedup", ratio)) == WORSE
+    assert after_to_before("tpot_p99_speedup", ratio) == Estimate(2.0, (1 / 0.6, 2.5), (1.25, 4.0))
+    assert after_to_before("itl_p99_ratio", ratio) == ratio
+    assert after_to_before("throughput_speedup", ratio) == ratio
+    assert direction("tpot_p99_speedup", after_to_before("tpot_p99_speedup", ratio)) == WORSE
     assert direction("throughput_speedup", ratio) == WORSE
     assert direction("itl_p99_ratio", ratio) == BETTER
     assert direction("itl_p99_ratio", Estimate(0.9, (0.8, 1.0), (0.7, 1.1))) == EVEN

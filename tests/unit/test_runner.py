@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from experiments.runner import runner, worker
 from experiments.runner.pools import Pool
 from experiments.runner.runner import run_tasks
-from experiments.runner.worker import Outcome, run_group
+from experiments.runner.worker import TaskOutcome, run_group
 from simulator.errors import InputError
 
 
@@ -28,18 +28,18 @@ class FragilePool(Pool):
     def __init__(self, seed: int, killers: frozenset[int], luck: float, *, lone: bool = False) -> None:
         self.workers = 1 if lone else 3
         self.random, self.killers, self.luck, self.lone = random.Random(seed), killers, luck, lone
-        self.pending: list[tuple[Future[list[Outcome]], Callable[[Any], Any], list[int], int]] = []
+        self.pending: list[tuple[Future[list[TaskOutcome]], Callable[[Any], Any], list[int], int]] = []
         self.marks: dict[int, int] = {}
         self.broken = False
 
-    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+    def submit(self, run: Callable[[Any], Any], tasks: Sequence[Any], slot: int) -> Future[list[TaskOutcome]]:
         if self.broken:
             raise BrokenProcessPool
-        assert berth not in {entry[3] for entry in self.pending}, "two groups at one berth"
-        future: Future[list[Outcome]] = Future()
-        self.marks.pop(berth, None)
-        self.pending.append((future, run, list(tasks), berth))
-        if len(self.pending) == self.berths or self.lone or self.random.random() < 0.3:
+        assert slot not in {entry[3] for entry in self.pending}, "two groups at one slot"
+        future: Future[list[TaskOutcome]] = Future()
+        self.marks.pop(slot, None)
+        self.pending.append((future, run, list(tasks), slot))
+        if len(self.pending) == self.slots or self.lone or self.random.random() < 0.3:
             self.work()
         return future
 
@@ -49,20 +49,20 @@ class FragilePool(Pool):
 
     def work(self) -> None:
         """End one group, or all of them when its worker dies."""
-        future, run, tasks, berth = self.pending.pop(self.random.randrange(len(self.pending)))
+        future, run, tasks, slot = self.pending.pop(self.random.randrange(len(self.pending)))
         unlucky = self.random.random() < self.luck
         for index, task in enumerate(tasks):
             if task in self.killers or (unlucky and index == len(tasks) // 2):
-                self.marks[berth] = index
+                self.marks[slot] = index
                 self.broken = True
                 for dead, *_ in [(future,), *self.pending]:
                     dead.set_exception(BrokenProcessPool())
                 self.pending.clear()
                 return
-        future.set_result(run_group(run, tasks, berth))
+        future.set_result(run_group(run, tasks, slot))
 
-    def was_at(self, berth: int) -> int | None:
-        return self.marks.get(berth)
+    def interrupted_task(self, slot: int) -> int | None:
+        return self.marks.get(slot)
 
     def renew(self) -> None:
         assert self.broken
@@ -143,22 +143,22 @@ def test_tasks_are_taken_as_they_are_needed() -> None:
 
     run_tasks(double, tasks(), pool, on_any, on_any)
     assert taken == ended == 20_000
-    assert max(ahead) <= runner.MOST_IN_GROUP * pool.berths
+    assert max(ahead) <= runner.MAX_GROUP_TASKS * pool.slots
 
 
 def test_groups_last_at_least_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     pool = FragilePool(1, frozenset(), 0.0)
 
-    def noted(run: Callable[[Any], Any], tasks: Sequence[Any], berth: int) -> Future[list[Outcome]]:
+    def noted(run: Callable[[Any], Any], tasks: Sequence[Any], slot: int) -> Future[list[TaskOutcome]]:
         sizes.append(len(tasks))
-        done: Future[list[Outcome]] = Future()
-        done.set_result([Outcome(0, None, 0.004) for _ in tasks])
+        done: Future[list[TaskOutcome]] = Future()
+        done.set_result([TaskOutcome(0, None, 0.004) for _ in tasks])
         return done
 
     monkeypatch.setattr(pool, "submit", noted)
     run_tasks(double, range(5000), pool, lambda task, value: None, lambda task, error: None)
-    settled = sizes[pool.berths : -1]
+    settled = sizes[pool.slots : -1]
     assert min(settled) * 0.004 >= 0.1
     assert max(settled) * 0.004 <= 1.0
 
@@ -171,14 +171,14 @@ def slow_now_and_then(number: int) -> int:
 def test_a_slow_group_comes_back_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long tasks turn out to take, a group ends soon after its limit, and all is done once."""
     monkeypatch.setattr(worker, "LONGEST_GROUP_S", 0.04)
-    groups: list[tuple[int, list[Outcome]]] = []
+    groups: list[tuple[int, list[TaskOutcome]]] = []
 
     class Noting(FragilePool):
         def submit(
-            self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int
-        ) -> Future[list[Outcome]]:
-            future: Future[list[Outcome]] = Future()
-            groups.append((len(tasks), run_group(run, tasks, berth)))
+            self, run: Callable[[Any], Any], tasks: Sequence[Any], slot: int
+        ) -> Future[list[TaskOutcome]]:
+            future: Future[list[TaskOutcome]] = Future()
+            groups.append((len(tasks), run_group(run, tasks, slot)))
             future.set_result(groups[-1][1])
             return future
 
@@ -216,11 +216,11 @@ def test_a_lost_pool_keeps_what_had_ended(told: str) -> None:
 
     class Lost(FragilePool):
         def submit(
-            self, run: Callable[[Any], Any], tasks: Sequence[Any], berth: int
-        ) -> Future[list[Outcome]]:
-            future: Future[list[Outcome]] = Future()
-            if berth < 2:
-                future.set_result(run_group(run, tasks, berth))
+            self, run: Callable[[Any], Any], tasks: Sequence[Any], slot: int
+        ) -> Future[list[TaskOutcome]]:
+            future: Future[list[TaskOutcome]] = Future()
+            if slot < 2:
+                future.set_result(run_group(run, tasks, slot))
             elif told == "by cancelled groups":
                 future.cancel()
                 future.set_running_or_notify_cancel()
@@ -231,6 +231,6 @@ def test_a_lost_pool_keeps_what_had_ended(told: str) -> None:
 
     done: list[int] = []
     pool = Lost(3, frozenset(), 0.0)
-    with pytest.raises(InputError, match="what is done is kept"):
+    with pytest.raises(InputError, match="finished cells are kept"):
         run_tasks(double, range(50), pool, lambda task, value: done.append(task), lambda task, error: None)
     assert len(done) == 2

@@ -1,4 +1,4 @@
-"""Uncertain inputs: what each knob turns, textbook functions for the indices, and what can be asked."""
+"""Uncertain inputs: what each parameter turns, textbook functions for the indices, and what can be asked."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from experiments.cli import decodesim
 from experiments.sensitivity.inputs import KERNELS, UncertainInput, inputs_from, inputs_of
-from experiments.sensitivity.knobs import Turnable
+from experiments.sensitivity.parameters import AdjustableVariant
 from experiments.sensitivity.runs import BREAK_EVEN, SensitivityRuns
-from experiments.sensitivity.sobol import Index, indices_of, sobol
+from experiments.sensitivity.sobol import SobolIndex, indices_of, sobol
 from experiments.sensitivity.tornado import Bar, Tornado, tornado
 from simulator.errors import InputError
 from simulator.scenario import Scenario
@@ -43,7 +43,7 @@ def variables(count: int, low: float = -PI, high: float = PI) -> list[UncertainI
     return [UncertainInput(f"x{i}", f"x{i}", low, (low + high) / 2, high, "a test") for i in range(count)]
 
 
-def orders(indices: list[Index]) -> tuple[list[float], list[float]]:
+def orders(indices: list[SobolIndex]) -> tuple[list[float], list[float]]:
     return [one.first_order.value for one in indices], [one.total_order.value for one in indices]
 
 
@@ -87,7 +87,7 @@ def test_a_constant_has_no_indices() -> None:
 
 
 def test_the_operators_make_up_the_pass() -> None:
-    variant = Turnable(drafting_variant(small_scenario({"hardware.tensor_parallel": 2})))
+    variant = AdjustableVariant(drafting_variant(small_scenario({"hardware.tensor_parallel": 2})))
     before, factors = variant.variant.prices, dict.fromkeys(KERNELS, 1.5)
     after = variant.prices(factors)
     for name in (
@@ -122,17 +122,17 @@ def test_the_operators_make_up_the_pass() -> None:
 )
 def test_nothing_is_turned_by_nominal_values(changes: dict[str, Any], told: str) -> None:
     scenario = small_scenario(SMALL | changes)
-    variant = Turnable(drafting_variant(scenario))
-    nominal = {one.knob: one.nominal for one in inputs_of(scenario, variant.variant)}
+    variant = AdjustableVariant(drafting_variant(scenario))
+    nominal = {one.parameter: one.nominal for one in inputs_of(scenario, variant.variant)}
     assert told in nominal
-    assert ("lookup" in told) == any(knob.startswith("lookup") for knob in nominal)
-    turned = variant.turned(nominal)
+    assert ("lookup" in told) == any(parameter.startswith("lookup") for parameter in nominal)
+    turned = variant.adjusted(nominal)
     assert turned.prices is variant.variant.prices
     assert turned.settings == variant.variant.settings
 
 
 @pytest.mark.parametrize(
-    ("knob", "value", "setting"),
+    ("parameter", "value", "setting"),
     [
         ("alpha", 0.55, "speculation.eagle3.acceptance.alpha=0.55"),
         ("step_s", 0.002, "engine.host.step_s=0.002"),
@@ -141,12 +141,12 @@ def test_nothing_is_turned_by_nominal_values(changes: dict[str, Any], told: str)
         ("output_tokens", 0.5, "workload.output_tokens.tokens=20"),
     ],
 )
-def test_a_knob_does_what_the_scenario_would(knob: str, value: float, setting: str) -> None:
+def test_a_knob_does_what_the_scenario_would(parameter: str, value: float, setting: str) -> None:
     path, _, text = setting.partition("=")
     fields = SMALL | {"engine.preset": "vllm-0.14"}  # the drafter's passes take the host's time there
     scenario = small_scenario(fields)
     runs = SensitivityRuns(scenario, "eagle3")
-    (one,) = (one for one in inputs_of(scenario, runs.variants()[1].variant) if one.knob == knob)
+    (one,) = (one for one in inputs_of(scenario, runs.variants()[1].variant) if one.parameter == parameter)
     changed = SensitivityRuns(small_scenario(fields | {path: json.loads(text)}), "eagle3")
     assert runs.outcome({one: value}) == changed.outcome({}) != runs.outcome({})
 
@@ -184,16 +184,21 @@ def test_at_the_break_even_the_speedup_is_one() -> None:
     runs = SensitivityRuns(SCENARIO, "eagle3", BREAK_EVEN)
     alphas = runs.outcome({})
     speedups = SensitivityRuns(SCENARIO, "eagle3")
-    (alpha,) = (one for one in inputs_of(SCENARIO, runs.variants()[1].variant) if one.knob == "alpha")
+    (alpha,) = (one for one in inputs_of(SCENARIO, runs.variants()[1].variant) if one.parameter == "alpha")
     for replication, at in enumerate(alphas):
         assert 0 < at < 0.7
         assert speedups.outcome({alpha: at})[replication] == pytest.approx(1.0, abs=0.01)
-    assert all(bar.input.knob != "alpha" for bar in tornado(SCENARIO, of=BREAK_EVEN).bars)
+    assert all(bar.input.parameter != "alpha" for bar in tornado(SCENARIO, of=BREAK_EVEN).bars)
 
 
 def test_sobol_tells_what_to_measure() -> None:
     found = sobol(SCENARIO, samples=16)
-    assert {index.input.knob for index in found.indices[:2]} <= {"alpha", "step", "draft_gpu", "draft_pass_s"}
+    assert {index.input.parameter for index in found.indices[:2]} <= {
+        "alpha",
+        "step",
+        "draft_gpu",
+        "draft_pass_s",
+    }
     assert found.quantiles["p5"] < found.mean < found.quantiles["p95"]
     assert found.pays_share is not None
     assert 0 <= found.pays_share <= 1
@@ -207,7 +212,7 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
         for one in inputs_of(scenario, drafting_variant(scenario)):
             assert one.low < one.nominal < one.high
             assert one.source
-    names = {one.knob for one in inputs_of(SCENARIO, drafting_variant(SCENARIO))}
+    names = {one.parameter for one in inputs_of(SCENARIO, drafting_variant(SCENARIO))}
     assert {"alpha", "linear", "attention", "kv"} <= names
     assert "allreduce" not in names  # one GPU
     assert "experts" not in names
@@ -215,7 +220,7 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
     experts = small_scenario(
         {"target.model": "qwen3-30b-a3b", "speculation": lookup, "hardware.tensor_parallel": 2}
     )
-    names = {one.knob for one in inputs_of(experts, drafting_variant(experts))}
+    names = {one.parameter for one in inputs_of(experts, drafting_variant(experts))}
     assert {"experts", "allreduce"} <= names
     assert not {"draft_gpu", "draft_pass_s"} & names  # a lookup runs no network
 
@@ -223,7 +228,7 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
 def test_host_times_have_the_interval_of_their_fit_while_they_are_the_fitted_ones() -> None:
     for changes, fitted in (({}, True), ({"engine.host.step_s": 1e-4}, False)):
         scenario = small_scenario({"engine.preset": "sglang-0.5", **changes})
-        (one,) = (one for one in inputs_of(scenario, drafting_variant(scenario)) if one.knob == "step_s")
+        (one,) = (one for one in inputs_of(scenario, drafting_variant(scenario)) if one.parameter == "step_s")
         assert ("fit to published runs" in one.source) == fitted
         assert fitted or (one.low, one.high) == (5e-5, 2e-4)
 

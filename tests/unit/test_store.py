@@ -25,7 +25,7 @@ from experiments.store import file as store_file
 from experiments.store.export import export
 from experiments.store.reader import StoreReader
 from experiments.store.store import Store
-from experiments.store.tables import make
+from experiments.store.tables import create_tables
 from simulator.errors import InputError
 from tests.tiny_tasks import cell_of, figure, result_of
 
@@ -77,7 +77,7 @@ def test_a_cell_is_there_with_all_that_it_is(path: Path) -> None:
 
 
 def test_every_column_has_a_unit_and_a_meaning(path: Path) -> None:
-    figures: dict[str, cells.Metric] = {
+    figures: dict[str, cells.MetricValue] = {
         "a.b-0.5.tpot_s.p99": {"value": 0.01, "ci95": None, "band": [0.0, 0.02]},
         "plain.classes.code.ttft_s.mean": 0.1,
         "plain.mean_batch": 3.0,
@@ -214,7 +214,7 @@ def test_a_study_can_be_enlarged_and_leaves_one_file(path: Path) -> None:
 
 def test_a_store_has_its_log_from_the_start_so_that_no_kill_leaves_a_switch_half_done(path: Path) -> None:
     path.with_name(f"{path.name}-new-wal").write_bytes(b"of a run that was killed while it made its store")
-    make(path, {"study": "{}", "study_sha256": "study-1", "version": "1"})
+    create_tables(path, {"study": "{}", "study_sha256": "study-1", "version": "1"})
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -286,8 +286,8 @@ def test_other_schemas_are_refused_with_a_way_forward(path: Path, schema: int, a
 def test_other_files_are_refused_and_stay_as_they_are(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     for fresh in (False, True):
-        assert refusal(path, fresh=fresh).startswith("STORE: is no store of decodesim")
-    with pytest.raises(InputError, match="is no store of decodesim"):
+        assert refusal(path, fresh=fresh).startswith("STORE: is not a store of decodesim")
+    with pytest.raises(InputError, match="is not a store of decodesim"):
         StoreReader(path)
     assert path.read_bytes() == content
 
@@ -298,7 +298,7 @@ def test_a_store_that_has_lost_its_study_is_refused(path: Path, change: str) -> 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(change)
         connection.commit()
-    assert refusal(path).startswith("STORE: is damaged: it does not say of which study it is")
+    assert refusal(path).startswith("STORE: is damaged: it does not name its study")
     with pytest.raises(InputError, match="is damaged"):
         StoreReader(path)
 
@@ -308,7 +308,7 @@ def test_another_programs_database_is_refused_even_with_fresh(path: Path) -> Non
         connection.execute("CREATE TABLE photos (name)")
     before = path.read_bytes()
     for fresh in (False, True):
-        assert refusal(path, fresh=fresh).startswith("STORE: is no store of decodesim")
+        assert refusal(path, fresh=fresh).startswith("STORE: is not a store of decodesim")
     assert path.read_bytes() == before
 
 
@@ -365,7 +365,7 @@ def test_a_store_on_a_network_file_system_is_refused(path: Path, monkeypatch: py
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\nfiler:/x {path.parent} nfs4 rw 0 0\n")
     monkeypatch.setattr(store_file, "MOUNTS", mounts)
     said = refusal(path)
-    assert said.startswith("STORE: lies on a network file system (nfs4), which cannot hold a store")
+    assert said.startswith("STORE: is on a network file system (nfs4), which cannot hold a store")
     assert "choose a local disk" in said
     with StoreReader(path) as reader:  # one that is whole can be read there
         assert reader.counts() == {"done": 1}

@@ -17,9 +17,9 @@ from dashboards.stored import THRESHOLD, StoredStudy, is_store, stored_study
 from dashboards.study_article import findings
 from experiments.cli import decodesim
 from experiments.run_cell import run_cell
-from experiments.store.columns import REAL, SETTING, described
+from experiments.store.columns import REAL, SETTING, column_with_meaning
 from experiments.store.store import Store
-from experiments.study.grid import Grid
+from experiments.study.grid import StudyGrid
 from experiments.study.load import load_study
 from simulator.errors import InputError
 from tests.shared_data import ROOT
@@ -54,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "study.yaml").write_text(STUDY, encoding="utf-8")
     study = load_study(folder / "study.yaml", ["workload.requests=100", "run.replications=1"])
     with Store.create_or_open(folder / "map.db", study.document, study.sha256) as made:
-        for cell in Grid(study).cells():
+        for cell in StudyGrid(study).cells():
             made.add(cell, run_cell(cell))
     return folder / "map.db"
 
@@ -156,7 +156,7 @@ def test_more_places_than_one_can_read_make_no_map() -> None:
         {CLIENTS: load, "a": a, "b": b, "status": "done", "head.break_even_alpha": 0.5}
         for load, a, b in product((1, 2), range(8), range(8))
     ]
-    columns = tuple(described(name, SETTING, REAL) for name in (CLIENTS, "a", "b"))
+    columns = tuple(column_with_meaning(name, SETTING, REAL) for name in (CLIENTS, "a", "b"))
     document = {"name": "wide", "axes": {}, "scenario": {"speculation": [{"name": "head"}]}}
     table = study_needed.prepare(StoredStudy(document, "", columns, tuple(rows)))
     assert table.missing == "64 combinations of a · b are too many rows for a map."
@@ -178,7 +178,7 @@ def test_a_variant_whose_acceptance_varies_has_no_alpha_of_its_own(axis: str, ow
         *({"name": variant, "acceptance": {"alpha": a}} for variant, a in (("head", 0.7), ("ahead", 0.8))),
     ]
     study = StoredStudy({"axes": {axis: [1, 2]}, "scenario": {"speculation": variants}}, "", (), ())
-    assert study.own_alpha == own
+    assert study.scenario_alpha == own
 
 
 def test_borders_run_along_the_edges_of_cells_that_differ() -> None:

@@ -130,11 +130,11 @@ BAD = {
         f"collides with {CONCURRENCY}",
     ),
     "no values": (f"axes:\n  {ALPHA}: §[]\n", "has no values"),
-    "a value twice": (f"axes:\n  {ALPHA}: [0.5, 0.6, §0.5]\n", "stands twice (got 0.5)"),
+    "a value twice": (f"axes:\n  {ALPHA}: [0.5, 0.6, §0.5]\n", "occurs twice (got 0.5)"),
     "values together twice": (
         f"axes:\n  {ALPHA}: [0.5, 0.5, §0.5]\n  {DRAFT_LENGTH}: [1, 2, 1]\n"
         f"zip: [[{ALPHA}, {DRAFT_LENGTH}]]\n",
-        "stands twice (got '[0.5, 1]')",
+        "occurs twice (got '[0.5, 1]')",
     ),
     "a single value": (f"axes:\n  {ALPHA}: §0.5\n", "has the wrong type"),
     "range without end": (f"axes:\n  {ALPHA}: §{{from: 0.5, steps: 3}}\n", "to: is missing"),
@@ -150,7 +150,7 @@ BAD = {
     "too many values": (f"axes:\n  {ALPHA}: {{from: 0, to: 1, steps: §100000}}\n", "1 to 10,000"),
     "zip of no axis": (
         f"axes:\n  {ALPHA}: [0.5]\n  {DRAFT_LENGTH}: [1]\nzip: [[{ALPHA}, §draft_length]]\n",
-        "is no axis",
+        "is not an axis",
     ),
     "zip of unequal axes": (
         f"axes:\n  {ALPHA}: [0.5, 0.6]\n  {DRAFT_LENGTH}: [1]\nzip: [§[{ALPHA}, {DRAFT_LENGTH}]]\n",
@@ -170,7 +170,7 @@ BAD = {
     ),
     "condition that is none": (
         f"axes:\n  {CONCURRENCY}: [1]\nwhere: [concurrency > 1, §concurrency >]\n",
-        "is no condition",
+        "is not a condition",
     ),
     "unknown metric": ("keep: [verdict, §troughput_speedup]\n", "did you mean throughput_speedup?"),
     "metric of no variant": ("keep: [§eagle2.verdict]\n", "did you mean 'eagle3'?"),
@@ -214,6 +214,6 @@ def test_a_scenario_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> No
     (line,) = problems(tmp_path, "", "- 1\n")
     assert "is no mapping" in line
     (line,) = problems(tmp_path, "", BARE)
-    assert line.startswith("small.study.yaml:1:1: is a scenario, and no study, scenario: FILE and axes")
+    assert line.startswith("small.study.yaml:1:1: is a scenario, not a study, scenario: FILE and axes")
     (line,) = problems(tmp_path, "", "axes: {}\n")
     assert line.startswith("small.study.yaml:1:1: scenario: is missing")

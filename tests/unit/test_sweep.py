@@ -14,16 +14,16 @@ from experiments.cell import FAILED, Cell, CellResult
 from experiments.run_cell import run_cell
 from experiments.runner.pools import Pool, local_pool
 from experiments.store.store import Store
-from experiments.study.grid import Grid
+from experiments.study.grid import StudyGrid
 from experiments.study.study import Study
-from experiments.sweep import Standing, better, require_few, sweep
+from experiments.sweep import SweepProgress, best_of, require_confirmation, sweep
 from simulator.errors import InputError
 from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, InlinePool, study
 
 GRID = f"axes:\n  {ALPHA}: [0.3, 0.9]\n  {DRAFT_LENGTH}: [1, 4]\n  {CONCURRENCY}: [1, 8, 64]\n"
 
 
-def run(read: Study, place: Path, pool: Pool | None = None) -> Standing:
+def run(read: Study, place: Path, pool: Pool | None = None) -> SweepProgress:
     """A sweep into a store at a place."""
     with Store.create_or_open(place, read.document, read.sha256) as store:
         return sweep(read, store, pool or InlinePool())
@@ -52,7 +52,7 @@ def test_a_second_run_does_only_the_rest(tmp_path: Path) -> None:
 def test_whatever_ends_a_run_loses_nothing_that_was_done(tmp_path: Path) -> None:
     read, place = study(tmp_path, GRID), tmp_path / "s.db"
 
-    def stop(standing: Standing) -> None:
+    def stop(standing: SweepProgress) -> None:
         if standing.done == 5:
             raise KeyboardInterrupt
 
@@ -72,7 +72,7 @@ def test_processes_in_any_order_give_the_same_store(tmp_path: Path) -> None:
     run(read, tmp_path / "one.db")
     reverse = tmp_path / "reverse.db"
     with Store.create_or_open(reverse, read.document, read.sha256) as store:
-        for cell in reversed(list(Grid(read).cells())):
+        for cell in reversed(list(StudyGrid(read).cells())):
             store.add(cell, run_cell(cell))
     assert side_by_side.done == 12
     assert rows_of(tmp_path / "two.db") == rows_of(tmp_path / "one.db") == rows_of(reverse)
@@ -116,13 +116,13 @@ def test_the_best_cell_and_the_time_left(tmp_path: Path) -> None:
     read, place = study(tmp_path, GRID), tmp_path / "s.db"
     seen: list[tuple[int, float]] = []
 
-    def tell(standing: Standing) -> None:
-        if standing.passed == 0:
+    def tell(standing: SweepProgress) -> None:
+        if standing.finished == 0:
             assert standing.cells == 12
             return
         assert standing.best is not None
-        assert standing.left_s is not None
-        seen.append((standing.passed, standing.best.value))
+        assert standing.remaining_s is not None
+        seen.append((standing.finished, standing.best.value))
 
     with Store.create_or_open(place, read.document, read.sha256) as store:
         standing = sweep(read, store, InlinePool(), tell)
@@ -132,14 +132,14 @@ def test_the_best_cell_and_the_time_left(tmp_path: Path) -> None:
     assert standing.best is not None
     assert standing.best.metric == "eagle3.throughput_speedup"
     assert standing.best.value == max(speedups)
-    assert standing.left_s == 0
-    assert Standing(10).left_s is None
+    assert standing.remaining_s == 0
+    assert SweepProgress(10).remaining_s is None
 
 
 def test_the_lowest_break_even_is_the_best() -> None:
     best = None
     for n, alpha in enumerate((0.4, 0.2, 0.3)):
-        best = better(best, {"n": n}, {"a.break_even_alpha": {"value": alpha, "ci95": None, "band": None}})
+        best = best_of(best, {"n": n}, {"a.break_even_alpha": {"value": alpha, "ci95": None, "band": None}})
     assert best == ("a.break_even_alpha", 0.2, {"n": 1})
 
 
@@ -151,7 +151,7 @@ def test_very_many_cells_want_to_be_confirmed(tmp_path: Path, steps: Sequence[in
         f"  workload.requests: {{from: 101, to: 301, steps: {steps[1]}}}\n",
     )
     if said is None:
-        require_few(read)
+        require_confirmation(read)
         return
     with pytest.raises(InputError, match=rf"small.study.yaml:12:1: axes: multiply to {said}, --yes"):
-        require_few(read)
+        require_confirmation(read)

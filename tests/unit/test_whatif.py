@@ -212,9 +212,9 @@ def test_json_is_one_document() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "--set: is missing: what if what?"),
+        ((), "--set: is missing, so there is no alternative"),
         (("--set", "hardware.gpus=2"), "hardware.gpus"),
-        (("--set", "hardware.gpu=h200-sxm", "--precision", "lots"), "--precision: is no precision"),
+        (("--set", "hardware.gpu=h200-sxm", "--precision", "lots"), "--precision: is not a precision"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], said: str) -> None:
