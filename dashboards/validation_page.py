@@ -9,7 +9,7 @@ from dashboards.markup import Html, linked, sentence, table, tag
 from dashboards.page import Drawings, legend_of, write_page
 
 if TYPE_CHECKING:
-    from calibration.validation.row import Row
+    from calibration.validation.row import ComparisonRow
     from calibration.validation.tables import TextTable
     from calibration.validation.validate import Validation
 
@@ -81,7 +81,7 @@ _WORST = "The worst figure of each case, tails aside."
 _CLAIMS = "For plain serving, in their own words; none publishes errors for speculative decoding."
 
 
-def _pictures(rows: tuple[Row, ...], drawings: Drawings) -> list[Html]:
+def _pictures(rows: tuple[ComparisonRow, ...], drawings: Drawings) -> list[Html]:
     """Predicted against published, one picture per main quantity that has some points."""
     from dashboards.figures.predicted import WITHIN, draw, finding, prepare
 
@@ -116,7 +116,7 @@ def _table(shown: TextTable) -> Html:
     return table(shown.columns, rows, words=shown.words)
 
 
-def _choices(rows: tuple[Row, ...]) -> Html:
+def _choices(rows: tuple[ComparisonRow, ...]) -> Html:
     """What was assumed where sources say nothing, with the number of cases."""
     cases: dict[str, set[str]] = {}
     for row in rows:

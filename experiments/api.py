@@ -217,7 +217,7 @@ def plan(
 
 def validate(*files: str | Path, progress: Progress | None = None) -> Validation:
     """Published measurements, simulated and compared: those of case files, or the ones that come along."""
-    from calibration.validation.trials.cases import committed_cases, read_cases
+    from calibration.validation.reconstruction.cases import committed_cases, read_cases
     from calibration.validation.validate import validate as compare
 
     return compare(read_cases(files) if files else committed_cases(), 1, progress)

@@ -16,7 +16,7 @@ from simulator.units import NS_PER_S
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
 
-Row = Mapping[str, Any]
+ComparisonRow = Mapping[str, Any]
 Array = npt.NDArray[np.float64] | npt.NDArray[np.object_]
 
 _TIMES = ("arrival_ns", "admitted_ns", "first_ns", "last_ns", "ended_ns")
@@ -30,7 +30,7 @@ _COUNTS = (
 )
 
 
-def rows_of(answer: object) -> Iterator[Row]:
+def rows_of(answer: object) -> Iterator[ComparisonRow]:
     """The rows of an answer: of a sequence of records one each, else what the answer lists.
 
     Raises TypeError for what has no rows.
@@ -100,7 +100,7 @@ def rows_of(answer: object) -> Iterator[Row]:
             raise TypeError(f"{type(answer).__name__} has no rows to make columns of")
 
 
-def columns_of(rows: Iterable[Row]) -> dict[str, Array]:
+def columns_of(rows: Iterable[ComparisonRow]) -> dict[str, Array]:
     """Column → array (rows,): numbers as float64 with NaN for what is missing, anything else as objects."""
     flat = [dict(_flat(row)) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
@@ -136,7 +136,7 @@ def _fields(record: Any) -> dict[str, Any]:
     return {entry.name: getattr(record, entry.name) for entry in fields(record)}
 
 
-def _flat(row: Row) -> Iterator[tuple[str, Any]]:
+def _flat(row: ComparisonRow) -> Iterator[tuple[str, Any]]:
     """Name → plain value; estimates with intervals, mappings by dotted names; other records are left out."""
     for name, value in row.items():
         if isinstance(value, Estimate):

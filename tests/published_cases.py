@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from calibration.validation.trials.cases import Case, read_cases
-from calibration.validation.trials.evidence import Evidence
-from calibration.validation.trials.trial import Trial
-from calibration.validation.trials.trials import trials_of
+from calibration.validation.reconstruction.cases import PublishedCase, read_cases
+from calibration.validation.reconstruction.evidence import AcceptanceEvidence
+from calibration.validation.reconstruction.published_run import PublishedRun
+from calibration.validation.reconstruction.reconstruct import published_runs_of
 
 PLAIN: dict[str, Any] = {
     "case_id": "c",
@@ -42,16 +42,16 @@ def write_cases(folder: Path, *cases: dict[str, Any], source: str = "here") -> P
     return path
 
 
-def cases_of(folder: Path, *cases: dict[str, Any], source: str = "here") -> tuple[Case, ...]:
+def cases_of(folder: Path, *cases: dict[str, Any], source: str = "here") -> tuple[PublishedCase, ...]:
     """These cases as they are read from a file."""
     return read_cases([write_cases(folder, *cases, source=source)])
 
 
-def trials_in(folder: Path, *cases: dict[str, Any]) -> list[Trial]:
-    """The trials of these cases, with no evidence but their own."""
+def runs_in(folder: Path, *cases: dict[str, Any]) -> list[PublishedRun]:
+    """The runs of these cases, with no evidence but their own."""
     read = cases_of(folder, *cases)
-    evidence = Evidence.of(read)
-    return [trial for case in read for trial in trials_of(case, evidence)]
+    evidence = AcceptanceEvidence.of(read)
+    return [run for case in read for run in published_runs_of(case, evidence)]
 
 
 def changed(base: dict[str, Any], **sections: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def changed(base: dict[str, Any], **sections: Any) -> dict[str, Any]:
     return {**base, **merged}
 
 
-def the_trial(folder: Path, *cases: dict[str, Any]) -> Trial:
-    """The one trial of these cases."""
-    (trial,) = trials_in(folder, *cases)
-    return trial
+def the_run(folder: Path, *cases: dict[str, Any]) -> PublishedRun:
+    """The one run of these cases."""
+    (run,) = runs_in(folder, *cases)
+    return run

@@ -17,7 +17,7 @@ def test_errors_on_the_front_page_are_those_of_the_generated_table() -> None:
 
 
 def test_the_front_page_counts_the_committed_cases() -> None:
-    from calibration.validation.trials.cases import committed_cases
+    from calibration.validation.reconstruction.cases import committed_cases
 
     cases = committed_cases()
     text = f"{len(cases)} cases of {len({case.source_id for case in cases})} sources"

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from calibration.validation.assumed import Move, moves
+from calibration.validation.assumed_lengths import LengthEffect, length_effects
 from calibration.validation.groups import BY, fit_record
 from calibration.validation.pool import worker_pool, worthwhile_workers
+from calibration.validation.reconstruction.cases import committed_cases
+from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
 from calibration.validation.tables import (
     TextTable,
     as_markdown,
@@ -18,35 +20,33 @@ from calibration.validation.tables import (
     group_table,
     largest_errors,
     left_out_table,
-    moves_table,
+    length_effects_table,
     quantities_table,
     reasons_table,
     sources_table,
     targets_table,
 )
-from calibration.validation.trials.cases import committed_cases
-from calibration.validation.trials.trials import trials_of_cases
-from calibration.validation.validate import SPEEDUPS_OTHERS, Validation, validate_trials
+from calibration.validation.validate import SPEEDUPS_OTHERS, Validation, validate_runs
 
 _MISSES = 25
 
 _INTRODUCTION = """# Accuracy
 
 Published measurements, simulated and compared, by `make accuracy`; not edited by hand. What the columns mean,
-how acceptance is come by and what is not compared: [docs/validation.md](docs/validation.md). An error is
+where acceptance comes from and what is not compared: [docs/validation.md](docs/validation.md). An error is
 ln(predicted ÷ published) in per cent: 5 % is a twentieth, 69 % a factor of two, 230 % a factor of ten."""
 
 
-def accuracy_page(validation: Validation, moved: Sequence[Move]) -> str:
+def accuracy_page(validation: Validation, effects: Sequence[LengthEffect]) -> str:
     """The text of ACCURACY.md."""
     good = [row for row in validation.rows if row.gates]
     speedups = validation.speedups()[SPEEDUPS_OTHERS]
     coverage = validation.coverage
-    of_cases = f"{coverage.simulated} of {coverage.of} cases"
+    simulated_cases = f"{coverage.simulated} of {coverage.of} cases"
     parts: list[tuple[str, str, TextTable]] = [
-        ("Targets", _held(), targets_table(validation)),
+        ("Targets", _judged_rows(), targets_table(validation)),
         (
-            "Speedup, beside what is simpler",
+            "Speedup, compared with simpler predictors",
             "The closed form is E / (1 + o) over uniform steps of the same presets, at the simulated mean "
             "batch; the constant is the median of the published speedups themselves.",
             baselines_table(validation),
@@ -64,20 +64,21 @@ def accuracy_page(validation: Validation, moved: Sequence[Move]) -> str:
         ("By quantity, GPU, engine, method and batch", "", cross_table(good)),
         ("Largest misses", "The worst row of each case.", largest_errors(good, _MISSES)),
         (
-            "Lengths that no source says",
-            "Usual ones of the data set are assumed. Halved or doubled, they move predictions by:",
-            moves_table(moved),
+            "Lengths that no source states",
+            "The usual lengths of the data set are assumed. Halving or doubling them moves predictions by:",
+            length_effects_table(effects),
         ),
         (
             "Not compared",
-            f"Simulated: {of_cases} on H100, H200 and A100 that are good enough for a gate "
+            f"Simulated: {simulated_cases} on H100, H200 and A100 whose source is good enough for a gate "
             f"({coverage.value or 0:.0%}). Rows that were skipped:",
             reasons_table(validation),
         ),
         ("Cases without a simulated row", "", left_out_table(validation)),
         (
             "What other simulators claim",
-            "All for plain serving, none for speculation; in their own words, rerun by nobody here.",
+            "All are about plain serving, none about speculation. The words are theirs; this project has not "
+            "rerun them.",
             claims_table(),
         ),
     ]
@@ -89,8 +90,8 @@ def accuracy_page(validation: Validation, moved: Sequence[Move]) -> str:
     return "\n\n".join([_INTRODUCTION, *sections]) + "\n"
 
 
-def _held() -> str:
-    """What the targets are judged on."""
+def _judged_rows() -> str:
+    """State which rows the targets are judged on."""
     record = fit_record()
     judged = "On serving engines on H100 and H200, acceptance given or joined, SpecBundle apart"
     if not record:
@@ -105,11 +106,11 @@ def main(arguments: Sequence[str]) -> int:
     """Write the page."""
     path = Path(arguments[0] if arguments else "ACCURACY.md")
     cases = committed_cases()
-    trials = trials_of_cases(cases)
+    runs = published_runs_of_cases(cases)
     with worker_pool(worthwhile_workers()) as pool:
-        validation = validate_trials(cases, trials, pool)
-        moved = moves(trials, validation.rows, pool)
-    path.write_text(accuracy_page(validation, moved), encoding="utf-8")
+        validation = validate_runs(cases, runs, pool)
+        effects = length_effects(runs, validation.rows, pool)
+    path.write_text(accuracy_page(validation, effects), encoding="utf-8")
     return 0
 
 

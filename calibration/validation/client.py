@@ -1,8 +1,8 @@
-"""What a benchmark client reports of a run that it made from the first request to the last.
+"""The figures that a benchmark client reports about a run, from its first request to its last.
 
-Clients divide by the whole duration and average over all requests, filling and draining included; the
-simulator's own figures (`results/measure.py`) are those of the steady stretch. Where a source says how many
-requests were sent, its figures are compared with these.
+A client divides by the whole duration and averages over all requests, so ramp-up and drain count. The
+simulator's own figures (`results/measure.py`) cover only the steady state. Where a source states how many
+requests were sent, its figures are compared with the client's.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def client_figures(record: RunRecord) -> dict[str, float]:
     """Throughput and the mean and P99 of TTFT, TPOT and end-to-end time over all requests of a run, SI.
 
-    Percentiles are those of the requests there are, as a client prints them, however few.
+    Percentiles are computed from all requests, however few, as a client prints them.
     """
     tokens = float(record.emitted_tokens.sum())
-    found = {"throughput_tokens_per_s": metrics.share(tokens, record.makespan_ns / NS_PER_S)}
+    figures = {"throughput_tokens_per_s": metrics.share(tokens, record.makespan_ns / NS_PER_S)}
     for path in ("ttft_s", "tpot_s", "e2e_s"):
         values = per_request(record, path)
         samples = values[~np.isnan(values)]
         if len(samples):
-            found[f"{path}.mean"] = float(samples.mean())
-            found[f"{path}.p99"] = float(np.quantile(samples, 0.99))
-    return found
+            figures[f"{path}.mean"] = float(samples.mean())
+            figures[f"{path}.p99"] = float(np.quantile(samples, 0.99))
+    return figures

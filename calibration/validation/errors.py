@@ -1,4 +1,4 @@
-"""What errors are made of rows: medians and tails of |ln(predicted ÷ published)|, bias, who was faster."""
+"""Errors of rows: median and P90 of |ln(predicted ÷ published)|, bias, and agreement on gain or loss."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import numpy as np
 
 from calibration.validation.predict import PLAIN
 from calibration.validation.quantities import COST_SHARE, SPEEDUP
-from calibration.validation.row import Row
+from calibration.validation.row import ComparisonRow
 
 SLOWER, FASTER = 0.95, 1.05
-"""Published speedups between these say neither."""
+"""Published speedups between these bounds count as neither a loss nor a gain."""
 
-Predictor = Callable[[Row], float | None]
-"""What some model says of a row; None where it says nothing."""
+Predictor = Callable[[ComparisonRow], float | None]
+"""Returns a model's figure for a row; None where the model has none."""
 
 
 @dataclass(frozen=True)
-class Errors:
-    """Errors of compared rows; None where there are no rows to tell.
+class ErrorSummary:
+    """Errors of compared rows; a field is None where no row counts for it.
 
     `median_of_sources`: the median over sources of each source's median |log error|. `bias`: mean log error,
-    above 0 when too much is predicted. `sign_balanced_accuracy`: the mean of the shares of published
-    slow-downs (`below` of them) and gains (`above`) that are predicted as such; of one kind alone, its share.
-    `median_abs_difference`: for shares of a step, which are small, in units of the figure itself.
+    positive when predictions are too high. `sign_balanced_accuracy`: the mean of two shares, those of the
+    published losses (`below` of them) and of the published gains (`above`) that are predicted as such; with
+    one kind only, its share. `median_abs_difference`: for shares of a step, in units of the share itself.
     """
 
     n: int
@@ -48,29 +48,34 @@ class Errors:
         return asdict(self)
 
 
-def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predicted) -> Errors:
-    """The errors of rows, of the simulation or of another predictor. A plain run counts once, beside however
-    many others its source repeats it.
+def errors_of(
+    rows: Iterable[ComparisonRow], predictor: Predictor = lambda row: row.predicted
+) -> ErrorSummary:
+    """The errors of rows, for the simulation or another predictor.
+
+    A plain run counts once, however many comparisons of its source repeat it.
     """
     rows = list(rows)
-    told = [(row, value) for row in rows if (value := predictor(row)) is not None and row.published > 0]
-    if not told:
-        return Errors(0, 0, len(rows))
-    compared = list(_distinct(told))
+    predicted_rows = [
+        (row, value) for row in rows if (value := predictor(row)) is not None and row.published > 0
+    ]
+    if not predicted_rows:
+        return ErrorSummary(0, 0, len(rows))
+    compared = list(_distinct(predicted_rows))
     logs = [(row.source, math.log(value / row.published)) for row, value in compared]
-    sizes = [abs(error) for _, error in logs]
+    abs_errors = [abs(error) for _, error in logs]
     by_source: dict[str, list[float]] = {}
     for source, error in logs:
         by_source.setdefault(source, []).append(abs(error))
     signs = [(row.published, value) for row, value in compared if row.quantity == SPEEDUP]
     differences = [abs(value - row.published) for row, value in compared if row.quantity == COST_SHARE]
-    return Errors(
+    return ErrorSummary(
         n=len(compared),
         sources=len(by_source),
-        skipped=len(rows) - len(told),
-        median_abs_log_error=median(sizes),
-        p90_abs_log_error=quantile(sizes, 0.9),
-        median_of_sources=median(median(sizes) for sizes in by_source.values()),
+        skipped=len(rows) - len(predicted_rows),
+        median_abs_log_error=median(abs_errors),
+        p90_abs_log_error=quantile(abs_errors, 0.9),
+        median_of_sources=median(median(abs_errors) for abs_errors in by_source.values()),
         bias=math.fsum(error for _, error in logs) / len(logs),
         sign_balanced_accuracy=_balanced(signs),
         below=sum(published < SLOWER for published, _ in signs),
@@ -79,10 +84,10 @@ def errors_of(rows: Iterable[Row], predictor: Predictor = lambda row: row.predic
     )
 
 
-def _distinct(told: Sequence[tuple[Row, float]]) -> Iterator[tuple[Row, float]]:
-    """The rows; of plain figures that cases of a source repeat, published and predicted alike, the first."""
+def _distinct(predicted_rows: Sequence[tuple[ComparisonRow, float]]) -> Iterator[tuple[ComparisonRow, float]]:
+    """The rows; a plain figure that several cases of a source repeat, with equal values, appears once."""
     seen: set[tuple[object, ...]] = set()
-    for row, value in told:
+    for row, value in predicted_rows:
         key = (row.source, row.quantity, row.load, row.part, row.published, row.predicted)
         if row.variant != PLAIN or key not in seen:
             yield row, value
@@ -90,13 +95,13 @@ def _distinct(told: Sequence[tuple[Row, float]]) -> Iterator[tuple[Row, float]]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Linear between order statistics."""
+    """The quantile `share` (0…1), linear between order statistics."""
     return float(np.quantile(values, share))
 
 
 def _balanced(signs: Sequence[tuple[float, float]]) -> float | None:
-    """Balanced accuracy of (published, predicted) speedups over those that are clearly below or above 1."""
+    """Balanced accuracy of (published, predicted) speedups, over those published clearly below or above 1."""
     below = [value < 1 for published, value in signs if published < SLOWER]
     above = [value > 1 for published, value in signs if published > FASTER]
-    shares = [sum(right) / len(right) for right in (below, above) if right]
+    shares = [sum(correct) / len(correct) for correct in (below, above) if correct]
     return sum(shares) / len(shares) if shares else None

@@ -1,4 +1,4 @@
-"""How rows are grouped in tables: GPU, serving engine, method, batch band, source, seen by a fit or not."""
+"""How tables group rows: by GPU, serving engine, method, batch band, source and use in a fit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
 
-from calibration.validation.row import Row
+from calibration.validation.row import ComparisonRow
 
 Key = TypeVar("Key", bound=Hashable)
 
 SPEC_BUNDLE = "specforge:spec_bundle"
-"""One source that is most of the points, at batch 1 and 8 alone: it is reported apart."""
+"""This source has most of the points, all at batch 1 or 8, so it is reported apart."""
 
 _GPUS = ("H100", "H200", "A100", "B200")
 _ENGINES: Mapping[str, str] = {
@@ -26,36 +26,38 @@ _ENGINES: Mapping[str, str] = {
 RESEARCH = "research code"
 
 KNOWN_ACCEPTANCE = ("given", "joined", "none")
-"""Where the acceptance of rows is from that count: priors are reported, and plain decoding needs none."""
+"""Origins of acceptance whose rows count for the targets; rows with a prior are only reported."""
 MEASURED_GPUS = ("H100", "H200")
-"""Families with kernel tables of their own: elsewhere what the kernels leave over is not the host."""
+"""GPU families with kernel tables of their own. On others the time that the kernels leave unexplained is not
+host time.
+"""
 
 _BANDS = (1, 8, 32, 128)
 """Largest batch of each band but the last."""
 
 
-def gpu_of(row: Row) -> str:
+def gpu_of(row: ComparisonRow) -> str:
     """The GPU's family."""
     return next((name for name in _GPUS if name.lower() in row.gpu.lower()), "other")
 
 
-def engine_of(row: Row) -> str:
+def engine_of(row: ComparisonRow) -> str:
     """The serving engine without its version."""
     if row.research:
         return RESEARCH
-    said = re.sub(r"[^a-z]", "", row.engine.lower())
-    return next((name for key, name in _ENGINES.items() if key in said), RESEARCH)
+    letters = re.sub(r"[^a-z]", "", row.engine.lower())
+    return next((name for key, name in _ENGINES.items() if key in letters), RESEARCH)
 
 
-def method_of(row: Row) -> str:
+def method_of(row: ComparisonRow) -> str:
     """The speculation method; plain decoding has none."""
-    return "plain" if row.variant == "plain" else row.method or "not said"
+    return "plain" if row.variant == "plain" else row.method or "not stated"
 
 
-def band_of(row: Row) -> str:
-    """`9–32`: the batch, in half a dozen bands; rates and bursts by their name."""
+def band_of(row: ComparisonRow) -> str:
+    """The band of the batch, such as `9–32`; rates and bursts by their name."""
     if row.batch is None:
-        return row.load or "not said"
+        return row.load or "not stated"
     first = 1
     for last in _BANDS:
         if row.batch <= last:
@@ -64,7 +66,7 @@ def band_of(row: Row) -> str:
     return f"{first} and more"
 
 
-BY: Mapping[str, Callable[[Row], str]] = {
+BY: Mapping[str, Callable[[ComparisonRow], str]] = {
     "GPU": gpu_of,
     "engine": engine_of,
     "method": method_of,
@@ -73,20 +75,22 @@ BY: Mapping[str, Callable[[Row], str]] = {
 """Name of a grouping → the group of a row."""
 
 
-def grouped(rows: Iterable[Row], by: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+def grouped(
+    rows: Iterable[ComparisonRow], by: Callable[[ComparisonRow], Key]
+) -> dict[Key, list[ComparisonRow]]:
     """Group → its rows, in order of appearance."""
-    found: dict[Key, list[Row]] = {}
+    groups: dict[Key, list[ComparisonRow]] = {}
     for row in rows:
-        found.setdefault(by(row), []).append(row)
-    return found
+        groups.setdefault(by(row), []).append(row)
+    return groups
 
 
 @cache
 def fit_record() -> Mapping[str, Any]:
-    """What the fit of the presets' free parameters left; empty where there was none."""
+    """The record of the fit of the presets' free parameters; empty without a fit."""
     file = resources.files("calibration").joinpath("published", "fit.json")
-    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return found
+    record: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return record
 
 
 @cache
@@ -95,11 +99,11 @@ def fit_sources() -> frozenset[str]:
     return frozenset(fit_record().get("fit_sources", ()))
 
 
-def held_out(row: Row) -> bool:
+def held_out(row: ComparisonRow) -> bool:
     """Whether no parameter was fitted on this row's source."""
     return row.source not in fit_sources()
 
 
-def set_a_constant(row: Row) -> bool:
-    """Whether rows of this quantity and source set a constant of a preset outside the fit."""
+def set_a_constant(row: ComparisonRow) -> bool:
+    """Whether a constant of a preset outside the fit was set by rows of this quantity and source."""
     return row.quantity in fit_record().get("also_used", {}).get(row.source, ())

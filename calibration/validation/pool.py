@@ -1,4 +1,4 @@
-"""Worker processes for many small simulations: spawned, with one thread each, gone when their parent is."""
+"""Worker processes for many small simulations: spawned, one thread each, ended with their parent."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from multiprocessing import get_context
 
 from calibration.workers import end_with_driver, for_worker, one_thread_each, usable_cores
 
-MOST_WORKERS = 8
+MAX_WORKERS = 8
 
 
 def worthwhile_workers() -> int:
-    """Workers for all committed cases: one per core, up to a number that the work repays."""
-    return min(usable_cores(), MOST_WORKERS)
+    """Workers for all committed cases: one per core, up to `MAX_WORKERS`."""
+    return min(usable_cores(), MAX_WORKERS)
 
 
 @contextmanager
 def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Yield a pool of so many processes; None for one worker: the caller's own process does the work.
+    """Yield a pool of `workers` processes; None for one worker, whose work the caller's own process does.
 
-    When the block ends by an exception, Ctrl-C included, the workers are killed rather than waited for.
+    When an exception ends the block, Ctrl-C included, the workers are killed rather than waited for.
     """
     if workers <= 1:
         yield None
@@ -41,6 +41,6 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it."""
+    """Leave Ctrl-C to the parent and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_driver()

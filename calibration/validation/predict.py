@@ -1,7 +1,7 @@
-"""A question about two scenarios, simulated: what the comparison needs, and nothing that was measured.
+"""Predicts the figures of two scenarios from the simulation alone.
 
-A `Question` holds no published figure, so whoever answers it cannot have seen one. `Prediction` holds the
-figures of both variants by path, the stages of a uniform step, and the closed form of the same prices.
+A `PredictionInput` holds no published figure, so a prediction cannot depend on one. `Prediction` holds the
+figures of both variants by path, the stages of a uniform step, and the closed form on the same prices.
 """
 
 from __future__ import annotations
@@ -30,33 +30,32 @@ PLAIN, SPEC = "plain", "spec"
 Figures = Mapping[str, float]
 
 Alteration = Callable[[CompiledVariant], CompiledVariant]
-"""Changes a compiled variant before it runs: another cost model, to see what the comparison says of it."""
+"""Changes a compiled variant before it runs, such as its cost model, to test what the comparison notices."""
 
 DOES_NOT_FIT = "does not fit the memory of the GPUs"
 FAILED = "failed"
 
-_FEWEST_REQUESTS = 200
-_FEWEST_FOR_P99 = 1300
-_FEWEST_OPEN = 2000
-_ROUNDS_OF_CLIENTS = 8
-_FEWEST_ROUNDS = 4
-_SAMPLE = 500
+_MIN_REQUESTS = 200
+_MIN_REQUESTS_FOR_P99 = 1300
+_MIN_REQUESTS_OPEN = 2000
+_REQUESTS_PER_CLIENT = 8
+_MIN_REQUESTS_PER_CLIENT = 4
+_SAMPLE_REQUESTS = 500
 _OF_ALL_REPLICAS = "throughput_tokens_per_s"
-_MOST_TOKENS = 1_500_000
-"""A run is cut to about so many output tokens: both variants meet the same requests and luck, so that
-their ratio
-is known to a fraction of a per cent long before that.
+_MAX_TOKENS = 1_500_000
+"""A run is cut to about this many output tokens. Both variants serve the same requests with common random
+numbers, so their ratio is known to a fraction of a per cent long before that.
 """
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is simulated. `spec` holds one speculative variant.
+class PredictionInput:
+    """What is simulated. `spec` has exactly one speculative variant.
 
-    `sent`: requests that the client sent, when published: then the run is theirs, from the first to the last.
-    `mean_tokens`: field of the workload → mean of its lengths, where published: a run of few requests draws
-    lengths that have it.
-    `p99`: percentiles are wanted, so that runs must be long. `runs` False: only steps are asked for.
+    `sent`: number of requests that the client sent, where published; the run then covers these requests, from
+    the first to the last. `mean_tokens`: workload field → published mean of its lengths, to which a run's
+    drawn lengths are scaled. `p99`: percentiles are compared, so the run must be long. `runs` False: only
+    step times are needed.
     """
 
     plain: Scenario | None
@@ -69,23 +68,27 @@ class Question:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer. `missing`: variant → why it has no figures. `closed_form`: E / (1 + o), the speedup of two
-    uniform steps.
+    """Predicted figures. `missing`: variant → why it has no figures. `closed_form`: the speedup E / (1 + o)
+    from two uniform steps.
     """
 
     figures: Mapping[str, Figures] = field(default_factory=dict)
-    """Arm → figures by path, as in `results/measure.py`."""
+    """Variant → figures by path, as in `results/measure.py`."""
     steps: Mapping[str, Figures] = field(default_factory=dict)
-    """Arm → stages of a uniform step at the mean batch and context, s: host, verify, accept, draft, total."""
+    """Variant → stages of a uniform step at the mean batch and context, in seconds: host, verify, accept,
+    draft, total.
+    """
     closed_form: float | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
-def predict(question: Question, alter: Alteration | None = None) -> Prediction:
-    """Simulate both variants. What cannot be simulated is said in `missing`, never raised."""
+def predict(task: PredictionInput, alter: Alteration | None = None) -> Prediction:
+    """Simulate both variants. A variant that cannot be simulated has its reason in `missing`; nothing is
+    raised.
+    """
     variants: dict[str, CompiledVariant] = {}
     missing: dict[str, str] = {}
-    for name, scenario in ((PLAIN, question.plain), (SPEC, question.spec)):
+    for name, scenario in ((PLAIN, task.plain), (SPEC, task.spec)):
         if scenario is None:
             continue
         try:
@@ -93,10 +96,10 @@ def predict(question: Question, alter: Alteration | None = None) -> Prediction:
         except InputError as error:
             missing[name] = str(error.problems[0].message)
     figures: dict[str, Figures] = {}
-    for name, variant in variants.items() if question.runs else ():
-        found = run_figures(variant, question)
-        if found:
-            figures[name] = found
+    for name, variant in variants.items() if task.runs else ():
+        variant_figures = run_figures(variant, task)
+        if variant_figures:
+            figures[name] = variant_figures
         else:
             missing[name] = DOES_NOT_FIT
     steps = {
@@ -109,49 +112,51 @@ def predict(question: Question, alter: Alteration | None = None) -> Prediction:
 def compiled_variant(
     scenario: Scenario, speculative: bool, alter: Alteration | None = None
 ) -> CompiledVariant:
-    """The plain or the only speculative variant of a scenario. Raises InputError."""
+    """The plain variant of a scenario, or its one speculative variant. Raises InputError."""
     variant = CompiledVariant.compile(scenario, scenario.speculation[0] if speculative else None)
     return variant if alter is None else alter(variant)
 
 
 def run_figures(
     variant: CompiledVariant,
-    question: Question,
+    task: PredictionInput,
     acceptance: AcceptanceModel | None = None,
     step_scale: float = 1.0,
 ) -> Figures | None:
-    """Figures of a run, the mean over replications; None where the variant does not fit the memory.
+    """Figures of a run, averaged over replications; None where the variant does not fit the memory.
 
-    `acceptance` takes the place of the scenario's own; `step_scale` multiplies the GPU time of decodes.
+    `acceptance` replaces the scenario's acceptance. `step_scale` multiplies the GPU time of decode steps.
     """
     if variant.scenario.run.mechanisms.kv_limit and variant.memory.shortage:
         return None
-    variant, at_work = one_replica(variant)
-    sent = None if question.sent is None else max(1, round(question.sent / at_work))
-    requests, replications, whole = _extent(variant.scenario, replace(question, sent=sent))
+    variant, load_shares = one_replica(variant)
+    sent = None if task.sent is None else max(1, round(task.sent / load_shares))
+    requests, replications, all_requests_count = _extent(variant.scenario, replace(task, sent=sent))
     variant = replace(variant, scenario=with_requests(variant.scenario, requests))
     if acceptance is not None:
         variant = replace(variant, acceptance=tuple(model and acceptance for model in variant.acceptance))
-    found = [
-        _figures_of(variant, question.mean_tokens, replication, whole, step_scale)
+    by_replication = [
+        _figures_of(variant, task.mean_tokens, replication, all_requests_count, step_scale)
         for replication in range(replications)
     ]
-    figures = {path: _mean([one[path] for one in found if path in one]) for path in found[0]}
-    return figures | {_OF_ALL_REPLICAS: at_work * figures[_OF_ALL_REPLICAS]}
+    means = {
+        path: _mean([figures[path] for figures in by_replication if path in figures])
+        for path in by_replication[0]
+    }
+    return means | {_OF_ALL_REPLICAS: load_shares * means[_OF_ALL_REPLICAS]}
 
 
 def one_replica(variant: CompiledVariant) -> tuple[CompiledVariant, float]:
-    """The variant on one of its replicas with that one's share of the load, and how many such shares
-    there are.
+    """The variant on one replica with that replica's share of the load, and the number of such shares.
 
-    A router that shares evenly makes all alike; several at once would need the slow driver.
+    The router is assumed to share the load evenly, so that all replicas behave alike.
     """
     scenario = variant.scenario
     arrivals, replicas = scenario.workload.arrivals, scenario.hardware.replicas
-    at_work = float(replicas)
+    load_shares = float(replicas)
     if arrivals.kind == "closed":
         clients = max(1, round(arrivals.concurrency / replicas))
-        at_work = arrivals.concurrency / clients
+        load_shares = arrivals.concurrency / clients
         arrivals = arrivals.model_copy(update={"concurrency": clients})
     elif arrivals.kind == "poisson":
         arrivals = arrivals.model_copy(update={"rate_per_s": arrivals.rate_per_s / replicas})
@@ -161,84 +166,88 @@ def one_replica(variant: CompiledVariant) -> tuple[CompiledVariant, float]:
     hardware = scenario.hardware.model_copy(update={"replicas": 1})
     return replace(
         variant, scenario=scenario.model_copy(update={"workload": workload, "hardware": hardware})
-    ), at_work
+    ), load_shares
 
 
 def with_requests(scenario: Scenario, requests: int) -> Scenario:
-    """The scenario with so many requests."""
+    """The scenario with this number of requests."""
     return with_workload(scenario, requests=requests)
 
 
 def with_means(requests: Requests, mean_tokens: Mapping[str, float]) -> Requests:
-    """The requests with their lengths stretched to these means, none beyond the longest of them.
+    """The requests with their lengths scaled to these means; no length exceeds the longest drawn.
 
-    Lengths that spread as in chat are 3 % off their mean even over a thousand requests.
+    The mean of drawn lengths that vary as in chat is off by 3 % even over a thousand requests.
     """
-    stretched = {}
+    scaled_lengths = {}
     for name, mean in mean_tokens.items():
         tokens: NDArray[np.int64] = getattr(requests, name)
         factor = mean / float(tokens.mean())
-        stretched[name] = np.clip(np.rint(tokens * factor), 1, tokens.max()).astype(np.int64)
-    return requests._replace(**stretched)
+        scaled_lengths[name] = np.clip(np.rint(tokens * factor), 1, tokens.max()).astype(np.int64)
+    return requests._replace(**scaled_lengths)
 
 
 def _figures_of(
     variant: CompiledVariant,
     mean_tokens: Mapping[str, float],
     replication: int,
-    whole: bool,
+    all_requests_count: bool,
     step_scale: float,
 ) -> dict[str, float]:
     seed = replication_seed(variant.scenario.run.seed, replication)
     requests = with_means(make_traffic(variant.scenario, replication), mean_tokens)
     record = variant.run(requests, seed, step_scale=step_scale, scales_decodes_only=True)
-    if whole:
+    if all_requests_count:
         return measure(record) | client_figures(record)
     return steady_figures(record, Traffic.of(variant))
 
 
-def _extent(scenario: Scenario, question: Question) -> tuple[int, int, bool]:
-    """Requests of a run, how many runs, and whether all of it counts, as a client does that sent so many."""
+def _extent(scenario: Scenario, task: PredictionInput) -> tuple[int, int, bool]:
+    """Requests of a run, number of runs, and whether figures cover all requests, as a client's do."""
     arrivals = scenario.workload.arrivals
     clients = arrivals.concurrency if arrivals.kind == "closed" else 1
     tokens = float(_sample(scenario).output_tokens.mean())
-    most = max(int(_MOST_TOKENS / tokens), _FEWEST_ROUNDS * clients)
+    max_requests = max(int(_MAX_TOKENS / tokens), _MIN_REQUESTS_PER_CLIENT * clients)
     if arrivals.kind == "burst":
-        sent = question.sent or scenario.workload.requests
-        return min(sent, max(most, 1)), _repeats(sent), True
-    if question.sent is not None and question.sent <= most:
-        return question.sent, _repeats(question.sent), True
-    wanted = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
+        sent = task.sent or scenario.workload.requests
+        return min(sent, max(max_requests, 1)), _repeats(sent), True
+    if task.sent is not None and task.sent <= max_requests:
+        return task.sent, _repeats(task.sent), True
+    min_requests = max(_MIN_REQUESTS, _REQUESTS_PER_CLIENT * clients)
     if arrivals.kind != "closed":
-        wanted = _FEWEST_OPEN
-    elif question.p99:
-        wanted = max(wanted, _FEWEST_FOR_P99 + 3 * clients)
-    return min(wanted, most), 1, False
+        min_requests = _MIN_REQUESTS_OPEN
+    elif task.p99:
+        min_requests = max(min_requests, _MIN_REQUESTS_FOR_P99 + 3 * clients)
+    return min(min_requests, max_requests), 1, False
 
 
 def _repeats(sent: int) -> int:
-    """Few requests are sent again with other luck, so that the mean is known."""
-    return max(1, min(4, _FEWEST_REQUESTS // sent))
+    """Number of runs: few requests are repeated with other random numbers, so that the mean is known."""
+    return max(1, min(4, _MIN_REQUESTS // sent))
 
 
 def _sample(scenario: Scenario) -> Requests:
-    """Some requests of the workload, for the means of their lengths."""
-    return make_traffic(with_requests(scenario, _SAMPLE), 0)
+    """A sample of the workload's requests, for the means of their lengths."""
+    return make_traffic(with_requests(scenario, _SAMPLE_REQUESTS), 0)
 
 
 def _mean(values: list[float]) -> float:
-    """The mean of the runs that have the figure; NaN where none has."""
-    known = [value for value in values if math.isfinite(value)]
-    return math.fsum(known) / len(known) if known else math.nan
+    """The mean over the runs that have the figure; NaN where none has."""
+    finite_values = [value for value in values if math.isfinite(value)]
+    return math.fsum(finite_values) / len(finite_values) if finite_values else math.nan
 
 
 def uniform_step(variant: CompiledVariant, figures: Figures | None) -> Figures:
-    """The stages of a step at the plain variant's mean batch where a run tells it, else at the clients'."""
-    return variant.step_times(seated(variant, figures), _sample(variant.scenario).mean_context_tokens)
+    """The stages of a step (s) at the plain variant's mean batch, or at the clients' where no run has
+    figures.
+    """
+    return variant.step_times(
+        running_requests(variant, figures), _sample(variant.scenario).mean_context_tokens
+    )
 
 
-def seated(variant: CompiledVariant, figures: Figures | None) -> int:
-    """Requests of that step, as far as the variant has seats."""
+def running_requests(variant: CompiledVariant, figures: Figures | None) -> int:
+    """Requests of that step, at most the variant's running-request limit."""
     arrivals = variant.scenario.workload.arrivals
     batch = (figures or {}).get("mean_batch", math.nan)
     if not math.isfinite(batch):
@@ -250,8 +259,8 @@ def seated(variant: CompiledVariant, figures: Figures | None) -> int:
 def _closed_form(
     variants: Mapping[str, CompiledVariant], steps: Mapping[str, Figures], plain: Figures | None
 ) -> float | None:
-    """E / (1 + o): tokens per verify of the acceptance alone, and the ratio of two uniform steps, each for
-    the requests that have a seat in it.
+    """E / (1 + o): tokens per verify from the acceptance alone, over the ratio of two uniform steps, each
+    divided by its running requests.
     """
     if PLAIN not in variants or SPEC not in variants:
         return None
@@ -259,5 +268,7 @@ def _closed_form(
     if model is None:
         return None
     tokens = harmonic_mean(*model.mean_acceptance_lengths_by_request(variants[SPEC].settings.max_depth))
-    per_request = {name: steps[name]["total"] / seated(variants[name], plain) for name in (PLAIN, SPEC)}
+    per_request = {
+        name: steps[name]["total"] / running_requests(variants[name], plain) for name in (PLAIN, SPEC)
+    }
     return speedup(tokens, per_request[SPEC] / per_request[PLAIN] - 1)

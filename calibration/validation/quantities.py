@@ -1,4 +1,4 @@
-"""Every quantity that sources publish, as a figure of a prediction."""
+"""Maps every quantity that sources publish to a figure of a prediction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from calibration.validation.predict import PLAIN, SPEC, Prediction
-from calibration.validation.trials.figures import SPEEDUP_TERMS
+from calibration.validation.reconstruction.figures import SPEEDUP_TERMS
 
 SPEEDUP, COST_SHARE, STEP_RATIO, CROSSOVER = "speedup", "cost_share", "step_ratio", "crossover_batch"
 ACCEPTANCE_LENGTH = "acceptance_length"
@@ -26,7 +26,7 @@ PATHS: Mapping[str, str] = {
 """Quantity of one variant → path of its figure, SI."""
 
 SMALLEST_SHARE = 1e-4
-"""What a part of a step that takes no time counts as: a predicted figure is positive."""
+"""Share assigned to a part of a step that takes no time, because a predicted figure must be positive."""
 
 QUANTITIES = (SPEEDUP, *PATHS, COST_SHARE, STEP_RATIO, CROSSOVER)
 
@@ -41,7 +41,7 @@ def predicted(
     part: str | None = None,
     speedup_of: str | None = None,
 ) -> float:
-    """The figure to compare with a published one, SI; NaN where the prediction does not have it."""
+    """The figure to compare with a published one, in SI units; NaN where the prediction has none."""
     if quantity == SPEEDUP:
         return speedup_of_figures(
             prediction.figures.get(PLAIN, {}), prediction.figures.get(SPEC, {}), speedup_of
@@ -54,16 +54,20 @@ def predicted(
         plain, spec = prediction.steps.get(PLAIN), prediction.steps.get(SPEC)
         return spec["verify"] / plain["verify"] if plain and spec else math.nan
     figures = prediction.figures.get(variant, {})
-    found = figures.get(PATHS.get(quantity, ""), math.nan)
-    if quantity == ACCEPTANCE_LENGTH:  # of all rounds, those of a lookup that found nothing too
-        return 1 + (found - 1) * figures.get("draft_coverage", math.nan)
-    return found
+    figure = figures.get(PATHS.get(quantity, ""), math.nan)
+    if (
+        quantity == ACCEPTANCE_LENGTH
+    ):  # sources average over all rounds, also those in which prompt lookup found nothing
+        return 1 + (figure - 1) * figures.get("draft_coverage", math.nan)
+    return figure
 
 
 def speedup_of_figures(
     plain: Mapping[str, float], spec: Mapping[str, float], speedup_of: str | None = None
 ) -> float:
-    """Speedup in the source's own terms, output tokens/s where it names none that is known; > 1 is better."""
+    """Speedup (> 1 is better) in the source's own terms; in output tokens/s where it names none that is
+    known.
+    """
     quantity, more_is_better = SPEEDUP_TERMS.get(speedup_of or "", SPEEDUP_TERMS["output_tok_per_s"])
     before, after = (figures.get(PATHS[quantity], math.nan) for figures in (plain, spec))
     if not (before > 0 and after > 0):

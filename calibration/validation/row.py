@@ -1,4 +1,4 @@
-"""One published figure beside the predicted one."""
+"""One published figure compared with the predicted one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from calibration.validation.predict import PLAIN, SPEC, Prediction, Question
+from calibration.validation.predict import PLAIN, SPEC, Prediction, PredictionInput
 from calibration.validation.quantities import SPEEDUP, predicted
 
 if TYPE_CHECKING:
-    from calibration.validation.trials.trial import Trial
+    from calibration.validation.reconstruction.published_run import PublishedRun
 
 NO_FIGURE = "the simulation has no such figure"
 BOTH = "both"
@@ -27,20 +27,21 @@ _NO_GATE_FLAGS = frozenset(
         "prefix_cached",
     }
 )
-"""Flags of cases whose figures are no measure of a simulator: shape or acceptance only."""
+"""Flags of cases whose absolute figures cannot test a simulator; only their shape or acceptance is used."""
 FORM_NOT_STATED = "gpu_form_not_stated"
-"""Flag of cases whose page does not say which H100 it ran on, and another page of the same lab speaks against
-the SXM board that is simulated: whole pages, whatever a run shows. Found after the halves of the fit were
-drawn, so that nobody changed sides for it.
+"""Flag of cases whose page does not state which H100 was used, while another page of the same lab suggests a
+board other than the simulated SXM. The flag applies to whole pages, whatever a run shows. It was introduced
+after the sources were split for the fit, so the split does not depend on it.
 """
 
 
 @dataclass(frozen=True)
-class Row:
-    """The comparison of one published figure, SI. `predicted` is positive exactly when `skipped` is None.
+class ComparisonRow:
+    """The comparison of one published figure, in SI units. `predicted` is positive exactly when `skipped` is
+    None.
 
-    `ratio` = predicted ÷ published. `part`: of a cost share, which. `gates`: whether the source is good
-    enough to be held against the targets. `closed_form`: what E / (1 + o) says of the same speedup.
+    `ratio` = predicted ÷ published. `part`: the part of a step, for a cost share. `gates`: whether the source
+    is good enough to count for the targets. `closed_form`: the same speedup by E / (1 + o).
     """
 
     case_id: str
@@ -63,10 +64,10 @@ class Row:
     draft_length: int | None = None
     gates: bool = True
     research: bool = False
-    """Ran on code of a paper, no serving engine."""
+    """Whether it ran on a paper's code rather than a serving engine."""
     closed_form: float | None = None
     interval: tuple[float, float] | None = None
-    """Of a crossover: where the band of the predicted speedup crosses 1."""
+    """For a crossover: the batches between which the band of the predicted speedup crosses 1."""
     acceptance_note: str = ""
     choices: tuple[str, ...] = ()
 
@@ -80,31 +81,31 @@ class Row:
         return {"arm" if name == "variant" else name: value for name, value in asdict(self).items()}
 
 
-def question_of(trial: Trial) -> Question:
-    """What is simulated of a trial: its scenarios, and how the client sent its requests."""
-    return Question(
-        plain=trial.plain,
-        spec=trial.spec,
-        sent=trial.sent,
-        mean_tokens=trial.mean_tokens,
-        p99=any(one.quantity.endswith("_p99") for one in trial.published),
-        runs=not trial.uniform,
+def input_of(run: PublishedRun) -> PredictionInput:
+    """The part of a published run that is simulated: its scenarios, and how the client sent its requests."""
+    return PredictionInput(
+        plain=run.plain,
+        spec=run.spec,
+        sent=run.sent,
+        mean_tokens=run.mean_tokens,
+        p99=any(figure.quantity.endswith("_p99") for figure in run.published),
+        runs=not run.uniform,
     )
 
 
-def rows_of(trial: Trial, prediction: Prediction) -> Iterator[Row]:
-    """Every published figure of a trial, compared or skipped with its reason."""
-    for figure in trial.published:
-        value = predicted(prediction, figure.quantity, figure.variant, figure.part, trial.case.speedup_of)
+def rows_of(run: PublishedRun, prediction: Prediction) -> Iterator[ComparisonRow]:
+    """A row for every published figure of a run, compared, or skipped with a reason."""
+    for figure in run.published:
+        value = predicted(prediction, figure.quantity, figure.variant, figure.part, run.case.speedup_of)
         reason = None
         if not (math.isfinite(value) and value > 0):
-            reason = _why_missing(trial, prediction, figure.variant)
+            reason = _why_missing(run, prediction, figure.variant)
         closed = prediction.closed_form if figure.quantity == SPEEDUP else None
-        yield row_of(trial, figure.quantity, figure.variant, figure.value, value, reason, figure.part, closed)
+        yield row_of(run, figure.quantity, figure.variant, figure.value, value, reason, figure.part, closed)
 
 
 def row_of(
-    trial: Trial,
+    run: PublishedRun,
     quantity: str,
     variant: str,
     published: float,
@@ -113,51 +114,51 @@ def row_of(
     part: str | None = None,
     closed_form: float | None = None,
     interval: tuple[float, float] | None = None,
-) -> Row:
-    """A row about a trial; `value` counts when there is no `reason` to skip it."""
-    case = trial.case
-    return Row(
+) -> ComparisonRow:
+    """A row about a run; `value` is ignored when there is a `reason` to skip it."""
+    case = run.case
+    return ComparisonRow(
         case_id=case.case_id,
-        point=trial.point,
+        point=run.point,
         variant=variant,
         source=case.source_id,
-        gpu=trial.gpu,
-        engine=trial.engine,
-        method=trial.method,
-        batch=trial.batch,
+        gpu=run.gpu,
+        engine=run.engine,
+        method=run.method,
+        batch=run.batch,
         quantity=quantity,
         published=published,
         predicted=value if reason is None else None,
         ratio=value / published if reason is None else None,
-        acceptance_from=trial.acceptance_from if variant != PLAIN else "none",
+        acceptance_from=run.acceptance_from if variant != PLAIN else "none",
         skipped=reason,
         part=part,
-        load=trial.load,
-        dataset=trial.dataset,
-        draft_length=trial.draft_length,
-        gates=gates(trial),
-        research=trial.research,
+        load=run.load,
+        dataset=run.dataset,
+        draft_length=run.draft_length,
+        gates=gates(run),
+        research=run.research,
         closed_form=closed_form,
         interval=interval,
-        acceptance_note=trial.acceptance_note if variant != PLAIN else "",
-        choices=trial.choices,
+        acceptance_note=run.acceptance_note if variant != PLAIN else "",
+        choices=run.choices,
     )
 
 
-def gates(trial: Trial) -> bool:
-    """Whether the source is good enough to be held against the targets."""
-    return good_source(trial) and FORM_NOT_STATED not in trial.case.quality_flags
+def gates(run: PublishedRun) -> bool:
+    """Whether the source is good enough to count for the targets."""
+    return good_source(run) and FORM_NOT_STATED not in run.case.quality_flags
 
 
-def good_source(trial: Trial) -> bool:
-    """Whether the source was good enough for a place in one of the halves of the fit."""
-    case = trial.case
+def good_source(run: PublishedRun) -> bool:
+    """Whether the source is good enough to be in one of the two halves of the fit."""
+    case = run.case
     flagged = _NO_GATE_FLAGS.intersection(case.quality_flags)
     return case.usable_as_gate and case.confidence != "recalled" and not flagged
 
 
-def _why_missing(trial: Trial, prediction: Prediction, variant: str) -> str:
-    reasons = {**prediction.missing, **trial.skipped}
+def _why_missing(run: PublishedRun, prediction: Prediction, variant: str) -> str:
+    reasons = {**prediction.missing, **run.skipped}
     for name in (SPEC, PLAIN) if variant == BOTH else (variant,):
         if name in reasons:
             return reasons[name]

@@ -1,6 +1,6 @@
-"""The comparison as tables of text: the same on a terminal, on the page and in ACCURACY.md.
+"""Tables of text: the same on a terminal, on the page and in ACCURACY.md.
 
-Errors are given in per cent of |ln(predicted ÷ published)|, to a tenth, so that all machines print the same.
+Errors are |ln(predicted ÷ published)| in per cent, rounded to a tenth so that all machines print the same.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calibration.validation.baselines import against_baselines
-from calibration.validation.claims import CLAIMS
-from calibration.validation.errors import Errors, errors_of
+from calibration.validation.errors import ErrorSummary, errors_of
 from calibration.validation.groups import band_of, engine_of, fit_sources, gpu_of, grouped, method_of
 from calibration.validation.quantities import COST_SHARE, CROSSOVER, PATHS, SPEEDUP, STEP_RATIO
-from calibration.validation.row import Row
-from calibration.validation.targets import Target
+from calibration.validation.row import ComparisonRow
+from calibration.validation.simulator_claims import CLAIMS
+from calibration.validation.targets import AccuracyTarget
 from calibration.validation.validate import ACCEPTANCE, Validation
 from simulator.units import format_number, format_seconds
 
 if TYPE_CHECKING:
-    from calibration.validation.assumed import Move
+    from calibration.validation.assumed_lengths import LengthEffect
 
 NOTHING = "–"
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """Cells of text under headings; the first `words` columns are words, the rest figures."""
+    """Cells of text under headings; the first `words` columns hold words, the others figures."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -35,7 +35,7 @@ class TextTable:
 
 
 def targets_table(validation: Validation) -> TextTable:
-    """What the comparison is held to, and what it reaches, where there is something to hold."""
+    """The accuracy targets that have rows to judge, with the values reached."""
     rows = tuple(
         (
             target.name,
@@ -52,7 +52,7 @@ def targets_table(validation: Validation) -> TextTable:
     return TextTable(("what", "statistic", "limit", "reached", "met", "n", "sources"), rows, 2)
 
 
-def _target_value(target: Target, value: float) -> str:
+def _target_value(target: AccuracyTarget, value: float) -> str:
     if target.statistic in ("balanced accuracy", "inside its interval"):
         return f"{value:.0%}"
     if target.statistic == "median difference":
@@ -61,19 +61,19 @@ def _target_value(target: Target, value: float) -> str:
 
 
 def baselines_table(validation: Validation) -> TextTable:
-    """Speedups by the simulation, the closed form and the constant, in the parts that are reported apart."""
+    """Errors of speedups by the simulation, the closed form and the constant, in the parts reported apart."""
     parts = list(validation.speedups().items())
     parts.append(("shape over batch", [row for row in validation.shape_speedups if row.gates]))
     rows = []
-    for name, of_part in parts:
-        for predictor, errors in against_baselines(of_part).items():
+    for name, part_rows in parts:
+        for predictor, errors in against_baselines(part_rows).items():
             if errors.n:
                 rows.append((name, predictor, *_errors(errors), *_signs(errors)))
     return TextTable(("speedups", "predictor", *_ERRORS, *_SIGNS), tuple(rows), 2)
 
 
 def quantities_table(validation: Validation) -> TextTable:
-    """Every quantity by where its acceptance is from."""
+    """Errors of every quantity by the origin of its acceptance."""
     rows = []
     for quantity, parts in validation.summary.items():
         for name in (*ACCEPTANCE, "all"):
@@ -83,32 +83,32 @@ def quantities_table(validation: Validation) -> TextTable:
     return TextTable(("quantity", "acceptance", *_ERRORS, *_SIGNS, "skipped"), tuple(rows), 2)
 
 
-def _only(parts: dict[str, Errors], name: str) -> bool:
-    """Whether all rows are of this one part: then `all` says the same."""
+def _only(parts: dict[str, ErrorSummary], name: str) -> bool:
+    """Whether all rows are in this part, so that the row `all` repeats it."""
     return all(parts[other].n + parts[other].skipped == 0 for other in ACCEPTANCE if other != name)
 
 
-def group_table(heading: str, rows: Iterable[Row], by: Callable[[Row], str]) -> TextTable:
+def group_table(heading: str, rows: Iterable[ComparisonRow], by: Callable[[ComparisonRow], str]) -> TextTable:
     """Errors of rows by one grouping, the largest groups first."""
     groups = grouped([row for row in rows if row.skipped is None], by)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    found = tuple((name, *_errors(errors_of(of_group))) for name, of_group in ordered)
-    return TextTable((heading, *_ERRORS), found)
+    lines = tuple((name, *_errors(errors_of(group_rows))) for name, group_rows in ordered)
+    return TextTable((heading, *_ERRORS), lines)
 
 
-def cross_table(rows: Iterable[Row]) -> TextTable:
+def cross_table(rows: Iterable[ComparisonRow]) -> TextTable:
     """Errors by quantity, GPU, serving engine, method and batch band together."""
 
-    def key(row: Row) -> tuple[str, ...]:
+    def key(row: ComparisonRow) -> tuple[str, ...]:
         return row.quantity, gpu_of(row), engine_of(row), method_of(row), band_of(row)
 
     groups = grouped((row for row in rows if row.skipped is None), key)
-    found = tuple((*names, *_errors(errors_of(groups[names]))) for names in sorted(groups, key=_natural))
-    return TextTable(("quantity", "GPU", "engine", "method", "batch", *_ERRORS), found, 5)
+    lines = tuple((*names, *_errors(errors_of(groups[names]))) for names in sorted(groups, key=_natural))
+    return TextTable(("quantity", "GPU", "engine", "method", "batch", *_ERRORS), lines, 5)
 
 
 def _natural(names: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
-    """So that the batch 9–32 stands before 33–128."""
+    """Sort key that puts the batch band 9–32 before 33–128."""
     parts = []
     for part in names:
         digits = part.split("–")[0].split(" ")[0]
@@ -116,37 +116,37 @@ def _natural(names: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
     return tuple(parts)
 
 
-def sources_table(rows: Iterable[Row]) -> TextTable:
+def sources_table(rows: Iterable[ComparisonRow]) -> TextTable:
     """Errors of the main quantities by source, and whether the presets were fitted on it."""
-    asked = [row for row in rows if row.skipped is None and row.quantity in MAIN]
-    groups = grouped(asked, lambda row: (row.source, row.quantity))
-    found = []
-    for (source, quantity), own in sorted(groups.items()):
+    main_rows = [row for row in rows if row.skipped is None and row.quantity in MAIN]
+    groups = grouped(main_rows, lambda row: (row.source, row.quantity))
+    lines = []
+    for (source, quantity), source_rows in sorted(groups.items()):
         fitted = "fit" if source in fit_sources() else "held out"
-        found.append((source, quantity, fitted, *_errors(errors_of(own), sources=False)))
-    return TextTable(("source", "quantity", "half", *_ERRORS_OF_ONE), tuple(found), 3)
+        lines.append((source, quantity, fitted, *_errors(errors_of(source_rows), sources=False)))
+    return TextTable(("source", "quantity", "half", *_SOURCE_ERRORS), tuple(lines), 3)
 
 
 MAIN = (SPEEDUP, "throughput", "tpot_mean", "acceptance_length", STEP_RATIO, CROSSOVER)
-"""Quantities whose misses are listed one by one: tails miss by more, and drown the rest."""
+"""Quantities whose misses are listed. Tails miss by more and would fill the list."""
 
 
-def largest_errors(rows: Iterable[Row], most: int) -> TextTable:
-    """The rows of the main quantities that miss by most, the worst of each case."""
-    worst: dict[tuple[str, str], Row] = {}
+def largest_errors(rows: Iterable[ComparisonRow], count: int) -> TextTable:
+    """The rows of the main quantities with the largest errors, the worst of each case."""
+    worst: dict[tuple[str, str], ComparisonRow] = {}
     for row in rows:
-        known = worst.get((row.source, row.case_id))
+        worst_row = worst.get((row.source, row.case_id))
         if row.skipped is not None or row.quantity not in MAIN:
             continue
-        if known is None or abs(row.log_error) > abs(known.log_error):
+        if worst_row is None or abs(row.log_error) > abs(worst_row.log_error):
             worst[row.source, row.case_id] = row
     ordered = sorted(worst.values(), key=lambda row: -abs(row.log_error))
-    return rows_table(ordered[:most])
+    return rows_table(ordered[:count])
 
 
-def rows_table(rows: Iterable[Row]) -> TextTable:
-    """Rows one by one."""
-    found = tuple(
+def rows_table(rows: Iterable[ComparisonRow]) -> TextTable:
+    """One line per row."""
+    lines = tuple(
         (
             row.case_id,
             row.quantity + (f" ({row.part})" if row.part else ""),
@@ -160,38 +160,38 @@ def rows_table(rows: Iterable[Row]) -> TextTable:
         for row in rows
     )
     return TextTable(
-        ("case", "quantity", "arm", "load", "published", "predicted", "error", "acceptance"), found, 4
+        ("case", "quantity", "arm", "load", "published", "predicted", "error", "acceptance"), lines, 4
     )
 
 
 def reasons_table(validation: Validation) -> TextTable:
-    """Why rows were skipped."""
+    """Reasons for skipped rows, with their counts."""
     reasons = validation.coverage.reasons.items()
     return TextTable(("reason", "rows"), tuple((reason, str(count)) for reason, count in reasons))
 
 
 def left_out_table(validation: Validation) -> TextTable:
-    """The cases of which nothing was simulated."""
+    """The cases without a simulated row, with the reason."""
     left_out = validation.coverage.left_out
     return TextTable(("case", "why"), tuple((case, why) for (_, case), why in left_out.items()), 2)
 
 
-def moves_table(moves: Iterable[Move]) -> TextTable:
-    """How far predictions move with the lengths that were assumed."""
+def length_effects_table(effects: Iterable[LengthEffect]) -> TextTable:
+    """How far predictions move with the assumed lengths."""
     rows = tuple(
-        (move.quantity, f"× {move.factor:g}", str(move.n), share(move.median), share(move.p90))
-        for move in moves
+        (effect.quantity, f"× {effect.factor:g}", str(effect.n), share(effect.median), share(effect.p90))
+        for effect in effects
     )
     return TextTable(("quantity", "lengths", "rows", "median move", "P90"), rows, 2)
 
 
 def claims_table() -> TextTable:
-    """What other simulators say of plain serving."""
+    """What other simulators claim about their accuracy."""
     return TextTable(("simulator", "claim", "source"), tuple(map(tuple, CLAIMS)), 3)
 
 
 def value_of(quantity: str, value: float) -> str:
-    """A figure in the units that people read."""
+    """A figure in readable units."""
     if quantity in (SPEEDUP, STEP_RATIO):
         return f"× {value:.2f}"
     if quantity == COST_SHARE:
@@ -203,18 +203,18 @@ def value_of(quantity: str, value: float) -> str:
     return f"{value:.3g}" if quantity == CROSSOVER else f"{value:.2f}"
 
 
-def load_of(row: Row) -> str:
-    """The load of a row in a word, with the draft length where it drafts."""
+def load_of(row: ComparisonRow) -> str:
+    """The load of a row, with the draft length where it drafts."""
     load = f"{row.batch:g}" if row.batch is not None else row.load or NOTHING
     return f"{load}, K {row.draft_length}" if row.draft_length and row.variant != "plain" else load
 
 
 _ERRORS = ("n", "sources", "bias", "median", "P90", "of sources")
-_ERRORS_OF_ONE = ("n", "bias", "median", "P90")
+_SOURCE_ERRORS = ("n", "bias", "median", "P90")
 _SIGNS = ("right sign", "losses", "gains")
 
 
-def _errors(errors: Errors, sources: bool = True) -> tuple[str, ...]:
+def _errors(errors: ErrorSummary, sources: bool = True) -> tuple[str, ...]:
     bias = NOTHING if errors.bias is None else signed(errors.bias)
     middle = (bias, share(errors.median_abs_log_error), share(errors.p90_abs_log_error))
     if not sources:
@@ -222,7 +222,7 @@ def _errors(errors: Errors, sources: bool = True) -> tuple[str, ...]:
     return (str(errors.n), str(errors.sources), *middle, share(errors.median_of_sources))
 
 
-def _signs(errors: Errors) -> tuple[str, ...]:
+def _signs(errors: ErrorSummary) -> tuple[str, ...]:
     if errors.sign_balanced_accuracy is None:
         return ("", "", "")
     return f"{errors.sign_balanced_accuracy:.0%}", str(errors.below), str(errors.above)
@@ -239,10 +239,10 @@ def share(value: float | None) -> str:
 
 
 def as_markdown(table: TextTable) -> str:
-    """A table of Markdown, figures to the right."""
+    """A Markdown table with figures aligned to the right."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
-    ruler = ["---" if at < table.words else "---:" for at in range(len(table.columns))]
+    ruler = ["---" if column < table.words else "---:" for column in range(len(table.columns))]
     return "\n".join([line(table.columns), line(ruler), *map(line, table.rows)])

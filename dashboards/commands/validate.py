@@ -42,7 +42,7 @@ def command(cases: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
     CASES are files of published cases; what cannot be simulated is skipped with its reason.
     """
     from calibration.validation.pool import worthwhile_workers
-    from calibration.validation.trials.cases import committed_cases, read_cases
+    from calibration.validation.reconstruction.cases import committed_cases, read_cases
     from calibration.validation.validate import validate
     from dashboards.validation_page import write_validation_page
 

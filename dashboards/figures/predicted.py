@@ -12,7 +12,7 @@ from dashboards.subject import PLAIN
 from dashboards.table import Column, Table, empty
 
 if TYPE_CHECKING:
-    from calibration.validation.row import Row
+    from calibration.validation.row import ComparisonRow
 
 COLUMNS = (
     Column("method", "speculation method, or plain"),
@@ -27,7 +27,7 @@ WITHIN = 0.15
 _ROOM = 1.12
 
 
-def prepare(rows: Iterable[Row], quantity: str, scale: float = 1.0) -> Table:
+def prepare(rows: Iterable[ComparisonRow], quantity: str, scale: float = 1.0) -> Table:
     """The compared rows of one quantity, × `scale`. `facts`: how many lie within the band, and all methods,
     so that each has one colour in the pictures of all quantities.
     """

@@ -9,11 +9,11 @@ import pytest
 
 from calibration.validation.coverage import Coverage
 from calibration.validation.predict import Prediction
+from calibration.validation.reconstruction.published_run import PublishedFigure
 from calibration.validation.row import rows_of
-from calibration.validation.trials.trial import Published
 from calibration.validation.validate import Validation
 from dashboards.validation_page import write_validation_page
-from tests.validation_trials import trial
+from tests.published_runs import run
 
 pytestmark = pytest.mark.browser
 
@@ -24,7 +24,7 @@ def page(tmp_path: Path) -> Path:
     rows = []
     for at, published in enumerate((1.1, 1.4, 1.9, 2.6)):
         figures = {"plain": {"throughput_tokens_per_s": 100.0}, "spec": {"throughput_tokens_per_s": 150.0}}
-        one = trial([Published("speedup", "both", published)], batch=2**at, choices=("lengths assumed",))
+        one = run([PublishedFigure("speedup", "both", published)], batch=2**at, choices=("lengths assumed",))
         rows += rows_of(one, Prediction(figures))
     validation = Validation(
         tuple(rows), (), Coverage(1, 2, {"tree": 3}, {("a source", "another <case>"): "tree"})

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from calibration.validation.errors import Errors, errors_of
+from calibration.validation.errors import ErrorSummary, errors_of
 from calibration.validation.groups import grouped
-from calibration.validation.trials.cases import read_cases
+from calibration.validation.reconstruction.cases import read_cases
 from calibration.validation.validate import Validation, validate
 from tests.shared_data import SHARED, needs_shared
 
@@ -89,7 +89,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Validation:
     return validate(read_cases([path]))
 
 
-def by_model(validation: Validation, quantity: str) -> dict[str, Errors]:
+def by_model(validation: Validation, quantity: str) -> dict[str, ErrorSummary]:
     """Errors by engine, model and origin."""
     rows = [row for row in validation.rows if row.quantity == quantity and row.skipped is None]
     return {name: errors_of(of_group) for name, of_group in grouped(rows, lambda row: row.source).items()}
@@ -125,7 +125,7 @@ def test_first_tokens_where_it_is_known_how_many_requests_were_sent(compared: Va
         assert (found[name].median_abs_log_error or 9.0) <= math.log(1.3), name
 
 
-def show(found: Mapping[str, Errors]) -> None:
+def show(found: Mapping[str, ErrorSummary]) -> None:
     """The errors of every set, for a person."""
     for name, errors in found.items():
         bias, size = errors.bias or 0.0, errors.median_abs_log_error or 0.0

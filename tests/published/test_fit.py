@@ -10,12 +10,12 @@ import pytest
 
 from calibration.validation.fit.fit import TYPICAL, fit
 from calibration.validation.fit.parameters import PARAMETERS, candidate_presets, start
-from calibration.validation.fit.solve import Linear, from_scale, to_scale
+from calibration.validation.fit.solve import LinearisedErrors, from_scale, to_scale
 from calibration.validation.fit.split import STEPS, fit_half
 from calibration.validation.fit.write import rewritten
-from calibration.validation.trials.cases import committed_cases
-from calibration.validation.trials.trial import Trial
-from calibration.validation.trials.trials import trials_of_cases
+from calibration.validation.reconstruction.cases import committed_cases
+from calibration.validation.reconstruction.published_run import PublishedRun
+from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
 from simulator.engines.presets import load_preset
 
 THROUGHPUT = SimpleNamespace(quantity="throughput")
@@ -51,17 +51,17 @@ def test_the_shipped_presets_hold_the_values_of_the_record():
 
 def test_the_half_follows_from_the_names_of_the_sources_alone():
     """Every second source of a class: adding a figure to a case, or an error to a row, changes nothing."""
-    trials = trials_of_cases(committed_cases())
-    half = fit_half(trials)
-    assert half == fit_half(list(reversed(trials)))
+    runs = published_runs_of_cases(committed_cases())
+    half = fit_half(runs)
+    assert half == fit_half(list(reversed(runs)))
     assert set(RECORD["fit_sources"]) <= set(half)
-    assert half == fit_half([with_other_figures(trial) for trial in trials])
+    assert half == fit_half([with_other_figures(run) for run in runs])
 
 
-def with_other_figures(trial: Trial) -> Trial:
-    """The trial as if something else had been measured."""
-    other = tuple(replace(one, value=3 * one.value) for one in trial.published)
-    return replace(trial, published=other)
+def with_other_figures(run: PublishedRun) -> PublishedRun:
+    """The run as if something else had been measured."""
+    other = tuple(replace(one, value=3 * one.value) for one in run.published)
+    return replace(run, published=other)
 
 
 def test_every_error_class_says_what_it_leans_on():
@@ -79,7 +79,7 @@ def test_planted_values_are_found_beside_a_source_that_is_simply_wrong():
     sources = tuple(f"s{i // 10}" for i in range(60))
     errors = -slopes @ truth
     errors[50:] += 1.2
-    step = Linear(errors, slopes, sources).solve()
+    step = LinearisedErrors(errors, slopes, sources).solve()
     assert step == pytest.approx(truth, abs=0.06)
 
 
@@ -89,9 +89,11 @@ class Straight:
     def __init__(self, slopes, sources, truth):
         self.slopes, self.sources, self.truth = slopes, sources, truth
 
-    def linear(self, _trials, values):
+    def linear(self, _runs, values):
         moved = to_scale(np.array([values[one.name] for one in PARAMETERS]), TYPICAL) - self.truth
-        return Linear(self.slopes @ moved, self.slopes, self.sources), [THROUGHPUT] * len(self.slopes)
+        return LinearisedErrors(self.slopes @ moved, self.slopes, self.sources), [THROUGHPUT] * len(
+            self.slopes
+        )
 
 
 def test_a_parameter_that_one_source_tells_stays_and_the_others_are_fitted_without_it():
@@ -115,7 +117,7 @@ def test_a_parameter_that_one_source_tells_stays_and_the_others_are_fitted_witho
 def test_a_source_weighs_the_same_however_many_rows_it_has():
     slopes = np.ones((11, 1)) * 0.1
     errors = np.array([0.01] * 10 + [-0.01])
-    step = Linear(errors, slopes, ("many",) * 10 + ("one",)).solve()
+    step = LinearisedErrors(errors, slopes, ("many",) * 10 + ("one",)).solve()
     assert step == pytest.approx([0.0], abs=1e-9)
 
 
@@ -143,6 +145,6 @@ def test_writing_changes_the_numbers_and_nothing_else():
         text = folder.joinpath(f"{name}.json").read_text("utf-8")
         assert json.loads(rewritten(text, name, shipped)) == json.loads(text)
         changed = json.loads(rewritten(text, name, {key: 7e-3 for key in shipped}))
-        moved = {one.leaf for one in PARAMETERS if name in one.presets}
+        moved = {one.preset_field for one in PARAMETERS if name in one.presets}
         assert {key for key in changed["host"] if changed["host"][key] == 7e-3} == moved
         assert {**changed, "host": None} == {**json.loads(text), "host": None}

@@ -1,6 +1,6 @@
 """No prediction is fed by what it is compared with, nor by another speed of the same run.
 
-Every speed of every committed case is changed at random, each on its own. The scenarios of every trial must
+Every speed of every committed case is changed at random, each on its own. The scenarios of every run must
 stay as they were: an input that came from a speed would move. The one exception, tokens per step as ITL ÷
 TPOT of one run, is marked, and moves with that ratio alone.
 """
@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from calibration.validation.trials.acceptance_facts import facts_of
-from calibration.validation.trials.cases import Case, committed_cases
-from calibration.validation.trials.drafts import LENGTH_KEYS
-from calibration.validation.trials.evidence import Evidence
-from calibration.validation.trials.trial import Trial
-from calibration.validation.trials.trials import trials_of
+from calibration.validation.reconstruction.acceptance_facts import facts_of
+from calibration.validation.reconstruction.cases import PublishedCase, committed_cases
+from calibration.validation.reconstruction.drafts import LENGTH_KEYS
+from calibration.validation.reconstruction.evidence import AcceptanceEvidence
+from calibration.validation.reconstruction.published_run import PublishedRun
+from calibration.validation.reconstruction.reconstruct import published_runs_of
 
 RATIO_OF_LATENCIES = "ITL ÷ TPOT"
 SPEEDS = re.compile(
@@ -32,7 +32,7 @@ SPEEDS = re.compile(
 Change = Callable[[str, float], float]
 
 
-def with_changed(case: Case, chosen: Callable[[str], bool], change: Change) -> Case:
+def with_changed(case: PublishedCase, chosen: Callable[[str], bool], change: Change) -> PublishedCase:
     """The case with every number under a chosen name changed, however deep it lies."""
 
     def walk(value: Any, name: str) -> Any:
@@ -53,97 +53,92 @@ def is_speed(name: str) -> bool:
     return bool(SPEEDS.search(name))
 
 
-def trials_by_name(cases: tuple[Case, ...]) -> dict[tuple[object, ...], Trial]:
+def runs_by_name(cases: tuple[PublishedCase, ...]) -> dict[tuple[object, ...], PublishedRun]:
     """Trials by what they are about; which figures a point publishes is no part of that."""
-    evidence = Evidence.of(cases)
-    found: dict[tuple[object, ...], Trial] = {}
+    evidence = AcceptanceEvidence.of(cases)
+    found: dict[tuple[object, ...], PublishedRun] = {}
     for case in cases:
-        for trial in trials_of(case, evidence):
-            about = tuple(sorted({one.quantity for one in trial.published}))
-            found[case.source_id, case.case_id, trial.point, trial.dataset, about] = trial
+        for run in published_runs_of(case, evidence):
+            about = tuple(sorted({one.quantity for one in run.published}))
+            found[case.source_id, case.case_id, run.point, run.dataset, about] = run
     return found
 
 
 @pytest.fixture(scope="module")
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[PublishedCase, ...]:
     return committed_cases()
 
 
 @pytest.fixture(scope="module")
-def trials(cases: tuple[Case, ...]) -> dict[tuple[object, ...], Trial]:
-    return trials_by_name(cases)
+def runs(cases: tuple[PublishedCase, ...]) -> dict[tuple[object, ...], PublishedRun]:
+    return runs_by_name(cases)
 
 
 def moved(
-    before: Mapping[tuple[object, ...], Trial], after: Mapping[tuple[object, ...], Trial]
-) -> list[Trial]:
-    """The trials that are simulated otherwise, or from other acceptance."""
+    before: Mapping[tuple[object, ...], PublishedRun], after: Mapping[tuple[object, ...], PublishedRun]
+) -> list[PublishedRun]:
+    """The runs that are simulated otherwise, or from other acceptance."""
     assert before.keys() == after.keys()
     return [
-        trial
-        for name, trial in before.items()
-        if (trial.plain, trial.spec, dict(trial.skipped), trial.acceptance_note)
+        run
+        for name, run in before.items()
+        if (run.plain, run.spec, dict(run.skipped), run.acceptance_note)
         != (after[name].plain, after[name].spec, dict(after[name].skipped), after[name].acceptance_note)
     ]
 
 
 def test_no_speed_reaches_a_scenario(
-    cases: tuple[Case, ...], trials: dict[tuple[object, ...], Trial]
+    cases: tuple[PublishedCase, ...], runs: dict[tuple[object, ...], PublishedRun]
 ) -> None:
     luck = random.Random(7)
     other = tuple(
         with_changed(case, is_speed, lambda _, value: value * luck.uniform(0.5, 2.0)) for case in cases
     )
-    after = trials_by_name(other)
+    after = runs_by_name(other)
     figures = [
-        (one.value, trial)
-        for trial in trials.values()
-        for one in trial.published
-        if one.quantity == "speedup"
+        (one.value, run) for run in runs.values() for one in run.published if one.quantity == "speedup"
     ]
     assert len(figures) > 300
-    marked = [trial for trial in trials.values() if RATIO_OF_LATENCIES in trial.acceptance_note]
-    strays = [trial for trial in moved(trials, after) if trial not in marked]
-    assert [(trial.case.case_id, trial.point) for trial in strays] == []
+    marked = [run for run in runs.values() if RATIO_OF_LATENCIES in run.acceptance_note]
+    strays = [run for run in moved(runs, after) if run not in marked]
+    assert [(run.case.case_id, run.point) for run in strays] == []
     assert 1 <= len(marked) < 20
 
 
 def test_the_marked_exception_moves_with_its_ratio_alone(
-    cases: tuple[Case, ...], trials: dict[tuple[object, ...], Trial]
+    cases: tuple[PublishedCase, ...], runs: dict[tuple[object, ...], PublishedRun]
 ) -> None:
     """A machine twice as slow has the same tokens per step; a stream in larger chunks has more."""
-    marked = {trial.case.case_id for trial in trials.values() if RATIO_OF_LATENCIES in trial.acceptance_note}
+    marked = {run.case.case_id for run in runs.values() if RATIO_OF_LATENCIES in run.acceptance_note}
     some = tuple(case for case in cases if case.case_id in marked)
-    before = trials_by_name(some)
+    before = runs_by_name(some)
     slower = tuple(with_changed(case, is_speed, lambda _, value: 2 * value) for case in some)
-    assert moved(before, trials_by_name(slower)) == []
+    assert moved(before, runs_by_name(slower)) == []
     chunks = tuple(
         with_changed(case, lambda name: name == "itl_mean_ms", lambda _, value: 1.05 * value) for case in some
     )
-    assert {trial.case.case_id for trial in moved(before, trials_by_name(chunks))} == marked
+    assert {run.case.case_id for run in moved(before, runs_by_name(chunks))} == marked
 
 
 def test_what_acceptance_says_does_reach_the_scenarios(
-    cases: tuple[Case, ...],
+    cases: tuple[PublishedCase, ...],
 ) -> None:
-    """Without this control the first test would pass for trials that are deaf."""
+    """Without this control the first test would pass for runs that are deaf."""
     some = tuple(case for case in cases if case.source_id in ("vllm#20780", "specforge:spec_bundle"))
-    before = trials_by_name(some)
+    before = runs_by_name(some)
     lower = tuple(with_changed(case, is_acceptance, lambda _, value: 1 + 0.9 * (value - 1)) for case in some)
-    given = [
-        trial for trial in before.values() if trial.acceptance_from == "given" and trial.spec is not None
-    ]
+    given = [run for run in before.values() if run.acceptance_from == "given" and run.spec is not None]
     assert len(given) > 100
-    assert moved(before, trials_by_name(lower)) == given
+    assert moved(before, runs_by_name(lower)) == given
 
 
 def test_a_prior_knows_nothing_of_its_own_source(
-    cases: tuple[Case, ...], trials: dict[tuple[object, ...], Trial]
+    cases: tuple[PublishedCase, ...], runs: dict[tuple[object, ...], PublishedRun]
 ) -> None:
     """Of the sources whose own statements would matter most: they state the same method elsewhere."""
-    prior = [trial for trial in trials.values() if trial.acceptance_from == "prior"]
+    prior = [run for run in runs.values() if run.acceptance_from == "prior"]
     stated = {(fact.source_id, fact.method) for case in cases for fact in facts_of(case) if not fact.tree}
-    leaky = {trial.case.source_id for trial in prior if (trial.case.source_id, trial.method) in stated}
+    leaky = {run.case.source_id for run in prior if (run.case.source_id, run.method) in stated}
     assert len(leaky) > 1
     for source in sorted(leaky):
         own = tuple(case for case in cases if case.source_id == source)
@@ -154,16 +149,16 @@ def test_a_prior_knows_nothing_of_its_own_source(
         assert [fact.length for case in changed for fact in facts_of(case)] != [
             fact.length for case in own for fact in facts_of(case)
         ]
-        evidence = Evidence.of((*changed, *others))
+        evidence = AcceptanceEvidence.of((*changed, *others))
         again = {
-            (trial.case.case_id, trial.point, trial.dataset): trial
+            (run.case.case_id, run.point, run.dataset): run
             for case in changed
-            for trial in trials_of(case, evidence)
-            if trial.acceptance_from == "prior"
+            for run in published_runs_of(case, evidence)
+            if run.acceptance_from == "prior"
         }
-        for trial in prior:
-            if trial.case.source_id == source:
-                assert again[trial.case.case_id, trial.point, trial.dataset].spec == trial.spec
+        for run in prior:
+            if run.case.source_id == source:
+                assert again[run.case.case_id, run.point, run.dataset].spec == run.spec
 
 
 def is_acceptance(name: str) -> bool:
@@ -174,24 +169,24 @@ def is_acceptance(name: str) -> bool:
 
 
 def test_a_compared_acceptance_length_is_not_its_own_input(
-    cases: tuple[Case, ...], trials: dict[tuple[object, ...], Trial]
+    cases: tuple[PublishedCase, ...], runs: dict[tuple[object, ...], PublishedRun]
 ) -> None:
     compared = [
-        trial
-        for trial in trials.values()
-        if trial.spec is not None and any(one.quantity == "acceptance_length" for one in trial.published)
+        run
+        for run in runs.values()
+        if run.spec is not None and any(one.quantity == "acceptance_length" for one in run.published)
     ]
     assert len(compared) > 10
-    for trial in compared:
-        assert trial.acceptance_from != "given"
-        points = list(trial.case.points)
-        points[trial.point] = {
+    for run in compared:
+        assert run.acceptance_from != "given"
+        points = list(run.case.points)
+        points[run.point] = {
             key: value
-            for key, value in points[trial.point].items()
+            for key, value in points[run.point].items()
             if "survival" not in key and "hist" not in key and key not in LENGTH_KEYS
         } | {"mean_acceptance_length": 1.01}
-        case = dataclasses.replace(trial.case, points=tuple(points))
-        evidence = Evidence.of((case, *(one for one in cases if one.case_id != case.case_id)))
-        (again,) = [one for one in trials_of(case, evidence) if one.point == trial.point]
-        assert again.spec == trial.spec
+        case = dataclasses.replace(run.case, points=tuple(points))
+        evidence = AcceptanceEvidence.of((case, *(one for one in cases if one.case_id != case.case_id)))
+        (again,) = [one for one in published_runs_of(case, evidence) if one.point == run.point]
+        assert again.spec == run.spec
         assert again.published[-1].value == 1.01

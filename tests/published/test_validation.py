@@ -15,21 +15,21 @@ from typing import NamedTuple
 import pytest
 
 from calibration.validation.accuracy import accuracy_page
-from calibration.validation.assumed import Move, moves
+from calibration.validation.assumed_lengths import LengthEffect, length_effects
 from calibration.validation.baselines import CLOSED_FORM, CONSTANT, SIMULATED, against_baselines
 from calibration.validation.errors import errors_of
 from calibration.validation.groups import fit_sources
 from calibration.validation.pool import worker_pool
-from calibration.validation.row import Row
-from calibration.validation.targets import Target
-from calibration.validation.trials.cases import committed_cases
-from calibration.validation.trials.trial import Trial
-from calibration.validation.trials.trials import trials_of_cases
+from calibration.validation.reconstruction.cases import committed_cases
+from calibration.validation.reconstruction.published_run import PublishedRun
+from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
+from calibration.validation.row import ComparisonRow
+from calibration.validation.targets import AccuracyTarget
 from calibration.validation.validate import (
     SPEEDUPS_KNOWN,
     SPEEDUPS_SPEC_BUNDLE,
     Validation,
-    validate_trials,
+    validate_runs,
 )
 from tests.shared_data import ROOT
 from tests.wrong_costs import WRONG
@@ -59,15 +59,15 @@ class Whole(NamedTuple):
     """All committed cases simulated, and how they move with the lengths that were assumed."""
 
     validation: Validation
-    moved: tuple[Move, ...]
+    moved: tuple[LengthEffect, ...]
 
 
 @pytest.fixture(scope="module")
 def all_of_it() -> Whole:
     """Everything, once."""
     with worker_pool(2) as pool:
-        validation = validate_trials(committed_cases(), trials(), pool)
-        return Whole(validation, moves(trials(), validation.rows, pool))
+        validation = validate_runs(committed_cases(), runs(), pool)
+        return Whole(validation, length_effects(runs(), validation.rows, pool))
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +82,12 @@ def test_the_page_of_errors_is_of_today(all_of_it: Whole) -> None:
 
 
 @cache
-def trials() -> tuple[Trial, ...]:
+def runs() -> tuple[PublishedRun, ...]:
     """All committed points."""
-    return trials_of_cases(committed_cases())
+    return published_runs_of_cases(committed_cases())
 
 
-def failed(targets: tuple[Target, ...]) -> set[tuple[str, str]]:
+def failed(targets: tuple[AccuracyTarget, ...]) -> set[tuple[str, str]]:
     """What exceeds its limit in `GATE`."""
     judged = {(one.name, one.statistic): one.value for one in targets}
     return {name for name, limit in GATE.items() if (value := judged[name]) is not None and value > limit}
@@ -124,15 +124,15 @@ def test_the_simulation_beats_the_closed_form_and_a_constant(whole: Validation) 
 
 
 @pytest.fixture(scope="module")
-def told_apart() -> tuple[Trial, ...]:
+def told_apart() -> tuple[PublishedRun, ...]:
     """Points about single steps, and speedups of sources that no fit has seen: they pass at right prices."""
-    unseen = [trial for trial in trials() if trial.case.source_id not in fit_sources()]
+    unseen = [run for run in runs() if run.case.source_id not in fit_sources()]
     speedups = [
-        replace(trial, published=tuple(one for one in trial.published if one.quantity == "speedup"))
-        for trial in unseen
+        replace(run, published=tuple(one for one in run.published if one.quantity == "speedup"))
+        for run in unseen
     ]
-    found = (*(trial for trial in trials() if trial.uniform), *(one for one in speedups if one.published))
-    assert failed(validate_trials((), found).targets) == set()
+    found = (*(run for run in runs() if run.uniform), *(one for one in speedups if one.published))
+    assert failed(validate_runs((), found).targets) == set()
     return found
 
 
@@ -145,9 +145,9 @@ def told_apart() -> tuple[Trial, ...]:
     ],
 )
 def test_a_wrong_cost_model_fails_the_gate(
-    name: str, notices: set[str], told_apart: tuple[Trial, ...]
+    name: str, notices: set[str], told_apart: tuple[PublishedRun, ...]
 ) -> None:
-    wrong = validate_trials((), told_apart, alter=WRONG[name])
+    wrong = validate_runs((), told_apart, alter=WRONG[name])
     medians = {what for what, statistic in failed(wrong.targets) if statistic == "median over sources"}
     assert notices <= medians
 
@@ -162,7 +162,7 @@ def test_shuffled_speedups_agree_no_more(whole: Validation) -> None:
         assert (shuffled.median_abs_log_error or 0.0) > 3 * right
 
 
-def dealt_again(rows: list[Row], seed: int) -> list[Row]:
+def dealt_again(rows: list[ComparisonRow], seed: int) -> list[ComparisonRow]:
     """The rows with their published figures in another order."""
     figures = [row.published for row in rows]
     random.Random(seed).shuffle(figures)

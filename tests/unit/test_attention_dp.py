@@ -150,19 +150,19 @@ def test_groups_that_make_no_sense_are_refused(model: str, groups: int, said: st
 
 def test_a_published_layout_is_read_from_its_words() -> None:
     """Sixteen GPUs of nodes that decode alone, and four that also prefill."""
-    from calibration.validation.trials.cases import committed_cases
-    from calibration.validation.trials.evidence import Evidence
-    from calibration.validation.trials.trials import trials_of
+    from calibration.validation.reconstruction.cases import committed_cases
+    from calibration.validation.reconstruction.evidence import AcceptanceEvidence
+    from calibration.validation.reconstruction.reconstruct import published_runs_of
 
     cases = {case.case_id: case for case in committed_cases()}
-    evidence = Evidence.of(tuple(cases.values()))
+    evidence = AcceptanceEvidence.of(tuple(cases.values()))
     found = {}
     for name in (
         "lmsys_mtp_dsv3_h200_small",
         "trtllm_perf_llama4_scout_h200_tp4",
         "inferencex870_r1_fp8_8xh200",
     ):
-        plain = trials_of(cases[name], evidence)[0].plain
+        plain = published_runs_of(cases[name], evidence)[0].plain
         assert plain is not None
         hardware, run = plain.hardware, plain.run
         found[name] = (

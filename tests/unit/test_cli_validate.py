@@ -102,7 +102,14 @@ def test_a_curve_that_falls_through_one_has_its_crossing_and_shape(files: list[P
 def test_people_see_every_figure_of_their_own_file_and_the_summary_last(files: list[Path]) -> None:
     result = run(*files)
     assert result.exit_code == 0, result.output
-    for part in ("Every figure", "curve", "× 1.40", "Errors by quantity", "closed form", "GPU not modelled"):
+    for part in (
+        "Every figure",
+        "curve",
+        "× 1.40",
+        "Errors by quantity",
+        "closed form",
+        "GPU not modelled",
+    ):
         assert part in result.stdout, part
     assert "elsewhere: GPU not modelled" in result.stdout
     summary = "of 2 cases on H100, H200 and A100 whose source is good enough, 2 are simulated (100%)"
@@ -123,7 +130,7 @@ def test_the_page_holds_every_row_and_loads_nothing(files: list[Path]) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "broken.json:1:2: is no JSON"),
+        ("{", "broken.json:1:2: is not JSON"),
         ("[]", "a list `cases`"),
         ('{"cases": [{"case_id": "x", "points": 3}]}', "cases[0].points"),
     ],

@@ -7,35 +7,35 @@ import math
 import numpy as np
 import pytest
 
-from calibration.validation.trials.cases import committed_cases
-from calibration.validation.trials.entries import (
+from calibration.validation.reconstruction.cases import committed_cases
+from calibration.validation.reconstruction.entries import (
     MATCH_SD,
     REQUEST_SD,
     entry_of_length,
     entry_of_lookup,
 )
-from calibration.validation.trials.evidence import Evidence
-from calibration.validation.trials.lengths import lengths_of
-from calibration.validation.trials.trial import Published, with_assumed_lengths
-from calibration.validation.trials.trials import trials_of
+from calibration.validation.reconstruction.evidence import AcceptanceEvidence
+from calibration.validation.reconstruction.lengths import lengths_of
+from calibration.validation.reconstruction.published_run import PublishedFigure, with_assumed_lengths
+from calibration.validation.reconstruction.reconstruct import published_runs_of
 from simulator.acceptance import acceptance_model
 from simulator.breakeven.theory import harmonic_mean
 from simulator.traffic.workload import generate
-from tests.published_cases import PLAIN, SPEC, cases_of, changed, the_trial, trials_in
+from tests.published_cases import PLAIN, SPEC, cases_of, changed, runs_in, the_run
 
 
 def test_a_chain_may_be_stated_by_the_tokens_it_verifies(tmp_path):
-    trial = the_trial(tmp_path, changed(SPEC, draft={"k": None, "num_draft_tokens": 5}))
-    assert trial.draft_length == 4
+    run = the_run(tmp_path, changed(SPEC, draft={"k": None, "num_draft_tokens": 5}))
+    assert run.draft_length == 4
 
 
 def test_an_oracle_accepts_everything(tmp_path):
     case = changed(
         SPEC, draft={"method": "oracle_replay", "k": 12}, points=[{"concurrency": 1, "speedup": 10}]
     )
-    trial = the_trial(tmp_path, case)
-    assert trial.spec is not None
-    (variant,) = trial.spec.speculation
+    run = the_run(tmp_path, case)
+    assert run.spec is not None
+    (variant,) = run.spec.speculation
     assert acceptance_model(variant.acceptance, 12).mean_acceptance_length(12) == 13
 
 
@@ -47,20 +47,20 @@ def test_acceptance_is_joined_within_a_source_and_not_across(tmp_path):
         "points": [{"k": 5, "acceptance_length": 3.0}],
     }
     asking = {**SPEC, "points": [{"concurrency": 8, "speedup": 1.6}]}
-    trial = trials_in(tmp_path, asking, measured)[0]
-    assert (trial.acceptance_from, trial.acceptance_note) == ("joined", "case other, K = 5")
+    run = runs_in(tmp_path, asking, measured)[0]
+    assert (run.acceptance_from, run.acceptance_note) == ("joined", "case other, K = 5")
     elsewhere = cases_of(tmp_path, changed(measured, draft={"model": "a", "k": 5}), source="elsewhere")
     (case,) = cases_of(tmp_path, asking)
-    (trial,) = trials_of(case, Evidence.of((case, *elsewhere)))
-    assert trial.acceptance_from == "prior"
-    assert "1 other sources" in trial.acceptance_note
+    (run,) = published_runs_of(case, AcceptanceEvidence.of((case, *elsewhere)))
+    assert run.acceptance_from == "prior"
+    assert "1 other sources" in run.acceptance_note
 
 
 def test_a_drafter_of_another_name_is_another_drafter(tmp_path):
     measured = {**SPEC, "case_id": "other", "kind": "acceptance", "points": [{"acceptance_length": 2.4}]}
     asking = changed(SPEC, draft={"model": "mine/head"}, points=[{"concurrency": 8, "speedup": 1.6}])
-    trial = trials_in(tmp_path, asking, changed(measured, draft={"model": "theirs/head-2"}))[0]
-    assert trial.skipped == {"spec": "no acceptance published for this method"}
+    run = runs_in(tmp_path, asking, changed(measured, draft={"model": "theirs/head-2"}))[0]
+    assert run.skipped == {"spec": "no acceptance published for this method"}
 
 
 def test_the_length_of_another_k_is_compared_where_it_is_predicted(tmp_path):
@@ -68,8 +68,8 @@ def test_the_length_of_another_k_is_compared_where_it_is_predicted(tmp_path):
         {"k": 1, "acceptance_length": 1.7, "survival_by_position": [0.7]},
         {"k": 3, "acceptance_length": 2.4, "survival_by_position": [0.68, 0.44, 0.28]},
     ]
-    first, second = trials_in(tmp_path, {**SPEC, "kind": "acceptance", "points": points})
-    assert first.published == (Published("acceptance_length", "spec", 1.7),)
+    first, second = runs_in(tmp_path, {**SPEC, "kind": "acceptance", "points": points})
+    assert first.published == (PublishedFigure("acceptance_length", "spec", 1.7),)
     assert first.spec is not None
     model = acceptance_model(first.spec.speculation[0].acceptance, 1)
     assert harmonic_mean(*model.mean_acceptance_lengths_by_request(1)) == pytest.approx(1.68)
@@ -118,9 +118,9 @@ def test_a_lookup_gets_the_length_that_is_stated(tmp_path):
         case = changed(
             SPEC, draft={"method": "ngram"}, confidence="derived_from_published_data", points=[point]
         )
-        trial = the_trial(tmp_path, case)
-        assert trial.spec is not None
-        model = acceptance_model(trial.spec.speculation[0].acceptance, k)
+        run = the_run(tmp_path, case)
+        assert run.spec is not None
+        model = acceptance_model(run.spec.speculation[0].acceptance, k)
         assert harmonic_mean(*model.mean_acceptance_lengths_by_request(k)) == pytest.approx(length, abs=0.01)
 
 
@@ -134,10 +134,10 @@ def test_lengths_have_the_mean_that_was_counted(tmp_path):
     case = changed(
         PLAIN, workload={"dataset": "ShareGPT", "input_len_tokens": None, "output_len_tokens": None}
     )
-    trial = the_trial(tmp_path, {**case, "points": [{"concurrency": 4, "baseline": variant}]})
-    assert trial.plain is not None
-    assert trial.sent == 200
-    many = trial.plain.workload.model_copy(update={"requests": 40_000})
+    run = the_run(tmp_path, {**case, "points": [{"concurrency": 4, "baseline": variant}]})
+    assert run.plain is not None
+    assert run.sent == 200
+    many = run.plain.workload.model_copy(update={"requests": 40_000})
     requests = generate(many, 0, tmp_path)
     assert requests.prompt_tokens.mean() == pytest.approx(220, rel=0.03)
     assert requests.output_tokens.mean() == pytest.approx(150, rel=0.03)
@@ -145,14 +145,14 @@ def test_lengths_have_the_mean_that_was_counted(tmp_path):
 
 def test_assumed_lengths_can_be_stretched_and_stated_ones_cannot(tmp_path):
     workload = {"dataset": "gsm8k", "input_len_tokens": 100, "output_len_tokens": None}
-    trial = the_trial(tmp_path, changed(SPEC, workload=workload))
-    assert trial.assumed_lengths == ("output_tokens",)
-    longer = with_assumed_lengths(trial, 2)
+    run = the_run(tmp_path, changed(SPEC, workload=workload))
+    assert run.assumed_lengths == ("output_tokens",)
+    longer = with_assumed_lengths(run, 2)
     assert longer.plain is longer.spec
     assert longer.plain is not None
-    assert trial.plain is not None
-    assert longer.plain.workload.prompt_tokens == trial.plain.workload.prompt_tokens
-    before = generate(trial.plain.workload, 0, tmp_path).output_tokens
+    assert run.plain is not None
+    assert longer.plain.workload.prompt_tokens == run.plain.workload.prompt_tokens
+    before = generate(run.plain.workload, 0, tmp_path).output_tokens
     assert generate(longer.plain.workload, 0, tmp_path).output_tokens.mean() == pytest.approx(
         2 * before.mean(), rel=0.01
     )

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from calibration.validation.reconstruction.cases import committed_cases, number, read_cases
 from calibration.validation.row import FORM_NOT_STATED
-from calibration.validation.trials.cases import committed_cases, number, read_cases
 from simulator.errors import InputError
 from tests.published_cases import PLAIN, SPEC, cases_of, write_cases
 from tests.shared_data import ROOT, SHARED, needs_shared
@@ -75,7 +75,7 @@ def test_texts_are_of_one_line_and_whole_characters(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "1:2: is no JSON"),
+        ("{", "1:2: is not JSON"),
         ("[]", "cases: is missing or no list"),
         ('{"cases": {}}', "cases: is missing or no list"),
         ('{"cases": [3]}', "cases[0]: is no object"),
@@ -84,7 +84,7 @@ def test_texts_are_of_one_line_and_whole_characters(tmp_path):
         ('{"cases": [{"case_id": "a", "points": [1]}]}', "cases[0].points[0]: is no object"),
         ('{"cases": [{"case_id": "a", "draft": "eagle"}]}', "cases[0].draft: is no object"),
         ("[" * 100_000, "is nested too deeply"),
-        ('{"cases": ' + "9" * 5000 + "}", "is no JSON"),
+        ('{"cases": ' + "9" * 5000 + "}", "is not JSON"),
     ],
 )
 def test_damage_is_refused_with_its_place(tmp_path, text, says):

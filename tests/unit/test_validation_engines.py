@@ -2,12 +2,12 @@
 
 import pytest
 
-from calibration.validation.trials.cases import Draft, Framework
-from calibration.validation.trials.engines import engine_of
-from calibration.validation.trials.point import NO_GRAPHS
-from calibration.validation.trials.scenes import CAPPED
-from tests.published_cases import PLAIN, SPEC, changed, the_trial
-from tests.validation_trials import case
+from calibration.validation.reconstruction.cases import PublishedDraft, PublishedFramework
+from calibration.validation.reconstruction.engines import engine_of
+from calibration.validation.reconstruction.point import NO_GRAPHS
+from calibration.validation.reconstruction.settings import CAPPED
+from tests.published_cases import PLAIN, SPEC, changed, the_run
+from tests.published_runs import case
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ from tests.validation_trials import case
     ],
 )
 def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlaps):
-    trial = the_trial(tmp_path, {**PLAIN, "framework": framework})
-    assert trial.plain is not None
-    assert trial.plain.engine.preset == preset
-    assert trial.plain.run.mechanisms.host_overlap is overlaps
+    run = the_run(tmp_path, {**PLAIN, "framework": framework})
+    assert run.plain is not None
+    assert run.plain.engine.preset == preset
+    assert run.plain.run.mechanisms.host_overlap is overlaps
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def test_frameworks_have_the_nearest_preset(tmp_path, framework, preset, overlap
 )
 def test_what_is_said_of_the_variant_that_drafts_is_not_said_of_the_other(tmp_path, note, plain_overlaps):
     framework = {"name": "vLLM", "version": "0.31"}
-    trial = the_trial(tmp_path, {**SPEC, "framework": framework, "notes": [note]})
-    assert trial.plain is not None
-    assert trial.spec is not None
-    assert trial.plain.run.mechanisms.host_overlap is plain_overlaps
-    assert not trial.spec.run.mechanisms.host_overlap
+    run = the_run(tmp_path, {**SPEC, "framework": framework, "notes": [note]})
+    assert run.plain is not None
+    assert run.spec is not None
+    assert run.plain.run.mechanisms.host_overlap is plain_overlaps
+    assert not run.spec.run.mechanisms.host_overlap
 
 
 def test_early_sglang_speculates_without_overlap(tmp_path):
-    trial = the_trial(tmp_path, {**SPEC, "framework": {"name": "SGLang", "version": "0.5.3"}})
-    assert trial.plain is not None
-    assert trial.spec is not None
-    assert trial.plain.run.mechanisms.host_overlap
-    assert not trial.spec.run.mechanisms.host_overlap
+    run = the_run(tmp_path, {**SPEC, "framework": {"name": "SGLang", "version": "0.5.3"}})
+    assert run.plain is not None
+    assert run.spec is not None
+    assert run.plain.run.mechanisms.host_overlap
+    assert not run.spec.run.mechanisms.host_overlap
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,9 @@ def test_early_sglang_speculates_without_overlap(tmp_path):
     ],
 )
 def test_vllm_waits_for_drafts_that_are_looked_up_on_the_host(method, version, preset):
-    about = case(draft=Draft(method=method, k=3), framework=Framework(name="vLLM", version=version))
+    about = case(
+        draft=PublishedDraft(method=method, k=3), framework=PublishedFramework(name="vLLM", version=version)
+    )
     assert engine_of(about, "spec", method).preset == preset
     assert engine_of(about, "plain").preset == ("vllm-0.10" if version == "0.10.1" else "vllm-0.33")
 
@@ -103,12 +105,12 @@ def test_sglang_seats_fewer_while_it_speculates_unless_the_source_says_otherwise
     point = {
         key: value for key, value in SPEC["points"][0].items() if key not in ("batch_size", "concurrency")
     }
-    trial = the_trial(tmp_path, {**about, "points": [{**point, axis: clients}]})
-    assert trial.plain is not None
-    assert trial.spec is not None
-    assert trial.spec.engine.max_num_seqs == seats
-    assert trial.plain.engine.max_num_seqs == (200 if notes else None)
-    assert (CAPPED in trial.choices) is (seats == 48)
+    run = the_run(tmp_path, {**about, "points": [{**point, axis: clients}]})
+    assert run.plain is not None
+    assert run.spec is not None
+    assert run.spec.engine.max_num_seqs == seats
+    assert run.plain.engine.max_num_seqs == (200 if notes else None)
+    assert (CAPPED in run.choices) is (seats == 48)
 
 
 @pytest.mark.parametrize(
@@ -123,11 +125,11 @@ def test_sglang_seats_fewer_while_it_speculates_unless_the_source_says_otherwise
 def test_clients_that_are_let_in_at_a_rate_do_not_begin_together(tmp_path, rate, note, ramp_s):
     point = {"concurrency": 32, "baseline": {"output_tok_per_s": 900.0}}
     point |= {} if rate is None else {"request_rate_rps": rate}
-    trial = the_trial(tmp_path, {**PLAIN, "points": [point], "notes": [note]})
-    assert trial.plain is not None
-    arrivals = trial.plain.workload.arrivals
+    run = the_run(tmp_path, {**PLAIN, "points": [point], "notes": [note]})
+    assert run.plain is not None
+    arrivals = run.plain.workload.arrivals
     assert (arrivals.kind, arrivals.concurrency, arrivals.ramp_s) == ("closed", 32, ramp_s)
-    assert any("begin at" in choice for choice in trial.choices) is (ramp_s > 0)
+    assert any("begin at" in choice for choice in run.choices) is (ramp_s > 0)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_clients_that_are_let_in_at_a_rate_do_not_begin_together(tmp_path, rate,
 )
 def test_flashinfer_verified_without_graphs_which_is_not_simulated(tmp_path, version, note, simulated):
     framework = {"name": "vLLM", "version": version}
-    trial = the_trial(tmp_path, {**SPEC, "framework": framework, "notes": [note]})
-    assert trial.plain is not None
-    assert (trial.spec is not None) is simulated
-    assert (trial.skipped.get("spec") == NO_GRAPHS) is not simulated
+    run = the_run(tmp_path, {**SPEC, "framework": framework, "notes": [note]})
+    assert run.plain is not None
+    assert (run.spec is not None) is simulated
+    assert (run.skipped.get("spec") == NO_GRAPHS) is not simulated

@@ -11,16 +11,16 @@ import pytest
 from calibration.validation.baselines import CLOSED_FORM, CONSTANT, SIMULATED, against_baselines
 from calibration.validation.errors import errors_of, quantile
 from calibration.validation.groups import RESEARCH, band_of, engine_of, gpu_of, method_of
-from calibration.validation.row import Row
+from calibration.validation.row import ComparisonRow
 from calibration.validation.targets import judged, serving, targets_of
 
 
-def row(published: float, predicted: float | None, **fields: Any) -> Row:
+def row(published: float, predicted: float | None, **fields: Any) -> ComparisonRow:
     """A row of one case; `fields` replace what it says."""
     said: dict[str, Any] = {
         "case_id": "case",
         "point": 0,
-        "arm": "both",
+        "variant": "both",
         "source": "one",
         "gpu": "H100",
         "engine": "vLLM 0.10",
@@ -32,7 +32,7 @@ def row(published: float, predicted: float | None, **fields: Any) -> Row:
         **fields,
     }
     ratio = None if predicted is None else predicted / published
-    return Row(published=published, predicted=predicted, ratio=ratio, **said)
+    return ComparisonRow(published=published, predicted=predicted, ratio=ratio, **said)
 
 
 def test_medians_are_of_absolute_logs_and_no_source_counts_more_than_another() -> None:
@@ -59,10 +59,10 @@ def test_nothing_compared_has_no_errors() -> None:
 
 
 def test_a_plain_run_counts_once_however_often_its_source_repeats_it() -> None:
-    run = {"arm": "plain", "quantity": "tpot_mean", "load": "concurrency 4"}
+    run = {"variant": "plain", "quantity": "tpot_mean", "load": "concurrency 4"}
     same = [row(1.0, 1.5, **run), row(1.0, 1.5, case_id="another", **run)]
     assert errors_of(same).n == 1
-    others = ({"source": "two"}, {"load": "concurrency 8"}, {"quantity": "itl_mean"}, {"arm": "spec"})
+    others = ({"source": "two"}, {"load": "concurrency 8"}, {"quantity": "itl_mean"}, {"variant": "spec"})
     for other in others:
         assert errors_of([*same, row(1.0, 1.5, **run | other)]).n == 2, other
     assert errors_of([*same, row(1.0, 1.4, **run), row(1.1, 1.5, **run)]).n == 3
@@ -107,7 +107,7 @@ def test_baselines_answer_for_the_rows_that_were_simulated() -> None:
         ({"engine": "TensorRT-LLM 1.0", "batch": 1.0}, ("H100", "TensorRT-LLM", "eagle3", "1")),
         ({"engine": "sglang", "batch": 129.0}, ("H100", "SGLang", "eagle3", "129 and more")),
         ({"engine": "HF", "batch": None, "load": "burst"}, ("H100", RESEARCH, "eagle3", "burst")),
-        ({"gpu": "RTX 3090", "arm": "plain", "batch": 32.0}, ("other", "vLLM", "plain", "9–32")),
+        ({"gpu": "RTX 3090", "variant": "plain", "batch": 32.0}, ("other", "vLLM", "plain", "9–32")),
     ],
 )
 def test_groups(fields: dict[str, Any], expected: tuple[str, ...]) -> None:

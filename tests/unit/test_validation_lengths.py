@@ -8,16 +8,16 @@ from statistics import median
 import numpy as np
 import pytest
 
-from calibration.validation.predict import Question, predict, with_means
-from calibration.validation.row import question_of
-from calibration.validation.shape import CurvePoint
-from calibration.validation.trials.cases import Framework, Traffic, committed_cases
-from calibration.validation.trials.lengths import lengths_of
-from calibration.validation.trials.scenes import WHOLE_PROMPTS
-from calibration.validation.trials.trials import trials_of_cases
+from calibration.validation.curve_prediction import CurvePoint
+from calibration.validation.predict import PredictionInput, predict, with_means
+from calibration.validation.reconstruction.cases import PublishedFramework, PublishedWorkload, committed_cases
+from calibration.validation.reconstruction.lengths import lengths_of
+from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
+from calibration.validation.reconstruction.settings import UNSPLIT_PROMPTS
+from calibration.validation.row import input_of
 from simulator.acceptance import Gated
 from simulator.runs.replications import make_traffic
-from tests.validation_trials import case, scenario, trial
+from tests.published_runs import case, run, scenario
 
 CHAT = {"kind": "lognormal", "median": 150.0, "p95": 700.0, "max": 2000}
 
@@ -31,25 +31,27 @@ def test_drawn_lengths_are_stretched_to_the_mean_and_stay_in_their_range() -> No
     assert (np.argsort(found.output_tokens, kind="stable")[-1]) == np.argmax(drawn.output_tokens)
     assert found.prompt_tokens is drawn.prompt_tokens
     means = {"output_tokens": 240.0}
-    tokens = [predict(Question(chat, None, sent=60, mean_tokens=one)).figures["plain"] for one in (means, {})]
+    tokens = [
+        predict(PredictionInput(chat, None, sent=60, mean_tokens=one)).figures["plain"] for one in (means, {})
+    ]
     assert tokens[0] != tokens[1]
 
 
 def test_only_published_means_are_held() -> None:
-    said = Traffic(dataset="sharegpt", input_len_tokens={"mean": 342.0})
+    said = PublishedWorkload(dataset="sharegpt", input_len_tokens={"mean": 342.0})
     about = case([{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}], workload=said)
-    [found] = trials_of_cases([about])
+    [found] = published_runs_of_cases([about])
     assert found.mean_tokens == {"prompt_tokens": pytest.approx(342.0)}
-    assert question_of(found).mean_tokens == found.mean_tokens
-    assert question_of(replace(found, published=())).mean_tokens == found.mean_tokens
+    assert input_of(found).mean_tokens == found.mean_tokens
+    assert input_of(replace(found, published=())).mean_tokens == found.mean_tokens
 
 
 def test_what_is_taken_where_nothing_is_said_is_the_middle_of_what_others_say() -> None:
     said: dict[str, dict[str, list[float]]] = {"prompt_tokens": {}, "output_tokens": {}}
-    for one in trials_of_cases(committed_cases()):
+    for one in published_runs_of_cases(committed_cases()):
         for field, mean in one.mean_tokens.items():
             said[field].setdefault(one.case.source_id, []).append(mean)
-    about = case([{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}], workload=Traffic())
+    about = case([{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}], workload=PublishedWorkload())
     taken = lengths_of(about, {}, None)
     assert taken.assumed == ("prompt_tokens", "output_tokens")
     for field, mean in (("prompt_tokens", taken.prompt_mean), ("output_tokens", taken.output_mean)):
@@ -65,7 +67,7 @@ def test_what_is_taken_where_nothing_is_said_is_the_middle_of_what_others_say() 
     ],
 )
 def test_questions_without_a_chat_template_are_shorter(note: str, tokens: float, said: str) -> None:
-    asked = replace(case(workload=Traffic(dataset="GSM8K")), notes=(note,))
+    asked = replace(case(workload=PublishedWorkload(dataset="GSM8K")), notes=(note,))
     found = lengths_of(asked, {}, None)
     assert found.prompt_mean == pytest.approx(tokens)
     assert f"input length not published: {said}" in found.notes
@@ -86,7 +88,7 @@ def test_a_server_takes_no_prompt_that_its_context_has_no_room_for(
     note: str, mean: float, longest: int
 ) -> None:
     """The mean of a log-normal (5,000, 0.7) below 1,792 tokens, from draws: 1,311."""
-    asked = Traffic(dataset="SWE-bench", output_len_tokens={"nominal": 256, "max": 256})
+    asked = PublishedWorkload(dataset="SWE-bench", output_len_tokens={"nominal": 256, "max": 256})
     found = lengths_of(replace(case(workload=asked), notes=(note,)), {}, None)
     assert found.prompt_mean == pytest.approx(mean, rel=0.01)
     assert found.prompt["max"] == longest
@@ -95,16 +97,16 @@ def test_a_server_takes_no_prompt_that_its_context_has_no_room_for(
 
 def test_prompts_of_tensorrt_llm_are_whole_unless_it_is_told_to_cut_them() -> None:
     def whole(prompt: int, note: str = "", engine: str = "TensorRT-LLM") -> bool:
-        said = Traffic(dataset="random", input_len_tokens=prompt, output_len_tokens=100)
+        said = PublishedWorkload(dataset="random", input_len_tokens=prompt, output_len_tokens=100)
         about = case(
             [{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}],
             workload=said,
-            framework=Framework(name=engine, version="1.0"),
+            framework=PublishedFramework(name=engine, version="1.0"),
             notes=(note,),
         )
-        [found] = trials_of_cases([about])
+        [found] = published_runs_of_cases([about])
         assert found.plain is not None
-        assert (WHOLE_PROMPTS in found.choices) is not found.plain.engine.chunked_prefill
+        assert (UNSPLIT_PROMPTS in found.choices) is not found.plain.engine.chunked_prefill
         return not found.plain.engine.chunked_prefill
 
     assert whole(1000)
@@ -133,7 +135,7 @@ def test_outputs_are_of_one_length_where_nothing_but_a_limit_ends_them(
 ) -> None:
     counts = {} if counted is None else {"total_output_tokens": 100 * counted, "num_requests": 100}
     point = {"concurrency": 4, "baseline": {"output_tok_per_s": 100.0, **counts}}
-    about = case([point], workload=Traffic(dataset=dataset, output_len_tokens=said), notes=(note,))
+    about = case([point], workload=PublishedWorkload(dataset=dataset, output_len_tokens=said), notes=(note,))
     found = lengths_of(about, point, None)
     assert (found.output["kind"] == "fixed") is fixed
     assert found.ends_foreseen or not fixed, "an engine knows the limit that it stops at"
@@ -143,7 +145,7 @@ def test_a_lookup_drafts_only_where_it_finds_something() -> None:
     entry = {"model": "gated", "match": 0.3, "first": 0.5, "run": 0.7}
     variant = {"name": "spec", "method": "ngram", "draft_length": 3, "acceptance": entry}
     looked_up = scenario(8, speculation=[variant])
-    point = CurvePoint(question_of(trial([], looked_up)), None)
+    point = CurvePoint(input_of(run([], looked_up)), None)
     for alpha, match in ((0.1, 0.3), (0.3, 0.3), (0.6, 0.6), (1.0, 1.0)):
         model = point.with_alpha(alpha)
         assert isinstance(model, Gated)

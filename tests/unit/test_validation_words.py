@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calibration.validation.trials.names import datasets_of, gpu_of, side_of, weights_of
-from tests.published_cases import PLAIN, changed, the_trial
+from calibration.validation.reconstruction.names import datasets_of, gpu_of, side_of, weights_of
+from tests.published_cases import PLAIN, changed, the_run
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,6 @@ def test_data_sets_keep_the_order_of_the_text():
 )
 def test_models_are_found_in_the_catalogue(tmp_path, model, served):
     count = {"count": 8, "tp": 8}
-    trial = the_trial(tmp_path, changed(PLAIN, target=model, hardware=count))
-    assert trial.plain is not None
-    assert trial.plain.target.model == served
+    run = the_run(tmp_path, changed(PLAIN, target=model, hardware=count))
+    assert run.plain is not None
+    assert run.plain.target.model == served

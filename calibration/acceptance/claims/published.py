@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from calibration.acceptance.claims.claim import Claim, band_of, table, with_band
 from calibration.acceptance.claims.simulated import command, speedup
-from calibration.validation.trials.acceptance_facts import facts_of
-from calibration.validation.trials.cases import committed_cases
-from calibration.validation.trials.drafts import method_of
+from calibration.validation.reconstruction.acceptance_facts import facts_of
+from calibration.validation.reconstruction.cases import committed_cases
+from calibration.validation.reconstruction.drafts import method_of
 from simulator.breakeven.theory import alpha_from_tokens_per_verify
 
 _BY_CATEGORY = "vllm-blog:eagle-3.1+amd"

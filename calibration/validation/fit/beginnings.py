@@ -1,7 +1,7 @@
-"""When the first of many requests sent at once are served: what tells the front end from the engine.
+"""When the first requests of a burst are served, which separates the front end from the engine.
 
-An engine that works off a burst of equal requests at an even pace answers the share x of them by a + x · b.
-The mean and the P99 of the TTFT give a, on which the pace b, the engine's, has no influence.
+An engine that serves a burst of equal requests at an even pace has answered the share x of them by a + x · b.
+The mean and the P99 of the TTFT give a, which does not depend on the engine's pace b.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from calibration.validation.row import Row
+from calibration.validation.row import ComparisonRow
 
 BEGINNING = "ttft_begin"
 _MEAN, _P99 = "ttft_mean", "ttft_p99"
 _BURST = "saturation"
 
 
-def beginnings(rows: Sequence[Row]) -> Iterator[Row]:
-    """A row for every burst whose mean and P99 say when it began, published and predicted."""
+def beginnings(rows: Sequence[ComparisonRow]) -> Iterator[ComparisonRow]:
+    """A row for every burst whose mean and P99 give a beginning, published and predicted."""
     p99 = {_key(row): row for row in rows if row.quantity == _P99}
     for mean in rows:
         tail = p99.get(_key(mean))
@@ -33,9 +33,9 @@ def beginnings(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _begin_s(mean_s: float, p99_s: float) -> float:
-    """The a of a + x · b, whose mean is at x = 0.5 and whose P99 at x = 0.99."""
+    """The a of a + x · b, whose mean is at x = 0.5 and whose P99 is at x = 0.99."""
     return (0.99 * mean_s - 0.5 * p99_s) / 0.49
 
 
-def _key(row: Row) -> tuple[object, ...]:
+def _key(row: ComparisonRow) -> tuple[object, ...]:
     return row.case_id, row.point, row.variant

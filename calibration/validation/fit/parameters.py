@@ -1,4 +1,4 @@
-"""The free parameters of the presets: which there are, who shares them, and candidates as preset files."""
+"""The free parameters of the presets, the presets that share them, and preset files with candidate values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from calibration.validation.fit.split import BEGINNINGS, STEPS
-from calibration.validation.trials.trial import Trial
+from calibration.validation.reconstruction.published_run import PublishedRun
 from simulator.engines.preset import SCHEMA, Preset
 from simulator.engines.presets import presets
 from simulator.scenario import Scenario
@@ -18,37 +18,43 @@ Values = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One number, in seconds, of one preset or of several that share it.
+class PresetParameter:
+    """One free value in seconds, of one preset or shared by several.
 
-    `leaf` is its field in the `host` of the preset's file. `typical_s` scales its logarithm near zero: a
-    change of `typical_s` is a step of one. The fit starts at `start_s`, whatever ships: what was assumed
-    before it. Rows of `quantities` tell it, and no others.
+    `preset_field`: its field in the `host` object of the preset's file. `typical_s` sets the scale of the
+    fit: near zero, a change by `typical_s` is a step of one. The fit starts at `start_s`, the value assumed
+    before any fit, whatever the presets hold. Only rows of `quantities` constrain it.
     """
 
     name: str
     presets: tuple[str, ...]
-    leaf: str
+    preset_field: str
     typical_s: float
     start_s: float
-    what: str
+    description: str
     quantities: tuple[str, ...] = STEPS
 
     def of(self, preset: Preset) -> float:
         """Its value in a preset."""
-        return float(getattr(preset.host, self.leaf))
+        return float(getattr(preset.host, self.preset_field))
 
 
 _QUEUED = ("sglang-0.5", "trtllm-1")
 _SYNCHRONOUS = ("vllm-0.10", "vllm-0.14-sync")
 _OVERLAPPED = ("sglang-0.5", "trtllm-1", "vllm-0.14", "vllm-0.33")
 _SERVERS = (*_OVERLAPPED, *_SYNCHRONOUS)
-PARAMETERS = (  # the way of a request to the front end is none: it tells where the client was
-    Parameter("sync step", _SYNCHRONOUS, "step_s", 3e-4, 1e-3, "host of a synchronous step"),
-    Parameter("sync sequence", _SYNCHRONOUS, "per_sequence_s", 5e-6, 8e-6, "and of each sequence in it"),
-    Parameter("sync draft pass", ("vllm-0.10",), "draft_pass_s", 2e-4, 4.2e-4, "host of a drafter's pass"),
-    Parameter("overlapped step", _QUEUED, "step_s", 1e-4, 3e-4, "what an overlapped step leaves exposed"),
-    Parameter(
+PARAMETERS = (  # the network time to the front end is not fitted: it depends on where the client was
+    PresetParameter("sync step", _SYNCHRONOUS, "step_s", 3e-4, 1e-3, "host of a synchronous step"),
+    PresetParameter(
+        "sync sequence", _SYNCHRONOUS, "per_sequence_s", 5e-6, 8e-6, "and of each sequence in it"
+    ),
+    PresetParameter(
+        "sync draft pass", ("vllm-0.10",), "draft_pass_s", 2e-4, 4.2e-4, "host of a drafter's pass"
+    ),
+    PresetParameter(
+        "overlapped step", _QUEUED, "step_s", 1e-4, 3e-4, "what an overlapped step leaves exposed"
+    ),
+    PresetParameter(
         "overlapped sequence",
         _OVERLAPPED,
         "per_sequence_s",
@@ -56,7 +62,7 @@ PARAMETERS = (  # the way of a request to the front end is none: it tells where 
         4e-6,
         "and each sequence in it",
     ),
-    Parameter(
+    PresetParameter(
         "hidden step",
         ("sglang-0.5",),
         "hidden_step_s",
@@ -64,8 +70,10 @@ PARAMETERS = (  # the way of a request to the front end is none: it tells where 
         1e-3,
         "host work that shows when it drafts",
     ),
-    Parameter("graph draft pass", ("sglang-0.5",), "draft_pass_s", 1e-4, 0.0, "top-k and sampling of a pass"),
-    Parameter(
+    PresetParameter(
+        "graph draft pass", ("sglang-0.5",), "draft_pass_s", 1e-4, 0.0, "top-k and sampling of a pass"
+    ),
+    PresetParameter(
         "request work",
         _SERVERS,
         "request_s",
@@ -75,45 +83,45 @@ PARAMETERS = (  # the way of a request to the front end is none: it tells where 
         BEGINNINGS,
     ),
 )
-BLOCKS = tuple(dict.fromkeys(one.quantities for one in PARAMETERS))
-"""Quantities that are solved for together: what tells one block of parameters says nothing of another."""
+BLOCKS = tuple(dict.fromkeys(parameter.quantities for parameter in PARAMETERS))
+"""Quantities whose parameters are solved for together; the rows of one block do not constrain another."""
 
 
 ALSO_USED = {"arxiv:2601.11580": ("cost_share",)}
-"""Source → quantities that a constant which is no parameter of the fit was set by: the draft pass of
-`vllm-0.10`. They are no independent evidence.
+"""Source → quantities that set a constant outside the fit, the draft pass of `vllm-0.10`. They are not
+independent evidence.
 """
 
 
 def start() -> dict[str, float]:
-    """Where the fit starts."""
-    return {one.name: one.start_s for one in PARAMETERS}
+    """The start values of the fit."""
+    return {parameter.name: parameter.start_s for parameter in PARAMETERS}
 
 
 def candidate_presets(values: Values, folder: Path) -> dict[str, str]:
-    """Preset → path of a file that has these values in place of its own."""
+    """Write a file for every preset with these values in place of its own. Returns preset → path."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {}
     for name in presets():
-        host = {one.leaf: values[one.name] for one in PARAMETERS if name in one.presets}
+        host = {p.preset_field: values[p.name] for p in PARAMETERS if name in p.presets}
         path = folder / f"{name}.json"
         path.write_text(json.dumps({"schema": SCHEMA, "inherits": name, "host": host}), "utf-8")
         paths[name] = str(path)
     return paths
 
 
-def with_presets(trials: Sequence[Trial], paths: Mapping[str, str]) -> list[Trial]:
-    """The trials on the candidate presets."""
+def with_presets(runs: Sequence[PublishedRun], paths: Mapping[str, str]) -> list[PublishedRun]:
+    """The runs on the candidate presets."""
 
-    def moved(scenario: Scenario | None) -> Scenario | None:
+    def on_candidate(scenario: Scenario | None) -> Scenario | None:
         if scenario is None or scenario.engine.preset not in paths:
             return scenario
         engine = scenario.engine.model_copy(update={"preset": paths[scenario.engine.preset]})
         return scenario.model_copy(update={"engine": engine}).at(scenario.base_dir)
 
-    return [replace(trial, plain=moved(trial.plain), spec=moved(trial.spec)) for trial in trials]
+    return [replace(run, plain=on_candidate(run.plain), spec=on_candidate(run.spec)) for run in runs]
 
 
-def presets_of(trial: Trial) -> frozenset[str]:
-    """The presets that a trial runs on."""
-    return frozenset(one.engine.preset for one in (trial.plain, trial.spec) if one is not None)
+def presets_of(run: PublishedRun) -> frozenset[str]:
+    """The presets that a run runs on."""
+    return frozenset(scenario.engine.preset for scenario in (run.plain, run.spec) if scenario is not None)

@@ -1,7 +1,7 @@
-"""Robust least squares on log errors, each source weighing the same, on a scale of parameters that reaches 0.
+"""Robust least squares on log errors, with equal weight for every source.
 
-u = asinh(value / typical): a logarithm for large values, linear near zero. A weak pull keeps what no source
-tells at its start.
+The parameters are on the scale u = asinh(value / typical): a logarithm for large values, linear near zero. A
+weak prior keeps unconstrained parameters at their start.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 SCALE = 0.15
-"""Log error at which a row has lost two thirds of its say (Welsch); at 0.45 it has none: a wrong mechanism
-must not be paid for by a constant.
+"""Log error at which a row has lost two thirds of its weight (Welsch). At 0.45 it has none, so that no
+constant makes up for a wrong mechanism.
 """
 PULL = 0.05
-"""A parameter that moves by one on its scale weighs as a source with this mean error."""
-MOST_STEP = 0.7
-"""No parameter moves by more in one step, on its scale."""
+"""Strength of the prior: a move by one on the scale costs as much as a source with this mean error."""
+MAX_STEP = 0.7
+"""Largest move of a parameter in one step, on the scale of the fit."""
 _REWEIGHTINGS = 30
-TELLS = 0.02
-"""A source constrains a parameter when a step of one on its scale moves one of its rows by 2 %."""
+MIN_SLOPE = 0.02
+"""A source constrains a parameter if a step of one on its scale moves one of the source's rows by 2 %."""
 
 
 def to_scale(value_s: Floats, typical_s: Floats) -> Floats:
@@ -38,44 +38,48 @@ def from_scale(u: Floats, typical_s: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """Log errors at a point and their derivatives: `errors` (n,), `slopes` (n, p), `sources` (n,)."""
+class LinearisedErrors:
+    """Log errors at one set of values, with derivatives: `errors` (rows,), `slopes` (rows, parameters),
+    `sources` (rows,).
+    """
 
     errors: Floats
     slopes: Floats
     sources: tuple[str, ...]
 
     def weights(self, errors: Floats) -> Floats:
-        """Welsch weights over the number of rows of the source."""
+        """Welsch weights (rows,), each divided by the number of rows of its source."""
         counts = np.array([self.sources.count(source) for source in self.sources], float)
         return np.asarray(np.exp(-((errors / SCALE) ** 2)) / counts)
 
-    def of_rows(self, kept: Sequence[bool]) -> Linear:
-        """The same of some rows."""
-        rows = np.array(kept, bool)
-        sources = tuple(source for source, one in zip(self.sources, kept, strict=True) if one)
-        return Linear(self.errors[rows], self.slopes[rows], sources)
+    def of_rows(self, selected: Sequence[bool]) -> LinearisedErrors:
+        """The selected rows."""
+        mask = np.array(selected, bool)
+        sources = tuple(source for source, use in zip(self.sources, selected, strict=True) if use)
+        return LinearisedErrors(self.errors[mask], self.slopes[mask], sources)
 
     def solve(self) -> Floats:
-        """The step (p,) that the rows ask for."""
+        """The least-squares step (parameters,) from here."""
         step: Floats = np.zeros(self.slopes.shape[1])
         for _ in range(_REWEIGHTINGS):
             w = self.weights(self.errors + self.slopes @ step)
             normal = self.slopes.T @ (w[:, None] * self.slopes) + PULL**2 * np.eye(len(step))
             step[:] = np.linalg.solve(normal, -self.slopes.T @ (w * self.errors))
-        return np.clip(step, -MOST_STEP, MOST_STEP)
+        return np.clip(step, -MAX_STEP, MAX_STEP)
 
     def constraining(self) -> list[set[str]]:
-        """Parameter → the sources that tell something of it, by rows that still have a say."""
-        heard = np.abs(self.errors) < 2 * SCALE
-        found = []
+        """For each parameter, the sources that constrain it by rows that still have weight."""
+        weighted = np.abs(self.errors) < 2 * SCALE
+        sources_by_parameter = []
         for slopes in np.abs(self.slopes.T):
-            tells = heard & (slopes > TELLS)
-            found.append({source for source, told in zip(self.sources, tells, strict=True) if told})
-        return found
+            constrains = weighted & (slopes > MIN_SLOPE)
+            sources_by_parameter.append(
+                {source for source, flag in zip(self.sources, constrains, strict=True) if flag}
+            )
+        return sources_by_parameter
 
     def jackknife(self) -> Floats:
-        """90 % half-widths (p,) on the scale of the fit, leaving out one source at a time."""
+        """Half-widths (parameters,) of 90 % intervals, on the scale of the fit (jackknife over sources)."""
         names = sorted(set(self.sources))
         steps = np.array([self.of_rows([s != name for s in self.sources]).solve() for name in names])
         n = len(names)

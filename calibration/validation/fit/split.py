@@ -1,4 +1,4 @@
-"""Which sources the presets' free parameters are fitted on, which of their rows: chosen without errors."""
+"""Chooses the sources and rows that the presets' free parameters are fitted on, without looking at errors."""
 
 from __future__ import annotations
 
@@ -7,67 +7,74 @@ from collections.abc import Sequence
 
 from calibration.validation.fit.beginnings import BEGINNING
 from calibration.validation.groups import KNOWN_ACCEPTANCE, MEASURED_GPUS, RESEARCH, engine_of, gpu_of
-from calibration.validation.row import Row, good_source
-from calibration.validation.trials.trial import Trial
+from calibration.validation.reconstruction.published_run import PublishedRun
+from calibration.validation.row import ComparisonRow, good_source
 
 STEPS = ("speedup", "throughput", "tpot_mean", "itl_mean")
-"""Figures of steps: they choose the sources and their trials, and tell the parameters of steps. First tokens
-and tails hang on the client and on arrivals as well.
+"""Figures that depend on steps alone. They select the sources and their runs, and constrain the parameters of
+steps. First tokens and tails also depend on the client and the arrivals.
 """
 FIRST_TOKENS = ("ttft_mean",)
-"""Reported beside, and fitted to nothing."""
+"""Reported as well, but not fitted."""
 BEGINNINGS = (BEGINNING,)
-"""What tells the parameters of the front end, one each, and no other."""
-MOST_TRIALS = 12
-"""Of one source: evenly spaced, so that a source of a hundred points costs no more than others."""
+"""The figures that constrain the parameters of the front end, and no others."""
+MAX_RUNS = 12
+"""Runs used of one source, evenly spaced: a source with a hundred points costs no more than others."""
 FOLDS = 5
 
 
-def usable(row: Row) -> bool:
-    """Whether a row of `trials_for_fit` may take part: serving engine, known acceptance, known GPU.
+def usable(row: ComparisonRow) -> bool:
+    """Whether a row of `runs_for_fit` takes part: serving engine, known acceptance, measured GPU.
 
-    When a burst begins to be served does not depend on the GPU.
+    Beginnings need no gate, because they do not depend on which board the GPU is.
     """
-    known = row.acceptance_from in KNOWN_ACCEPTANCE
-    measured = gpu_of(row) in MEASURED_GPUS and engine_of(row) != RESEARCH
-    wanted = (row.gates and row.quantity in STEPS + FIRST_TOKENS) or row.quantity in BEGINNINGS
-    return wanted and known and measured
+    known_acceptance = row.acceptance_from in KNOWN_ACCEPTANCE
+    measured_engine = gpu_of(row) in MEASURED_GPUS and engine_of(row) != RESEARCH
+    fitted_figure = (row.gates and row.quantity in STEPS + FIRST_TOKENS) or row.quantity in BEGINNINGS
+    return fitted_figure and known_acceptance and measured_engine
 
 
-def trials_for_fit(trials: Sequence[Trial], most: int = MOST_TRIALS) -> list[Trial]:
-    """The trials that can give usable rows, at most so many of a source."""
-    by_source: dict[str, list[Trial]] = {}
-    for trial in trials:
-        wanted = any(one.quantity in STEPS for one in trial.published)
-        known = trial.acceptance_from in KNOWN_ACCEPTANCE or any(
-            p.variant == "plain" for p in trial.published
+def runs_for_fit(runs: Sequence[PublishedRun], max_runs: int = MAX_RUNS) -> list[PublishedRun]:
+    """The runs that can give usable rows, at most `max_runs` of each source."""
+    by_source: dict[str, list[PublishedRun]] = {}
+    for run in runs:
+        has_steps = any(figure.quantity in STEPS for figure in run.published)
+        known_acceptance = run.acceptance_from in KNOWN_ACCEPTANCE or any(
+            p.variant == "plain" for p in run.published
         )
-        simulated = trial.plain is not None or trial.spec is not None
-        measured = trial.gpu[:4].upper() in MEASURED_GPUS and not trial.research
-        if wanted and known and simulated and measured and good_source(trial) and not trial.uniform:
-            by_source.setdefault(trial.case.source_id, []).append(trial)
-    return [trial for source in sorted(by_source) for trial in _spaced(by_source[source], most)]
+        simulated = run.plain is not None or run.spec is not None
+        measured_engine = run.gpu[:4].upper() in MEASURED_GPUS and not run.research
+        if (
+            has_steps
+            and known_acceptance
+            and simulated
+            and measured_engine
+            and good_source(run)
+            and not run.uniform
+        ):
+            by_source.setdefault(run.case.source_id, []).append(run)
+    return [run for source in sorted(by_source) for run in _spaced(by_source[source], max_runs)]
 
 
-def _spaced(trials: list[Trial], most: int) -> list[Trial]:
-    count = min(len(trials), most)
-    return [trials[round(i * (len(trials) - 1) / max(count - 1, 1))] for i in range(count)]
+def _spaced(runs: list[PublishedRun], max_runs: int) -> list[PublishedRun]:
+    count = min(len(runs), max_runs)
+    return [runs[round(i * (len(runs) - 1) / max(count - 1, 1))] for i in range(count)]
 
 
-def fit_half(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """The sources of the fit.
+def fit_half(runs: Sequence[PublishedRun]) -> tuple[str, ...]:
+    """The sources of the fit, chosen from all runs.
 
-    `trials`: all of them. Classes: serving engine, and whether the source tells an acceptance. Within a class
-    the sources stand in the order of the SHA-256 of their names, and the fit takes every second one.
+    Sources are classed by serving engine and by whether they state an acceptance. Within a class they are
+    sorted by the SHA-256 of their names, and the fit takes every second one.
     """
-    good = trials_for_fit(trials, most=len(trials))
-    by_source: dict[str, list[Trial]] = {}
-    for trial in good:
-        by_source.setdefault(trial.case.source_id, []).append(trial)
+    candidate_runs = runs_for_fit(runs, max_runs=len(runs))
+    by_source: dict[str, list[PublishedRun]] = {}
+    for run in candidate_runs:
+        by_source.setdefault(run.case.source_id, []).append(run)
     classes: dict[tuple[str, bool], set[str]] = {}
-    for source, own in by_source.items():
-        told = any(trial.acceptance_from in ("given", "joined") for trial in own)
-        classes.setdefault((_engine(own), told), set()).add(source)
+    for source, source_runs in by_source.items():
+        states_acceptance = any(run.acceptance_from in ("given", "joined") for run in source_runs)
+        classes.setdefault((_engine(source_runs), states_acceptance), set()).add(source)
     chosen: list[str] = []
     for sources in classes.values():
         ordered = sorted(sources, key=name_hash)
@@ -75,23 +82,23 @@ def fit_half(trials: Sequence[Trial]) -> tuple[str, ...]:
     return tuple(sorted(chosen))
 
 
-def _engine(trials: Sequence[Trial]) -> str:
-    """The engine of most of a source's trials: a source of several engines is in one class."""
-    names = [_family(one) for one in trials]
+def _engine(runs: Sequence[PublishedRun]) -> str:
+    """The engine of most of a source's runs, so that a source with several engines is in one class."""
+    names = [_family(run) for run in runs]
     return max(sorted(set(names)), key=names.count)
 
 
-def _family(trial: Trial) -> str:
-    scenario = trial.spec or trial.plain
+def _family(run: PublishedRun) -> str:
+    scenario = run.spec or run.plain
     assert scenario is not None
     return scenario.engine.preset.split("-")[0]
 
 
 def fold_of(source: str) -> int:
-    """0 … FOLDS − 1, by the hash of the name."""
+    """The fold of a source, 0 … FOLDS − 1, by the hash of its name."""
     return int(name_hash(source), 16) % FOLDS
 
 
 def name_hash(source: str) -> str:
-    """Hexadecimal SHA-256."""
+    """Hexadecimal SHA-256 of a source's name."""
     return hashlib.sha256(source.encode()).hexdigest()

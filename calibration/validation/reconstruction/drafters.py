@@ -1,13 +1,13 @@
-"""The network that drafts: the catalogue's, or one built in the usual shape."""
+"""Chooses the drafter of a case: one of the catalogue, or one built in the usual shape."""
 
 from __future__ import annotations
 
 import math
 import re
 
-from calibration.validation.trials.cases import Case, Draft, Facts, number
-from calibration.validation.trials.generated import config_file
-from calibration.validation.trials.models import ModelChoice
+from calibration.validation.reconstruction.cases import Facts, PublishedCase, PublishedDraft, number
+from calibration.validation.reconstruction.config_files import config_file
+from calibration.validation.reconstruction.models import ModelChoice
 from simulator.errors import InputError
 from simulator.models.catalogue import (
     drafters,
@@ -28,14 +28,14 @@ _SPARSE_KV = re.compile(r"stream|snapkv|sink|sliding|sparse|quest|triforce")
 _DRAFT_VOCAB = 32_000
 """Draft vocabulary of published EAGLE-3 heads (their configs)."""
 
-Drafter = tuple[str | None, tuple[str, ...]]
-"""What `draft` of a variant takes, and what was assumed."""
+DrafterChoice = tuple[str | None, tuple[str, ...]]
+"""The value of a variant's `draft` key, and the assumptions made."""
 
 
-def drafter_of(case: Case, point: Facts, target: ModelChoice, method: str) -> Drafter | str:
-    """The drafter that a case's method needs, or why there is none."""
+def drafter_of(case: PublishedCase, point: Facts, target: ModelChoice, method: str) -> DrafterChoice | str:
+    """The drafter that the method of a case needs, or the reason why there is none."""
     kind = methods()[method].drafter
-    draft = case.draft or Draft()
+    draft = case.draft or PublishedDraft()
     if kind is None:
         return None, ()
     words = point.get("draft") if isinstance(point.get("draft"), str) else draft.model
@@ -49,10 +49,10 @@ def drafter_of(case: Case, point: Facts, target: ModelChoice, method: str) -> Dr
     for name in _named(words):
         if _usable(name, target.model, kind):
             return name, ()
-    known = (
+    candidates = (
         name for name in drafters() if entry(name).method == kind and target.title in entry(name).targets
     )
-    for name in known:
+    for name in candidates:
         if _usable(name, target.model, kind):
             return name, () if words is None else (f"drafter {words} taken as {name}",)
     built = config_file(f"{kind}-{target.title}", _head(target.model, kind))
@@ -62,7 +62,7 @@ def drafter_of(case: Case, point: Facts, target: ModelChoice, method: str) -> Dr
 
 
 def _named(words: object) -> list[str]:
-    """The catalogue's drafter that a text names; none for a text that names none, or several."""
+    """The catalogue's drafter that a text names; empty for a text that names none or several."""
     known = known_drafter(words) if isinstance(words, str) else None
     return [] if known is None else [known]
 
@@ -76,9 +76,10 @@ def _usable(name: str, target: Model, kind: str) -> bool:
 
 
 def _head(target: Model, kind: str) -> dict[str, object]:
-    """One decoder layer as wide as the target, as EAGLE heads are: arXiv 2401.15077, arXiv 2503.01840.
+    """The config of one decoder layer as wide as the target, as in EAGLE (arXiv 2401.15077, 2503.01840).
 
-    Attention as in the target where that has plain heads, else heads of 128; the MLP three times as wide.
+    Attention is as in the target if that has plain heads; otherwise heads have 128 dimensions. The MLP is
+    three times as wide as the target.
     """
     plain = next(
         (
@@ -106,15 +107,15 @@ def _head(target: Model, kind: str) -> dict[str, object]:
     return config
 
 
-def _draft_model(words: object, size: float | None, target: Model) -> Drafter | str:
-    """A small model of the target's vocabulary: by name, by size, else the smallest there is."""
+def _draft_model(words: object, size: float | None, target: Model) -> DrafterChoice | str:
+    """A small model with the target's vocabulary: by name, else by size, else the smallest."""
     name = _small_model(words) if isinstance(words, str) else None
     if name is not None:
         if load_model(name).vocab_size == target.vocab_size:
             return name, ()
         config = {**entry(name).config, "vocab_size": target.vocab_size}
         return config_file(name, config), (f"{name} with the target's vocabulary",)
-    alike = {
+    candidates = {
         name: load_model(name).parameters / 1e9
         for name in targets()
         if load_model(name).vocab_size == target.vocab_size
@@ -123,30 +124,33 @@ def _draft_model(words: object, size: float | None, target: Model) -> Drafter | 
     if size is None and isinstance(words, str):
         stated = re.search(r"(\d+(?:\.\d+)?) ?([bm])\b", words.lower())
         size = None if stated is None else float(stated[1]) / (1 if stated[2] == "b" else 1000)
-    if alike and (size is None or min(abs(math.log(size / own)) for own in alike.values()) < _NEAR):
-        wanted = size or min(alike.values())
-        name = min(alike, key=lambda one: abs(math.log(wanted / alike[one])))
+    distances = () if size is None else [abs(math.log(size / other)) for other in candidates.values()]
+    if candidates and min(distances, default=0.0) < _NEAR:
+        nearest_size = size or min(candidates.values())
+        name = min(candidates, key=lambda candidate: abs(math.log(nearest_size / candidates[candidate])))
         stated_words = f"{size:g}B" if size is not None else "not named"
         return name, (f"draft model {words or stated_words}: {name} taken",)
-    wanted = size or target.parameters / 1e9 * _USUAL_DRAFT
-    config = _small_config(wanted, target)
-    return config_file(f"draft-{wanted:.2g}B", config), (f"draft model of {wanted:.2g}B parameters built",)
+    built_size = size or target.parameters / 1e9 * _USUAL_DRAFT
+    config = _small_config(built_size, target)
+    return config_file(f"draft-{built_size:.2g}B", config), (
+        f"draft model of {built_size:.2g}B parameters built",
+    )
 
 
 _LARGEST_DRAFT = 0.25
-"""A draft model has at most this share of the target's parameters, or it saves nothing."""
+"""Largest share of the target's parameters at which a draft model can save time."""
 _USUAL_DRAFT = 1 / 64
 _NEAR = math.log(1.5)
 
 
 def _small_model(words: str) -> str | None:
-    """The catalogue model that a text names; the first where it names several."""
+    """The catalogue model that a text names; the first if it names several."""
     pieces = re.split(r"\s+/\s+|\(|,|_streaming|_", words)
     return next(filter(None, (known_model(piece.strip()) for piece in pieces)), None)
 
 
 def _small_config(size_b: float, target: Model) -> dict[str, object]:
-    """A dense model of that size and the target's vocabulary; embeddings tied, as small models have them."""
+    """The config of a dense model of `size_b` × 10⁹ parameters: the target's vocabulary, tied embeddings."""
     body = max(size_b * 1e9, 1.2 * 256 * target.vocab_size)
     hidden = next(
         width

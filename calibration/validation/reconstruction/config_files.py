@@ -1,4 +1,4 @@
-"""Configurations that no catalogue has, as files that a scenario can name."""
+"""Writes model configurations that the catalogue lacks to files that a scenario can name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def config_file(name: str, config: Mapping[str, object]) -> str:
-    """Path of a `config.json` with these fields; equal fields give the same path while this process lives."""
+    """Path of a `config.json` with these fields; equal fields give the same path within this process."""
     text = json.dumps(config, sort_keys=True)
     folder = _folder() / hashlib.sha256(text.encode()).hexdigest()[:16] / name
     path = folder / "config.json"
@@ -25,7 +25,7 @@ def config_file(name: str, config: Mapping[str, object]) -> str:
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
-    """A folder of this process; workers read it, nobody needs it afterwards."""
+    """This process's temporary folder, which workers read and which is removed at exit."""
     folder = tempfile.mkdtemp(prefix="decodesim-models-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

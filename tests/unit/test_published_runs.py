@@ -1,4 +1,4 @@
-"""Published points as trials: what is simulated of them, and what is said where something is missing."""
+"""Published points as runs: what is simulated of them, and what is said where something is missing."""
 
 from __future__ import annotations
 
@@ -10,32 +10,30 @@ from collections import Counter
 import pytest
 
 from calibration.validation.coverage import counts
-from calibration.validation.trials.cases import committed_cases
-from calibration.validation.trials.evidence import Evidence
-from calibration.validation.trials.trial import Published
-from calibration.validation.trials.trials import trials_of, trials_of_cases
+from calibration.validation.reconstruction.cases import committed_cases
+from calibration.validation.reconstruction.evidence import AcceptanceEvidence
+from calibration.validation.reconstruction.published_run import PublishedFigure
+from calibration.validation.reconstruction.reconstruct import published_runs_of, published_runs_of_cases
 from simulator.acceptance import acceptance_model
 from simulator.breakeven.theory import harmonic_mean
 from simulator.models.catalogue import load_model
-from tests.published_cases import PLAIN, SPEC, changed, the_trial, trials_in
+from tests.published_cases import PLAIN, SPEC, changed, runs_in, the_run
 
 
 @pytest.mark.parametrize(("size", "active"), [(9, None), (230, 10), (57, 14), (0.5, None), (600, 40)])
 def test_an_unknown_model_is_built_of_its_size(tmp_path, size, active):
     target = {"model": "Mystery", "params_b": size, "active_params_b": active, "arch": None}
-    trial = the_trial(
+    run = the_run(
         tmp_path, changed(PLAIN, target=target, hardware={"count": None, "tp": None, "gpu": "H200"})
     )
-    assert (
-        "GPUs not stated: ratios only" in trial.skipped.values()
-    )  # its throughput says nothing of one engine
+    assert "GPUs not stated: ratios only" in run.skipped.values()  # its throughput says nothing of one engine
     both = changed(SPEC, target=target, hardware={"count": 16, "tp": 16, "gpu": "H200"})
-    trial = the_trial(tmp_path, both)
-    assert trial.plain is not None, trial.skipped
-    model = load_model(trial.plain.target.model)
+    run = the_run(tmp_path, both)
+    assert run.plain is not None, run.skipped
+    model = load_model(run.plain.target.model)
     assert model.parameters == pytest.approx(size * 1e9, rel=0.06)
     assert model.active_parameters == pytest.approx((active or size) * 1e9, rel=0.06)
-    assert any("Mystery is not known" in choice for choice in trial.choices)
+    assert any("Mystery is not known" in choice for choice in run.choices)
 
 
 def test_two_sides_are_two_scenarios(tmp_path):
@@ -44,28 +42,28 @@ def test_two_sides_are_two_scenarios(tmp_path):
         framework={"name": "baseline vLLM 0.11; spec SGLang 0.5.3", "version": None},
         target={"weight_precision": "baseline bf16; spec fp8"},
     )
-    trial = the_trial(tmp_path, case)
-    assert trial.plain is not None
-    assert trial.spec is not None
-    assert trial.plain.engine.preset.startswith("vllm")
-    assert trial.spec.engine.preset.startswith("sglang")
-    assert (trial.plain.target.weights, trial.spec.target.weights) == (None, "fp8")
-    assert trial.plain.workload == trial.spec.workload
-    assert trial.engine == f"{trial.plain.engine.preset} | {trial.spec.engine.preset}"
+    run = the_run(tmp_path, case)
+    assert run.plain is not None
+    assert run.spec is not None
+    assert run.plain.engine.preset.startswith("vllm")
+    assert run.spec.engine.preset.startswith("sglang")
+    assert (run.plain.target.weights, run.spec.target.weights) == (None, "fp8")
+    assert run.plain.workload == run.spec.workload
+    assert run.engine == f"{run.plain.engine.preset} | {run.spec.engine.preset}"
 
 
 def test_one_scenario_serves_both_sides_that_ran_on_the_same(tmp_path):
-    trial = the_trial(tmp_path, SPEC)
-    assert trial.plain is trial.spec
-    assert trial.spec is not None
-    (variant,) = trial.spec.speculation
+    run = the_run(tmp_path, SPEC)
+    assert run.plain is run.spec
+    assert run.spec is not None
+    (variant,) = run.spec.speculation
     assert (variant.name, variant.method, variant.draft, variant.draft_length) == (
         "spec",
         "eagle3",
         "eagle3-llama-3.1-8b",
         3,
     )
-    assert trial.acceptance_from == "given"
+    assert run.acceptance_from == "given"
     model = acceptance_model(variant.acceptance, 3)
     assert harmonic_mean(*model.mean_acceptance_lengths_by_request(3)) == pytest.approx(2.6)
 
@@ -81,13 +79,13 @@ def test_one_scenario_serves_both_sides_that_ran_on_the_same(tmp_path):
 )  # fmt: skip
 def test_loads(tmp_path, point, arrivals, batch):
     case = {**PLAIN, "load_axis": "moon", "points": [{**point, "baseline": {"tpot_mean_ms": 8}}]}
-    trial = the_trial(tmp_path, case)
-    assert trial.batch == batch
+    run = the_run(tmp_path, case)
+    assert run.batch == batch
     if arrivals is None:
-        assert trial.skipped == {"plain": "load not stated"}
+        assert run.skipped == {"plain": "load not stated"}
     else:
-        assert trial.plain is not None
-        assert trial.plain.workload.arrivals.kind == arrivals
+        assert run.plain is not None
+        assert run.plain.workload.arrivals.kind == arrivals
 
 
 def test_figures_are_in_si_and_of_all_gpus(tmp_path):
@@ -97,28 +95,26 @@ def test_figures_are_in_si_and_of_all_gpus(tmp_path):
         "e2e_latency_p99_ms": 4000, "e2e_latency_mean_s": 3, "tpot_p99_ms": "30", "output_tok_per_s": None,
     }  # fmt: skip
     case = changed(PLAIN, hardware={"count": 4, "tp": 2}, points=[{"concurrency": 4, "baseline": variant}])
-    trial = the_trial(tmp_path, case)
-    assert set(trial.published) == {
-        Published("throughput", "plain", 200), Published("tpot_mean", "plain", 0.02),
-        Published("tpot_p99", "plain", 0.03),
-        Published("itl_mean", "plain", 0.021), Published("ttft_p99", "plain", 0.9),
-        Published("e2e_mean", "plain", 3), Published("e2e_p99", "plain", 4),
+    run = the_run(tmp_path, case)
+    assert set(run.published) == {
+        PublishedFigure("throughput", "plain", 200), PublishedFigure("tpot_mean", "plain", 0.02),
+        PublishedFigure("tpot_p99", "plain", 0.03),
+        PublishedFigure("itl_mean", "plain", 0.021), PublishedFigure("ttft_p99", "plain", 0.9),
+        PublishedFigure("e2e_mean", "plain", 3), PublishedFigure("e2e_p99", "plain", 4),
     }  # fmt: skip
-    assert trial.plain is not None
-    assert (trial.plain.hardware.tensor_parallel, trial.plain.hardware.replicas) == (2, 2)
+    assert run.plain is not None
+    assert (run.plain.hardware.tensor_parallel, run.plain.hardware.replicas) == (2, 2)
 
 
 def test_a_total_with_prompts_counts_by_its_outputs(tmp_path):
-    trial = the_trial(
-        tmp_path, {**PLAIN, "points": [{"concurrency": 4, "baseline": {"total_tok_per_s": 1000}}]}
-    )
-    assert trial.published == (Published("throughput", "plain", pytest.approx(1000 * 128 / 640)),)
+    run = the_run(tmp_path, {**PLAIN, "points": [{"concurrency": 4, "baseline": {"total_tok_per_s": 1000}}]})
+    assert run.published == (PublishedFigure("throughput", "plain", pytest.approx(1000 * 128 / 640)),)
 
 
 def test_speedups_follow_from_both_variants_in_the_terms_of_the_case(tmp_path):
     points = [{"concurrency": 4, "k": 3, "baseline": {"tpot_mean_ms": 8}, "spec": {"tpot_mean_ms": 5}}]
     case = {**SPEC, "speedup_of": "tpot_mean", "points": points}
-    (speedup,) = [one for one in the_trial(tmp_path, case).published if one.quantity == "speedup"]
+    (speedup,) = [one for one in the_run(tmp_path, case).published if one.quantity == "speedup"]
     assert speedup.value == pytest.approx(1.6)
 
 
@@ -126,13 +122,13 @@ def test_shares_and_step_times_are_trials_of_single_steps(tmp_path):
     shares = {"drafting": 20.0, "verification": 70.0, "rejection_sampling": 0.0, "system_overhead": 10.0}
     steps = {"batch_size": 8, "k": 3, "verify_ms": 11.0, "plain_step_ms": 10.0, "speedup": 1.5}
     case = {**SPEC, "points": [{"batch_size": 8, "share_pct": shares}, steps]}
-    share, ratio, run = trials_in(tmp_path, case)
+    share, ratio, run = runs_in(tmp_path, case)
     assert [(one.part, one.value) for one in share.published] == [
         ("draft", 0.2),
         ("verify", 0.7),
         ("host", 0.1),
     ]
-    assert ratio.published == (Published("step_ratio", "both", 1.1),)
+    assert ratio.published == (PublishedFigure("step_ratio", "both", 1.1),)
     assert share.uniform
     assert ratio.uniform
     assert not run.uniform
@@ -164,11 +160,11 @@ def test_shares_and_step_times_are_trials_of_single_steps(tmp_path):
 def test_drafts_that_cannot_be_simulated_leave_the_plain_variant(tmp_path, draft, point, reason):
     variants = {"baseline": {"tpot_mean_ms": 8}, "spec": {"tpot_mean_ms": 5}}
     case = changed(SPEC, draft=draft, points=[{**SPEC["points"][0], **variants, **point}])
-    trial = the_trial(tmp_path, case)
-    assert trial.skipped == {"spec": reason}
-    assert trial.spec is None
-    assert trial.plain is not None
-    assert trial.plain.speculation == ()
+    run = the_run(tmp_path, case)
+    assert run.skipped == {"spec": reason}
+    assert run.spec is None
+    assert run.plain is not None
+    assert run.plain.speculation == ()
 
 
 @pytest.mark.parametrize(
@@ -182,26 +178,26 @@ def test_drafts_that_cannot_be_simulated_leave_the_plain_variant(tmp_path, draft
     ],
 )
 def test_methods_are_known_however_they_are_spelt(tmp_path, published, method):
-    trial = the_trial(tmp_path, changed(SPEC, draft={"method": published}))
-    assert trial.method == method
-    assert trial.spec is not None
-    assert trial.spec.speculation[0].method == method
+    run = the_run(tmp_path, changed(SPEC, draft={"method": published}))
+    assert run.method == method
+    assert run.spec is not None
+    assert run.spec.speculation[0].method == method
 
 
 def test_a_launch_line_names_the_seats(tmp_path):
     launched = changed(PLAIN, notes=["command: vllm serve m --max-num-seqs 64"])
-    trial = the_trial(tmp_path, launched)
-    assert trial.plain is not None
-    assert trial.plain.engine.max_num_seqs == 64
+    run = the_run(tmp_path, launched)
+    assert run.plain is not None
+    assert run.plain.engine.max_num_seqs == 64
 
 
 def test_replicas_that_cannot_hold_the_model_are_one_engine(tmp_path):
     target = {"model": "DeepSeek-V3", "params_b": 671, "active_params_b": 37, "weight_precision": "fp8"}
     hardware = {"gpu": "H200", "count": 8, "tp": 1, "ep": 8}
-    trial = the_trial(tmp_path, changed(PLAIN, target=target, hardware=hardware))
-    assert trial.plain is not None
-    assert (trial.plain.hardware.tensor_parallel, trial.plain.hardware.replicas) == (8, 1)
-    assert any("one engine over 8 GPUs" in choice for choice in trial.choices)
+    run = the_run(tmp_path, changed(PLAIN, target=target, hardware=hardware))
+    assert run.plain is not None
+    assert (run.plain.hardware.tensor_parallel, run.plain.hardware.replicas) == (8, 1)
+    assert any("one engine over 8 GPUs" in choice for choice in run.choices)
 
 
 def test_flagged_and_recalled_cases_are_counted_not_simulated(tmp_path):
@@ -210,17 +206,17 @@ def test_flagged_and_recalled_cases_are_counted_not_simulated(tmp_path):
         ({"quality_flags": ["handicapped_baseline"]}, "plain run handicapped: acceptance only"),
         ({"kind": "power"}, "kind of case not known"),
     ):
-        trial = the_trial(tmp_path, {**SPEC, **fields})
-        assert set(trial.skipped.values()) == {reason}
-        assert trial.plain is None
-        assert trial.spec is None
+        run = the_run(tmp_path, {**SPEC, **fields})
+        assert set(run.skipped.values()) == {reason}
+        assert run.plain is None
+        assert run.spec is None
 
 
 def test_where_the_gpus_are_not_stated_only_ratios_are_compared(tmp_path):
     variants = {"baseline": {"output_tok_per_s": 100}, "spec": {"output_tok_per_s": 150}}
     target = {"model": "Llama-3.3-70B-Instruct", "params_b": 70.6}
     case = changed(SPEC, hardware={"count": None, "tp": None}, target=target)
-    absolute, ratio = trials_in(
+    absolute, ratio = runs_in(
         tmp_path, {**case, "points": [{**SPEC["points"][0], **variants, "speedup": None}]}
     )
     assert absolute.plain is None
@@ -234,19 +230,19 @@ def test_where_the_gpus_are_not_stated_only_ratios_are_compared(tmp_path):
 
 def test_the_committed_cases_are_covered():
     cases = [case for case in committed_cases() if counts(case)]
-    trials = trials_of_cases(cases)
+    runs = published_runs_of_cases(cases)
     done = {
-        (trial.case.source_id, trial.case.case_id)
-        for trial in trials
-        for figure in trial.published
-        if (trial.plain is not None or figure.variant == "spec")
-        and (trial.spec is not None or figure.variant == "plain")
+        (run.case.source_id, run.case.case_id)
+        for run in runs
+        for figure in run.published
+        if (run.plain is not None or figure.variant == "spec")
+        and (run.spec is not None or figure.variant == "plain")
     }
     assert len(done) >= 0.78 * len(cases)
-    reasons = Counter(reason for trial in trials for reason in trial.skipped.values())
+    reasons = Counter(reason for run in runs for reason in run.skipped.values())
     assert len(reasons) < 20
     assert all(len(reason) < 60 for reason in reasons)
-    assert pickle.loads(pickle.dumps(trials[:20])) == trials[:20]
+    assert pickle.loads(pickle.dumps(runs[:20])) == runs[:20]
 
 
 def test_nothing_that_a_stranger_writes_raises(tmp_path):
@@ -270,7 +266,7 @@ def test_nothing_that_a_stranger_writes_raises(tmp_path):
     ]
     luck = random.Random(1)
     cases = committed_cases()
-    evidence = Evidence.of(cases[:30])
+    evidence = AcceptanceEvidence.of(cases[:30])
     for _ in range(150):
         case = luck.choice(cases)
         sections = {
@@ -283,10 +279,8 @@ def test_nothing_that_a_stranger_writes_raises(tmp_path):
             for point in case.points[:2]
         )
         strange = dataclasses.replace(case, **sections, points=points)
-        for trial in trials_of(strange, evidence):
-            assert trial.published or trial.skipped or not trial.plain
-            for figure in trial.published:
+        for run in published_runs_of(strange, evidence):
+            assert run.published or run.skipped or not run.plain
+            for figure in run.published:
                 needed = ("plain", "spec") if figure.variant == "both" else (figure.variant,)
-                assert all(
-                    getattr(trial, variant) is not None or variant in trial.skipped for variant in needed
-                )
+                assert all(getattr(run, variant) is not None or variant in run.skipped for variant in needed)

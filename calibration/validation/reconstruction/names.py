@@ -1,4 +1,4 @@
-"""Published words → the names of this simulator: GPUs, precisions, data sets, and the sides of a text."""
+"""Maps published words to the simulator's names: GPUs, precisions, data sets. Splits a text by side."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from calibration.validation.trials.cases import Side
+from calibration.validation.reconstruction.cases import Side
 
 _PLAIN = r"(?:the )?(?:plain|baseline|base|vanilla|non-?spec\w*|without spec\w*|no spec\w*)"
 _SPEC = r"(?:the )?(?:spec(?:ulative|ulation)?|with spec\w*|drafting)"
@@ -24,31 +24,31 @@ _AFTER = {
     ),
 }
 _SPLITTERS = (r"\s*(?:;|\||\bvs\.?(?=\s)|\bversus\b)\s*", r"\s*(?:[;|,/]|\band\b)\s*")
-"""What stands between the words about one side and those about the other, the surest first."""
+"""Separators between the words about one side and those about the other, the most reliable first."""
 
 
 def side_of(text: str | None, side: Side) -> str | None:
-    """What a text says of one side: "baseline vLLM 0.11; spec SGLang 0.5" → "vLLM 0.11" or "SGLang 0.5".
+    """The part of a text about one side: "baseline vLLM 0.11; spec SGLang 0.5" → "vLLM 0.11" or "SGLang 0.5".
 
-    A text that speaks of no sides is about both.
+    A text that names no side is about both.
     """
     if not text:
         return text
     for splitter in _SPLITTERS:
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for piece in re.split(splitter, text):
             for name in ("plain", "spec"):
                 for pattern in (_BEFORE[name], _AFTER[name]):
                     rest = pattern.sub("", piece, count=1).strip()
                     if rest and rest != piece.strip():
-                        found.setdefault(name, rest)
-        if len(found) == 2:
-            return found[side]
+                        texts.setdefault(name, rest)
+        if len(texts) == 2:
+            return texts[side]
     return text
 
 
-class Gpu(NamedTuple):
-    """A GPU of the catalogue; `note` says what the text left open."""
+class PublishedGpu(NamedTuple):
+    """A GPU of the catalogue, with a note on what the text left open."""
 
     name: str
     note: str | None = None
@@ -63,8 +63,8 @@ _FAMILIES = re.compile(
 )
 
 
-def gpu_of(text: str | None) -> Gpu | str:
-    """The GPU a text means, or why there is none: not stated (or several), not modelled."""
+def gpu_of(text: str | None) -> PublishedGpu | str:
+    """The GPU that a text names, or the reason why there is none: not stated, several, or not modelled."""
     words = re.sub(r"\b\d+ ?[x×] ?", " ", (text or "").lower().replace("-", " "))
     outside = set(_FAMILIES.findall(re.sub(r"\([^)]*\)", "", words)))
     kinds = (outside or set(_FAMILIES.findall(words))) - {"rtx"} or outside
@@ -72,25 +72,29 @@ def gpu_of(text: str | None) -> Gpu | str:
         return GPU_NOT_STATED
     kind = kinds.pop()
     if kind == "h200":
-        return Gpu("h200-sxm", "H200 NVL taken as the SXM board" if "nvl" in words else None)
+        return PublishedGpu("h200-sxm", "H200 NVL taken as the SXM board" if "nvl" in words else None)
     if kind == "h100":
         if "nvl" in words:
-            return Gpu("h100-nvl")
+            return PublishedGpu("h100-nvl")
         if "hbm2e" in words or (re.search(r"9[46] ?gb", words) and re.search(r"sxm|hgx", words)):
-            return Gpu("h100-sxm-94gb", "94 or 96 GB on a board with NVSwitch: the H100 with HBM2e taken")
+            return PublishedGpu(
+                "h100-sxm-94gb", "94 or 96 GB on a board with NVSwitch: the H100 with HBM2e taken"
+            )
         if re.search(r"94 ?gb", words):
-            return Gpu("h100-nvl")
-        return Gpu("h100-pcie") if "pcie" in words else Gpu("h100-sxm")
+            return PublishedGpu("h100-nvl")
+        return PublishedGpu("h100-pcie") if "pcie" in words else PublishedGpu("h100-sxm")
     if kind == "a100":
         pcie = "A100 PCIe taken as the SXM board" if "pcie" in words else None
         if re.search(r"40 ?g", words):
-            return Gpu("a100-sxm-40gb", pcie)
-        return Gpu("a100-sxm-80gb", pcie or (None if "80" in words else "A100 without a size: 80 GB taken"))
+            return PublishedGpu("a100-sxm-40gb", pcie)
+        return PublishedGpu(
+            "a100-sxm-80gb", pcie or (None if "80" in words else "A100 without a size: 80 GB taken")
+        )
     return GPU_NOT_MODELLED
 
 
-class Weights(NamedTuple):
-    """A weight format of the scenario file; None: what the checkpoint's config says."""
+class WeightFormat(NamedTuple):
+    """A weight format of the scenario file; None keeps the checkpoint's."""
 
     format: str | None
     note: str | None = None
@@ -106,10 +110,10 @@ _FORMATS: tuple[tuple[str, str, str | None], ...] = (
 )
 
 
-def weights_of(text: str | None, model: str | None) -> Weights:
-    """The weight format of a precision text, or of a model name that says it."""
+def weights_of(text: str | None, model: str | None) -> WeightFormat:
+    """The weight format of a precision text, or of a model name that includes one."""
     if text and (re.search(r"checkpoint native|as (?:shipped|released)", text, re.I)):
-        text = None  # the source did not say: the checkpoint does
+        text = None  # the checkpoint decides
     for words in (text, model):
         hits = [
             (match.start(), weights, note)
@@ -119,12 +123,14 @@ def weights_of(text: str | None, model: str | None) -> Weights:
         if hits:
             _, weights, note = min(hits)
             several = len({hit[1] for hit in hits}) > 1
-            return Weights(weights, f"precision {words!r}: {weights} taken" if several else note)
-    return Weights(None, None if not text else f"precision {text!r} not understood: the checkpoint's taken")
+            return WeightFormat(weights, f"precision {words!r}: {weights} taken" if several else note)
+    return WeightFormat(
+        None, None if not text else f"precision {text!r} not understood: the checkpoint's taken"
+    )
 
 
 def kv_cache_of(text: str | None) -> str:
-    """bf16 or fp8."""
+    """The KV-cache format, bf16 or fp8."""
     return "fp8" if text and re.search(r"fp8|e4m3|e5m2|8[- ]?bit|int8", text.lower()) else "bf16"
 
 
@@ -154,7 +160,7 @@ DATASETS: tuple[tuple[str, str], ...] = (
 
 @lru_cache(maxsize=1024)
 def datasets_of(text: str | None) -> tuple[str, ...]:
-    """The data sets a text names, in its order; several where it names several."""
+    """The data sets that a text names, in its order."""
     words = re.sub(r"[\s_\-]+", " ", (text or "").lower())
-    hits = [(found.start(), key) for key, pattern in DATASETS if (found := re.search(pattern, words))]
+    hits = [(match.start(), key) for key, pattern in DATASETS if (match := re.search(pattern, words))]
     return tuple(key for _, key in sorted(hits))

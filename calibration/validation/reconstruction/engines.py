@@ -1,7 +1,7 @@
-"""Framework and version as published → a preset, and what the source's launch line sets beside it.
+"""Chooses a preset for a published framework and version, and reads the settings of the source's launch line.
 
-A preset is chosen by engine, then by whether it can do the host's work while the GPU runs, then by version:
-what a step waits for differs more between synchronous and asynchronous builds than between neighbours.
+A preset is chosen by engine, then by whether host work overlaps the GPU, then by version, because step times
+differ more between synchronous and asynchronous builds than between neighbouring versions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calibration.validation.trials.cases import Case, Side
-from calibration.validation.trials.names import side_of
+from calibration.validation.reconstruction.cases import PublishedCase, Side
+from calibration.validation.reconstruction.names import side_of
 from simulator.engines.preset import Preset
 from simulator.engines.presets import of_version, presets, release_of
 
@@ -30,14 +30,14 @@ _KNOWN = (
         "no preset of its own: vLLM taken",
     ),
 )
-"""Words of a framework's name → engine whose preset serves, and what to say of it."""
+"""(pattern in a framework's name, engine whose preset is used, note on the choice)."""
 
 _RESEARCH = re.compile(
     r"research|hugging|transformers|\bhf\b|gpt-?fast|authors|in-?house|official|medusa|pytorch|t5x", re.I
 )
 _GRAPHS = re.compile(r"cuda graph|gpt-?fast|compile", re.I)
 _EAGER = (0, 0)
-"""Stands for code that launches kernel by kernel: the oldest preset is the nearest."""
+"""Version assumed for code that launches kernel by kernel, for which the oldest preset is the nearest."""
 _RELEASES: Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]] = {
     VLLM: (
         ("2023-06", (0, 5)), ("2024-09", (0, 6)), ("2025-01", (0, 7)), ("2025-03", (0, 8)),
@@ -46,26 +46,28 @@ _RELEASES: Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]] = {
     ),
     SGLANG: (("2024-01", (0, 3)), ("2024-12", (0, 4)), ("2025-08", (0, 5, 0)), ("2026-04", (0, 5, 10))),
 }  # fmt: skip
-"""Engine → (month, release of that time), for sources that give a date in place of a version."""
+"""Engine → (month, release of that month), for sources that give a date instead of a version."""
 
 _VLLM_ASYNCHRONOUS = (0, 14)
-"""The first vLLM whose scheduler runs ahead by default (release notes of v0.14.0)."""
-_VLLM_LOOK_UPS = re.compile(r"n_?gram|suffix(_decoding)?|prompt_lookup|pld(_ngram)?")
-"""Published methods that take their tokens from the host, so that vLLM turns asynchronous scheduling off
-("only supported with EAGLE/MTP/Draft Model/NGram GPU", vllm config/vllm.py, 0.17 to 0.30).
+"""The first vLLM release with asynchronous scheduling by default (release notes of v0.14.0)."""
+_VLLM_HOST_DRAFTING = re.compile(r"n_?gram|suffix(_decoding)?|prompt_lookup|pld(_ngram)?")
+"""Published methods that draft on the host, for which vLLM turns asynchronous scheduling off ("only supported
+with EAGLE/MTP/Draft Model/NGram GPU", vllm config/vllm.py, 0.17 to 0.30).
 """
 _SERIAL = re.compile(
     r"async\w*[- ]scheduling (?:off|disabled)|disables async\w*[- ]scheduling|no-async|disable-overlap"
 )
 _DRAFTING = re.compile(r"\bspec(?:ulati\w+)?\b|draft|n-?gram|eagle|mtp")
-"""In a clause: it is about the variant that drafts …"""
+"""A clause with these words is about the variant that drafts …"""
 _NOT_DRAFTING = re.compile(r"\b(?:plain|baseline|both)\b|\b(?:without|no)\s+(?:spec|draft|n-?gram|eagle|mtp)")
-"""… and not the other, or both."""
+"""… unless it has these words, too: then it is about the plain variant or both."""
 _FLASHINFER = re.compile(r"attention[-_ ]backend\W{1,3}flashinfer")
 _FLASHINFER_VERIFIES_IN_GRAPHS = (0, 28)
-"""The first vLLM that does (vllm-project/vllm#50439)."""
+"""The first vLLM release that verifies in CUDA graphs with FlashInfer (vllm-project/vllm#50439)."""
 _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
-"""SGLang whose speculation overlaps by default ("spec v2"); before, only plain decoding did (lmsys:mtp)."""
+"""The first SGLang release whose speculation overlaps by default ("spec v2"). Before, only plain decoding did
+(lmsys:mtp).
+"""
 
 
 @dataclass(frozen=True)
@@ -73,20 +75,20 @@ class EngineChoice:
     """A preset, and the fields of `engine` that the source sets."""
 
     name: str | None
-    """The engine as published, of those that have a preset; None: another, for which `preset` stands in."""
+    """The published engine if it has a preset of its own; None if another engine's preset is used instead."""
     preset: str
     settings: Mapping[str, Any]
     serial: bool
-    """The preset would do host work while the GPU runs; this side did not."""
+    """The preset overlaps host work with the GPU, but this side did not."""
     notes: tuple[str, ...]
     verifies_in_graphs: bool
-    """False: drafts are verified by the kernel for prompts, launched one by one, which is not simulated."""
+    """False: drafts are verified without CUDA graphs by the prefill kernel, which is not simulated."""
     research: bool
-    """Code of a paper, not a serving engine: its plain variant is slow, and its drafts are trees."""
+    """A paper's code rather than a serving engine: its plain variant is slow and its drafts are trees."""
 
 
-def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice:
-    """The engine of one side of a case, which drafts by a published method."""
+def engine_of(case: PublishedCase, side: Side, method: str | None = None) -> EngineChoice:
+    """The engine of one side of a case; `method` is its published method."""
     name = side_of(case.framework.name, side) or ""
     version = side_of(case.framework.version, side) or ""
     words = f"{name} {version}".lower()
@@ -94,7 +96,7 @@ def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice
         ((engine, note) for pattern, engine, note in _KNOWN if re.search(pattern, words)), (None, None)
     )
     research = engine is None and bool(_RESEARCH.search(words))
-    own = engine if "no preset" not in (note or "") else None
+    own_engine = engine if "no preset" not in (note or "") else None
     if engine is None:
         engine = VLLM
         note = (
@@ -102,42 +104,50 @@ def engine_of(case: Case, side: Side, method: str | None = None) -> EngineChoice
             if name
             else "framework not stated: vLLM taken"
         )
-    found = None if research else _version(version) or _version(name)
+    release = None if research else _version(version) or _version(name)
     month = next((day for text in (version, case.framework.note, case.date) if (day := _month(text))), None)
-    if found is None and month is not None and not research:
-        found = _by_month(engine, month)
-    looks_up = own == VLLM and side == "spec" and _VLLM_LOOK_UPS.fullmatch(method or "") is not None
-    overlaps = not research and not looks_up and _overlaps(engine, found, case, side, words)
-    version_taken = _EAGER if research and not _GRAPHS.search(words) else found
-    old = version_taken is not None and version_taken[:2] < _VLLM_ASYNCHRONOUS
+    if release is None and month is not None and not research:
+        release = _by_month(engine, month)
+    drafts_on_host = (
+        own_engine == VLLM and side == "spec" and _VLLM_HOST_DRAFTING.fullmatch(method or "") is not None
+    )
+    overlaps = not research and not drafts_on_host and _overlaps(engine, release, case, side, words)
+    version_taken = _EAGER if research and not _GRAPHS.search(words) else release
+    before_async = version_taken is not None and version_taken[:2] < _VLLM_ASYNCHRONOUS
     preset = _preset_of(
-        engine, version_taken, overlaps, looks_up or (engine == VLLM and old and not overlaps)
+        engine, version_taken, overlaps, drafts_on_host or (engine == VLLM and before_async and not overlaps)
     )
     notes = [note] if note else []
-    asked = f"{name} {version}".strip()
-    if found is None and note is None:
-        notes.append(f"{asked} names no version: preset {preset.name} taken")
-    elif found is not None and release_of(preset.version) != found[: len(release_of(preset.version))]:
-        notes.append(f"{asked}: preset {preset.name} taken")
+    stated_name = f"{name} {version}".strip()
+    if release is None and note is None:
+        notes.append(f"{stated_name} names no version: preset {preset.name} taken")
+    elif release is not None and release_of(preset.version) != release[: len(release_of(preset.version))]:
+        notes.append(f"{stated_name}: preset {preset.name} taken")
     if preset.asynchronous and not overlaps:
         notes.append("host work does not overlap on this side")
-    if looks_up and (found or _VLLM_ASYNCHRONOUS) >= _VLLM_ASYNCHRONOUS:
-        notes.append("vLLM waits for drafts that are looked up on the host: a synchronous preset taken")
+    if drafts_on_host and (release or _VLLM_ASYNCHRONOUS) >= _VLLM_ASYNCHRONOUS:
+        notes.append("vLLM waits for prompt lookup on the host: a synchronous preset taken")
     flashinfer = _FLASHINFER.search(case.text) is not None
     return EngineChoice(
-        own,
+        own_engine,
         preset.name,
         _settings(case),
         preset.asynchronous and not overlaps,
         tuple(notes),
-        not (flashinfer and own == VLLM and found is not None and found < _FLASHINFER_VERIFIES_IN_GRAPHS),
+        not (
+            flashinfer
+            and own_engine == VLLM
+            and release is not None
+            and release < _FLASHINFER_VERIFIES_IN_GRAPHS
+        ),
         research,
     )
 
 
 def _version(text: str) -> tuple[int, ...] | None:
-    """The first release number in a text; dates and bare years are none, nor is a build that knows no release
-    before it ("0.1.dev…").
+    """The first release number in a text.
+
+    Dates and bare years are not releases, nor is a development build without an earlier release ("0.1.dev…").
     """
     if re.match(r"\W*v?0\.[01](?:\.0)?\.dev", text):
         return None
@@ -152,13 +162,15 @@ def _month(text: str | None) -> str | None:
 
 
 def _by_month(engine: str, month: str) -> tuple[int, ...] | None:
-    """The release of that time."""
-    past = [release for since, release in _RELEASES.get(engine, ()) if since <= month]
-    return past[-1] if past else None
+    """The newest release of that month."""
+    releases = [release for since, release in _RELEASES.get(engine, ()) if since <= month]
+    return releases[-1] if releases else None
 
 
-def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Side, words: str) -> bool:
-    """Whether the host works ahead of the GPU on this side."""
+def _overlaps(
+    engine: str, version: tuple[int, ...] | None, case: PublishedCase, side: Side, words: str
+) -> bool:
+    """Whether host work overlaps the GPU on this side."""
     text = f"{words} · {case.text}"
     if side == "plain" and re.search(r"(?:plain|baseline) without overlap", text):
         return False
@@ -172,9 +184,10 @@ def _overlaps(engine: str, version: tuple[int, ...] | None, case: Case, side: Si
 
 
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:
-    """The clauses of a text, and whether each speaks of plain decoding, too. One that names no variant
-    speaks of
-    the variant that its sentence named last."""
+    """The clauses of a text, and whether each is about plain decoding or both variants.
+
+    A clause that names no variant is about the variant named last in its sentence.
+    """
     for sentence in re.split(r"[;·]|\.\s", text):
         plain = True
         for clause in re.split(r"[,()]", sentence):
@@ -184,16 +197,14 @@ def _clauses(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _preset_of(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:
-    """The preset of a version of an engine, of those that overlap or that are synchronous where that is asked
-    and there are some.
-    """
-    same = [preset for preset in presets().values() if preset.engine == engine]
+    """The preset for a version of an engine, preferably one that overlaps or is synchronous as asked."""
+    candidates = [preset for preset in presets().values() if preset.engine == engine]
     if synchronous:
-        same = [preset for preset in same if not preset.asynchronous] or same
+        candidates = [preset for preset in candidates if not preset.asynchronous] or candidates
     if version is None:
-        return max(same, key=lambda preset: release_of(preset.version))
-    able = [preset for preset in same if preset.asynchronous or not overlaps] or same
-    return of_version(able, version)
+        return max(candidates, key=lambda preset: release_of(preset.version))
+    overlapping = [preset for preset in candidates if preset.asynchronous or not overlaps] or candidates
+    return of_version(overlapping, version)
 
 
 _FLAGS: tuple[tuple[str, str, type[int] | type[float]], ...] = (
@@ -209,13 +220,13 @@ _FLAGS: tuple[tuple[str, str, type[int] | type[float]], ...] = (
 )
 
 
-def _settings(case: Case) -> dict[str, Any]:
-    """What the launch line in a case's notes sets."""
-    found: dict[str, Any] = {}
+def _settings(case: PublishedCase) -> dict[str, Any]:
+    """The engine settings in the launch line of a case's notes."""
+    settings: dict[str, Any] = {}
     for pattern, key, read in _FLAGS:
         match = re.search(rf"--{pattern}[ =](\d+(?:\.\d+)?)", case.text)
         if match:
             value = read(float(match[1]))
             if (0 < value <= 1) if key == "gpu_memory_utilization" else (1 <= value <= 262_144):
-                found[key] = value
-    return found
+                settings[key] = value
+    return settings

@@ -1,4 +1,4 @@
-"""What a point ran on and what was sent: everything of its scenarios but the drafts."""
+"""The setting of one side of a point: hardware, model, engine and load, everything but the drafts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from calibration.validation.trials.cases import Case, Facts, Side, Target
-from calibration.validation.trials.drafts import method_of
-from calibration.validation.trials.engines import SGLANG, TRTLLM, EngineChoice, engine_of
-from calibration.validation.trials.lengths import LengthsChoice
-from calibration.validation.trials.loads import Load, load_of
-from calibration.validation.trials.models import ModelChoice, model_of
-from calibration.validation.trials.names import Gpu, gpu_of, kv_cache_of, side_of
-from calibration.validation.trials.placement import NODE, SIZES, Placement, placement_of
+from calibration.validation.reconstruction.cases import Facts, PublishedCase, PublishedModel, Side
+from calibration.validation.reconstruction.drafts import method_of
+from calibration.validation.reconstruction.engines import SGLANG, TRTLLM, EngineChoice, engine_of
+from calibration.validation.reconstruction.lengths import LengthsChoice
+from calibration.validation.reconstruction.loads import PublishedLoad, load_of
+from calibration.validation.reconstruction.models import ModelChoice, model_of
+from calibration.validation.reconstruction.names import PublishedGpu, gpu_of, kv_cache_of, side_of
+from calibration.validation.reconstruction.placement import NODE, SIZES, Placement, placement_of
 from simulator.engines.presets import load_preset
 from simulator.errors import InputError
 from simulator.memory.gpu_memory import GpuMemory
@@ -23,14 +23,14 @@ from simulator.scenario import Scenario, scenario_from_data
 
 DOES_NOT_FIT = "does not fit the memory"
 NOT_A_SCENARIO = "not a scenario"
-CAPPED = "fewer requests are seated while it speculates, as by SGLang unless it is told otherwise"
-WHOLE_PROMPTS = "prompts are not cut: TensorRT-LLM cuts none unless it is told to"
-_FULLER = 0.96
-"""Share of memory that is tried where a source's own placement would not fit at the preset's."""
+CAPPED = "fewer requests run while it speculates: the default of SGLang"
+UNSPLIT_PROMPTS = "prompts are not split into chunks: the default of TensorRT-LLM"
+_LARGER_SHARE = 0.96
+"""Share of the memory that is tried if a source's own placement does not fit at the preset's share."""
 
 
 class _Attempt(NamedTuple):
-    """A layout: GPUs of a replica, replicas, share of the memory (None: the preset's), what to say of it."""
+    """A layout to try: GPUs of a replica, replicas, share of the memory (None: the preset's), and a note."""
 
     tensor_parallel: int
     replicas: int
@@ -39,82 +39,85 @@ class _Attempt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One side of a point. `tensor_parallel` None in `placement`: found when the scenario is made."""
+class RunSetting:
+    """The setting of one side of a point. If `placement.tensor_parallel` is None, `scenario` finds it."""
 
     side: Side
-    case: Case
-    gpu: Gpu
+    case: PublishedCase
+    gpu: PublishedGpu
     model: ModelChoice
     engine: EngineChoice
-    load: Load
+    load: PublishedLoad
     lengths: LengthsChoice
     placement: Placement
 
     @property
     def engine_name(self) -> str:
-        """The preset; code of a paper keeps its own name, as no preset is like it."""
+        """The preset's name; a paper's code keeps its own name, because no preset resembles it."""
         return str(self.case.framework.name) if self.engine.research else self.engine.preset
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Everything that was assumed."""
+        """All assumptions."""
         about_gpu = (self.gpu.note,) if self.gpu.note else ()
         parts = (self.model, self.engine, self.placement, self.load, self.lengths)
-        found = ((self._whole_prompts, WHOLE_PROMPTS), (self._capped, CAPPED))
-        habits = (note for is_so, note in found if is_so)
-        return tuple(dict.fromkeys((*about_gpu, *habits, *(note for part in parts for note in part.notes))))
+        defaults = ((self._unsplit_prompts, UNSPLIT_PROMPTS), (self._capped, CAPPED))
+        engine_notes = (note for applies, note in defaults if applies)
+        return tuple(
+            dict.fromkeys((*about_gpu, *engine_notes, *(note for part in parts for note in part.notes)))
+        )
 
-    def runs_as(self, other: Scene) -> bool:
-        """Whether both sides ran on the same: one scenario then serves them."""
+    def runs_as(self, other: RunSetting) -> bool:
+        """Whether both sides ran on the same setting, so that one scenario serves both."""
         mine, theirs = (
-            replace(one, side="plain", engine=replace(one.engine, notes=())) for one in (self, other)
+            replace(setting, side="plain", engine=replace(setting.engine, notes=()))
+            for setting in (self, other)
         )
         return mine == theirs and not self._capped and not other._capped
 
     def scenario(self, variant: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
-        """The scenario with this speculative variant and what was assumed for it to fit; or why there
-        is none.
+        """The scenario with this speculative variant and the assumptions made for it to fit, or why there is
+        none.
         """
         for attempt in self._attempts():
             data = self._data(attempt, variant)
             try:
-                found = scenario_from_data(data)
-                if all(self._holds(gpu_memory(found, one)) for one in (None, *found.speculation)):
-                    return found, () if attempt.note is None else (attempt.note,)
+                scenario = scenario_from_data(data)
+                if all(self._holds(gpu_memory(scenario, method)) for method in (None, *scenario.speculation)):
+                    return scenario, () if attempt.note is None else (attempt.note,)
             except InputError as error:
                 return f"{NOT_A_SCENARIO}: {error.problems[0].message}"
         return DOES_NOT_FIT
 
     def _holds(self, memory: GpuMemory) -> bool:
-        """Whether an engine starts, and holds the load where that alone tells how many GPUs there were."""
+        """Whether the engine starts. If the number of GPUs is not stated, it must also hold the load."""
         stated = self.placement.tensor_parallel is not None
         return memory.fits and (stated or memory.max_concurrency >= (self.load.batch or 1))
 
     def _attempts(self) -> Iterator[_Attempt]:
-        """The layouts that are tried, in order."""
+        """The layouts to try, in order."""
         stated, replicas = self.placement.tensor_parallel, self.placement.replicas
-        fuller = f"does not fit at the preset's share of the memory: {_FULLER:g} taken"
+        fuller_note = f"does not fit at the preset's share of the memory: {_LARGER_SHARE:g} taken"
         if stated is not None:
             yield _Attempt(stated, replicas)
-            yield _Attempt(stated, replicas, _FULLER, fuller)
-            together = stated * replicas
-            whole = self.placement.attention_dp == 1 and self.model.model.divides_over(together)
-            if replicas > 1 and whole:
+            yield _Attempt(stated, replicas, _LARGER_SHARE, fuller_note)
+            all_gpus = stated * replicas
+            divisible = self.placement.attention_dp == 1 and self.model.model.divides_over(all_gpus)
+            if replicas > 1 and divisible:
                 yield _Attempt(
-                    together, 1, None, f"replicas do not fit: one engine over {together} GPUs taken"
+                    all_gpus, 1, None, f"replicas do not fit: one engine over {all_gpus} GPUs taken"
                 )
             return
-        for size in (one for one in SIZES if self.model.model.divides_over(one)):
+        for size in (size for size in SIZES if self.model.model.divides_over(size)):
             note = f"GPUs not stated: {size}, the fewest that fit, taken"
             yield _Attempt(size, replicas, None, note)
             if size == NODE:
-                yield _Attempt(size, replicas, _FULLER, f"{note}; {fuller}")
+                yield _Attempt(size, replicas, _LARGER_SHARE, f"{note}; {fuller_note}")
 
     def _data(self, attempt: _Attempt, variant: Mapping[str, Any] | None) -> dict[str, Any]:
         """The scenario as plain data."""
         engine: dict[str, Any] = {"preset": self.engine.preset, **self.engine.settings}
-        if self._whole_prompts:
+        if self._unsplit_prompts:
             engine["chunked_prefill"] = False
         if self.load.max_num_seqs is not None:
             engine["max_num_seqs"] = self.load.max_num_seqs
@@ -153,32 +156,35 @@ class Scene:
 
     @property
     def _capped(self) -> bool:
-        """Whether SGLang seats fewer requests than come at once: it drafts, and nobody says how many."""
-        said = self.load.max_num_seqs is not None or "max_num_seqs" in self.engine.settings
-        seats = load_preset(self.engine.preset)[0].draft_seats
-        few = self.load.batch is not None and self.load.batch <= seats
+        """Whether SGLang's default limit of running requests applies: it drafts, and the source states no
+        limit.
+        """
+        stated = self.load.max_num_seqs is not None or "max_num_seqs" in self.engine.settings
+        limit = load_preset(self.engine.preset)[0].draft_seats
+        below_limit = self.load.batch is not None and self.load.batch <= limit
         drafts = self.side == "spec" and self.engine.name == SGLANG
-        return drafts and seats > 0 and not (said or few or self.load.runs_together)
+        return drafts and limit > 0 and not (stated or below_limit or self.load.runs_together)
 
     @property
-    def _whole_prompts(self) -> bool:
-        """TensorRT-LLM cuts no prompt unless it is told to; one longer than a step tells that it was."""
+    def _unsplit_prompts(self) -> bool:
+        """Whether TensorRT-LLM leaves prompts whole: its default, unless a prompt is longer than a step."""
         preset, _ = load_preset(self.engine.preset)
-        room = self.engine.settings.get("max_num_batched_tokens", preset.max_num_batched_tokens)
+        max_tokens = self.engine.settings.get("max_num_batched_tokens", preset.max_num_batched_tokens)
         prompts = self.lengths.prompt
         longest = next(prompts[key] for key in ("max", "high", "tokens") if key in prompts)
-        told = re.search(
+        chunked = re.search(
             r"enable[-_]chunked[-_](?:prefill|context)(?!\W{0,3}(?:false|off|0\b))", self.case.text
         )
-        return self.engine.name == TRTLLM and not told and longest <= room
+        return self.engine.name == TRTLLM and not chunked and longest <= max_tokens
 
     def _kv_cache(self) -> str:
-        """What the source says, else its launch line, else the checkpoint: ModelOpt's FP8 recipe, which
-        TensorRT-LLM and NIM run, stores the KV cache in FP8 too.
+        """The KV-cache format: the source's, else its launch line's, else the checkpoint's.
+
+        The FP8 recipe of ModelOpt, which TensorRT-LLM and NIM use, stores the KV cache in FP8, too.
         """
-        said = side_of(self.case.target.kv_precision, self.side)
-        if said is not None:
-            return kv_cache_of(said)
+        stated = side_of(self.case.target.kv_precision, self.side)
+        if stated is not None:
+            return kv_cache_of(stated)
         launched = re.search(r"--kv-cache-dtype[ =](\w+)", self.case.text)
         if launched:
             return kv_cache_of(launched[1])
@@ -186,16 +192,18 @@ class Scene:
         return "fp8" if modelopt else "bf16"
 
 
-def scene_of(case: Case, point: Facts, lengths: LengthsChoice, side: Side) -> Scene | str:
-    """One side of a point, or why it cannot be simulated."""
+def setting_of(case: PublishedCase, point: Facts, lengths: LengthsChoice, side: Side) -> RunSetting | str:
+    """The setting of one side of a point, or why it cannot be simulated."""
     gpu = gpu_of(side_of(case.hardware.gpu, side))
     if isinstance(gpu, str):
         return gpu
-    said = point.get("precision") if isinstance(point.get("precision"), str) else case.target.weight_precision
+    precision = (
+        point.get("precision") if isinstance(point.get("precision"), str) else case.target.weight_precision
+    )
     target = case.target
     if isinstance(point.get("model"), str):
-        target = Target(model=point["model"], arch=target.arch, kv_precision=target.kv_precision)
-    model = model_of(target, side_of(said, side), lengths.prompt_mean + lengths.output_mean)
+        target = PublishedModel(model=point["model"], arch=target.arch, kv_precision=target.kv_precision)
+    model = model_of(target, side_of(precision, side), lengths.prompt_mean + lengths.output_mean)
     if isinstance(model, str):
         return model
     placement = placement_of(case, point, model.model)
@@ -205,4 +213,4 @@ def scene_of(case: Case, point: Facts, lengths: LengthsChoice, side: Side) -> Sc
     if isinstance(load, str):
         return load
     engine = engine_of(case, side, method_of(case, point))
-    return Scene(side, case, gpu, model, engine, load, lengths, placement)
+    return RunSetting(side, case, gpu, model, engine, load, lengths, placement)

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calibration.validation.trials.cases import Case, Draft, Framework, Hardware, Target, Traffic
-from calibration.validation.trials.trial import Published, Trial
+from calibration.validation.reconstruction.cases import (
+    PublishedCase,
+    PublishedDraft,
+    PublishedFramework,
+    PublishedHardware,
+    PublishedModel,
+    PublishedWorkload,
+)
+from calibration.validation.reconstruction.published_run import PublishedFigure, PublishedRun
 from simulator.scenario import Scenario, scenario_from_data
 
 
@@ -35,7 +42,7 @@ def scenario(clients: int = 8, draft_length: int = 3, alpha: float = 0.7, **sect
     return scenario_from_data(data, ".")
 
 
-def case(points: Sequence[Mapping[str, Any]] = ({},), **fields: Any) -> Case:
+def case(points: Sequence[Mapping[str, Any]] = ({},), **fields: Any) -> PublishedCase:
     """A case of one source; `fields` replace what it says."""
     said: dict[str, Any] = {
         "case_id": "by-hand",
@@ -43,11 +50,11 @@ def case(points: Sequence[Mapping[str, Any]] = ({},), **fields: Any) -> Case:
         "source_id": "source",
         "file": "by-hand.json",
         "confidence": "verbatim",
-        "hardware": Hardware(gpu="H100 SXM", count=1, tp=1),
-        "target": Target(model="Llama-3.1-8B-Instruct"),
-        "draft": Draft(method="eagle3", k=3),
-        "framework": Framework(name="vLLM", version="0.10.1"),
-        "workload": Traffic(),
+        "hardware": PublishedHardware(gpu="H100 SXM", count=1, tp=1),
+        "target": PublishedModel(model="Llama-3.1-8B-Instruct"),
+        "draft": PublishedDraft(method="eagle3", k=3),
+        "framework": PublishedFramework(name="vLLM", version="0.10.1"),
+        "workload": PublishedWorkload(),
         "load_axis": "batch_size",
         "points": tuple(points),
         "speedup_of": None,
@@ -57,18 +64,18 @@ def case(points: Sequence[Mapping[str, Any]] = ({},), **fields: Any) -> Case:
         "date": None,
         **fields,
     }
-    return Case(**said)
+    return PublishedCase(**said)
 
 
-def trial(
-    published: Sequence[Published],
+def run(
+    published: Sequence[PublishedFigure],
     of: Scenario | None = None,
     *,
-    about: Case | None = None,
+    about: PublishedCase | None = None,
     point: int = 0,
     batch: float | None = 8,
     **fields: Any,
-) -> Trial:
+) -> PublishedRun:
     """One point of a case; both variants are those of one scenario."""
     both = of if of is not None else scenario(int(batch or 1))
     said: dict[str, Any] = {
@@ -81,4 +88,4 @@ def trial(
         "acceptance_from": "given",
         **fields,
     }
-    return Trial(case=about or case(), point=point, batch=batch, published=tuple(published), **said)
+    return PublishedRun(case=about or case(), point=point, batch=batch, published=tuple(published), **said)

@@ -1,0 +1,1 @@
+"""Reads published cases and reconstructs the scenarios that their runs used."""

@@ -1,1 +1,0 @@
-"""Published cases and what of them is simulated."""
