@@ -19,9 +19,10 @@ _MOST_ROWS = 30
 
 
 def rows_of(figures: Sequence[Figure[Of]]) -> list[tuple[str, list[Figure[Of]]]]:
-    """The figures in order, halves that follow each other in one row: (class, figures)."""
+    """The figures in order, half_widths that follow each other in one row: (class, figures)."""
     return [
-        ("halves" if half else "whole", list(group)) for half, group in groupby(figures, lambda one: one.half)
+        ("half_widths" if half else "whole", list(group))
+        for half, group in groupby(figures, lambda one: one.half)
     ]
 
 

@@ -9,8 +9,8 @@ from dashboards.markup import Html, linked, sentence, table, tag
 from dashboards.page import Drawings, legend_of, write_page
 
 if TYPE_CHECKING:
+    from calibration.text_table import TextTable
     from calibration.validation.row import ComparisonRow
-    from calibration.validation.tables import TextTable
     from calibration.validation.validate import Validation
 
 _PICTURES = (

@@ -24,8 +24,8 @@ from simulator.files import whole_file
 
 if TYPE_CHECKING:
     from calibration.microbench.device import Device
-    from calibration.microbench.plan import Plan
-    from calibration.microbench.point import Point
+    from calibration.microbench.plan import BenchPlan
+    from calibration.microbench.point import BenchPoint
     from simulator.costs.profiles import Profile
 
 BASE = "h100-sxm"
@@ -87,7 +87,7 @@ def _attempt(stage: Callable[..., int], *arguments: Any) -> int:
     return _LACKING
 
 
-def is_weak(point: Point) -> bool:
+def is_weak(point: BenchPoint) -> bool:
     """Whether public tables say least about it: verify attention, layers and stacks, fp8 at some tokens."""
     if point.bench == "attention":
         return point.shape.get("queries", 1) > 1
@@ -157,19 +157,21 @@ def _against_tables(measured: Profile, system: str) -> dict[str, Any]:
     return answer
 
 
-def _plan(device: Device, quick: bool) -> Plan:
+def _plan(device: Device, quick: bool) -> BenchPlan:
     """The points of all targets, each once."""
     from functools import reduce
     from operator import or_
 
-    from calibration.microbench.calibrate import Request, plan_of
+    from calibration.microbench.calibrate import CalibrationRequest, plan_of
     from simulator.models.catalogue import load_drafter, load_model
 
     plans = []
     for one in TARGETS[device.notes.kind]:
         model = load_model(one.model)
         drafter = None if one.drafter is None else load_drafter(one.drafter, model, "eagle3")
-        request = Request(device.notes.kind, model, drafter, one.tensor_parallel, one.weights, quick)
+        request = CalibrationRequest(
+            device.notes.kind, model, drafter, one.tensor_parallel, one.weights, quick
+        )
         plans.append(plan_of(device, request))
     return reduce(or_, plans)
 

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from calibration.drafters.chain import draft_chain
 from calibration.drafters.history import History
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.protocols import Proposal, Sampling
 
 
 class DraftModel(History):
     """Drafts with a language model of its own; refused drafts are forgotten at the next round."""
 
-    def __init__(self, session: Target, kind: str = "draft-model") -> None:
+    def __init__(self, session: TargetSession, kind: str = "draft-model") -> None:
         super().__init__()
         self.kind = kind
         self._session = session

@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from calibration.drafters.block import Block, BlockShape, Store
 from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, Store
 
 
 class Eagle(FeatureHead):
@@ -18,10 +18,10 @@ class Eagle(FeatureHead):
 
     kind: ClassVar[str] = "eagle"
 
-    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, shape: LlamaLayerShape, layers: tuple[int, ...]) -> None:
         super().__init__(shape, layers)
         self.fc = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
-        self.block = Block(shape)
+        self.block = LlamaLayer(shape)
 
     def step(
         self,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
-from calibration.drafters.block import Block, BlockShape, RmsNorm, Store
 from calibration.drafters.feature_head import FeatureHead, Features
+from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, RmsNorm, Store
 
 
 class Eagle3(FeatureHead):
@@ -21,10 +21,10 @@ class Eagle3(FeatureHead):
 
     kind: ClassVar[str] = "eagle3"
 
-    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, shape: LlamaLayerShape, layers: tuple[int, ...]) -> None:
         super().__init__(shape, layers)
         self.fc = nn.Linear(len(layers) * shape.hidden, shape.hidden, bias=False)
-        self.block = Block(shape, wide=True)
+        self.block = LlamaLayer(shape, wide=True)
         self.norm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
 
     def fuse(self, features: Features) -> Tensor:

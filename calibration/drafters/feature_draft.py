@@ -9,7 +9,7 @@ from torch import Tensor
 
 from calibration.drafters.cache import KVCache
 from calibration.drafters.feature_head import FeatureHead
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.grow import grow
 from calibration.sampling.protocols import Proposal, Sampling
 from simulator.trees import DraftTree, Growth, GrowthRule, StaticGrowth, growth_of
@@ -21,7 +21,9 @@ class FeatureDraft:
     What the target keeps, the head reads again with the target's features; rows of its own are forgotten.
     """
 
-    def __init__(self, head: FeatureHead, target: Target, plan: DraftTree | GrowthRule | None = None) -> None:
+    def __init__(
+        self, head: FeatureHead, target: TargetSession, plan: DraftTree | GrowthRule | None = None
+    ) -> None:
         self.kind = head.kind
         self._head, self._target, self._plan = head, target, plan
         self._cache = KVCache(1)

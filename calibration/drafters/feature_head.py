@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from calibration.drafters.block import Block, BlockShape, Store
+from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, Store
 
 Features = Mapping[int, Tensor]
 """Layer of the target → hidden states (…, h) after it; after the last layer those behind the final norm."""
@@ -24,9 +24,9 @@ class FeatureHead(nn.Module, ABC):
     """A head of one layer. Subclasses say how features become a state, and what a step reads."""
 
     kind: ClassVar[str]
-    block: Block
+    block: LlamaLayer
 
-    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, shape: LlamaLayerShape, layers: tuple[int, ...]) -> None:
         super().__init__()
         self.shape = shape
         self.layers = layers

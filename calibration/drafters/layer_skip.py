@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from calibration.drafters.chain import draft_chain
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.grow import grow
 from calibration.sampling.protocols import Proposal, Sampling
 from simulator.trees import DraftTree, Growth, GrowthRule, StaticGrowth, growth_of
@@ -29,7 +29,7 @@ class LayerSkip:
 
     def __init__(
         self,
-        target: Target,
+        target: TargetSession,
         layers: Sequence[int] | None = None,
         plan: DraftTree | GrowthRule | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from calibration.drafters.chain import chain, tree_of_paths
 from calibration.drafters.history import History
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.protocols import Proposal, Sampling
 
 WINDOW = 8
@@ -29,7 +29,7 @@ class Lookahead(History):
 
     kind = "lookahead"
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: TargetSession) -> None:
         super().__init__()
         self._target = target
         self._levels: list[list[int]] = []  # level i, place w: a guess of token t + w + 1 + i

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from calibration.drafters.feature_head import Features
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.grow import grow
 from calibration.sampling.protocols import Proposal, Sampling
 from simulator.trees import DraftTree, Growth, GrowthRule, StaticGrowth, growth_of
@@ -50,7 +50,9 @@ class MedusaDraft:
 
     kind = "medusa"
 
-    def __init__(self, medusa: Medusa, target: Target, plan: DraftTree | GrowthRule | None = None) -> None:
+    def __init__(
+        self, medusa: Medusa, target: TargetSession, plan: DraftTree | GrowthRule | None = None
+    ) -> None:
         self._medusa, self._target, self._plan = medusa, target, plan
         target.watch(medusa.layers)
 

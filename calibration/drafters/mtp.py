@@ -10,8 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from calibration.drafters.block import Block, BlockShape, RmsNorm, Store
 from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, RmsNorm, Store
 
 
 class Mtp(FeatureHead):
@@ -19,12 +19,12 @@ class Mtp(FeatureHead):
 
     kind: ClassVar[str] = "mtp"
 
-    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, shape: LlamaLayerShape, layers: tuple[int, ...]) -> None:
         super().__init__(shape, layers)
         self.enorm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
         self.hnorm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
         self.eh_proj = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
-        self.block = Block(shape)
+        self.block = LlamaLayer(shape)
         self.norm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
 
     def step(

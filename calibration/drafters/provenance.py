@@ -11,11 +11,11 @@ from typing import Any
 import torch
 import transformers
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.training.shards import fingerprint
 
 
-def provenance(target: str, network: Network, seconds: float | None = None) -> dict[str, Any]:
+def provenance(target: str, network: LanguageModel, seconds: float | None = None) -> dict[str, Any]:
     """Return what the figures come from: weights, precision, versions, machine, and what they took."""
     return {
         "decodesim": version("decodesim"),

@@ -7,13 +7,13 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 
 GROUP = 32
 """Weights that share one scale."""
 
 
-def quantised(network: Network, bits: int) -> Network:
+def quantised(network: LanguageModel, bits: int) -> LanguageModel:
     """Return a copy whose decoder matrices are rounded to `bits` bits; embedding, head and norms stay.
 
     Symmetric round to nearest with a scale per 32 weights of an output row, as common formats do.
@@ -26,7 +26,7 @@ def quantised(network: Network, bits: int) -> Network:
             continue
         if weight.dim() == 2:
             weight.data = _rounded(weight.data, bits)
-    return Network(model, network.tokenizer)
+    return LanguageModel(model, network.tokenizer)
 
 
 def _rounded(weight: Tensor, bits: int) -> Tensor:

@@ -14,17 +14,17 @@ from calibration.drafters.medusa import Medusa
 from calibration.drafters.ngram import NGram
 from calibration.drafters.quantised import quantised
 from calibration.drafters.suffix import Suffix
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.drafters.trained import drafter_of, load_head
 from calibration.sampling.protocols import Drafter
 from simulator.errors import InputError, Problem
 
-Maker = Callable[[Target], Drafter]
+Maker = Callable[[TargetSession], Drafter]
 """Makes a drafter for one session of the target; what it loads is shared by all sessions."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class DrafterKind:
     """One kind of drafter. `source` says what stands after the colon in KIND:SOURCE; empty: nothing may.
 
     `certain`: its drafts are look-ups, the same for greedy and sampled drafts.
@@ -33,16 +33,16 @@ class Kind:
     name: str
     paper: str
     source: str
-    load: Callable[[Target, str], Maker]
+    load: Callable[[TargetSession, str], Maker]
     certain: bool = False
 
 
-def _layer_skip(target: Target, source: str) -> Maker:
+def _layer_skip(target: TargetSession, source: str) -> Maker:
     layers = _layers(source, target.layer_count) if source else None
     return lambda session: LayerSkip(session, layers)
 
 
-def _draft_model(target: Target, source: str) -> Maker:
+def _draft_model(target: TargetSession, source: str) -> Maker:
     network = load_network(source, str(target.network.dtype).removeprefix("torch."), "draft")
     if network.vocab_size != target.vocab_size:
         raise InputError(
@@ -56,7 +56,7 @@ def _draft_model(target: Target, source: str) -> Maker:
     return lambda session: DraftModel(session.beside(network))
 
 
-def _quantised(target: Target, source: str) -> Maker:
+def _quantised(target: TargetSession, source: str) -> Maker:
     if not source.isdecimal() or not 2 <= int(source) <= 8:
         raise _bad(f"quantised:{source}", "quantised:BITS with 2 to 8 bits")
     network = quantised(target.network, int(source))
@@ -70,12 +70,12 @@ class _Trained:
         self._head = head
         self.most_levels = len(head.heads) if isinstance(head, Medusa) else None
 
-    def __call__(self, session: Target) -> Drafter:
+    def __call__(self, session: TargetSession) -> Drafter:
         return drafter_of(self._head, session)
 
 
-def _trained(kind: str) -> Callable[[Target, str], Maker]:
-    def load(target: Target, source: str) -> Maker:
+def _trained(kind: str) -> Callable[[TargetSession, str], Maker]:
+    def load(target: TargetSession, source: str) -> Maker:
         head = load_head(Path(source), target.network)
         if head.kind != kind:
             raise _bad(f"{kind}:{source}", f"{head.kind}:{source}, which it is")
@@ -91,24 +91,24 @@ def most_levels(maker: Maker) -> int | None:
 
 _TRAINED = "a folder that decodesim distill wrote"
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, DrafterKind] = {
     kind.name: kind
     for kind in (
-        Kind("layer-skip", "arXiv 2309.08168, 2404.16710", "layers kept, as 0-7+22-29", _layer_skip),
-        Kind("ngram", "arXiv 2304.04487", "", lambda _t, _s: lambda _: NGram(), certain=True),
-        Kind("suffix", "arXiv 2411.04975", "", lambda _t, _s: lambda _: Suffix(), certain=True),
-        Kind("lookahead", "arXiv 2402.02057", "", lambda _t, _s: Lookahead, certain=True),
-        Kind("draft-model", "arXiv 2211.17192, 2302.01318", "a Hugging Face folder", _draft_model),
-        Kind("eagle", "arXiv 2401.15077", _TRAINED, _trained("eagle")),
-        Kind("eagle3", "arXiv 2503.01840", _TRAINED, _trained("eagle3")),
-        Kind("medusa", "arXiv 2401.10774", _TRAINED, _trained("medusa")),
-        Kind("mtp", "arXiv 2412.19437", _TRAINED, _trained("mtp")),
-        Kind("quantised", "arXiv 2410.11305", "bits of a weight", _quantised),
+        DrafterKind("layer-skip", "arXiv 2309.08168, 2404.16710", "layers kept, as 0-7+22-29", _layer_skip),
+        DrafterKind("ngram", "arXiv 2304.04487", "", lambda _t, _s: lambda _: NGram(), certain=True),
+        DrafterKind("suffix", "arXiv 2411.04975", "", lambda _t, _s: lambda _: Suffix(), certain=True),
+        DrafterKind("lookahead", "arXiv 2402.02057", "", lambda _t, _s: Lookahead, certain=True),
+        DrafterKind("draft-model", "arXiv 2211.17192, 2302.01318", "a Hugging Face folder", _draft_model),
+        DrafterKind("eagle", "arXiv 2401.15077", _TRAINED, _trained("eagle")),
+        DrafterKind("eagle3", "arXiv 2503.01840", _TRAINED, _trained("eagle3")),
+        DrafterKind("medusa", "arXiv 2401.10774", _TRAINED, _trained("medusa")),
+        DrafterKind("mtp", "arXiv 2412.19437", _TRAINED, _trained("mtp")),
+        DrafterKind("quantised", "arXiv 2410.11305", "bits of a weight", _quantised),
     )
 }
 
 
-def load_drafter(entry: str, target: Target) -> tuple[Kind, Maker]:
+def load_drafter(entry: str, target: TargetSession) -> tuple[DrafterKind, Maker]:
     """Return the kind of `KIND[:SOURCE]` and what makes one for a session. Raises InputError."""
     name, _, source = entry.partition(":")
     kind = KINDS.get(name)

@@ -1,7 +1,7 @@
 """A distilled student: the target's embedding and head, and a few of its layers to begin with.
 
-Sequence-level agreement through KL to the target's law: DistillSpec, arXiv 2310.08461. What comes out is an
-ordinary language model, and drafts as a draft model.
+Sequence-level agreement through KL to the target's distribution: DistillSpec, arXiv 2310.08461. What comes
+out is an ordinary language model, and drafts as a draft model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from calibration.drafters.feature_head import Features
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 
 
 class Student(nn.Module):
@@ -26,7 +26,7 @@ class Student(nn.Module):
     kind: ClassVar[str] = "student"
     layers: tuple[int, ...] = ()
 
-    def __init__(self, network: Network, taken: tuple[int, ...] | None = None) -> None:
+    def __init__(self, network: LanguageModel, taken: tuple[int, ...] | None = None) -> None:
         super().__init__()
         taken = first_and_last(network) if taken is None else taken
         config = copy.deepcopy(network.config)
@@ -57,12 +57,12 @@ class Student(nn.Module):
             tokenizer.save_pretrained(folder)
 
 
-def first_and_last(network: Network) -> tuple[int, ...]:
+def first_and_last(network: LanguageModel) -> tuple[int, ...]:
     """Return the layers that a student begins with."""
     return (0, network.layer_count - 1)
 
 
-def _weights_of(network: Network, taken: tuple[int, ...]) -> dict[str, Tensor]:
+def _weights_of(network: LanguageModel, taken: tuple[int, ...]) -> dict[str, Tensor]:
     """The target's weights under the names of a model that has only the layers taken."""
     weights: dict[str, Tensor] = {}
     for name, value in network.model.state_dict().items():

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from calibration.drafters.block import BlockShape
 from calibration.drafters.eagle import Eagle
 from calibration.drafters.eagle3 import Eagle3
 from calibration.drafters.feature_draft import FeatureDraft
 from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.language_model import LanguageModel
+from calibration.drafters.llama_layer import LlamaLayerShape
 from calibration.drafters.medusa import Medusa, MedusaDraft
 from calibration.drafters.mtp import Mtp
-from calibration.drafters.network import Network
 from calibration.drafters.student import Student
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.protocols import Drafter
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
@@ -32,7 +32,7 @@ _ARCHITECTURES = {"eagle": "LlamaForCausalLMEagle", "eagle3": "LlamaForCausalLME
 
 
 def save_trained(
-    trainee: Student | Medusa | FeatureHead, network: Network, folder: Path, notes: Mapping[str, Any]
+    trainee: Student | Medusa | FeatureHead, network: LanguageModel, folder: Path, notes: Mapping[str, Any]
 ) -> None:
     """Write a drafter's folder. `notes` stand in its config: what it was trained on. Raises OSError."""
     from safetensors.torch import save_file
@@ -51,7 +51,7 @@ def save_trained(
         part.write_text(json.dumps(config, indent=2) + "\n")
 
 
-def _config(trainee: Medusa | FeatureHead, network: Network) -> dict[str, Any]:
+def _config(trainee: Medusa | FeatureHead, network: LanguageModel) -> dict[str, Any]:
     if isinstance(trainee, Medusa):
         return {
             "model_type": "medusa",
@@ -85,7 +85,7 @@ def _config(trainee: Medusa | FeatureHead, network: Network) -> dict[str, Any]:
     return config
 
 
-def load_head(folder: Path, network: Network) -> Medusa | FeatureHead:
+def load_head(folder: Path, network: LanguageModel) -> Medusa | FeatureHead:
     """Return the head in a folder, in the target's precision. Raises InputError: what does not fit."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -124,7 +124,7 @@ def load_head(folder: Path, network: Network) -> Medusa | FeatureHead:
 
 
 def drafter_of(
-    head: Medusa | FeatureHead, target: Target, plan: DraftTree | GrowthRule | None = None
+    head: Medusa | FeatureHead, target: TargetSession, plan: DraftTree | GrowthRule | None = None
 ) -> Drafter:
     """Return a session's drafter on weights that sessions share."""
     if isinstance(head, Medusa):
@@ -132,8 +132,8 @@ def drafter_of(
     return FeatureDraft(head, target, plan)
 
 
-def _shape(config: Mapping[str, Any]) -> BlockShape:
-    return BlockShape(
+def _shape(config: Mapping[str, Any]) -> LlamaLayerShape:
+    return LlamaLayerShape(
         hidden=int(config["hidden_size"]),
         heads=int(config["num_attention_heads"]),
         kv_heads=int(config["num_key_value_heads"]),

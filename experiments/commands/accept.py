@@ -22,15 +22,15 @@ from experiments.commands.output import (
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from calibration.acceptance.prompts import Prompt
-    from calibration.acceptance.samples import Sample, Setting
+    from calibration.acceptance.prompts import TokenisedPrompt
+    from calibration.acceptance.samples import DecodingSetting, RequestSample
 
 _SAMPLINGS = ("greedy", "sampled")
 _KINDS = "layer-skip, ngram, suffix, lookahead, quantised:BITS; draft-model, eagle, eagle3, medusa, mtp:DIR"
 _PROMPTS = (
     'One prompt a line, or JSON lines {"prompt", "domain"}; builtin: code and prose of Python\'s library.'
 )
-_SAMPLING = "Drafts are the drafter's best tokens, or drawn from its law (default)."
+_SAMPLING = "Drafts are the drafter's best tokens, or drawn from its distribution (default)."
 _STEPS = "Verify steps a row, at least: prompts are taken until they are done or none is left."
 _TOKENS = 64
 
@@ -76,12 +76,12 @@ def command(output: Path | None, as_json: bool, **given: Any) -> None:
             note(f"{output} written; in a scenario: acceptance: {{file: {output.name}, …}}")
 
 
-def _measure(given: Mapping[str, Any], settings: list[Setting], begun: float) -> dict[str, Any]:
+def _measure(given: Mapping[str, Any], settings: list[DecodingSetting], begun: float) -> dict[str, Any]:
     from calibration.acceptance import report
     from calibration.acceptance.prompts import BUILTIN, builtin_prompts, prompts_from_file
     from calibration.drafters.provenance import provenance
     from calibration.drafters.registry import load_drafter, most_levels
-    from calibration.drafters.target import load_target
+    from calibration.drafters.target_session import load_target
 
     target = load_target(given["target"])
     kind, maker = load_drafter(given["draft"], target)
@@ -121,21 +121,26 @@ def _measure(given: Mapping[str, Any], settings: list[Setting], begun: float) ->
 
 
 def _run(
-    network: Any, draft: str, maker: Any, prompts: Sequence[Prompt], settings: Sequence[Setting], steps: int
-) -> list[Sample]:
+    network: Any,
+    draft: str,
+    maker: Any,
+    prompts: Sequence[TokenisedPrompt],
+    settings: Sequence[DecodingSetting],
+    steps: int,
+) -> list[RequestSample]:
     """Measure wave by wave of prompts until every domain and setting has its steps, or no prompt is left."""
-    from calibration.acceptance.harness import LANES, measure
+    from calibration.acceptance.harness import BATCH_SLOTS, measure
 
-    samples: list[Sample] = []
+    samples: list[RequestSample] = []
     counts = {(one.domain, setting): 0 for one in prompts for setting in settings}
     with progress_bar("accept") as progress:
         for domain in dict.fromkeys(one.domain for one in prompts):
             own = [one for one in prompts if one.domain == domain]
-            for first in range(0, len(own), LANES):
+            for first in range(0, len(own), BATCH_SLOTS):
                 short = [setting for setting in settings if counts[domain, setting] < steps]
                 if not short:
                     break
-                wave = own[first : first + LANES]
+                wave = own[first : first + BATCH_SLOTS]
                 for sample in measure(network, draft, maker, wave, short, max_tokens=_TOKENS):
                     samples.append(sample)
                     counts[domain, sample.setting] += len(sample.accepted)
@@ -144,9 +149,9 @@ def _run(
     return samples
 
 
-def _settings(given: Mapping[str, Any]) -> list[Setting]:
+def _settings(given: Mapping[str, Any]) -> list[DecodingSetting]:
     """The settings asked for. Raises InputError."""
-    from calibration.acceptance.samples import LONGEST_DRAFT, Setting
+    from calibration.acceptance.samples import LONGEST_DRAFT, DecodingSetting
 
     temperatures = numbers("--temperature", given["temperature"])
     for one in temperatures:
@@ -162,7 +167,7 @@ def _settings(given: Mapping[str, Any]) -> list[Setting]:
             raise _wrong("--draft-sampling", name, "is no way of sampling", " or ".join(_SAMPLINGS))
     return list(
         dict.fromkeys(
-            Setting(temperature, length, how if temperature > 0.0 else "greedy")
+            DecodingSetting(temperature, length, how if temperature > 0.0 else "greedy")
             for temperature in temperatures
             for how in samplings
             for length in lengths
@@ -181,7 +186,7 @@ def _lengths(text: str) -> list[int]:
     return list(range(int(first), int(last) + 1))
 
 
-def _certain(setting: Setting) -> Setting:
+def _certain(setting: DecodingSetting) -> DecodingSetting:
     """Look-ups draw nothing: greedy and sampled drafts are the same."""
     from dataclasses import replace
 

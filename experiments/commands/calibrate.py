@@ -75,9 +75,9 @@ def _from_device(device: str, given: Mapping[str, Any], output: Path, as_json: b
     model, drafter = networks(given["model"], given["draft"])
     ranks, formats = _ranks(given["tp"], model), _formats(given["dtype"])
     need("torch", "calibration")
-    from calibration.microbench.calibrate import Request, calibrate
+    from calibration.microbench.calibrate import CalibrationRequest, calibrate
 
-    request = Request(device, model, drafter, ranks, formats, given["quick"])
+    request = CalibrationRequest(device, model, drafter, ranks, formats, given["quick"])
     try:
         with progress_bar("calibrate") as progress:
             made = calibrate(request, output, progress, note)

@@ -1,4 +1,4 @@
-"""`decodesim distill`: trains a drafter on the laws of a target that is here."""
+"""`decodesim distill`: trains a drafter on the distributions of a target that is here."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def _distil(
     shards: Path | None,
     device: str | None,
 ) -> dict[str, Any]:
-    from calibration.drafters.target import load_network
+    from calibration.drafters.target_session import load_network
     from calibration.drafters.training.corpus import Mix
     from calibration.drafters.training.distil import check_room, check_run, distil, move
     from calibration.drafters.training.shards import Shards
-    from calibration.drafters.training.trainer import Plan
+    from calibration.drafters.training.trainer import TrainingPlan
 
-    network, plan, place = load_network(target), Plan(name, tokens), shards or out / "shards"
+    network, plan, place = load_network(target), TrainingPlan(name, tokens), shards or out / "shards"
     check_run(network, plan, out, Mix(), resume)
     move(network, device)
     place.mkdir(parents=True, exist_ok=True)

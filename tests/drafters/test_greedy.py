@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from calibration.drafters.lanes import Lanes
-from calibration.drafters.network import Network
+from calibration.drafters.batch_slots import BatchSlots
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.registry import Maker, load_drafter
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.drafters.trained import drafter_of
 from calibration.drafters.training.recipes import RECIPES
 from calibration.sampling.decode import speculative_decode
@@ -41,7 +41,7 @@ ROUNDING = 1e-3
 class Family:
     """A target of one family in double precision, the folder of a draft model, and prompts."""
 
-    network: Network
+    network: LanguageModel
     draft: Path
     prompts: list[torch.Tensor]
 
@@ -63,10 +63,10 @@ def plain(family: Family) -> list[tuple[int, ...]]:
 
 
 def outputs(
-    network: Network, maker: Maker | None, prompts: list[torch.Tensor], tokens: int
+    network: LanguageModel, maker: Maker | None, prompts: list[torch.Tensor], tokens: int
 ) -> list[tuple[int, ...]]:
     """The greedy outputs, decoded side by side."""
-    lanes = Lanes(len(prompts))
+    lanes = BatchSlots(len(prompts))
 
     def decode(number: int, lane: int) -> Iterator[tuple[int, tuple[int, ...]]]:
         session = lanes.session(network, lane)
@@ -87,7 +87,7 @@ def test_the_texts_say_something(plain: list[tuple[int, ...]]) -> None:
 @pytest.mark.parametrize("entry", UNTRAINED)
 def test_untrained_kinds_change_nothing(family: Family, plain: list[tuple[int, ...]], entry: str) -> None:
     source = f"{entry}:{family.draft}" if entry == "draft-model" else entry
-    _, maker = load_drafter(source, Target(family.network))
+    _, maker = load_drafter(source, TargetSession(family.network))
     assert outputs(family.network, maker, family.prompts, TOKENS) == plain
 
 
@@ -101,7 +101,7 @@ def test_trained_kinds_change_nothing(family: Family, plain: list[tuple[int, ...
 
 
 @pytest.mark.parametrize("entry", ["layer-skip", "ngram", "suffix", "lookahead", "quantised:4"])
-def test_smollm2_says_the_same_with_every_drafter(smollm2: Network, entry: str) -> None:
+def test_smollm2_says_the_same_with_every_drafter(smollm2: LanguageModel, entry: str) -> None:
     texts = ["def factorial(n):\n", "The capital of France is"]
     prompts = [torch.tensor(smollm2.tokenizer(text)["input_ids"]) for text in texts]
     expected = outputs(smollm2, None, prompts, 24)
@@ -110,5 +110,5 @@ def test_smollm2_says_the_same_with_every_drafter(smollm2: Network, entry: str) 
         last = smollm2.hidden_states(whole, [smollm2.layer_count])[smollm2.layer_count]
         best = smollm2.head(last[0, len(prompt) - 1 : -1]).topk(2).values
         assert float((best[:, 0] - best[:, 1]).min()) > ROUNDING
-    _, maker = load_drafter(entry, Target(smollm2))
+    _, maker = load_drafter(entry, TargetSession(smollm2))
     assert outputs(smollm2, maker, prompts, 24) == expected

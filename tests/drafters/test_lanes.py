@@ -1,4 +1,4 @@
-"""Lanes decode what each sequence would decode alone, and an error in one ends all."""
+"""BatchSlots decode what each sequence would decode alone, and an error in one ends all."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from calibration.drafters.lanes import Lanes
-from calibration.drafters.network import Network
+from calibration.drafters.batch_slots import BatchSlots
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.registry import Maker, load_drafter
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.sampling.decode import Decoded, speculative_decode
 from tests.lm import FAMILIES, save_tiny
 
@@ -17,16 +17,16 @@ PROMPTS = [torch.arange(3 + seed, 13 + 7 * seed) % 97 for seed in range(1, 8)]  
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Network:
+def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     return load_network(save_tiny(tmp_path_factory.mktemp(request.param), request.param), "float64")
 
 
-def decode(session: Target, maker: Maker, prompt: torch.Tensor) -> Decoded:
+def decode(session: TargetSession, maker: Maker, prompt: torch.Tensor) -> Decoded:
     return speculative_decode(session, maker(session), prompt, 4, 0.8, max_tokens=40, seed=len(prompt))
 
 
 def job(
-    lanes: Lanes, network: Network, maker: Maker, number: int
+    lanes: BatchSlots, network: LanguageModel, maker: Maker, number: int
 ) -> Callable[[int], Iterator[tuple[int, Decoded]]]:
     def run(lane: int) -> Iterator[tuple[int, Decoded]]:
         yield number, decode(lanes.session(network, lane), maker, PROMPTS[number])
@@ -36,25 +36,25 @@ def job(
 
 @pytest.mark.parametrize("entry", ["layer-skip", "suffix", "lookahead", "quantised:4"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_lanes_change_nothing(network: Network, entry: str, count: int) -> None:
-    target = Target(network)
+def test_lanes_change_nothing(network: LanguageModel, entry: str, count: int) -> None:
+    target = TargetSession(network)
     _, maker = load_drafter(entry, target)
-    lanes = Lanes(count)
+    lanes = BatchSlots(count)
     found = dict(lanes.run([job(lanes, network, maker, number) for number in range(len(PROMPTS))]))
     for number, prompt in enumerate(PROMPTS):
-        alone = decode(Target(network), maker, prompt)
+        alone = decode(TargetSession(network), maker, prompt)
         assert found[number].tokens == alone.tokens
         assert [one.path for one in found[number].rounds] == [one.path for one in alone.rounds]
 
 
-def test_passes_of_all_lanes_run_together(network: Network) -> None:
-    target = Target(network)
+def test_passes_of_all_lanes_run_together(network: LanguageModel) -> None:
+    target = TargetSession(network)
     _, maker = load_drafter("layer-skip", target)
     passes: list[int] = []
     run_pass = network.run_pass
     network.run_pass = lambda *given, **named: passes.append(given[1].shape[0]) or run_pass(*given, **named)  # type: ignore
     try:
-        lanes = Lanes(7)
+        lanes = BatchSlots(7)
         done = list(lanes.run([job(lanes, network, maker, number) for number in range(7)]))
     finally:
         network.run_pass = run_pass  # type: ignore[method-assign]
@@ -63,9 +63,9 @@ def test_passes_of_all_lanes_run_together(network: Network) -> None:
     assert len(passes) < 5 * rounds / 3  # a round has 5 passes; alone they would be 5 × rounds
 
 
-def test_what_a_job_raises_ends_the_run(network: Network) -> None:
-    _, maker = load_drafter("layer-skip", Target(network))
-    lanes = Lanes(3)
+def test_what_a_job_raises_ends_the_run(network: LanguageModel) -> None:
+    _, maker = load_drafter("layer-skip", TargetSession(network))
+    lanes = BatchSlots(3)
 
     def failing(lane: int) -> Iterator[tuple[int, Decoded]]:
         lanes.session(network, lane).start(PROMPTS[0])
@@ -82,9 +82,9 @@ def test_what_a_job_raises_ends_the_run(network: Network) -> None:
         list(lanes.run(jobs))
 
 
-def test_whoever_stops_reading_stops_the_lanes(network: Network) -> None:
-    _, maker = load_drafter("layer-skip", Target(network))
-    lanes = Lanes(2)
+def test_whoever_stops_reading_stops_the_lanes(network: LanguageModel) -> None:
+    _, maker = load_drafter("layer-skip", TargetSession(network))
+    lanes = BatchSlots(2)
     before = threading.active_count()
     results = lanes.run([job(lanes, network, maker, number) for number in range(7)])
     next(iter(results))

@@ -12,7 +12,7 @@ from tests.lm import smollm2
 
 if TYPE_CHECKING:
     from calibration.decoder.decoder import Decoder
-    from calibration.drafters.network import Network
+    from calibration.drafters.language_model import LanguageModel
 
 __all__ = ["smollm2"]
 
@@ -30,7 +30,7 @@ def decoder() -> Decoder:
 
 
 def test_logits_are_those_of_transformers_after_prompts_and_in_verify_passes(
-    decoder: Decoder, smollm2: Network, monkeypatch: pytest.MonkeyPatch
+    decoder: Decoder, smollm2: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 

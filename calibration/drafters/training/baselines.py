@@ -10,8 +10,8 @@ from torch import Tensor
 
 from calibration.drafters.cache import KVPool
 from calibration.drafters.feature_head import Features
+from calibration.drafters.language_model import LanguageModel, Pass, additive
 from calibration.drafters.layer_skip import without_middle
-from calibration.drafters.network import Network, Pass, additive
 
 
 class LayerSkipped:
@@ -20,7 +20,7 @@ class LayerSkipped:
     kind: ClassVar[str] = "layer-skip"
     layers: tuple[int, ...] = ()
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: LanguageModel) -> None:
         self._network = network
         self._kept = without_middle(network.layer_count)
 

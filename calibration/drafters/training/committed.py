@@ -16,16 +16,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.provenance import provenance
-from calibration.drafters.target import BUILTIN, load_network
+from calibration.drafters.target_session import BUILTIN, load_network
 from calibration.drafters.training.baselines import LayerSkipped
 from calibration.drafters.training.corpus import Mix
 from calibration.drafters.training.distil import RESULT, distil
 from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.recipes import ABLATION, RECIPES, Recipe, eagle3_layers
 from calibration.drafters.training.shards import Shards
-from calibration.drafters.training.trainer import Plan, progress_of
+from calibration.drafters.training.trainer import TrainingPlan, progress_of
 from simulator.errors import InputError
 from simulator.files import whole_file
 
@@ -52,7 +52,7 @@ HEADS: Mapping[str, Recipe] = {
 class Job:
     """One run."""
 
-    plan: Plan
+    plan: TrainingPlan
     recipe: Recipe
     mix: Mix = field(default=MIX)
 
@@ -69,7 +69,9 @@ class Job:
 
 def student() -> Job:
     """The student's run."""
-    return Job(Plan("student", STUDENT_TOKENS, judgements=40, passes=STUDENT_PASSES), RECIPES["student"])
+    return Job(
+        TrainingPlan("student", STUDENT_TOKENS, judgements=40, passes=STUDENT_PASSES), RECIPES["student"]
+    )
 
 
 def heads() -> tuple[Job, ...]:
@@ -80,14 +82,14 @@ def heads() -> tuple[Job, ...]:
     )
 
 
-def _head(kind: str) -> Plan:
-    return Plan(kind, HEAD_TOKENS, judgements=4, judged_every=6)
+def _head(kind: str) -> TrainingPlan:
+    return TrainingPlan(kind, HEAD_TOKENS, judgements=4, judged_every=6)
 
 
 JOBS = (*heads(), student())
 
 
-def shards_of(network: Network, runs: Path, mix: Mix = MIX) -> Shards:
+def shards_of(network: LanguageModel, runs: Path, mix: Mix = MIX) -> Shards:
     """The shards that all runs on a mix share; of the common mix, the first hold what every head needs."""
     folder = runs / ("shards" if mix == MIX else f"shards-{mix.code}-{mix.prose}-{mix.completions}")
     layers = eagle3_layers(network.layer_count) if mix == MIX else ()
@@ -98,7 +100,7 @@ def shards_of(network: Network, runs: Path, mix: Mix = MIX) -> Shards:
     return shards
 
 
-def run(job: Job, network: Network, runs: Path) -> None:
+def run(job: Job, network: LanguageModel, runs: Path) -> None:
     """Do a job, or go on with it; nothing when it is done."""
     said = [0.0]
 
@@ -115,7 +117,7 @@ def run(job: Job, network: Network, runs: Path) -> None:
     distil(network, job.recipe, job.plan, folder, shards, resume=True, say=say)
 
 
-def layer_skip(network: Network, runs: Path) -> dict[str, Any]:
+def layer_skip(network: LanguageModel, runs: Path) -> dict[str, Any]:
     """The judgement of layer-skip on the same text, made once."""
     path = runs / "layer-skip.json"
     if not path.exists():
@@ -128,7 +130,7 @@ def layer_skip(network: Network, runs: Path) -> dict[str, Any]:
     return found
 
 
-def publish(runs: Path, network: Network) -> None:
+def publish(runs: Path, network: LanguageModel) -> None:
     """Write the results there are, also of runs that go on, with where they come from."""
     found: dict[str, Any] = {}
     for job in JOBS:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from calibration.drafters.cache import KVPool
-from calibration.drafters.network import Network, Pass
-from calibration.sampling.laws import draw
+from calibration.drafters.language_model import LanguageModel, Pass
+from calibration.sampling.distributions import draw
 
 _MARK = "\u2063QUESTION\u2063"
 """Stands for the question while the opening is cut out of the template."""
@@ -22,7 +22,7 @@ _MARK = "\u2063QUESTION\u2063"
 
 @torch.no_grad()
 def complete(
-    network: Network, prompts: Tensor, length: int, temperatures: Tensor, generator: torch.Generator
+    network: LanguageModel, prompts: Tensor, length: int, temperatures: Tensor, generator: torch.Generator
 ) -> Tensor:
     """Return sequences (b, length) that begin with prompts (b, n), the rest drawn at temperatures (b,).
 
@@ -35,14 +35,14 @@ def complete(
     while sequences.shape[1] < length:
         seen = sequences.shape[1]
         logits = _read(network, fresh, seen - fresh.shape[1], pool)
-        law = torch.softmax(logits.float() / temperatures, -1)
+        distribution = torch.softmax(logits.float() / temperatures, -1)
         uniforms = torch.rand(count, generator=generator, dtype=torch.float64)
-        fresh = draw(law, uniforms.to(network.device))[:, None]
+        fresh = draw(distribution, uniforms.to(network.device))[:, None]
         sequences = torch.cat([sequences, fresh], dim=1)
     return sequences.cpu()
 
 
-def _read(network: Network, fresh: Tensor, start: int, pool: KVPool) -> Tensor:
+def _read(network: LanguageModel, fresh: Tensor, start: int, pool: KVPool) -> Tensor:
     """Return logits (b, V) after new tokens (b, n) at `start`: all at once after nothing, else one by one."""
     count, rows = fresh.shape
     positions = (torch.arange(rows, device=fresh.device) + start).expand(count, rows)

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.training.completions import complete, opening
 from calibration.drafters.training.files import load_tokens, save_tokens
-from calibration.drafters.training.text import Document, Domain, beginnings, documents, tokens_of
+from calibration.drafters.training.text import Domain, TextDocument, beginnings, documents, tokens_of
 
 DOMAINS: tuple[Domain, ...] = ("code", "prose")
 _ENOUGH_OPENING = 16
@@ -57,7 +57,7 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class Prompts:
+class HeldOutPrompts:
     """Held-out sequences (n, L), the first `prompt` tokens given, the rest the target's.
 
     `domains` and `names`: of each sequence.
@@ -78,7 +78,7 @@ class Prompts:
 class Corpus:
     """The text of one mix for one target; `folder` keeps what the target wrote."""
 
-    reader: Network
+    reader: LanguageModel
     mix: Mix
     folder: Path
     say: Callable[[str], None] = field(default=lambda text: None)
@@ -145,7 +145,7 @@ class Corpus:
 class Windows:
     """Windows of documents behind each other, an end token between; read as far as they are asked for."""
 
-    def __init__(self, found: Iterator[Document], tokenizer: Any, length: int) -> None:
+    def __init__(self, found: Iterator[TextDocument], tokenizer: Any, length: int) -> None:
         self._found, self._tokenizer, self._length = found, tokenizer, length
         self._tokens: list[int] = []
 
@@ -162,7 +162,7 @@ class Windows:
         return tokens.reshape(whole, self._length)
 
 
-def held_out_prompts(network: Network, mix: Mix) -> Prompts:
+def held_out_prompts(network: LanguageModel, mix: Mix) -> HeldOutPrompts:
     """Return prompts of documents kept from training, continued by the target itself."""
     length = mix.length // 4
     prompts: list[Tensor] = []
@@ -183,4 +183,4 @@ def held_out_prompts(network: Network, mix: Mix) -> Prompts:
         names += [f"conversation {number}" for number in range(len(start))]
     asked = torch.cat(prompts)
     tokens = complete(network, asked, 2 * length, torch.ones(len(asked)), generator)
-    return Prompts(tokens, length, domains, names)
+    return HeldOutPrompts(tokens, length, domains, names)

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.trained import save_trained
 from calibration.drafters.training.corpus import Mix
 from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.recipes import Recipe, Trainee
 from calibration.drafters.training.shards import Shards, fingerprint
-from calibration.drafters.training.trainer import CHECKPOINT, POSITIONS, Plan, Say, train
+from calibration.drafters.training.trainer import CHECKPOINT, POSITIONS, Progress, TrainingPlan, train
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
@@ -27,14 +27,14 @@ _SPARE = 1.1
 
 
 def distil(
-    network: Network,
+    network: LanguageModel,
     recipe: Recipe,
-    plan: Plan,
+    plan: TrainingPlan,
     folder: Path,
     shards: Shards,
     *,
     resume: bool = False,
-    say: Say = lambda done, total, text: None,
+    say: Progress = lambda done, total, text: None,
 ) -> dict[str, Any]:
     """Train a drafter into a folder, return what is written to its distillation.json.
 
@@ -84,7 +84,7 @@ def randomised(trainee: Trainee) -> Trainee:
     return fresh
 
 
-def move(network: Network, device: str | None) -> None:
+def move(network: LanguageModel, device: str | None) -> None:
     """Put the weights on a device, by default on a GPU where there is one. Raises InputError: there is none.
 
     Of the threads, one half learns while the other reads ahead.
@@ -97,7 +97,7 @@ def move(network: Network, device: str | None) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // 2))
 
 
-def check_run(network: Network, plan: Plan, folder: Path, mix: Mix, resume: bool) -> None:
+def check_run(network: LanguageModel, plan: TrainingPlan, folder: Path, mix: Mix, resume: bool) -> None:
     """Raise InputError when the target cannot be learned from, or the folder is not for this run."""
     if network.tokenizer is None or len(network.tokenizer) > network.vocab_size:
         count = 0 if network.tokenizer is None else len(network.tokenizer)
@@ -136,7 +136,7 @@ def _read_result(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def check_room(network: Network, tokens: int, states: int, folder: Path) -> None:
+def check_room(network: LanguageModel, tokens: int, states: int, folder: Path) -> None:
     """Raise InputError when the hidden states of so many tokens have no room on the disk.
 
     `states`: hidden states per token.

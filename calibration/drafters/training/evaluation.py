@@ -1,8 +1,8 @@
 """How good a drafter is on text kept from training: alpha and acceptance by position, with intervals.
 
-The text is the target's own at temperature 1. With p the target's law and q the drafter's, a draft of q is
-accepted with probability 1 - TV(p, q); and given the token that stands in the text, a draw from p, it has
-been drafted and accepted with probability min(1, q/p). So the chance that position j is accepted, given
+The text is the target's own at temperature 1. With p the target's distribution and q the drafter's, a draft
+of q is accepted with probability 1 - TV(p, q); and given the token that stands in the text, a draw from p, it
+has been drafted and accepted with probability min(1, q/p). So the chance that position j is accepted, given
 those before it were, is the mean of 1 - TV at j over the text, weighted by the product of the latter.
 """
 
@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 
 from calibration.drafters.feature_head import Features
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.training.losses import match
-from calibration.drafters.training.shards import HeldOut
+from calibration.drafters.training.shards import HeldOutText
 from simulator.results.estimate import Estimate, mean_estimate
 
 _AT_A_TIME = 8
 _RESAMPLES = 400
 
 
-class Predicts(Protocol):
+class DraftPredictor(Protocol):
     """A drafter that can be judged, learned or not."""
 
     def predict(
@@ -63,9 +63,9 @@ class Judgement:
 
 @torch.no_grad()
 def judge(
-    drafter: Predicts,
-    network: Network,
-    text: HeldOut,
+    drafter: DraftPredictor,
+    network: LanguageModel,
+    text: HeldOutText,
     steps: int,
     every: int = 1,
 ) -> Judgement:

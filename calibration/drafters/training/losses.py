@@ -1,4 +1,4 @@
-"""How far a drafter's laws are from the target's, through the target's own head.
+"""How far a drafter's distributions are from the target's, through the target's own head.
 
 A vocabulary of 50,000 makes logits the largest tensors by far. They are made for a chunk of positions at a
 time and thrown away; the gradient of KL(target ‖ drafter) with respect to the drafter's logits, q - p, is
@@ -17,7 +17,7 @@ CHUNK = 256
 """Positions whose logits exist at a time."""
 
 
-class Slope(NamedTuple):
+class KlSlope(NamedTuple):
     """How KL rises with a drafter's hidden states. gradient: (m, n, h) of the KL of each position, in nats;
     alpha: (m, n), 1 - total variation, the chance that a draft drawn there is accepted.
     """
@@ -27,11 +27,11 @@ class Slope(NamedTuple):
 
 
 @torch.no_grad()
-def kl_slope(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype = torch.bfloat16) -> Slope:
-    """Return the gradient of KL and alpha for positions whose target law `wanted` (n, h) gives.
+def kl_slope(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype = torch.bfloat16) -> KlSlope:
+    """Return the gradient of KL and alpha for positions whose target distribution `wanted` (n, h) gives.
 
     found: (m, n, h), m predictions of each position. Both are what the head (a linear layer) multiplies,
-    after any norm. `dtype` is that of the matrix products and of the laws; sums run in float32.
+    after any norm. `dtype` is that of the matrix products and of the distributions; sums run in float32.
     """
     own = dict(head.named_parameters())
     weight = own["weight"].to(dtype)
@@ -40,20 +40,20 @@ def kl_slope(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype 
     alpha = torch.empty(found.shape[1], dtype=torch.float32, device=found.device)
     for start in range(0, wanted.shape[0], CHUNK):
         part = slice(start, start + CHUNK)
-        target_law = torch.softmax(linear(wanted[part].to(dtype), weight, bias), -1)
+        target_distribution = torch.softmax(linear(wanted[part].to(dtype), weight, bias), -1)
         for index in range(found.shape[0]):
             difference = torch.softmax(linear(found[index, part].to(dtype), weight, bias), -1)
-            difference -= target_law
+            difference -= target_distribution
             gradient[index, part] = (difference @ weight).to(found.dtype)
             if index == 0:
                 alpha[part] = 1.0 - difference.abs().sum(-1, dtype=torch.float32) / 2
-    return Slope(gradient, alpha)
+    return KlSlope(gradient, alpha)
 
 
-class Match(NamedTuple):
-    """How well laws agree, each (m, n). alpha: 1 - total variation. survival: min(1, q/p) of the token that
-    stands there: the chance that it, drawn from the target, had been drafted and accepted. kl: nats.
-    same: whether both laws have the same best token.
+class DistributionMatch(NamedTuple):
+    """How well distributions agree, each (m, n). alpha: 1 - total variation. survival: min(1, q/p) of the
+    token that stands there: the chance that it, drawn from the target, had been drafted and accepted. kl:
+    nats. same: whether both distributions have the same best token.
     """
 
     alpha: Tensor
@@ -63,8 +63,8 @@ class Match(NamedTuple):
 
 
 @torch.no_grad()
-def match(head: nn.Module, wanted: Tensor, found: Tensor, tokens: Tensor) -> Match:
-    """Return how well the laws of found (m, n, h) match those of wanted (n, h); in float32.
+def match(head: nn.Module, wanted: Tensor, found: Tensor, tokens: Tensor) -> DistributionMatch:
+    """Return how well the distributions of found (m, n, h) match those of wanted (n, h); in float32.
 
     tokens: (n,) the token that stands at each position.
     """
@@ -72,18 +72,18 @@ def match(head: nn.Module, wanted: Tensor, found: Tensor, tokens: Tensor) -> Mat
     for start in range(0, wanted.shape[0], CHUNK):
         part = slice(start, start + CHUNK)
         target_logs = torch.log_softmax(head(wanted[part]).float(), -1)
-        target_law = target_logs.exp()
+        target_distribution = target_logs.exp()
         place = tokens[part, None]
         rows = []
         for one in found[:, part]:
             logs = torch.log_softmax(head(one).float(), -1)
             rows.append(
                 (
-                    torch.minimum(target_law, logs.exp()).sum(-1),
+                    torch.minimum(target_distribution, logs.exp()).sum(-1),
                     (logs - target_logs).gather(-1, place)[:, 0].clamp(max=0.0).exp(),
-                    (target_law * (target_logs - logs)).sum(-1),
+                    (target_distribution * (target_logs - logs)).sum(-1),
                     (logs.argmax(-1) == target_logs.argmax(-1)).float(),
                 )
             )
         parts.append(tuple(torch.stack(column) for column in zip(*rows, strict=True)))
-    return Match(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+    return DistributionMatch(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))

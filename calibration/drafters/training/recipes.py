@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from calibration.drafters.block import Block, BlockShape
 from calibration.drafters.eagle import Eagle
 from calibration.drafters.eagle3 import Eagle3
 from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.language_model import LanguageModel
+from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape
 from calibration.drafters.medusa import HEADS, Medusa
 from calibration.drafters.mtp import Mtp
-from calibration.drafters.network import Network
 from calibration.drafters.student import Student
 from simulator.errors import InputError, Problem, did_you_mean
 
@@ -32,7 +32,7 @@ class Recipe:
     next feature (smooth L1), and KL counts a tenth beside it, as in EAGLE. rate: peak learning rate.
     """
 
-    make: Callable[[Network], Trainee]
+    make: Callable[[LanguageModel], Trainee]
     steps: int = 1
     decay: float = 1.0
     regression: bool = False
@@ -44,27 +44,27 @@ def eagle3_layers(count: int) -> tuple[int, int, int]:
     return (min(2, count), max(count // 2, 1), max(count - 3, 1))
 
 
-def _last(network: Network) -> tuple[int, ...]:
+def _last(network: LanguageModel) -> tuple[int, ...]:
     return (network.layer_count,)
 
 
-def _eagle(network: Network) -> Trainee:
-    return _random(Eagle(BlockShape.of(network), _last(network)))
+def _eagle(network: LanguageModel) -> Trainee:
+    return _random(Eagle(LlamaLayerShape.of(network), _last(network)))
 
 
-def _eagle3(network: Network) -> Trainee:
-    return _random(Eagle3(BlockShape.of(network), eagle3_layers(network.layer_count)))
+def _eagle3(network: LanguageModel) -> Trainee:
+    return _random(Eagle3(LlamaLayerShape.of(network), eagle3_layers(network.layer_count)))
 
 
-def _eagle3_top(network: Network) -> Trainee:
-    return _random(Eagle3(BlockShape.of(network), _last(network)))
+def _eagle3_top(network: LanguageModel) -> Trainee:
+    return _random(Eagle3(LlamaLayerShape.of(network), _last(network)))
 
 
-def _mtp(network: Network) -> Trainee:
-    return _random(Mtp(BlockShape.of(network), _last(network)))
+def _mtp(network: LanguageModel) -> Trainee:
+    return _random(Mtp(LlamaLayerShape.of(network), _last(network)))
 
 
-def _medusa(network: Network) -> Trainee:
+def _medusa(network: LanguageModel) -> Trainee:
     medusa = Medusa(network.hidden_size, _last(network))
     for head in medusa.heads:  # begins as the target's own next token
         assert isinstance(head, nn.Linear)
@@ -112,7 +112,7 @@ def _random(head: FeatureHead) -> FeatureHead:
     for module in head.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=_SPREAD)
-        if isinstance(module, Block):
+        if isinstance(module, LlamaLayer):
             module.o_proj.weight *= 0.5
             module.down_proj.weight *= 0.5
     return head

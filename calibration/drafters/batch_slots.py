@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from calibration.drafters.cache import KVCache, KVPool
-from calibration.drafters.network import Network, Pass, Read, additive, visible
-from calibration.drafters.target import Target
+from calibration.drafters.language_model import LanguageModel, Pass, Read, additive, visible
+from calibration.drafters.target_session import TargetSession
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,7 @@ _LONG_ROWS = 40
 class _Request:
     """One sequence's pass, waiting to be batched."""
 
-    network: Network
+    network: LanguageModel
     tokens: Tensor
     positions: Tensor
     cache: KVCache
@@ -56,21 +56,21 @@ class _StoppedError(Exception):
     """Nobody waits for the lanes any more."""
 
 
-class Lanes:
+class BatchSlots:
     """Runs jobs on `count` lanes and batches what their networks read."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._pools: dict[int, tuple[Network, KVPool]] = {}
+        self._pools: dict[int, tuple[LanguageModel, KVPool]] = {}
         self._turn = threading.Condition()
         self._waiting: list[_Request] = []
         self._running = 0
         self._failure: BaseException | None = None
 
-    def session(self, network: Network, lane: int) -> LaneTarget:
+    def session(self, network: LanguageModel, lane: int) -> BatchedSession:
         """Return an empty session of a lane on these weights."""
         _, pool = self._pools.setdefault(id(network), (network, KVPool(network.layer_count, self.count)))
-        return LaneTarget(self, lane, network, KVCache(network.layer_count, pool, lane))
+        return BatchedSession(self, lane, network, KVCache(network.layer_count, pool, lane))
 
     def run(self, jobs: Iterable[Callable[[int], Iterable[Result]]]) -> Iterator[Result]:
         """Yield what jobs yield, as it comes; each is called with the number of its lane.
@@ -149,22 +149,22 @@ class Lanes:
         self._turn.notify_all()
 
 
-class LaneTarget(Target):
+class BatchedSession(TargetSession):
     """A session whose network's passes run together with those of the other lanes."""
 
-    def __init__(self, lanes: Lanes, lane: int, network: Network, cache: KVCache) -> None:
+    def __init__(self, lanes: BatchSlots, lane: int, network: LanguageModel, cache: KVCache) -> None:
         super().__init__(_LaneNetwork(lanes, network), cache)
         self._lanes, self._lane = lanes, lane
 
-    def beside(self, network: Network) -> Target:
+    def beside(self, network: LanguageModel) -> TargetSession:
         """Return an empty session of the same lane on other weights."""
         return self._lanes.session(network, self._lane)
 
 
-class _LaneNetwork(Network):
+class _LaneNetwork(LanguageModel):
     """A network that reads when its lane's turn has come; all else is the network itself."""
 
-    def __init__(self, lanes: Lanes, network: Network) -> None:
+    def __init__(self, lanes: BatchSlots, network: LanguageModel) -> None:
         self.__dict__.update(network.__dict__)
         self._lanes, self._whole = lanes, network
 
@@ -178,7 +178,7 @@ class _LaneNetwork(Network):
         watch: Sequence[int] = (),
         last_only: bool = False,
     ) -> Read:
-        """As `Network.read`."""
+        """As `LanguageModel.read`."""
         return self._lanes.read(
             _Request(self._whole, tokens, positions, cache, mask, layers, watch, last_only)
         )

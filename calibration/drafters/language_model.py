@@ -48,7 +48,7 @@ class Read(NamedTuple):
     hidden: dict[int, Tensor]
 
 
-class Network:
+class LanguageModel:
     """The weights of a causal language model; sessions (`Target`) share it."""
 
     def __init__(self, model: Any, tokenizer: Any = None, field: str = "target") -> None:

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 
 Store = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Takes the keys and values of new rows (b, kv heads, n, d), returns all that the rows may look at."""
 
 
 @dataclass(frozen=True)
-class BlockShape:
+class LlamaLayerShape:
     """Sizes of a layer."""
 
     hidden: int
@@ -32,13 +32,13 @@ class BlockShape:
     rope_theta: float = 10_000.0
 
     @staticmethod
-    def of(network: Network) -> BlockShape:
+    def of(network: LanguageModel) -> LlamaLayerShape:
         """Return the sizes of a target's own layers, GPT-2's names included."""
         config = network.config
         hidden = network.hidden_size
         heads = int(_first(config, hidden // 64 or 1, "num_attention_heads", "n_head"))
         rope = getattr(config, "rope_parameters", None) or {}
-        return BlockShape(
+        return LlamaLayerShape(
             hidden=hidden,
             heads=heads,
             kv_heads=int(_first(config, heads, "num_key_value_heads")),
@@ -57,12 +57,12 @@ class RmsNorm(nn.RMSNorm):
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
-class Block(nn.Module):
+class LlamaLayer(nn.Module):
     """Pre-norm attention and gated MLP on a residual stream. `wide`: attention reads the token's embedding
     beside the state, each through its own norm (EAGLE-3); else the state alone.
     """
 
-    def __init__(self, shape: BlockShape, wide: bool = False) -> None:
+    def __init__(self, shape: LlamaLayerShape, wide: bool = False) -> None:
         super().__init__()
         self.shape = shape
         hidden, size = shape.hidden, shape.head_size
@@ -124,7 +124,7 @@ class Block(nn.Module):
         return flat.reshape(*flat.shape[:-1], heads, self.shape.head_size).transpose(1, 2)
 
 
-def _rotary(positions: Tensor, shape: BlockShape, like: Tensor) -> tuple[Tensor, Tensor]:
+def _rotary(positions: Tensor, shape: LlamaLayerShape, like: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines (n, head size) of the rotary embedding."""
     half = torch.arange(0, shape.head_size, 2, dtype=torch.float32, device=positions.device) / shape.head_size
     angles = positions[:, None].float() / shape.rope_theta**half
