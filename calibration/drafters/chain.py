@@ -1,4 +1,4 @@
-"""A chain of drafts from any model that says what comes next."""
+"""A chain of drafts from any model that returns next-token logits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def draft_chain(
     sampling: Sampling,
     generator: torch.Generator,
 ) -> Proposal:
-    """Return `limit` drafts after `last`, each the best token or drawn from the distribution at its place.
+    """Return `limit` drafts after `last`, each the best token or drawn from the distribution at its position.
 
-    `logits_after` reads one token and returns the logits (V,) after it; the last draft is never read.
+    `logits_after` reads one token and returns the logits (V,) after it. The last draft is never read.
     """
     greedy = sampling.temperature == 0.0 or sampling.draft == "greedy"
     tokens: list[int] = []
@@ -37,12 +37,12 @@ def draft_chain(
 
 
 def chain(tokens: list[int], distributions: Tensor | None = None) -> Proposal:
-    """Return the proposal of a chain; without distributions its tokens are certain."""
+    """Return the proposal of a chain; without distributions its tokens are deterministic."""
     return Proposal(torch.tensor(tokens, dtype=torch.int64), torch.arange(len(tokens)) - 1, distributions)
 
 
 def tree_of_paths(paths: list[list[int]]) -> Proposal:
-    """Return the tree that holds these paths of certain tokens, each beginning once shared once."""
+    """Return the tree of these paths of deterministic tokens; common prefixes are shared."""
     tokens: list[int] = []
     parents: list[int] = []
     node_of: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""EAGLE: the next feature from the last one and the token drawn since (Li et al., arXiv 2401.15077)."""
+"""EAGLE: predicts the next feature from the last one and the token drawn since (arXiv 2401.15077)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, Store
 
 
 class Eagle(FeatureHead):
-    """`fc` joins token embedding and feature, one layer follows; its output is the next feature and goes
-    straight to the target's head. Features are those behind the target's final norm, as the head reads them.
+    """`fc` joins token embedding and feature, and one layer follows. Its output is the next feature, which
+    the target's head reads directly. Features are taken after the target's final norm, as the head reads
+    them.
     """
 
     kind: ClassVar[str] = "eagle"

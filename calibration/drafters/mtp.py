@@ -1,6 +1,7 @@
-"""Multi-token prediction: one module behind the target, run again for each further token.
+"""Multi-token prediction: one module after the target, run again for each further token.
 
-DeepSeek-V3 (arXiv 2412.19437), of a target that has none: trained afterwards, the target as it is.
+As in DeepSeek-V3 (arXiv 2412.19437), for a target without such a module: it is trained afterwards, with the
+target unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, RmsNor
 
 
 class Mtp(FeatureHead):
-    """State and embedding each through a norm, joined by `eh_proj`; one layer; a norm before the head."""
+    """State and embedding, each through a norm, joined by `eh_proj`; then one layer and a norm before the
+    head.
+    """
 
     kind: ClassVar[str] = "mtp"
 
@@ -40,6 +43,6 @@ class Mtp(FeatureHead):
         return self.block(joined, None, positions, mask, store)  # type: ignore[no-any-return]
 
     def read_out(self, state: Tensor) -> Tensor:
-        """The state behind the module's own norm."""
+        """The state after the module's own norm."""
         normed: Tensor = self.norm(state)
         return normed

@@ -1,4 +1,4 @@
-"""All kinds of drafters by name: what each needs, and the paper it follows."""
+"""All kinds of drafters by name, with the source that each needs and its paper."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from calibration.sampling.protocols import Drafter
 from simulator.errors import InputError, Problem
 
 Maker = Callable[[TargetSession], Drafter]
-"""Makes a drafter for one session of the target; what it loads is shared by all sessions."""
+"""Makes a drafter for one session of the target; sessions share what it has loaded."""
 
 
 @dataclass(frozen=True)
 class DrafterKind:
-    """One kind of drafter. `source` says what stands after the colon in KIND:SOURCE; empty: nothing may.
+    """One kind of drafter. `source` describes the text after the colon in KIND:SOURCE; empty if none is
+    allowed.
 
-    `certain`: its drafts are look-ups, the same for greedy and sampled drafts.
+    `deterministic`: its drafts do not depend on draft sampling, as with prompt lookup.
     """
 
     name: str
     paper: str
     source: str
     load: Callable[[TargetSession, str], Maker]
-    certain: bool = False
+    deterministic: bool = False
 
 
 def _layer_skip(target: TargetSession, source: str) -> Maker:
@@ -53,22 +54,22 @@ def _draft_model(target: TargetSession, source: str) -> Maker:
                 allowed="a draft model with the target's vocabulary",
             )
         )
-    return lambda session: DraftModel(session.beside(network))
+    return lambda session: DraftModel(session.sibling(network))
 
 
 def _quantised(target: TargetSession, source: str) -> Maker:
     if not source.isdecimal() or not 2 <= int(source) <= 8:
         raise _bad(f"quantised:{source}", "quantised:BITS with 2 to 8 bits")
     network = quantised(target.network, int(source))
-    return lambda session: DraftModel(session.beside(network), kind="quantised")
+    return lambda session: DraftModel(session.sibling(network), kind="quantised")
 
 
 class _Trained:
-    """Makes drafters on one head. `most_levels`: drafts a round, where heads guess one place each."""
+    """Makes drafters on one head. `max_levels`: drafts per round if each head predicts one position."""
 
     def __init__(self, head: Medusa | FeatureHead) -> None:
         self._head = head
-        self.most_levels = len(head.heads) if isinstance(head, Medusa) else None
+        self.max_levels = len(head.heads) if isinstance(head, Medusa) else None
 
     def __call__(self, session: TargetSession) -> Drafter:
         return drafter_of(self._head, session)
@@ -84,9 +85,9 @@ def _trained(kind: str) -> Callable[[TargetSession, str], Maker]:
     return load
 
 
-def most_levels(maker: Maker) -> int | None:
-    """Return how many drafts in a row a maker's drafters can give at most; None: as many as asked."""
-    return getattr(maker, "most_levels", None)
+def max_levels(maker: Maker) -> int | None:
+    """Return the largest number of successive drafts of a maker's drafters; None without a limit."""
+    return getattr(maker, "max_levels", None)
 
 
 _TRAINED = "a folder that decodesim distill wrote"
@@ -95,9 +96,9 @@ KINDS: dict[str, DrafterKind] = {
     kind.name: kind
     for kind in (
         DrafterKind("layer-skip", "arXiv 2309.08168, 2404.16710", "layers kept, as 0-7+22-29", _layer_skip),
-        DrafterKind("ngram", "arXiv 2304.04487", "", lambda _t, _s: lambda _: NGram(), certain=True),
-        DrafterKind("suffix", "arXiv 2411.04975", "", lambda _t, _s: lambda _: Suffix(), certain=True),
-        DrafterKind("lookahead", "arXiv 2402.02057", "", lambda _t, _s: Lookahead, certain=True),
+        DrafterKind("ngram", "arXiv 2304.04487", "", lambda _t, _s: lambda _: NGram(), deterministic=True),
+        DrafterKind("suffix", "arXiv 2411.04975", "", lambda _t, _s: lambda _: Suffix(), deterministic=True),
+        DrafterKind("lookahead", "arXiv 2402.02057", "", lambda _t, _s: Lookahead, deterministic=True),
         DrafterKind("draft-model", "arXiv 2211.17192, 2302.01318", "a Hugging Face folder", _draft_model),
         DrafterKind("eagle", "arXiv 2401.15077", _TRAINED, _trained("eagle")),
         DrafterKind("eagle3", "arXiv 2503.01840", _TRAINED, _trained("eagle3")),
@@ -109,7 +110,7 @@ KINDS: dict[str, DrafterKind] = {
 
 
 def load_drafter(entry: str, target: TargetSession) -> tuple[DrafterKind, Maker]:
-    """Return the kind of `KIND[:SOURCE]` and what makes one for a session. Raises InputError."""
+    """Return the kind of `KIND[:SOURCE]` and its maker. Raises InputError."""
     name, _, source = entry.partition(":")
     kind = KINDS.get(name)
     if kind is None:
@@ -135,4 +136,4 @@ def _layers(text: str, layer_count: int) -> tuple[int, ...]:
 
 
 def _bad(value: str, allowed: str) -> InputError:
-    return InputError(Problem(field="draft", value=value, message="is no drafter", allowed=allowed))
+    return InputError(Problem(field="draft", value=value, message="is not a drafter", allowed=allowed))

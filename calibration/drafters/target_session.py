@@ -1,4 +1,4 @@
-"""The target: a real language model that scores chains and trees of drafts, with exact rollback."""
+"""A session of the target: a real language model that scores drafts, with exact rollback."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ BUILTIN = "builtin"
 
 
 class TargetSession:
-    """One sequence on a network: the `Verifier` of the decode loop, and the features drafters read.
+    """One sequence on a language model: the `Verifier` of the decode loop, and the source of drafters'
+    features.
 
-    It also serves as a draft model, which is a target that nobody checks.
+    A draft model uses it as well, without verification.
     """
 
     def __init__(self, network: LanguageModel, cache: KVCache | None = None) -> None:
@@ -49,25 +50,25 @@ class TargetSession:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the folder; None for bare weights."""
+        """The tokenizer of the folder; None for weights without one."""
         return self.network.tokenizer
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Return token embeddings, without positions."""
         return self.network.embed(tokens)
 
-    def beside(self, network: LanguageModel) -> TargetSession:
-        """Return an empty session on other weights, which runs as this one does."""
+    def sibling(self, network: LanguageModel) -> TargetSession:
+        """Return an empty session on other weights that runs in the same way as this one."""
         return TargetSession(network)
 
     @property
     def room(self) -> float:
-        """Levels of drafts that still fit behind the last token; below 0 that does not fit itself."""
-        most = self.network.max_tokens
-        return math.inf if most is None else most - self.cache.length - 1
+        """Levels of drafts that still fit after the last token; negative if the last token does not fit."""
+        limit = self.network.max_tokens
+        return math.inf if limit is None else limit - self.cache.length - 1
 
     def watch(self, layers: Sequence[int]) -> None:
-        """Have hidden states after these layers ready for `features`, from the next `start` on."""
+        """Keep the hidden states after these layers for `features`, from the next `start` on."""
         self._watched = tuple(sorted({*self._watched, *layers}))
         self._prompt = None
 
@@ -77,7 +78,7 @@ class TargetSession:
         return tokens, {layer: hidden[layer] for layer in (self._watched if layers is None else layers)}
 
     def start(self, prompt: Tensor) -> Tensor:
-        """Read a prompt (n,), return the logits after it (V,). The same prompt again costs nothing."""
+        """Read a prompt (n,), return the logits after it (V,). Reading the same prompt again is free."""
         if prompt.numel() == 0:
             raise InputError(Problem(field="prompt", message="is empty", allowed="one token or more"))
         self.cache.clear()
@@ -102,23 +103,23 @@ class TargetSession:
         return read.logits
 
     def keep(self, nodes: Sequence[int]) -> None:
-        """Keep `last` and the accepted nodes, in order from the root; the rest is forgotten."""
+        """Keep `last` and the accepted nodes, in order from the root, and drop the rest."""
         rows = [0, *(node + 1 for node in nodes)]
         self.cache.keep(rows)
         tokens, hidden = self._scored
         self._kept = (tokens[rows], {layer: state[rows] for layer, state in hidden.items()})
 
     def _check_room(self, levels: int) -> None:
-        """Raise InputError where a token that many levels below the next one would have no position."""
+        """Raise InputError if a token `levels` levels below the next one has no position in the model."""
         if levels > self.room:
-            tokens, most = self.cache.length + levels + 1, self.network.max_tokens
-            message, allowed = "tokens do not fit the model", f"at most {most}"
+            tokens = self.cache.length + levels + 1
+            message, allowed = "tokens do not fit the model", f"at most {self.network.max_tokens}"
             raise InputError(Problem(field="prompt", value=tokens, message=message, allowed=allowed))
 
 
 def _tree(parents: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return depths (n + 1,) of the last token and the nodes below it, and what each sees of the others,
-    bool (n + 1, n + 1); None for a chain, which is causal.
+    """Return depths (n + 1,) of the last token and the nodes below it, and their mask, bool (n + 1, n + 1);
+    None for a chain, which is causal.
     """
     count = parents.numel()
     if torch.equal(parents, torch.arange(count) - 1):
@@ -128,16 +129,16 @@ def _tree(parents: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def load_target(source: str | Path = BUILTIN, dtype: str = "float32") -> TargetSession:
-    """Return the target in a Hugging Face folder, or the builtin one. Raises InputError: what is missing."""
+    """Return the target in a Hugging Face folder, or the built-in one. Raises InputError."""
     return TargetSession(load_network(source, dtype))
 
 
 def load_network(
     source: str | Path = BUILTIN, dtype: str = "float32", field: str = "target"
 ) -> LanguageModel:
-    """Return the network in a Hugging Face folder, or the builtin one. `field` is who asks for it.
+    """Return the model in a Hugging Face folder, or the built-in one. `field` is the field named in errors.
 
-    Raises InputError: what is missing, or what transformers says of a folder it cannot read.
+    Raises InputError if something is missing or transformers cannot read the folder.
     """
     from calibration.optional import need
 
@@ -156,9 +157,9 @@ def load_network(
                 folder, dtype=getattr(torch, dtype), local_files_only=True, **extra
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **extra)
-    except Exception as error:  # what damaged weights, configs and tokenizers raise has no common type
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        message = f"is no language model that transformers can read: {said[0]}"
+    except Exception as error:  # damaged weights, configs and tokenizers raise exceptions of many types
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        message = f"is not a language model that transformers can read: {lines[0]}"
         raise InputError(Problem(file=str(folder), field=field, message=message)) from error
     return LanguageModel(model, tokenizer, field)
 

@@ -80,14 +80,14 @@ def _measure(given: Mapping[str, Any], settings: list[DecodingSetting], begun: f
     from calibration.acceptance import report
     from calibration.acceptance.prompts import BUILTIN, builtin_prompts, prompts_from_file
     from calibration.drafters.provenance import provenance
-    from calibration.drafters.registry import load_drafter, most_levels
+    from calibration.drafters.registry import load_drafter, max_levels
     from calibration.drafters.target_session import load_target
 
     target = load_target(given["target"])
     kind, maker = load_drafter(given["draft"], target)
-    if kind.certain:
+    if kind.deterministic:
         settings = list(dict.fromkeys(_certain(one) for one in settings))
-    most = most_levels(maker)
+    most = max_levels(maker)
     for one in settings:
         if most is not None and one.draft_length > most:
             raise _wrong(

@@ -215,7 +215,7 @@ def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     target = tiny_target(save_tiny(tmp_path / "target", "llama"))
     with pytest.raises(InputError, match="holds no config"):
         load_head(tmp_path / "nothing", target.network)
-    with pytest.raises(InputError, match="is no trained drafter"):
+    with pytest.raises(InputError, match="is not a trained drafter"):
         load_head(tmp_path / "target", target.network)
     save_trained(RECIPES["eagle"].make(target.network), target.network, tmp_path / "eagle", {})
     config = tmp_path / "eagle" / "config.json"

@@ -66,16 +66,16 @@ def outputs(
     network: LanguageModel, maker: Maker | None, prompts: list[torch.Tensor], tokens: int
 ) -> list[tuple[int, ...]]:
     """The greedy outputs, decoded side by side."""
-    lanes = BatchSlots(len(prompts))
+    batch_slots = BatchSlots(len(prompts))
 
-    def decode(number: int, lane: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        session = lanes.session(network, lane)
+    def decode(number: int, slot: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        session = batch_slots.session(network, slot)
         drafter = None if maker is None else maker(session)
         decoded = speculative_decode(session, drafter, prompts[number], DRAFTS, max_tokens=tokens)
         yield number, decoded.tokens
 
-    jobs = [lambda lane, number=number: decode(number, lane) for number in range(len(prompts))]
-    return [tokens for _, tokens in sorted(lanes.run(jobs))]
+    jobs = [lambda slot, number=number: decode(number, slot) for number in range(len(prompts))]
+    return [tokens for _, tokens in sorted(batch_slots.run(jobs))]
 
 
 def test_the_texts_say_something(plain: list[tuple[int, ...]]) -> None:

@@ -130,7 +130,7 @@ def test_layer_skip_leaves_out_the_middle(layers: int, kept: list[int]) -> None:
 def test_a_draft_model_forgets_what_was_refused(tmp_path: Path) -> None:
     network = load_network(save_tiny(tmp_path / "draft", "llama", layers=2, seed=3), "float64")
     target = tiny_target(save_tiny(tmp_path / "target", "llama"))
-    drafter = DraftModel(target.beside(network))
+    drafter = DraftModel(target.sibling(network))
     text = list(range(5, 25))
     drafter.start(torch.tensor(text[:-1]))
     for emitted in ([1, 2, 3], [4], [9, 9, 9, 9, 9], [6, 7]):

@@ -26,36 +26,38 @@ def decode(session: TargetSession, maker: Maker, prompt: torch.Tensor) -> Decode
 
 
 def job(
-    lanes: BatchSlots, network: LanguageModel, maker: Maker, number: int
+    batch_slots: BatchSlots, network: LanguageModel, maker: Maker, number: int
 ) -> Callable[[int], Iterator[tuple[int, Decoded]]]:
-    def run(lane: int) -> Iterator[tuple[int, Decoded]]:
-        yield number, decode(lanes.session(network, lane), maker, PROMPTS[number])
+    def run(slot: int) -> Iterator[tuple[int, Decoded]]:
+        yield number, decode(batch_slots.session(network, slot), maker, PROMPTS[number])
 
     return run
 
 
 @pytest.mark.parametrize("entry", ["layer-skip", "suffix", "lookahead", "quantised:4"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_lanes_change_nothing(network: LanguageModel, entry: str, count: int) -> None:
+def test_batch_slots_change_nothing(network: LanguageModel, entry: str, count: int) -> None:
     target = TargetSession(network)
     _, maker = load_drafter(entry, target)
-    lanes = BatchSlots(count)
-    found = dict(lanes.run([job(lanes, network, maker, number) for number in range(len(PROMPTS))]))
+    batch_slots = BatchSlots(count)
+    found = dict(
+        batch_slots.run([job(batch_slots, network, maker, number) for number in range(len(PROMPTS))])
+    )
     for number, prompt in enumerate(PROMPTS):
         alone = decode(TargetSession(network), maker, prompt)
         assert found[number].tokens == alone.tokens
         assert [one.path for one in found[number].rounds] == [one.path for one in alone.rounds]
 
 
-def test_passes_of_all_lanes_run_together(network: LanguageModel) -> None:
+def test_passes_of_all_slots_run_together(network: LanguageModel) -> None:
     target = TargetSession(network)
     _, maker = load_drafter("layer-skip", target)
     passes: list[int] = []
     run_pass = network.run_pass
     network.run_pass = lambda *given, **named: passes.append(given[1].shape[0]) or run_pass(*given, **named)  # type: ignore
     try:
-        lanes = BatchSlots(7)
-        done = list(lanes.run([job(lanes, network, maker, number) for number in range(7)]))
+        batch_slots = BatchSlots(7)
+        done = list(batch_slots.run([job(batch_slots, network, maker, number) for number in range(7)]))
     finally:
         network.run_pass = run_pass  # type: ignore[method-assign]
     rounds = sum(len(decoded.rounds) for _, decoded in done)
@@ -65,29 +67,29 @@ def test_passes_of_all_lanes_run_together(network: LanguageModel) -> None:
 
 def test_what_a_job_raises_ends_the_run(network: LanguageModel) -> None:
     _, maker = load_drafter("layer-skip", TargetSession(network))
-    lanes = BatchSlots(3)
+    batch_slots = BatchSlots(3)
 
-    def failing(lane: int) -> Iterator[tuple[int, Decoded]]:
-        lanes.session(network, lane).start(PROMPTS[0])
+    def failing(slot: int) -> Iterator[tuple[int, Decoded]]:
+        batch_slots.session(network, slot).start(PROMPTS[0])
         raise ValueError("no more")
         yield
 
     jobs = [
-        job(lanes, network, maker, 0),
+        job(batch_slots, network, maker, 0),
         failing,
-        job(lanes, network, maker, 1),
-        job(lanes, network, maker, 2),
+        job(batch_slots, network, maker, 1),
+        job(batch_slots, network, maker, 2),
     ]
     with pytest.raises(ValueError, match="no more"):
-        list(lanes.run(jobs))
+        list(batch_slots.run(jobs))
 
 
-def test_whoever_stops_reading_stops_the_lanes(network: LanguageModel) -> None:
+def test_whoever_stops_reading_stops_the_slots(network: LanguageModel) -> None:
     _, maker = load_drafter("layer-skip", TargetSession(network))
-    lanes = BatchSlots(2)
+    batch_slots = BatchSlots(2)
     before = threading.active_count()
-    results = lanes.run([job(lanes, network, maker, number) for number in range(7)])
+    results = batch_slots.run([job(batch_slots, network, maker, number) for number in range(7)])
     next(iter(results))
     results.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
-    assert len(list(lanes.run([job(lanes, network, maker, number) for number in range(3)]))) == 3
+    assert len(list(batch_slots.run([job(batch_slots, network, maker, number) for number in range(3)]))) == 3
