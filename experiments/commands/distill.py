@@ -100,7 +100,7 @@ def _distil(
     move(network, device)
     place.mkdir(parents=True, exist_ok=True)
     check_room(network, tokens, 1 + 3 * (name == "eagle3"), place)
-    return distil(network, recipe, plan, out, Shards(place, network), resume=resume, say=progress)
+    return distil(network, recipe, plan, out, Shards(place, network), resume=resume, progress=progress)
 
 
 def _document(target: str, name: str, out: Path, found: dict[str, Any]) -> dict[str, Any]:

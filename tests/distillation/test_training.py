@@ -232,7 +232,7 @@ def test_a_run_does_not_go_on_as_another(
 
     plan = TrainingPlan("mtp", 2048)
     with pytest.raises(KeyboardInterrupt):
-        distil(network, RECIPES["mtp"], plan, tmp_path / "run", shards, say=stop)
+        distil(network, RECIPES["mtp"], plan, tmp_path / "run", shards, progress=stop)
     go_on = {"folder": tmp_path / "run", "resume": True}
     with pytest.raises(InputError, match="--resume, or a new folder"):
         distil(network, RECIPES["mtp"], plan, tmp_path / "run", shards)
@@ -245,7 +245,7 @@ def test_a_run_does_not_go_on_as_another(
     with pytest.raises(InputError, match="belongs to another target"):
         distil(other, RECIPES["mtp"], plan, shards=elsewhere, **go_on)
     (tmp_path / "run" / CHECKPOINT).write_bytes(b"no checkpoint")
-    with pytest.raises(InputError, match="is no checkpoint"):
+    with pytest.raises(InputError, match="is not a checkpoint"):
         distil(network, RECIPES["mtp"], plan, shards=shards, **go_on)
 
 
