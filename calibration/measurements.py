@@ -70,7 +70,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Row(Operation):
+class MeasurementRow(Operation):
     """One point in one round: seconds of one call (one layer, one pass), median with P10 and P90."""
 
     seconds: float
@@ -132,10 +132,10 @@ class Rounds:
     long: an interrupt in between loses nothing.
     """
 
-    of: dict[str, list[Row]] = field(default_factory=dict)
-    _anew: dict[str, list[Row]] = field(default_factory=dict)
+    of: dict[str, list[MeasurementRow]] = field(default_factory=dict)
+    _anew: dict[str, list[MeasurementRow]] = field(default_factory=dict)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: MeasurementRow) -> None:
         """The next row of a file."""
         if row.key not in self.of:
             self.of[row.key] = [row]
@@ -149,7 +149,7 @@ class Rounds:
             self.of[row.key] = self._anew.pop(row.key)
 
 
-def over_rounds(rounds: Sequence[Row]) -> Measurement:
+def over_rounds(rounds: Sequence[MeasurementRow]) -> Measurement:
     """One point of its rounds."""
     first = rounds[0]
     return Measurement(
@@ -189,7 +189,7 @@ class MeasurementFile:
         with path.open("a", encoding="utf-8"):  # says at once when it may not be written
             return cls(path, known, rows, sessions)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: MeasurementRow) -> None:
         """Append a row, with the digits that the file has."""
         values = asdict(row) | {"shape": json.dumps(dict(row.shape))}
         line = io.StringIO()
@@ -212,7 +212,7 @@ class MeasurementFile:
         return _measurements(self.device, self.rounds, self.sessions)
 
     @property
-    def points(self) -> Mapping[str, list[Row]]:
+    def points(self) -> Mapping[str, list[MeasurementRow]]:
         """The rounds that count, by the key of their point."""
         return self.rounds.of
 
@@ -281,7 +281,7 @@ def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(whole, 1) if line)
 
 
-def _row(line: str) -> Row:
+def _row(line: str) -> MeasurementRow:
     (cells,) = csv.reader([line])
     values: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
     shape = json.loads(values["shape"])
@@ -289,7 +289,7 @@ def _row(line: str) -> Row:
         raise ValueError(line)
     values |= {"shape": shape, "repeats": int(values["repeats"]), "round": int(values["round"])}
     values |= {name: float(values[name]) for name in ("bytes", "flops", "seconds", "p10_s", "p90_s")}
-    row = Row(**values)
+    row = MeasurementRow(**values)
     if not 0 < row.p10_s <= row.seconds <= row.p90_s < math.inf or not 0 <= row.bytes + row.flops < math.inf:
         raise ValueError(line)
     return row

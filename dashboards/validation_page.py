@@ -10,8 +10,8 @@ from dashboards.page import Drawings, legend_of, write_page
 from simulator.results.catalogue import metric_of, title_of
 
 if TYPE_CHECKING:
+    from calibration.text_table import TextTable
     from calibration.validation.row import ComparisonRow
-    from calibration.validation.tables import TextTable
     from calibration.validation.validate import Validation
 
 _PICTURES = ("speedup", "throughput", "tpot_mean", "ttft_mean")

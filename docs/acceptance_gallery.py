@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration.acceptance import gallery
-from calibration.acceptance.gallery import Curve, Lengths
+from calibration.acceptance.gallery import AlphaCurve, LengthCurve
 from calibration.drafters.training.committed import HEADS
 from dashboards.chromium import MISSING, find_chromium
 from dashboards.figures.look import PLAIN_COLOUR, VARIANT_COLOURS, faded, new_figure
@@ -41,9 +41,9 @@ def page(rows: gallery.Rows, trees: Mapping[str, Any] | None, typical: Mapping[s
     sections = {
         "α by method, domain and temperature": (
             "The probability that a draft is accepted, given that all before it were (1 − TV of the two "
-            f"laws, or p(x*) of a best token), at K = {gallery.BY_TEMPERATURE_AT}. Best tokens lose "
-            "acceptance as the target's law flattens; drafts drawn at the same temperature do not, for "
-            "the drafter's law flattens with it.",
+            f"distributions, or p(x*) of a best token), at K = {gallery.BY_TEMPERATURE_AT}. Best tokens lose "
+            "acceptance as the target's distribution flattens; drafts drawn at the same temperature do not, "
+            "for the drafter's distribution flattens with it.",
             gallery.alpha_table(curves).markdown() if curves else PENDING,
         ),
         "Tokens per verify against K": (
@@ -94,7 +94,7 @@ def _trees(trees: Mapping[str, Any] | None) -> tuple[str, str]:
 def _typical(typical: Mapping[str, Any] | None) -> tuple[str, str]:
     text = (
         "Medusa's rule takes what is likely enough. For best tokens at a temperature it takes far more "
-        "than the exact rule, because the text is no longer drawn from the target's law; for drawn "
+        "than the exact rule, because the text is no longer drawn from the target's distribution; for drawn "
         "drafts it gains little. The last column is the mean total variation per draft tried."
     )
     if typical is None:
@@ -103,7 +103,9 @@ def _typical(typical: Mapping[str, Any] | None) -> tuple[str, str]:
     return text + about, gallery.typical_table(typical).markdown()
 
 
-def draw(curves: Sequence[Curve], lengths: Sequence[Lengths], trees: Mapping[str, Any] | None) -> None:
+def draw(
+    curves: Sequence[AlphaCurve], lengths: Sequence[LengthCurve], trees: Mapping[str, Any] | None
+) -> None:
     """The picture: α(T), E(K) with theory, trees."""
     figures = {}
     heads = [curve for curve in curves if curve.draft.split("-")[0] in HEADS]
@@ -132,7 +134,7 @@ def draw(curves: Sequence[Curve], lengths: Sequence[Lengths], trees: Mapping[str
         picture_of_page(chromium, path, PICTURE, PICTURE_PX, SCALE)
 
 
-def alpha_figure(curves: Sequence[Curve]) -> Any:
+def alpha_figure(curves: Sequence[AlphaCurve]) -> Any:
     """α over temperature, a colour a drafter."""
     import plotly.graph_objects as go
 
@@ -160,7 +162,7 @@ def alpha_figure(curves: Sequence[Curve]) -> Any:
     return figure
 
 
-def length_figure(lengths: Sequence[Lengths]) -> Any:
+def length_figure(lengths: Sequence[LengthCurve]) -> Any:
     """Tokens per verify over K, a colour a setting."""
     figure = new_figure(340, "draft length K", "tokens per verify")
     for curve, colour in zip(lengths, VARIANT_COLOURS, strict=False):

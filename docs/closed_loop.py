@@ -17,7 +17,7 @@ from typing import Any
 
 from break_even_map import with_blocks
 
-from calibration.closure.tables import Shown, break_evens, kinds, speedups, steps, targets, without
+from calibration.closure.tables import TitledTable, break_evens, kinds, speedups, steps, targets, without
 from dashboards.chromium import MISSING, find_chromium
 from dashboards.closure_page import pictures
 from dashboards.images import picture_of_page
@@ -55,17 +55,17 @@ def blocks_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return blocks
 
 
-def _side_by_side(tables: Sequence[Shown]) -> Shown:
+def _side_by_side(tables: Sequence[TitledTable]) -> TitledTable:
     """The targets of several runs: a column each."""
     columns = ("target", "limit", *(f"run {number + 1}" for number in range(len(tables))))
     rows = [
         [*same[0][:2], *(f"{row[2]}{'' if row[3] == 'yes' else ' ✗'}" for row in same)]
         for same in zip(*(table.rows for table in tables), strict=True)
     ]
-    return Shown("Targets", columns, rows)
+    return TitledTable("Targets", columns, rows)
 
 
-def markdown(shown: Shown) -> str:
+def markdown(shown: TitledTable) -> str:
     """A table of Markdown."""
     rule = ["---", *["---:"] * (len(shown.columns) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (shown.columns, rule, *shown.rows))

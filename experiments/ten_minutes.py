@@ -24,8 +24,8 @@ from simulator.files import whole_file
 
 if TYPE_CHECKING:
     from calibration.microbench.device import Device
-    from calibration.microbench.plan import Plan
-    from calibration.microbench.point import Point
+    from calibration.microbench.plan import BenchPlan
+    from calibration.microbench.point import BenchPoint
     from simulator.costs.profiles import Profile
 
 BASE = "h100-sxm"
@@ -87,7 +87,7 @@ def _run_stage(stage: Callable[..., int], *arguments: Any) -> int:
     return _INCOMPLETE
 
 
-def is_weak(point: Point) -> bool:
+def is_weak(point: BenchPoint) -> bool:
     """Whether public tables cover it poorly: verify attention, layers and stacks, fp8 at some tokens."""
     if point.bench == "attention":
         return point.shape.get("queries", 1) > 1
@@ -159,12 +159,12 @@ def _against_tables(measured: Profile, system: str) -> dict[str, Any]:
     return answer
 
 
-def _plan(device: Device, quick: bool) -> Plan:
+def _plan(device: Device, quick: bool) -> BenchPlan:
     """The points of all targets, each once."""
     from functools import reduce
     from operator import or_
 
-    from calibration.microbench.calibrate import Request, plan_of
+    from calibration.microbench.calibrate import CalibrationRequest, plan_of
     from simulator.models.catalogue import load_drafter, load_model
 
     plans = []
@@ -173,7 +173,7 @@ def _plan(device: Device, quick: bool) -> Plan:
         drafter = (
             None if measured_model.drafter is None else load_drafter(measured_model.drafter, model, "eagle3")
         )
-        request = Request(
+        request = CalibrationRequest(
             device.notes.kind, model, drafter, measured_model.tensor_parallel, measured_model.weights, quick
         )
         plans.append(plan_of(device, request))

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from calibration.drafters.network import Network
-    from calibration.drafters.target import Target
+    from calibration.drafters.language_model import LanguageModel
+    from calibration.drafters.target_session import TargetSession
 
 FAMILIES = ("llama", "gpt2")
 TINY_VOCABULARY = 97
 
 
 @pytest.fixture(scope="session")
-def smollm2() -> Network:
-    """SmolLM2-135M-Instruct in float32; sessions on it: `Target(network)`."""
-    from calibration.drafters.target import load_network
+def smollm2() -> LanguageModel:
+    """SmolLM2-135M-Instruct in float32; sessions on it: `TargetSession(network)`."""
+    from calibration.drafters.target_session import load_network
 
     return load_network("builtin")
 
@@ -64,8 +64,8 @@ def tiny_tokenizer():  # type: ignore[no-untyped-def]
     return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<e>", eos_token="<e>")
 
 
-def tiny_target(folder: Path, dtype: str = "float64") -> Target:
+def tiny_target(folder: Path, dtype: str = "float64") -> TargetSession:
     """The target in a tiny folder, in double precision: rounding cannot turn an argmax."""
-    from calibration.drafters.target import load_target
+    from calibration.drafters.target_session import load_target
 
     return load_target(folder, dtype)

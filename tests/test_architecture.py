@@ -118,7 +118,7 @@ def test_offences_are_found(place: str, source: str, offence: str) -> None:
     [
         ("calibration/x.py", "def f():\n    import torch"),
         ("calibration/drafters/x.py", "import torch\nfrom calibration.sampling import rejection"),
-        ("experiments/x.py", "def f():\n    from calibration.drafters.target import Target"),
+        ("experiments/x.py", "def f():\n    from calibration.drafters.target_session import TargetSession"),
         (
             "dashboards/x.py",
             "import simulator.results.result\nimport experiments.study.grid\nfrom . import figures",

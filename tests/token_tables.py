@@ -1,4 +1,4 @@
-"""A target and a drafter small enough to know every law: tables over the last two tokens."""
+"""A target and a drafter small enough to know every distribution: tables over the last two tokens."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Acceptance as real models give it: measured, summed up, fitted (docs/measured-acceptance.md)."""
+"""Acceptance of real models: measured, summarised, fitted (docs/measured-acceptance.md)."""

@@ -1,10 +1,11 @@
-"""The committed measurement on SmolLM2-135M, by one command.
+"""Makes the committed measurement on SmolLM2-135M.
 
     python -m calibration.acceptance RAW_FOLDER [TRAINED_FOLDER]
 
-measures what RAW_FOLDER lacks, on two processes that each take their share of the prompts (about 15 minutes
-of two cores; Ctrl-C loses nothing), then sums all of it up into `calibration/data/acceptance-smollm2.json`.
-TRAINED_FOLDER holds folders that `decodesim distill` wrote, by their names: they are measured too.
+measures what RAW_FOLDER lacks, on two processes that each take a share of the prompts (about 15 minutes on
+two cores; Ctrl-C loses nothing). It then summarises all samples in
+`calibration/data/acceptance-smollm2.json`. TRAINED_FOLDER holds drafter folders written by `decodesim
+distill`, which are measured under their names, too.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ from simulator.errors import InputError
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what is lacking, then sum up."""
+    """Measure what is missing, then summarise."""
     parser = argparse.ArgumentParser(prog="python -m calibration.acceptance", description=__doc__)
     parser.add_argument("raw", type=Path, metavar="RAW_FOLDER")
     parser.add_argument("trained", type=Path, nargs="?", metavar="TRAINED_FOLDER")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     from calibration.decoder.weights import smollm2_file
 
     try:
-        given.raw.mkdir(parents=True, exist_ok=True)
-        need("transformers", "lm")  # what is missing is said here, once
+        options.raw.mkdir(parents=True, exist_ok=True)
+        need("transformers", "lm")  # a missing package is reported here, once
         smollm2_file()
         context = get_context("spawn")
-        parts = [
+        processes = [
             context.Process(
-                target=measure_part, args=(given.raw, part, PROCESSES, given.trained), daemon=True
+                target=measure_part, args=(options.raw, process, PROCESSES, options.trained), daemon=True
             )
-            for part in range(PROCESSES)
+            for process in range(PROCESSES)
         ]
-        for part in parts:
-            part.start()
-        for part in parts:
-            part.join()
-        if any(part.exitcode != 0 for part in parts):
-            sys.exit("a part ended early; the same command goes on from where it was")
-        write(given.raw, given.trained)
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        if any(process.exitcode != 0 for process in processes):
+            sys.exit("a process ended early; run the same command again to continue")
+        write(options.raw, options.trained)
     except InputError as error:
         sys.exit(str(error))
 

@@ -1,9 +1,9 @@
-"""What typical acceptance gains and how far it bends the law, on a real model.
+"""Measures what typical acceptance gains and how much it changes the distribution, on a real model.
 
     python -m calibration.acceptance.distortion
 
-decodes held-out prompts with the builtin target and layer-skip drafts, by the exact rule and by Medusa's, and
-writes `calibration/data/typical-smollm2.json`.
+decodes held-out prompts with the built-in target and layer-skip drafts, by the exact rule and by Medusa's
+rule, and writes `calibration/data/typical-smollm2.json`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ def measure_distortion(
     draft_sampling: Literal["greedy", "sampled"],
     max_tokens: int = MAX_TOKENS,
 ) -> dict[str, Any]:
-    """Return both rules' tokens ÷ rounds and, per draft tried, the distortion: how far the typical law
-    lies from the target's (total variation).
+    """Return tokens ÷ rounds under both rules, and the distortion.
+
+    The distortion is the total variation between the typical distribution and the target's, averaged over the
+    drafts that were tried.
     """
     from torch.nn.functional import one_hot
 
@@ -52,15 +54,15 @@ def measure_distortion(
     typical = Typical()
     distances: list[float] = []
 
-    def observe(seen: Round, proposal: Proposal, laws: Tensor) -> None:
-        tried = min(seen.accepted + 1, len(proposal.tokens))
-        p = laws[:tried]
+    def observe(outcome: Round, proposal: Proposal, distributions: Tensor) -> None:
+        tried = min(outcome.accepted + 1, len(proposal.tokens))
+        p = distributions[:tried]
         q = (
             one_hot(proposal.tokens[:tried], p.shape[1]).to(p)
-            if proposal.laws is None
-            else proposal.laws[:tried]
+            if proposal.distributions is None
+            else proposal.distributions[:tried]
         )
-        distances.extend(total_variation(typical.typical_law(p, q), p).tolist())
+        distances.extend(total_variation(typical.typical_distribution(p, q), p).tolist())
 
     def length(rule: Rule) -> dict[str, Any] | None:
         rounds, tokens = [], []
@@ -77,7 +79,7 @@ def measure_distortion(
                 observe=observe if rule is typical else None,
             )
             rounds.append(len(request.rounds))
-            tokens.append(sum(one.accepted + 1 for one in request.rounds))
+            tokens.append(sum(outcome.accepted + 1 for outcome in request.rounds))
         return estimate_json(ratio(tokens, rounds))
 
     return {
@@ -91,30 +93,30 @@ def measure_distortion(
 
 
 def main() -> None:
-    """Measure on the builtin target."""
+    """Measure on the built-in target."""
     argparse.ArgumentParser(
         prog="python -m calibration.acceptance.distortion", description=__doc__
     ).parse_args()
     try:
-        document = measured()
+        document = committed_measurement()
     except InputError as error:
         sys.exit(str(error))
     with whole_file(DATA) as part:
         part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def measured() -> dict[str, Any]:
+def committed_measurement() -> dict[str, Any]:
     """The committed measurement."""
     import torch
 
     from calibration.acceptance.prompts import builtin_prompts
     from calibration.drafters.layer_skip import LayerSkip
     from calibration.drafters.provenance import provenance
-    from calibration.drafters.target import load_target
+    from calibration.drafters.target_session import load_target
 
     target = load_target()
-    prompts = [torch.tensor(one.tokens) for one in builtin_prompts(target.tokenizer, PROMPTS)]
-    ways: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
+    prompts = [torch.tensor(prompt.tokens) for prompt in builtin_prompts(target.tokenizer, PROMPTS)]
+    draft_samplings: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
     return {
         "schema": SCHEMA,
         "draft": LayerSkip.kind,
@@ -122,9 +124,9 @@ def measured() -> dict[str, Any]:
         "requests": len(prompts),
         "max_tokens": MAX_TOKENS,
         "rows": [
-            measure_distortion(target, LayerSkip(target), prompts, temperature, how)
+            measure_distortion(target, LayerSkip(target), prompts, temperature, draft_sampling)
             for temperature in TEMPERATURES
-            for how in ways
+            for draft_sampling in draft_samplings
         ],
         "provenance": provenance("SmolLM2-135M-Instruct", target.network)
         | {"command": "python -m calibration.acceptance.distortion", "seed": 0},

@@ -1,4 +1,4 @@
-"""What acceptance depends on besides its setting: the request, the place in it, the length of its prompt."""
+"""What acceptance depends on besides the setting: request, output position and prompt length."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from statistics import fmean, variance
 from typing import Any
 
 from calibration.acceptance.rows import estimate_json, ratio
-from calibration.acceptance.samples import Sample
+from calibration.acceptance.samples import RequestSample
 from simulator.results.estimate import Estimate, student_t95
 
-_MOST_LENGTHS = 6
-_FEWEST_ROUNDS = 4
-"""Requests of fewer rounds say nothing of what happens along them."""
+_MAX_LENGTHS = 6
+_MIN_ROUNDS = 4
+"""Requests with fewer rounds are left out, because they do not show a trend along the output."""
 
 
 @dataclass(frozen=True)
-class Effects:
-    """Of the samples of one row, in accepted drafts per round.
+class MeasuredEffects:
+    """Effects in the samples of one row, in accepted drafts per round.
 
-    between_requests_sd: spread of the requests' own means beyond what the luck of their rounds explains.
-    neighbours: correlation of one round with the next in its request, whose mean is taken out (so that
-    rounds without memory show about -1 / rounds). late_minus_early: second half of a request against its
-    first. by_prompt_tokens: mean acceptance length by length of the prompt.
+    between_requests_sd: standard deviation of the requests' means beyond the sampling noise of their rounds.
+    neighbours: correlation of one round with the next in its request, less the request's mean (so that
+    independent rounds give about -1 / rounds). late_minus_early: second half of a request less the first.
+    by_prompt_tokens: mean acceptance length by prompt length.
     """
 
     between_requests_sd: float | None
@@ -34,94 +34,98 @@ class Effects:
     by_prompt_tokens: dict[str, Estimate]
 
     def to_json(self) -> dict[str, Any]:
-        """As `decodesim accept` writes it, beside the figures of the row."""
+        """The effects as `decodesim accept` writes them, next to the figures of the row."""
         sd = self.between_requests_sd
         return {
             "between_requests_sd": None if sd is None else round(sd, 6),
             "neighbours_correlation": estimate_json(self.neighbours),
             "late_minus_early": estimate_json(self.late_minus_early),
             "mean_acceptance_length_by_prompt_tokens": {
-                tokens: estimate_json(one) for tokens, one in self.by_prompt_tokens.items()
+                tokens: estimate_json(length) for tokens, length in self.by_prompt_tokens.items()
             },
         }
 
 
-def effects_of(samples: Sequence[Sample]) -> Effects:
-    """Return the effects in samples of one row."""
-    requests = [sample for sample in samples if len(sample.accepted) >= _FEWEST_ROUNDS]
-    by_tokens = {name: _length(own) for name, own in _by_prompt_length(samples).items()}
-    return Effects(
+def effects_of(samples: Sequence[RequestSample]) -> MeasuredEffects:
+    """Return the effects in the samples of one row."""
+    requests = [sample for sample in samples if len(sample.accepted) >= _MIN_ROUNDS]
+    lengths = {name: _length(group) for name, group in _by_prompt_length(samples).items()}
+    return MeasuredEffects(
         between_requests_sd=_between([sample.accepted for sample in requests]),
         neighbours=_neighbours([sample.accepted for sample in requests]),
         late_minus_early=_late_minus_early(requests),
-        by_prompt_tokens={name: one for name, one in by_tokens.items() if one is not None},
+        by_prompt_tokens={name: length for name, length in lengths.items() if length is not None},
     )
 
 
-def _by_prompt_length(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
-    """Samples by length of the prompt, in tokens: as they are where lengths are few, else quarters."""
+def _by_prompt_length(samples: Sequence[RequestSample]) -> dict[str, list[RequestSample]]:
+    """Samples by prompt length in tokens: by exact length if there are few, else by quartile."""
     lengths = sorted(sample.prompt_tokens for sample in samples)
-    if len(set(lengths)) <= _MOST_LENGTHS:
+    if len(set(lengths)) <= _MAX_LENGTHS:
         edges = sorted(set(lengths))
     else:
         edges = sorted({lengths[(quarter * len(lengths) - 1) // 4] for quarter in (1, 2, 3, 4)})
-    found: dict[str, list[Sample]] = {}
+    groups: dict[str, list[RequestSample]] = {}
     low = lengths[0] if lengths else 0
     for edge in edges:
-        own = [one for one in samples if low <= one.prompt_tokens <= edge]
-        if own:
-            found[str(edge) if low == edge or len(edges) == len(set(lengths)) else f"{low}-{edge}"] = own
+        group = [sample for sample in samples if low <= sample.prompt_tokens <= edge]
+        if group:
+            groups[str(edge) if low == edge or len(edges) == len(set(lengths)) else f"{low}-{edge}"] = group
         low = edge + 1
-    return found
+    return groups
 
 
-def _length(samples: Sequence[Sample]) -> Estimate | None:
+def _length(samples: Sequence[RequestSample]) -> Estimate | None:
     """Mean acceptance length of some samples."""
-    rounds = [len(one.accepted) for one in samples]
-    return ratio([sum(one.accepted) + count for one, count in zip(samples, rounds, strict=True)], rounds)
+    rounds = [len(sample.accepted) for sample in samples]
+    return ratio([sum(s.accepted) + count for s, count in zip(samples, rounds, strict=True)], rounds)
 
 
 def _between(requests: Sequence[tuple[int, ...]]) -> float | None:
-    """Variance of means less the mean variance of a mean, as in an analysis of variance."""
+    """Standard deviation between requests: variance of means less their sampling variance (ANOVA)."""
     if len(requests) < 2:
         return None
-    luck = fmean(variance(one) / len(one) for one in requests)
-    return math.sqrt(max(variance([fmean(one) for one in requests]) - luck, 0.0))
+    noise = fmean(variance(request) / len(request) for request in requests)
+    return math.sqrt(max(variance([fmean(request) for request in requests]) - noise, 0.0))
 
 
 def _neighbours(requests: Sequence[tuple[int, ...]]) -> Estimate | None:
     products, squares = [], []
-    for one in requests:
-        mean = fmean(one)
-        apart = [accepted - mean for accepted in one]
-        products.append(math.fsum(a * b for a, b in pairwise(apart)))
-        squares.append(math.fsum(a * a for a in apart))
-    found = ratio(products, squares) if requests else None
-    return found and found.clipped(-1.0, 1.0)
+    for request in requests:
+        mean = fmean(request)
+        deviations = [accepted - mean for accepted in request]
+        products.append(math.fsum(a * b for a, b in pairwise(deviations)))
+        squares.append(math.fsum(a * a for a in deviations))
+    correlation = ratio(products, squares) if requests else None
+    return correlation and correlation.clipped(-1.0, 1.0)
 
 
-def _late_minus_early(requests: Sequence[Sample]) -> Estimate | None:
-    """Rounds that start in the second half of the output against those in the first. (By place, not by
-    number: the last round of an output is long because it is the one that meets the end.)
+def _late_minus_early(requests: Sequence[RequestSample]) -> Estimate | None:
+    """Rounds that start in the second half of the output less those that start in the first.
+
+    Halves are by output position, not by round number: the round that reaches the end of an output tends to
+    be long.
     """
-    halves = []
+    half_widths = []
     for sample in requests:
         early = [
             a for a, at in zip(sample.accepted, sample.positions, strict=True) if at < sample.max_tokens / 2
         ]
         late = sample.accepted[len(early) :]
-        halves.append((sum(early), len(early), sum(late), len(late)))
-    early_rounds, late_rounds = sum(one[1] for one in halves), sum(one[3] for one in halves)
-    if len(halves) < 2 or not early_rounds or not late_rounds:
+        half_widths.append((sum(early), len(early), sum(late), len(late)))
+    early_rounds, late_rounds = sum(half[1] for half in half_widths), sum(half[3] for half in half_widths)
+    if len(half_widths) < 2 or not early_rounds or not late_rounds:
         return None
-    early_mean = sum(one[0] for one in halves) / early_rounds
-    late_mean = sum(one[2] for one in halves) / late_rounds
-    # Both ratios are linearised request by request: the two halves of one request move together.
-    apart = [
+    early_mean = sum(half[0] for half in half_widths) / early_rounds
+    late_mean = sum(half[2] for half in half_widths) / late_rounds
+    # Both ratios are linearised request by request, because the two half_widths of a request are correlated.
+    differences = [
         (late - late_mean * n_late) / late_rounds - (early - early_mean * n_early) / early_rounds
-        for early, n_early, late, n_late in halves
+        for early, n_early, late, n_late in half_widths
     ]
-    count = len(halves)
-    half = student_t95(count - 1) * math.sqrt(count / (count - 1) * math.fsum(one * one for one in apart))
+    count = len(half_widths)
+    squares = math.fsum(difference * difference for difference in differences)
+    half_width = student_t95(count - 1) * math.sqrt(count / (count - 1) * squares)
     value = late_mean - early_mean
-    return Estimate(value, (value - half, value + half), (value - half, value + half))
+    interval = (value - half_width, value + half_width)
+    return Estimate(value, interval, interval)

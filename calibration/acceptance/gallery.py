@@ -1,5 +1,5 @@
-"""What the committed measurements show, as tables: acceptance by method and temperature, by draft length, by
-tree, and what typical acceptance costs. docs/acceptance_gallery.py prints and draws them.
+"""Tables of the committed measurements: acceptance by method and temperature, by draft length, by tree, and
+the cost of typical acceptance. docs/acceptance_gallery.py prints and draws them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from calibration.text_table import TextTable
 from simulator.breakeven.theory import best_draft_length_of, tokens_per_verify
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -16,42 +17,30 @@ ACCEPTANCE, TREES, TYPICAL = (DATA / f"{name}-smollm2.json" for name in ("accept
 BY_TEMPERATURE_AT = 4
 """Draft length at which drafters and temperatures are compared."""
 COST_RATIOS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
-"""Time of one more draft (its pass and its row to verify) ÷ time of a plain step."""
-MOST_DRAFTS = 8
-TOO_LONG = (4, 8, 12, 16)
+"""Time of one more draft (its pass and its row in verification) ÷ time of a plain step."""
+MAX_DRAFTS = 8
+LONG_DRAFTS = (4, 8, 12, 16)
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-class Shown(NamedTuple):
-    """A table as text."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def markdown(self) -> str:
-        """As Markdown, figures to the right."""
-        rule = ["---", *["---:"] * (len(self.columns) - 1)]
-        return "\n".join(f"| {' | '.join(row)} |" for row in (self.columns, rule, *self.rows))
-
-
 def read(path: Path) -> Mapping[str, Any] | None:
-    """The measurement in a file; None where it is not made yet."""
+    """The measurement in a file; None if it has not been made yet."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def chosen(rows: Rows, **wanted: Any) -> list[Mapping[str, Any]]:
+def select(rows: Rows, **values: Any) -> list[Mapping[str, Any]]:
     """The rows that have these values."""
-    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+    return [row for row in rows if all(row.get(key) == value for key, value in values.items())]
 
 
 def distinct(rows: Rows, key: str) -> list[Any]:
-    """The values of a key, in the order in which they first come."""
+    """The distinct values of a key, in order of first appearance."""
     return list(dict.fromkeys(row[key] for row in rows))
 
 
 def interval(figure: Mapping[str, Any] | None, digits: int = 2) -> str:
-    """`0.79 ± 0.03`, half the width of the interval; a dash where nothing was measured."""
+    """A figure with half the width of its interval, `0.79 ± 0.03`; a dash if nothing was measured."""
     if figure is None or figure["value"] is None:
         return "–"
     ends = figure.get("ci95")
@@ -59,78 +48,85 @@ def interval(figure: Mapping[str, Any] | None, digits: int = 2) -> str:
     return text if ends is None else f"{text} ± {(ends[1] - ends[0]) / 2:.{digits}f}"
 
 
-class Curve(NamedTuple):
-    """One drafter in one domain: α by temperature, with half the interval."""
+class AlphaCurve(NamedTuple):
+    """One drafter in one domain: α by temperature, with half-widths of the intervals."""
 
     draft: str
     domain: str
     draft_sampling: str
     temperatures: tuple[float, ...]
     alphas: tuple[float, ...]
-    halves: tuple[float, ...]
+    half_widths: tuple[float, ...]
 
 
-def alpha_curves(rows: Rows) -> list[Curve]:
-    """α by temperature of every drafter, domain and way of drafting, at `BY_TEMPERATURE_AT` drafts.
+def alpha_curves(rows: Rows) -> list[AlphaCurve]:
+    """α by temperature for every drafter, domain and draft sampling, at `BY_TEMPERATURE_AT` drafts.
 
-    Temperature 0 is greedy for both ways of drafting. With a tree it is the first candidate's.
+    Temperature 0 is greedy for both kinds of draft sampling. For a tree, α is that of the first candidate.
     """
-    at = chosen(rows, draft_length=BY_TEMPERATURE_AT)
+    fixed_length = select(rows, draft_length=BY_TEMPERATURE_AT)
     curves = []
-    for draft in distinct(at, "draft"):
-        for domain in distinct(at, "domain"):
-            for how in ("greedy", "sampled"):
-                of = [
-                    row for row in chosen(at, draft=draft, domain=domain) if row["alpha_from_distributions"]
+    for draft in distinct(fixed_length, "draft"):
+        for domain in distinct(fixed_length, "domain"):
+            for sampling in ("greedy", "sampled"):
+                measured = [
+                    row
+                    for row in select(fixed_length, draft=draft, domain=domain)
+                    if row["alpha_from_distributions"]
                 ]
-                own = {row["temperature"]: row for row in of if row["draft_sampling"] == how}
-                cold = {row["temperature"]: row for row in of if row["temperature"] == 0.0}
-                found = [row for _, row in sorted((cold | own).items())]
-                if not own or len(found) < 2:
+                hot = {row["temperature"]: row for row in measured if row["draft_sampling"] == sampling}
+                greedy = {row["temperature"]: row for row in measured if row["temperature"] == 0.0}
+                curve_rows = [row for _, row in sorted((greedy | hot).items())]
+                if not hot or len(curve_rows) < 2:
                     continue
-                alphas = [row["alpha_from_distributions"] for row in found]
-                ends = [one["ci95"] or (one["value"], one["value"]) for one in alphas]
+                alphas = [row["alpha_from_distributions"] for row in curve_rows]
+                ends = [alpha["ci95"] or (alpha["value"], alpha["value"]) for alpha in alphas]
                 curves.append(
-                    Curve(
+                    AlphaCurve(
                         draft,
                         domain,
-                        how,
-                        tuple(row["temperature"] for row in found),
-                        tuple(one["value"] for one in alphas),
+                        sampling,
+                        tuple(row["temperature"] for row in curve_rows),
+                        tuple(alpha["value"] for alpha in alphas),
                         tuple((high - low) / 2 for low, high in ends),
                     )
                 )
     return curves
 
 
-def mean_over_domains(curves: Sequence[Curve]) -> dict[float, float]:
-    """α by temperature, the mean of the curves that have it."""
-    found: dict[float, list[float]] = {}
+def mean_over_domains(curves: Sequence[AlphaCurve]) -> dict[float, float]:
+    """α by temperature, averaged over the curves that have it."""
+    alphas_by_temperature: dict[float, list[float]] = {}
     for curve in curves:
         for temperature, alpha in zip(curve.temperatures, curve.alphas, strict=True):
-            found.setdefault(temperature, []).append(alpha)
-    return {temperature: sum(alphas) / len(alphas) for temperature, alphas in sorted(found.items())}
+            alphas_by_temperature.setdefault(temperature, []).append(alpha)
+    return {
+        temperature: sum(alphas) / len(alphas)
+        for temperature, alphas in sorted(alphas_by_temperature.items())
+    }
 
 
-def alpha_table(curves: Sequence[Curve]) -> Shown:
+def alpha_table(curves: Sequence[AlphaCurve]) -> TextTable:
     """α by method, domain and temperature."""
-    temperatures = sorted({one for curve in curves for one in curve.temperatures})
+    temperatures = sorted({t for curve in curves for t in curve.temperatures})
     rows = []
     for curve in curves:
-        at = {
+        cells = {
             temperature: f"{alpha:.2f} ± {half:.2f}"
-            for temperature, alpha, half in zip(curve.temperatures, curve.alphas, curve.halves, strict=True)
+            for temperature, alpha, half in zip(
+                curve.temperatures, curve.alphas, curve.half_widths, strict=True
+            )
         }
         drafts = "best tokens" if curve.draft_sampling == "greedy" else "drawn"
-        rows.append([curve.draft, curve.domain, drafts, *(at.get(one, "–") for one in temperatures)])
-    return Shown(["drafter", "domain", "drafts", *(f"T = {one:g}" for one in temperatures)], rows)
+        rows.append([curve.draft, curve.domain, drafts, *(cells.get(t, "–") for t in temperatures)])
+    return TextTable(["drafter", "domain", "drafts", *(f"T = {t:g}" for t in temperatures)], rows)
 
 
-class Lengths(NamedTuple):
+class LengthCurve(NamedTuple):
     """Tokens per verify by draft length, measured and by two theories.
 
-    `geometric` knows the acceptance at K = 1 alone. `positional` knows how often each position of the longest
-    drafts was reached.
+    `geometric` uses only the acceptance at K = 1. `positional` uses the acceptance rate at each position of
+    the longest drafts.
     """
 
     label: str
@@ -140,23 +136,25 @@ class Lengths(NamedTuple):
     positional: tuple[float, ...]
 
 
-def length_curves(rows: Rows, draft: str) -> list[Lengths]:
-    """Tokens per verify against K of one drafter, for every domain and setting with a scan of K."""
-    of = [row for row in chosen(rows, draft=draft) if 1 <= row["draft_length"] <= MOST_DRAFTS]
+def length_curves(rows: Rows, draft: str) -> list[LengthCurve]:
+    """Tokens per verify by K for one drafter, for every domain and setting with several K."""
+    drafter_rows = [row for row in select(rows, draft=draft) if 1 <= row["draft_length"] <= MAX_DRAFTS]
     curves = []
-    for temperature in distinct(of, "temperature"):
-        for how in distinct(of, "draft_sampling"):
-            for domain in distinct(of, "domain"):
-                scan = chosen(of, temperature=temperature, draft_sampling=how, domain=domain)
-                by_length = {row["draft_length"]: row for row in scan}
+    for temperature in distinct(drafter_rows, "temperature"):
+        for sampling in distinct(drafter_rows, "draft_sampling"):
+            for domain in distinct(drafter_rows, "domain"):
+                setting_rows = select(
+                    drafter_rows, temperature=temperature, draft_sampling=sampling, domain=domain
+                )
+                by_length = {row["draft_length"]: row for row in setting_rows}
                 if len(by_length) < 4 or 1 not in by_length:
                     continue
                 lengths = sorted(by_length)
                 alpha = by_length[1]["mean_acceptance_length"]["value"] - 1.0
-                survival = [one["value"] for one in by_length[lengths[-1]]["acceptance_rate_at"]]
-                drafts = "" if temperature == 0.0 else ", best tokens" if how == "greedy" else ", drawn"
+                survival = [rate["value"] for rate in by_length[lengths[-1]]["acceptance_rate_at"]]
+                drafts = "" if temperature == 0.0 else ", best tokens" if sampling == "greedy" else ", drawn"
                 curves.append(
-                    Lengths(
+                    LengthCurve(
                         f"{domain}, T = {temperature:g}{drafts}",
                         tuple(lengths),
                         tuple(by_length[k]["mean_acceptance_length"] for k in lengths),
@@ -167,26 +165,31 @@ def length_curves(rows: Rows, draft: str) -> list[Lengths]:
     return curves
 
 
-def length_table(curves: Sequence[Lengths]) -> Shown:
-    """Tokens per verify against K, the theories beside."""
+def length_table(curves: Sequence[LengthCurve]) -> TextTable:
+    """Tokens per verify by K, measured and by the theories."""
     lengths = sorted({k for curve in curves for k in curve.draft_lengths})
     rows = []
     for curve in curves:
         for name, values in (
-            ("measured", [interval(one) for one in curve.measured]),
-            ("geometric, from K = 1", [f"{one:.2f}" for one in curve.geometric]),
-            (f"by position, from K = {curve.draft_lengths[-1]}", [f"{one:.2f}" for one in curve.positional]),
+            ("measured", [interval(length) for length in curve.measured]),
+            ("geometric, from K = 1", [f"{length:.2f}" for length in curve.geometric]),
+            (
+                f"by position, from K = {curve.draft_lengths[-1]}",
+                [f"{length:.2f}" for length in curve.positional],
+            ),
         ):
-            at = dict(zip(curve.draft_lengths, values, strict=True))
-            rows.append([curve.label, name, *(at.get(k, "–") for k in lengths)])
-    return Shown(["requests", "E", *(f"K = {k}" for k in lengths)], rows)
+            cells = dict(zip(curve.draft_lengths, values, strict=True))
+            rows.append([curve.label, name, *(cells.get(k, "–") for k in lengths)])
+    return TextTable(["requests", "E", *(f"K = {k}" for k in lengths)], rows)
 
 
-def best_length_table(curves: Sequence[Lengths]) -> Shown:
-    """The best K and its speedup by the cost ratio, from the measured lengths; 0: better not to draft."""
+def best_length_table(curves: Sequence[LengthCurve]) -> TextTable:
+    """The best K and its speedup by cost ratio, from the measured lengths; K = 0 means that drafting does not
+    pay.
+    """
     rows = []
     for curve in curves:
-        tokens = [1.0, *(one["value"] for one in curve.measured)]
+        tokens = [1.0, *(length["value"] for length in curve.measured)]
         steps = (0, *curve.draft_lengths)
         cells = []
         for ratio in COST_RATIOS:
@@ -194,54 +197,64 @@ def best_length_table(curves: Sequence[Lengths]) -> Shown:
             best = best_draft_length_of(tokens, cycle_s)
             cells.append(f"{steps[best]} ({tokens[best] / cycle_s[best]:.2f} ×)")
         rows.append([curve.label, *cells])
-    return Shown(["requests", *(f"cost ratio {ratio:g}" for ratio in COST_RATIOS)], rows)
+    return TextTable(["requests", *(f"cost ratio {ratio:g}" for ratio in COST_RATIOS)], rows)
 
 
-def too_long_table(rows: Rows, draft: str) -> Shown | None:
-    """What drafts beyond the useful length do at temperature 0: E stands still, the speed falls."""
-    cold = chosen(rows, draft=draft, temperature=0.0)
-    lengths = [k for k in TOO_LONG if any(row["draft_length"] == k for row in cold)]
+def too_long_table(rows: Rows, draft: str) -> TextTable | None:
+    """The effect of drafts beyond the useful length at temperature 0: E stops rising and the speed falls."""
+    greedy_rows = select(rows, draft=draft, temperature=0.0)
+    lengths = [k for k in LONG_DRAFTS if any(row["draft_length"] == k for row in greedy_rows)]
     if len(lengths) < 2:
         return None
-    shown: list[list[str]] = []
-    for domain in distinct(cold, "domain"):
-        at = {row["draft_length"]: row["mean_acceptance_length"] for row in chosen(cold, domain=domain)}
-        shown.append([domain, "E", *(interval(at.get(k)) for k in lengths)])
+    lines: list[list[str]] = []
+    for domain in distinct(greedy_rows, "domain"):
+        by_length = {
+            row["draft_length"]: row["mean_acceptance_length"] for row in select(greedy_rows, domain=domain)
+        }
+        lines.append([domain, "E", *(interval(by_length.get(k)) for k in lengths)])
         for ratio in COST_RATIOS[:4]:
-            speeds = [f"{at[k]['value'] / (1.0 + ratio * k):.2f}" if k in at else "–" for k in lengths]
-            shown.append([domain, f"× plain, cost ratio {ratio:g}", *speeds])
-    return Shown(["requests", "", *(f"K = {k}" for k in lengths)], shown)
+            speeds = [
+                f"{by_length[k]['value'] / (1.0 + ratio * k):.2f}" if k in by_length else "–" for k in lengths
+            ]
+            lines.append([domain, f"× plain, cost ratio {ratio:g}", *speeds])
+    return TextTable(["requests", "", *(f"K = {k}" for k in lengths)], lines)
 
 
-def quantised_table(rows: Rows) -> Shown | None:
-    """α of the target's own weights rounded to fewer bits."""
-    at = [
-        row for row in chosen(rows, draft_length=BY_TEMPERATURE_AT) if row["draft"].startswith("quantised:")
+def quantised_table(rows: Rows) -> TextTable | None:
+    """α of drafters that are the target with weights rounded to fewer bits."""
+    fixed_length = [
+        row for row in select(rows, draft_length=BY_TEMPERATURE_AT) if row["draft"].startswith("quantised:")
     ]
-    bits = sorted(distinct(at, "draft"), key=lambda draft: int(draft.partition(":")[2]))
-    ways = ((0.0, "greedy", "T = 0"), (1.0, "greedy", "T = 1, best tokens"), (1.0, "sampled", "T = 1, drawn"))
-    shown = []
+    bits = sorted(distinct(fixed_length, "draft"), key=lambda draft: int(draft.partition(":")[2]))
+    settings = (
+        (0.0, "greedy", "T = 0"),
+        (1.0, "greedy", "T = 1, best tokens"),
+        (1.0, "sampled", "T = 1, drawn"),
+    )
+    lines = []
     for draft in bits:
-        for domain in distinct(at, "domain"):
+        for domain in distinct(fixed_length, "domain"):
             cells = []
-            for temperature, how, _ in ways:
-                found = chosen(at, draft=draft, domain=domain, temperature=temperature, draft_sampling=how)
-                cells.append(interval(found[0]["alpha_from_distributions"] if found else None))
-            shown.append([draft.replace(":", ", ") + " bits", domain, *cells])
-    return Shown(["drafter", "domain", *(name for *_, name in ways)], shown) if bits else None
+            for temperature, sampling, _ in settings:
+                matches = select(
+                    fixed_length, draft=draft, domain=domain, temperature=temperature, draft_sampling=sampling
+                )
+                cells.append(interval(matches[0]["alpha_from_distributions"] if matches else None))
+            lines.append([draft.replace(":", ", ") + " bits", domain, *cells])
+    return TextTable(["drafter", "domain", *(name for *_, name in settings)], lines) if bits else None
 
 
-def tree_table(trees: Mapping[str, Any]) -> Shown:
-    """Plans of drafts by mean acceptance length."""
+def tree_table(trees: Mapping[str, Any]) -> TextTable:
+    """Mean acceptance length by tree plan."""
     rows = [
         [row["plan"], f"{row['nodes']}", f"{row['depth']}", interval(row["mean_acceptance_length"])]
         for row in trees["plans"]
     ]
-    return Shown(["drafts", "most nodes", "most levels", "E, mean over requests"], rows)
+    return TextTable(["drafts", "max nodes", "max levels", "E, mean over requests"], rows)
 
 
-def typical_table(typical: Mapping[str, Any]) -> Shown:
-    """The exact rule and Medusa's."""
+def typical_table(typical: Mapping[str, Any]) -> TextTable:
+    """Tokens per verify under the exact rule and Medusa's rule."""
     rows = [
         [
             f"T = {row['temperature']:g}, {'best tokens' if row['draft_sampling'] == 'greedy' else 'drawn'}",
@@ -251,6 +264,12 @@ def typical_table(typical: Mapping[str, Any]) -> Shown:
         ]
         for row in typical["rows"]
     ]
-    return Shown(
-        ["drafts", "E, exact rule", "E, typical acceptance", "its law's distance from the target's"], rows
+    return TextTable(
+        [
+            "drafts",
+            "E, exact rule",
+            "E, typical acceptance",
+            "distance of its distribution from the target's",
+        ],
+        rows,
     )

@@ -1,4 +1,6 @@
-"""Whether a fitted model could have given the rounds: the same requests drawn from it, again and again."""
+"""Goodness of fit: compares the measured rounds with many simulations of the same requests from the fitted
+model.
+"""
 
 from __future__ import annotations
 
@@ -9,84 +11,91 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.acceptance.predict import decode
-from calibration.acceptance.samples import Sample
+from calibration.acceptance.samples import RequestSample
 from simulator.acceptance import AcceptanceModel
 from simulator.acceptance.base import Floats
 
-_RUNS = 200
-_REFUSED_BELOW = 0.01
+_SIMULATIONS = 200
+_MIN_P_VALUE = 0.01
 
 
 class Goodness(NamedTuple):
-    """Share of runs drawn from the model that are further from it than the data: of the counts of accepted
-    drafts (chi-square), and of the spread between requests (variance of their means).
+    """P-values: shares of simulated data sets that are further from the model than the measured data.
+
+    `counts`: by chi-square of the counts of accepted drafts. `spread`: by the variance of the requests'
+    means.
     """
 
     counts: float
     spread: float
 
     @property
-    def refused(self) -> bool:
-        """Whether chance alone would hardly give such data, at 1 % for both together."""
-        return min(self.counts, self.spread) < _REFUSED_BELOW / 2
+    def rejected(self) -> bool:
+        """Whether the model is rejected at 1 % for both tests together."""
+        return min(self.counts, self.spread) < _MIN_P_VALUE / 2
 
 
-def goodness(model: AcceptanceModel, samples: Sequence[Sample]) -> Goodness:
-    """Return the goodness of a model for samples of one row, every text once."""
+def goodness(model: AcceptanceModel, samples: Sequence[RequestSample]) -> Goodness:
+    """Return the goodness of a model for the samples of one row, in which every text occurs once."""
     generator = np.random.default_rng(0)
-    data = [_with_draft(one) for one in samples]
-    longest = samples[0].setting.draft_length
-    runs = [_drawn(model, samples, generator) for _ in range(_RUNS)]
-    expected = np.mean([_shares(run, longest) for run in runs], axis=0)
-    distances = np.array([_distance(run, expected, longest) for run in runs])
-    spreads = np.array([_spread(run) for run in runs])
-    own = _spread(data)
-    # Too wide and too narrow both speak against the model.
-    above = float((spreads >= own).mean())
+    data = [_with_draft(sample) for sample in samples]
+    max_accepted = samples[0].setting.draft_length
+    simulations = [_drawn(model, samples, generator) for _ in range(_SIMULATIONS)]
+    expected = np.mean([_shares(run, max_accepted) for run in simulations], axis=0)
+    distances = np.array([_distance(run, expected, max_accepted) for run in simulations])
+    spreads = np.array([_spread(run) for run in simulations])
+    measured_spread = _spread(data)
+    # The spread test is two-sided: too wide and too narrow both count against the model.
+    above = float((spreads >= measured_spread).mean())
     return Goodness(
-        counts=float((distances >= _distance(data, expected, longest)).mean()),
-        spread=min(1.0, 2.0 * min(above, 1.0 - above + float((spreads == own).mean()))),
+        counts=float((distances >= _distance(data, expected, max_accepted)).mean()),
+        spread=min(1.0, 2.0 * min(above, 1.0 - above + float((spreads == measured_spread).mean()))),
     )
 
 
 def _drawn(
-    model: AcceptanceModel, samples: Sequence[Sample], generator: np.random.Generator
+    model: AcceptanceModel, samples: Sequence[RequestSample], generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """The accepted drafts of rounds with a draft, drawn from a model: whole requests where it has effects;
-    without, round by round as long as what was drafted.
+    """Accepted drafts of rounds with a draft, (rounds,) per request, drawn from a model.
+
+    A model with effects draws whole requests. Otherwise rounds are drawn with the measured drafted levels.
     """
     first = samples[0]
     if model.effects.any:
         length = first.setting.draft_length
         rounds = decode(model, length, first.max_tokens, len(samples), generator)
-        return [np.array(one, dtype=np.int64) for one in rounds]
+        return [np.array(accepted, dtype=np.int64) for accepted in rounds]
     rates = model.conditional_at(np.zeros(1), first.setting.draft_length)[0]
     drawn = []
     for sample in samples:
-        drafted = np.array([one for one in sample.drafted if one > 0], dtype=np.int64)
-        survived = np.cumprod(generator.random((len(drafted), len(rates))) < rates, axis=1).sum(axis=1)
-        drawn.append(np.minimum(survived, drafted))
+        drafted = np.array([levels for levels in sample.drafted if levels > 0], dtype=np.int64)
+        accepted = np.cumprod(generator.random((len(drafted), len(rates))) < rates, axis=1).sum(axis=1)
+        drawn.append(np.minimum(accepted, drafted))
     return drawn
 
 
-def _with_draft(sample: Sample) -> NDArray[np.int64]:
+def _with_draft(sample: RequestSample) -> NDArray[np.int64]:
     pairs = zip(sample.accepted, sample.drafted, strict=True)
     return np.array([accepted for accepted, drafted in pairs if drafted > 0], dtype=np.int64)
 
 
 def _shares(requests: Sequence[NDArray[np.int64]], longest: int) -> Floats:
-    """Share of rounds that accepted 0..longest drafts."""
+    """Share of rounds that accepted 0 … `longest` drafts, (longest + 1,)."""
     counts = np.bincount(np.concatenate(requests), minlength=longest + 1).astype(np.float64)
     shares: Floats = counts / max(counts.sum(), 1.0)
     return shares
 
 
 def _distance(requests: Sequence[NDArray[np.int64]], expected: Floats, longest: int) -> float:
-    """Chi-square of the counts, per round, so that runs of unlike length compare."""
-    apart = _shares(requests, longest) - expected
-    return float((apart**2 / np.maximum(expected, 1e-6)).sum())
+    """Chi-square of the counts per round, so that data sets of different size can be compared."""
+    differences = _shares(requests, longest) - expected
+    return float((differences**2 / np.maximum(expected, 1e-6)).sum())
 
 
 def _spread(requests: Sequence[NDArray[np.int64]]) -> float:
     """Variance of the requests' means."""
-    return float(np.var([one.mean() for one in requests if len(one)])) if len(requests) > 1 else 0.0
+    return (
+        float(np.var([accepted.mean() for accepted in requests if len(accepted)]))
+        if len(requests) > 1
+        else 0.0
+    )

@@ -1,4 +1,4 @@
-"""Decodes prompts with a drafter under many settings and keeps what every round says."""
+"""Decodes prompts with a drafter under many settings and records every round."""
 
 from __future__ import annotations
 
@@ -6,48 +6,50 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from calibration.acceptance.prompts import Prompt
-from calibration.acceptance.samples import Key, Level, Sample, Setting
+from calibration.acceptance.prompts import TokenisedPrompt
+from calibration.acceptance.samples import DecodingSetting, Level, RequestSample, SampleKey
 
 if TYPE_CHECKING:
-    from calibration.drafters.network import Network
+    from calibration.drafters.language_model import LanguageModel
     from calibration.drafters.registry import Maker
     from calibration.sampling.decode import Decoded
 
-LANES = 16
-"""Requests decoded side by side."""
+BATCH_SLOTS = 16
+"""Requests decoded in one batch."""
 
 
 def measure(
-    network: Network,
+    network: LanguageModel,
     draft: str,
     maker: Maker | None,
-    prompts: Sequence[Prompt],
-    settings: Sequence[Setting],
+    prompts: Sequence[TokenisedPrompt],
+    settings: Sequence[DecodingSetting],
     *,
     max_tokens: int,
-    done: Collection[Key] = (),
-    lanes: int = LANES,
+    done: Collection[SampleKey] = (),
+    batch_slots: int = BATCH_SLOTS,
     seed: int = 0,
-) -> Iterator[Sample]:
-    """Yield the samples of all prompts and settings, but those whose keys are done, as they end.
+) -> Iterator[RequestSample]:
+    """Yield the samples of all prompts and settings as they complete, except those whose keys are in `done`.
 
-    `maker` None: plain decoding. The luck of a sample depends on seed, prompt and setting alone.
+    `maker` None: plain decoding. The random numbers of a sample depend only on seed, prompt and setting.
     """
     import torch
 
-    from calibration.drafters.lanes import Lanes
+    from calibration.drafters.batch_slots import BatchSlots
     from calibration.sampling.decode import speculative_decode
 
-    side_by_side = Lanes(min(lanes, len(prompts)))
-    end = getattr(network.tokenizer, "eos_token_id", None)
+    batch = BatchSlots(min(batch_slots, len(prompts)))
+    stop_token = getattr(network.tokenizer, "eos_token_id", None)
 
-    def job(prompt: Prompt, left: list[Setting]) -> Callable[[int], Iterator[Sample]]:
-        def run(lane: int) -> Iterator[Sample]:
-            session = side_by_side.session(network, lane)
+    def job(
+        prompt: TokenisedPrompt, remaining_settings: list[DecodingSetting]
+    ) -> Callable[[int], Iterator[RequestSample]]:
+        def decode_all(slot: int) -> Iterator[RequestSample]:
+            session = batch.session(network, slot)
             drafter = None if maker is None else maker(session)
             tokens = torch.tensor(prompt.tokens)
-            for setting in left:
+            for setting in remaining_settings:
                 decoded = speculative_decode(
                     session,
                     drafter,
@@ -56,48 +58,52 @@ def measure(
                     setting.temperature,
                     draft_sampling=setting.draft_sampling,  # type: ignore[arg-type]
                     max_tokens=max_tokens,
-                    stop_tokens=() if end is None else (end,),
+                    stop_tokens=() if stop_token is None else (stop_token,),
                     seed=zlib.crc32(f"{seed}:{prompt.name}:{setting}".encode()),
                 )
                 yield sample_of(draft, prompt, setting, max_tokens, decoded)
 
-        return run
+        return decode_all
 
     jobs = []
     for prompt in prompts:
-        left = [one for one in settings if (draft, prompt.name, one, max_tokens) not in done]
-        if left:
-            jobs.append(job(prompt, left))
-    yield from side_by_side.run(jobs)
+        remaining_settings = [
+            setting for setting in settings if (draft, prompt.name, setting, max_tokens) not in done
+        ]
+        if remaining_settings:
+            jobs.append(job(prompt, remaining_settings))
+    yield from batch.run(jobs)
 
 
-def sample_of(draft: str, prompt: Prompt, setting: Setting, max_tokens: int, decoded: Decoded) -> Sample:
-    """Return what a decoded request says of acceptance."""
+def sample_of(
+    draft: str, prompt: TokenisedPrompt, setting: DecodingSetting, max_tokens: int, decoded: Decoded
+) -> RequestSample:
+    """Return the acceptance sample of a decoded request."""
     levels: list[Level] = []
-    for one in decoded.rounds:
-        for level, chance in enumerate(one.chances):
-            accepted = level < one.accepted
-            here = Level(
+    for outcome in decoded.rounds:
+        for level, chance in enumerate(outcome.chances):
+            accepted = level < outcome.accepted
+            trial = Level(
                 tried=1,
                 accepted=int(accepted),
-                first_accepted=int(accepted and one.ranks[level] == 0),
+                first_accepted=int(accepted and outcome.ranks[level] == 0),
                 chance=chance,
                 variance=chance * (1.0 - chance),
             )
             if level == len(levels):
-                levels.append(here)
+                levels.append(trial)
             else:
-                levels[level] += here
-    return Sample(
+                levels[level] += trial
+    return RequestSample(
         draft=draft,
         domain=prompt.domain,
         prompt=prompt.name,
         prompt_tokens=len(prompt.tokens),
         setting=setting,
         max_tokens=max_tokens,
-        drafted=tuple(one.drafted for one in decoded.rounds),
-        nodes=tuple(one.nodes for one in decoded.rounds),
-        accepted=tuple(one.accepted for one in decoded.rounds),
+        drafted=tuple(outcome.drafted for outcome in decoded.rounds),
+        nodes=tuple(outcome.nodes for outcome in decoded.rounds),
+        accepted=tuple(outcome.accepted for outcome in decoded.rounds),
         levels=tuple(levels),
         tokens=decoded.tokens if setting.temperature == 0.0 else (),
     )

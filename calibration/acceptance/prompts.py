@@ -1,4 +1,4 @@
-"""Prompts to measure on: pieces of the standard library that no drafter was trained on, or a user's file."""
+"""Prompts for measurements: pieces of the standard library, held out from training, or a user's file."""
 
 from __future__ import annotations
 
@@ -12,54 +12,56 @@ from simulator.errors import InputError, Problem, reason
 BUILTIN = "builtin"
 DOMAINS = ("code", "prose")
 LENGTHS = (48, 96, 192)
-"""Tokens of the builtin prompts, in turn: acceptance may depend on the context."""
+"""Tokens of the built-in prompts, in turn, because acceptance may depend on the context."""
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """Where a measured request begins."""
+class TokenisedPrompt:
+    """The prompt of a measured request."""
 
     name: str
     domain: str
     tokens: tuple[int, ...]
 
 
-def builtin_prompts(tokenizer: Any, count: int, window: int | None = None) -> list[Prompt]:
-    """Return up to `count` prompts of each domain, one a document, from documents held out by name.
+def builtin_prompts(tokenizer: Any, count: int, window: int | None = None) -> list[TokenisedPrompt]:
+    """Return up to `count` prompts of each domain, one per document, from documents held out by name.
 
-    Code is the source of Python's standard library, prose its documentation; the order is fixed. None is
-    longer than `window`.
+    Code is the source of Python's standard library, prose is its documentation. The order is fixed. No prompt
+    is longer than `window` tokens.
     """
     from calibration.drafters.training.text import beginnings, documents
 
-    found: list[Prompt] = []
+    prompts: list[TokenisedPrompt] = []
     for domain in DOMAINS:
-        there = list(documents(domain, held_out=True))  # type: ignore[arg-type]
-        turns = [(min(length, window or length), iter(there)) for length in LENGTHS]
+        domain_documents = list(documents(domain, held_out=True))  # type: ignore[arg-type]
+        turns = [(min(length, window or length), iter(domain_documents)) for length in LENGTHS]
         names: set[str] = set()
         while turns and len(names) < count:
-            length, left = turns[len(names) % len(turns)]
-            for document in left:
+            length, remaining = turns[len(names) % len(turns)]
+            for document in remaining:
                 rows, _ = beginnings([document], tokenizer, length, 1)
                 if document.name not in names and len(rows):
                     names.add(document.name)
-                    found.append(Prompt(f"{domain}/{document.name}", domain, tuple(rows[0].tolist())))
+                    prompts.append(
+                        TokenisedPrompt(f"{domain}/{document.name}", domain, tuple(rows[0].tolist()))
+                    )
                     break
             else:
-                turns.remove((length, left))
-    return found
+                turns.remove((length, remaining))
+    return prompts
 
 
-def prompts_from_file(path: Path, tokenizer: Any, window: int | None = None) -> list[Prompt]:
-    """Return the prompts of a file: JSON lines `{"prompt": text, "domain": name}`, or one prompt a line.
+def prompts_from_file(path: Path, tokenizer: Any, window: int | None = None) -> list[TokenisedPrompt]:
+    """Return the prompts of a file: JSON lines `{"prompt": text, "domain": name}`, or one prompt per line.
 
-    Raises InputError with the line for what is no prompt, or longer than `window` tokens.
+    Raises InputError with the line number for a line that is not a prompt, or is longer than `window` tokens.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Problem(file=str(path), message=f"cannot be read: {reason(error)}")) from None
-    found: list[Prompt] = []
+    prompts: list[TokenisedPrompt] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             text, domain = _entry(path, number, line)
@@ -71,10 +73,10 @@ def prompts_from_file(path: Path, tokenizer: Any, window: int | None = None) -> 
                 raise InputError(
                     Problem(str(path), number, value=len(tokens), message=message, allowed=allowed)
                 )
-            found.append(Prompt(f"{path.name}:{number}", domain, tuple(tokens)))
-    if not found:
+            prompts.append(TokenisedPrompt(f"{path.name}:{number}", domain, tuple(tokens)))
+    if not prompts:
         raise InputError(Problem(file=str(path), message="holds no prompt", allowed="one prompt a line"))
-    return found
+    return prompts
 
 
 def _entry(path: Path, number: int, line: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The acceptance file: rows, what acceptance depends on, fitted models; scenarios take it as it is."""
+"""The acceptance file: rows, effects and fitted models. Scenarios can name the file."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from calibration.acceptance.effects import effects_of
 from calibration.acceptance.fits import Fit, fit_all
 from calibration.acceptance.goodness import goodness
-from calibration.acceptance.predict import shown_length
+from calibration.acceptance.predict import predicted_length
 from calibration.acceptance.rows import row_of
-from calibration.acceptance.samples import Sample
+from calibration.acceptance.samples import RequestSample
 
 SCHEMA = "decodesim/accept-1"
-_FEWEST_TRIALS = 200
-"""Fewer trials say nothing of which model describes them."""
+_MIN_TRIALS = 200
+"""With fewer trials, models cannot be told apart."""
 
 
-def rows_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
-    """Return the rows of the file, with what acceptance depends on in each."""
+def rows_json(samples: Iterable[RequestSample]) -> list[dict[str, Any]]:
+    """Return the rows of the file, each with its effects."""
     rows = []
     for group in groups_of(samples, by_draft_length=True):
         if any(sample.accepted for sample in group):
@@ -26,24 +26,26 @@ def rows_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
     return rows
 
 
-def fits_json(samples: Iterable[Sample]) -> list[dict[str, Any]]:
-    """Return the models fitted to each drafter, domain, temperature and way of sampling, best first.
+def fits_json(samples: Iterable[RequestSample]) -> list[dict[str, Any]]:
+    """Return the models fitted to each drafter, domain, temperature and draft sampling, best first.
 
-    Draft lengths are fitted together: the same trials, whatever the length. Goodness is judged on the longest
-    drafts, where every text stands once.
+    All draft lengths are fitted together. Goodness of fit is tested on the longest drafts, where every text
+    occurs once.
     """
     fits = []
     for group in groups_of(samples, by_draft_length=False):
-        if sum(sum(one.drafted) for one in group) < _FEWEST_TRIALS:
+        if sum(sum(sample.drafted) for sample in group) < _MIN_TRIALS:
             continue
-        found = fit_all(group)
-        fits += [_fit_json(one, found[0], group) for one in found]
+        group_fits = fit_all(group)
+        fits += [_fit_json(fit, group_fits[0], group) for fit in group_fits]
     return fits
 
 
-def groups_of(samples: Iterable[Sample], *, by_draft_length: bool) -> list[list[Sample]]:
-    """Return samples by drafter, domain, temperature and way of sampling, in the order in which they come."""
-    groups: dict[tuple[Any, ...], list[Sample]] = {}
+def groups_of(samples: Iterable[RequestSample], *, by_draft_length: bool) -> list[list[RequestSample]]:
+    """Return samples grouped by drafter, domain, temperature and draft sampling, in order of first
+    appearance.
+    """
+    groups: dict[tuple[Any, ...], list[RequestSample]] = {}
     for sample in samples:
         setting = sample.setting
         length = setting.draft_length if by_draft_length else 0
@@ -52,9 +54,10 @@ def groups_of(samples: Iterable[Sample], *, by_draft_length: bool) -> list[list[
     return list(groups.values())
 
 
-def _fit_json(fit: Fit, best: Fit, samples: Sequence[Sample]) -> dict[str, Any]:
-    """One fit with its goodness: by likelihood, by mean acceptance lengths it gives back, and whether runs
-    drawn from it look like the data (`describes`).
+def _fit_json(fit: Fit, best: Fit, samples: Sequence[RequestSample]) -> dict[str, Any]:
+    """One fit with its goodness: likelihood, errors of mean acceptance lengths, and p-values.
+
+    `describes`: whether simulations from the model match the data.
     """
     first = samples[0]
     lengths = {}
@@ -62,9 +65,9 @@ def _fit_json(fit: Fit, best: Fit, samples: Sequence[Sample]) -> dict[str, Any]:
     for length, group in sorted(rows.items()):
         measured = row_of(group).mean_acceptance_length
         if measured is not None:
-            predicted = shown_length(fit.model, length, group[0].max_tokens)
+            predicted = predicted_length(fit.model, length, group[0].max_tokens)
             lengths[str(length)] = round(predicted / measured.value - 1.0, 5)
-    judged = goodness(fit.model, rows[max(rows)])
+    result = goodness(fit.model, rows[max(rows)])
     return {
         "draft": first.draft,
         "domain": first.domain,
@@ -79,14 +82,14 @@ def _fit_json(fit: Fit, best: Fit, samples: Sequence[Sample]) -> dict[str, Any]:
             "bic": round(fit.bic, 3),
             "bic_above_best": round(fit.bic - best.bic, 3),
             "error_of_mean_acceptance_length": lengths,
-            "p_counts": round(judged.counts, 4),
-            "p_spread": round(judged.spread, 4),
+            "p_counts": round(result.counts, 4),
+            "p_spread": round(result.spread, 4),
         },
-        "describes": not judged.refused,
+        "describes": not result.rejected,
     }
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, list):
-        return [_rounded(one) for one in value]
+        return [_rounded(item) for item in value]
     return round(value, 6) if isinstance(value, float) else value

@@ -1,7 +1,7 @@
-"""Samples summed up: one row per drafter, domain and setting, every figure with its interval.
+"""Summarises samples: one row per drafter, domain and setting, every figure with its interval.
 
-Requests are the independent units: rounds of one request resemble each other, so that intervals come from
-the spread of requests (linearised ratio, Student's t), never from counting rounds as independent.
+Requests are the independent units, because rounds of one request are correlated. So intervals come from the
+variance between requests (linearised ratio, Student's t), never from counting rounds as independent.
 """
 
 from __future__ import annotations
@@ -12,28 +12,30 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from calibration.acceptance.samples import Level, Sample, Setting
+from calibration.acceptance.samples import DecodingSetting, Level, RequestSample
 from simulator.acceptance import Gated
 from simulator.results.estimate import Estimate, student_t95
 
 
 @dataclass(frozen=True)
-class Row:
+class AcceptanceRow:
     """Acceptance under one setting.
 
-    Of rounds with a draft, as engines count: mean_acceptance_length, 1 + accepted ÷ rounds;
-    acceptance_rate_at, the share that accepted at least j; conditional, that of rounds with at least j - 1.
-    None and empty where no round drafted. tokens_per_round counts rounds without a draft too; coverage is
-    the share with one.
-    alpha_from_distributions: mean probability that a tried draft is accepted, 1 - TV of the two laws;
-    alpha_from_counts: share that was. Where drafts are a tree both speak of the first candidate.
-    agreement: their difference in standard errors of the luck between them; None at temperature 0, where
-    probabilities are 0 and 1 and the two are one.
+    Over rounds with a draft, as engines count; None and empty if no round drafted: mean_acceptance_length is
+    1 + accepted ÷ rounds, acceptance_rate_at is the share of rounds that accepted at least j drafts, and
+    conditional is that share of the rounds that accepted at least j - 1.
+
+    tokens_per_round also counts rounds without a draft; coverage is the share of rounds with one.
+
+    alpha_from_distributions is the mean probability that a tried draft is accepted, 1 - TV of the two
+    distributions; alpha_from_counts is the share of tried drafts that were accepted. For a tree both are
+    about the first candidate. agreement is their difference in standard errors of the sampling noise; None at
+    temperature 0, where probabilities are 0 or 1 and both are equal.
     """
 
     draft: str
     domain: str
-    setting: Setting
+    setting: DecodingSetting
     requests: int
     rounds: int
     drafted_levels: int
@@ -49,7 +51,7 @@ class Row:
     gate: Gated | None
 
     def to_json(self) -> dict[str, Any]:
-        """The row as `decodesim accept` writes it; `gated` where some rounds had no draft."""
+        """The row as `decodesim accept` writes it; with `gated` if some rounds had no draft."""
         return {
             "draft": self.draft,
             "domain": self.domain,
@@ -63,8 +65,8 @@ class Row:
             "draft_coverage": round(self.coverage, 6),
             "tokens_per_round": estimate_json(self.tokens_per_round),
             "mean_acceptance_length": estimate_json(self.mean_acceptance_length),
-            "acceptance_rate_at": [estimate_json(one) for one in self.acceptance_rate_at],
-            "conditional_acceptance": [estimate_json(one) for one in self.conditional],
+            "acceptance_rate_at": [estimate_json(rate) for rate in self.acceptance_rate_at],
+            "conditional_acceptance": [estimate_json(rate) for rate in self.conditional],
             "alpha_from_distributions": estimate_json(self.alpha_from_distributions),
             "alpha_from_counts": estimate_json(self.alpha_from_counts),
             "alphas_differ_by_standard_errors": self.agreement and round(self.agreement, 3),
@@ -72,25 +74,27 @@ class Row:
         }
 
 
-def row_of(samples: Sequence[Sample]) -> Row:
-    """Return the row of samples that share draft, domain and setting; at least one has a round."""
+def row_of(samples: Sequence[RequestSample]) -> AcceptanceRow:
+    """Return the row of samples that share draft, domain and setting; at least one sample has a round."""
     first = samples[0]
     rounds = [len(sample.accepted) for sample in samples]
-    with_draft = [[a for a, d in zip(one.accepted, one.drafted, strict=True) if d > 0] for one in samples]
+    with_draft = [
+        [a for a, d in zip(sample.accepted, sample.drafted, strict=True) if d > 0] for sample in samples
+    ]
     at_least = [
-        [sum(accepted >= j for accepted in own) for own in with_draft]
+        [sum(accepted >= j for accepted in request) for request in with_draft]
         for j in range(first.setting.draft_length + 1)
     ]
     emitted = ratio([sum(sample.accepted) + len(sample.accepted) for sample in samples], rounds)
     assert emitted is not None
-    drafting = [len(own) for own in with_draft]
-    mean = ratio([sum(own) + len(own) for own in with_draft], drafting)
+    drafting = [len(request) for request in with_draft]
+    mean = ratio([sum(request) + len(request) for request in with_draft], drafting)
     survival = [ratio(at_least[j], drafting) for j in range(1, len(at_least))]
     levels = [sum(sample.levels, Level(0, 0, 0, 0.0, 0.0)) for sample in samples]
     tried = [level.tried for level in levels]
     variance = math.fsum(level.variance for level in levels)
     surplus = math.fsum(level.first_accepted - level.chance for level in levels)
-    return Row(
+    return AcceptanceRow(
         draft=first.draft,
         domain=first.domain,
         setting=first.setting,
@@ -101,7 +105,7 @@ def row_of(samples: Sequence[Sample]) -> Row:
         coverage=sum(drafting) / sum(rounds),
         tokens_per_round=emitted.clipped(1.0, first.setting.draft_length + 1.0),
         mean_acceptance_length=mean and mean.clipped(1.0, first.setting.draft_length + 1.0),
-        acceptance_rate_at=tuple(one.clipped(0.0, 1.0) for one in survival if one is not None),
+        acceptance_rate_at=tuple(rate.clipped(0.0, 1.0) for rate in survival if rate is not None),
         conditional=tuple(_rate(at_least[j], at_least[j - 1]) for j in range(1, len(at_least))),
         alpha_from_distributions=_rate([level.chance for level in levels], tried),
         alpha_from_counts=_rate([level.first_accepted for level in levels], tried),
@@ -110,24 +114,24 @@ def row_of(samples: Sequence[Sample]) -> Row:
     )
 
 
-def gate_of(samples: Sequence[Sample]) -> Gated:
-    """Return how rounds find a draft, one after the other, and what survives of those that do."""
-    found = [[drafted > 0 for drafted in sample.drafted] for sample in samples]
-    match = sum(map(sum, found)) / sum(map(len, found))
-    after_match = [now for own in found for before, now in pairwise(own) if before]
-    again = sum(after_match) / len(after_match) if after_match else match
-    stickiness = min(max((again - match) / (1.0 - match), 0.0), 1.0) if match < 1.0 else 0.0
-    pairs = [(a, d) for one in samples for a, d in zip(one.accepted, one.drafted, strict=True) if d > 0]
+def gate_of(samples: Sequence[RequestSample]) -> Gated:
+    """Return the gated model: how successive rounds find a match, and the acceptance of rounds with one."""
+    matched = [[drafted > 0 for drafted in sample.drafted] for sample in samples]
+    match = sum(map(sum, matched)) / sum(map(len, matched))
+    after_match = [now for request in matched for before, now in pairwise(request) if before]
+    match_after_match = sum(after_match) / len(after_match) if after_match else match
+    stickiness = min(max((match_after_match - match) / (1.0 - match), 0.0), 1.0) if match < 1.0 else 0.0
+    pairs = [(a, d) for s in samples for a, d in zip(s.accepted, s.drafted, strict=True) if d > 0]
     first = sum(a > 0 for a, _ in pairs) / max(len(pairs), 1)
-    later = sum(
+    later_trials = sum(
         min(a, d - 1) for a, d in pairs if a > 0
-    )  # tries behind the first, of which the last may fail
-    run = sum(a - 1 for a, _ in pairs if a > 0) / later if later else 0.0
+    )  # drafts tried after the first, of which the last may have been rejected
+    run = sum(a - 1 for a, _ in pairs if a > 0) / later_trials if later_trials else 0.0
     return Gated(match, stickiness, first, run)
 
 
 def gated_json(gate: Gated) -> dict[str, float]:
-    """The gate as a scenario's acceptance entry writes it."""
+    """The gated model as in a scenario's acceptance section."""
     values = {
         "match": gate.match_probability,
         "stickiness": gate.stickiness,
@@ -138,9 +142,9 @@ def gated_json(gate: Gated) -> dict[str, float]:
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Estimate | None:
-    """Return sum ÷ sum over requests with the interval of the linearised ratio (Cochran 1977, §2.11).
+    """Return the ratio of sums over requests with the interval of the linearised ratio (Cochran 1977, §2.11).
 
-    One request, or none that counts: no interval. None where the denominators add to nothing.
+    A single request has no interval. None if the denominators sum to 0.
     """
     total, count = math.fsum(denominators), len(denominators)
     if total <= 0.0:
@@ -154,13 +158,13 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Estimat
 
 
 def _rate(numerators: Sequence[float], denominators: Sequence[float]) -> Estimate | None:
-    found = ratio(numerators, denominators)
-    return found and found.clipped(0.0, 1.0)
+    estimate = ratio(numerators, denominators)
+    return estimate and estimate.clipped(0.0, 1.0)
 
 
 def estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
-    """The estimate as JSON, to six places; None where there is none."""
+    """The estimate as JSON, to six decimal places; None without an estimate."""
     if estimate is None:
         return None
-    ci95 = estimate.ci95 and [round(one, 6) for one in estimate.ci95]
+    ci95 = estimate.ci95 and [round(end, 6) for end in estimate.ci95]
     return {"value": round(estimate.value, 6), "ci95": ci95, "band": ci95}

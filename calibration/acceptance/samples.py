@@ -1,32 +1,35 @@
-"""What a measured request says: per round the drafts, those tried and those accepted; one JSON line each."""
+"""The sample of a measured request: drafts tried and accepted in every round. One JSON line each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-"""A count of a round is one of these: numbers to the base 36."""
+"""Base-36 digits for the counts of a round."""
 LONGEST_DRAFT = len(DIGITS) - 1
 
 
 @dataclass(frozen=True, order=True)
-class Setting:
-    """How a request is decoded. `draft_sampling` at temperature 0 is always greedy; draft length 0: plain."""
+class DecodingSetting:
+    """How a request is decoded; greedy drafts at temperature 0. Draft length 0 means plain decoding."""
 
     temperature: float
     draft_length: int
     draft_sampling: str = "greedy"
 
 
-Key = tuple[str, str, Setting, int]
-"""Draft, prompt, setting and most output tokens of a sample."""
+SampleKey = tuple[str, str, DecodingSetting, int]
+"""Draft, prompt, setting and max output tokens of a sample."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """All tries at one draft position: how many, accepted ones (any candidate), those whose first candidate
-    was accepted, and of the first candidates' acceptance probabilities the sum and the variance's sum.
+    """All trials at one draft position.
+
+    tried, accepted (any candidate), first_accepted (the first candidate): counts. chance, variance: sums of
+    the first candidates' acceptance probabilities and of their variances.
     """
 
     tried: int
@@ -36,7 +39,7 @@ class Level:
     variance: float
 
     def __add__(self, other: Level) -> Level:
-        """Both together."""
+        """The sum of both."""
         return Level(
             self.tried + other.tried,
             self.accepted + other.accepted,
@@ -47,19 +50,19 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One request, decoded once. Tuples hold one entry a round.
+class RequestSample:
+    """One request, decoded once. Tuples hold one entry per round.
 
-    drafted: levels of drafts. nodes: drafts scored, more than levels in a tree. accepted: drafts that
-    survived. A round's output position is what the rounds before it emitted, plus 1. tokens: the output,
-    kept at temperature 0 to be compared with plain decoding.
+    drafted: levels of drafts. nodes: drafts scored, more than levels for a tree. accepted: accepted drafts.
+    The output position of a round is the number of tokens emitted before it, including the first. tokens: the
+    output, kept at temperature 0 for comparison with plain decoding.
     """
 
     draft: str
     domain: str
     prompt: str
     prompt_tokens: int
-    setting: Setting
+    setting: DecodingSetting
     max_tokens: int
     drafted: tuple[int, ...]
     nodes: tuple[int, ...]
@@ -68,21 +71,21 @@ class Sample:
     tokens: tuple[int, ...] = field(default=())
 
     @property
-    def key(self) -> Key:
-        """What a run that is taken up again looks for."""
+    def key(self) -> SampleKey:
+        """The key by which a resumed run finds the sample."""
         return (self.draft, self.prompt, self.setting, self.max_tokens)
 
     @property
     def positions(self) -> tuple[int, ...]:
         """Output tokens before each round."""
-        before, found = 1, []
+        emitted, positions = 1, []
         for accepted in self.accepted:
-            found.append(before)
-            before += accepted + 1
-        return tuple(found)
+            positions.append(emitted)
+            emitted += accepted + 1
+        return tuple(positions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sample as JSON; counts of rounds as digits to the base 36."""
+        """Return the sample as JSON; counts of rounds as base-36 digits."""
         return {
             "draft": self.draft,
             "domain": self.domain,
@@ -90,29 +93,40 @@ class Sample:
             "prompt_tokens": self.prompt_tokens,
             **asdict(self.setting),
             "max_tokens": self.max_tokens,
-            "drafted": "".join(DIGITS[one] for one in self.drafted),
-            "accepted": "".join(DIGITS[one] for one in self.accepted),
-            **({"nodes": "".join(DIGITS[one] for one in self.nodes)} if self.nodes != self.drafted else {}),
+            "drafted": digits(self.drafted),
+            "accepted": digits(self.accepted),
+            **({"nodes": digits(self.nodes)} if self.nodes != self.drafted else {}),
             "levels": [
-                [one.tried, one.accepted, one.first_accepted, round(one.chance, 5), round(one.variance, 5)]
-                for one in self.levels
+                [lv.tried, lv.accepted, lv.first_accepted, round(lv.chance, 5), round(lv.variance, 5)]
+                for lv in self.levels
             ],
             **({"tokens": list(self.tokens)} if self.tokens else {}),
         }
 
 
-def sample_from_json(document: dict[str, Any]) -> Sample:
-    """Return the sample that `Sample.to_json` wrote."""
-    return Sample(
+def sample_from_json(document: dict[str, Any]) -> RequestSample:
+    """Return the sample that `RequestSample.to_json` wrote."""
+    return RequestSample(
         draft=document["draft"],
         domain=document["domain"],
         prompt=document["prompt"],
         prompt_tokens=document["prompt_tokens"],
-        setting=Setting(document["temperature"], document["draft_length"], document["draft_sampling"]),
+        setting=DecodingSetting(
+            document["temperature"], document["draft_length"], document["draft_sampling"]
+        ),
         max_tokens=document["max_tokens"],
-        drafted=tuple(DIGITS.index(one) for one in document["drafted"]),
-        nodes=tuple(DIGITS.index(one) for one in document.get("nodes", document["drafted"])),
-        accepted=tuple(DIGITS.index(one) for one in document["accepted"]),
-        levels=tuple(Level(*one) for one in document["levels"]),
+        drafted=_counts(document["drafted"]),
+        nodes=_counts(document.get("nodes", document["drafted"])),
+        accepted=_counts(document["accepted"]),
+        levels=tuple(Level(*values) for values in document["levels"]),
         tokens=tuple(document.get("tokens", ())),
     )
+
+
+def digits(counts: Iterable[int]) -> str:
+    """Counts of rounds as base-36 digits."""
+    return "".join(DIGITS[count] for count in counts)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(DIGITS.index(digit) for digit in text)

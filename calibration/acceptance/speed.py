@@ -1,7 +1,8 @@
-"""What acceptance is worth: decoding with and without drafts, timed here, and simulated from the same rows.
+"""The speedup from measured acceptance: decoding with and without drafts, timed on this machine, and
+simulated.
 
-Timed is one sequence on one thread, in processor time, which other programs do not disturb. Simulated is a
-70B model with a cheap drafter in a serving engine, at the acceptance that was measured.
+Timing runs one sequence on one thread and uses processor time, which other programs do not disturb. The
+simulation is of a 70B model with a cheap drafter in a serving engine, with the measured acceptance.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from calibration.acceptance.prompts import Prompt
+from calibration.acceptance.prompts import TokenisedPrompt
 
 if TYPE_CHECKING:
-    from calibration.drafters.network import Network
+    from calibration.drafters.language_model import LanguageModel
     from calibration.drafters.registry import Maker
 
 _TOKENS = 32
@@ -40,8 +41,8 @@ workload:
 """
 
 
-class Clocked:
-    """A target or a drafter whose calls are timed, in processor time of this thread."""
+class TimedCalls:
+    """A target or drafter whose calls are timed, in processor time of this thread."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -52,64 +53,65 @@ class Clocked:
         if name not in ("score", "propose", "keep"):
             return value
 
-        def clocked(*given: Any) -> Any:
-            begun = time.thread_time()
+        def timed_call(*arguments: Any) -> Any:
+            started_s = time.thread_time()
             try:
-                return value(*given)
+                return value(*arguments)
             finally:
-                self.seconds += time.thread_time() - begun
+                self.seconds += time.thread_time() - started_s
 
-        return clocked
+        return timed_call
 
 
 def timed(
-    network: Network,
+    network: LanguageModel,
     maker: Maker | None,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[TokenisedPrompt],
     temperature: float,
     draft_sampling: str,
     draft_length: int,
 ) -> dict[str, float]:
-    """Return processor time of plain (`maker` None) or speculative decoding: seconds per output token, and of
-    a round the seconds its drafts and its verification take; with the mean acceptance length. The pass over
-    the prompt is not in them.
+    """Return processor times of plain (`maker` None) or speculative decoding, without the prompt.
+
+    The entries are seconds per output token, seconds per round for verification and for drafts, and the mean
+    acceptance length.
     """
     import torch
 
-    from calibration.drafters.target import Target
+    from calibration.drafters.target_session import TargetSession
     from calibration.sampling.decode import speculative_decode
 
-    seconds, verify, draft, tokens, rounds = 0.0, 0.0, 0.0, 0, 0
+    total_s, verify_s, draft_s, tokens, rounds = 0.0, 0.0, 0.0, 0, 0
     for prompt in prompts:
-        session = Target(network)
-        given = torch.tensor(prompt.tokens)
-        session.start(given)  # read now; `start` in the loop then costs nothing
-        target, drafter = Clocked(session), None if maker is None else Clocked(maker(session))
-        begun = time.thread_time()
+        session = TargetSession(network)
+        prompt_tokens = torch.tensor(prompt.tokens)
+        session.start(prompt_tokens)  # reads the prompt now, so that `start` in the loop costs nothing
+        target, drafter = TimedCalls(session), None if maker is None else TimedCalls(maker(session))
+        started_s = time.thread_time()
         decoded = speculative_decode(
             target,
             drafter,
-            given,
+            prompt_tokens,
             draft_length,
             temperature,
             draft_sampling=draft_sampling,  # type: ignore[arg-type]
             max_tokens=_TOKENS,
         )
-        seconds += time.thread_time() - begun
-        verify += target.seconds
-        draft += 0.0 if drafter is None else drafter.seconds
-        tokens += sum(one.accepted + 1 for one in decoded.rounds)
+        total_s += time.thread_time() - started_s
+        verify_s += target.seconds
+        draft_s += 0.0 if drafter is None else drafter.seconds
+        tokens += sum(outcome.accepted + 1 for outcome in decoded.rounds)
         rounds += len(decoded.rounds)
     return {
-        "seconds_per_token": round(seconds / tokens, 6),
-        "verify_seconds": round(verify / rounds, 6),
-        "draft_seconds": round(draft / rounds, 6),
+        "seconds_per_token": round(total_s / tokens, 6),
+        "verify_seconds": round(verify_s / rounds, 6),
+        "draft_seconds": round(draft_s / rounds, 6),
         "mean_acceptance_length": round(tokens / rounds, 4),
     }
 
 
 def simulated(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the speedup at one client that the simulator gives for a row of an acceptance file."""
+    """Return the simulated speedup at one client for a row of an acceptance file."""
     from simulator.scenario import load_scenario
     from simulator.simulation import simulate
 

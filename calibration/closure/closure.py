@@ -19,26 +19,26 @@ from typing import Any
 import torch
 
 from calibration.closure.clock import Clock
-from calibration.closure.compared import Compared, Summary, without_figures
+from calibration.closure.compared_point import ClosureSummary, ComparedPoint, without_figures
 from calibration.closure.engine import PlainDecoding
-from calibration.closure.measured import Measured
+from calibration.closure.measured_point import MeasuredPoint
 from calibration.closure.pairs import PointRun
-from calibration.closure.points import FULL, GROWTH_TOKENS, QUICK, Point, met_in_calibration
-from calibration.closure.predicted import predict, preset_of
-from calibration.closure.prompts import Prompts
+from calibration.closure.points import FULL, GROWTH_TOKENS, QUICK, LoopPoint, met_in_calibration
+from calibration.closure.predicted_point import predict, preset_of
+from calibration.closure.prompt_cache import PromptCache
 from calibration.closure.reference import WIDEST, Reference
-from calibration.closure.texts import Texts, compare_texts
+from calibration.closure.text_check import TextCheck, compare_texts
 from calibration.decoder.decoder import Decoder
 from calibration.decoder.shape import DecoderShape
 from calibration.decoder.weights import smollm2_weights
 from calibration.measurements import DeviceNotes, measurements_path, read_measurements
-from calibration.microbench.calibrate import BusyError, Request, calibrate
+from calibration.microbench.calibrate import BusyError, CalibrationRequest, calibrate
 from calibration.microbench.device import open_device
 from calibration.microbench.session import Progress
 from simulator.errors import InputError, Problem
 from simulator.models.catalogue import load_model
 
-_REFERENCE = Point(1, 1, 320, 1)
+_REFERENCE = LoopPoint(1, 1, 320, 1)
 _REFERENCE_STEPS = 4
 _MOST_RETRIES = 2
 """Visits of a point during which the reference step was disturbed are made again so often."""
@@ -56,7 +56,7 @@ class Mode:
     A run that was busy is tried again where it can end within `limit_s`.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[LoopPoint, ...]
     outcomes: int
     visit_s: float
     limit_s: float
@@ -72,17 +72,17 @@ class Closure:
     """What came out. `busy` says why there are no figures, None where there are."""
 
     device: DeviceNotes
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedPoint, ...]
     reference: Reference | None
-    texts: Texts
+    texts: TextCheck
     fewest_break_evens: int
     seconds_s: float
     busy: str | None = None
 
     @property
-    def summary(self) -> Summary:
+    def summary(self) -> ClosureSummary:
         """Errors over all points."""
-        return Summary(self.compared, self.texts, self.fewest_break_evens)
+        return ClosureSummary(self.compared, self.texts, self.fewest_break_evens)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim closure --json`."""
@@ -154,14 +154,14 @@ def _keep(made: Path, profile: Path) -> None:
             shutil.copyfile(source, target)
 
 
-def compare(measured: Sequence[Measured], profile: Path, shape: DecoderShape) -> list[Compared]:
+def compare(measured: Sequence[MeasuredPoint], profile: Path, shape: DecoderShape) -> list[ComparedPoint]:
     """Predict every point from a profile. Raises ValueError where a bench has measured a point's shape."""
     known = read_measurements(measurements_path(profile))
     met = met_in_calibration([one.point for one in measured], known.points)
     if met:
         raise ValueError(f"points of the closed loop were calibrated: {[point.label for point in met]}")
     preset = preset_of(known.device.kind == "cuda", profile.parent)
-    return [Compared(one, predict(one, profile, shape, preset)) for one in measured]
+    return [ComparedPoint(one, predict(one, profile, shape, preset)) for one in measured]
 
 
 def _calibrated(
@@ -171,7 +171,7 @@ def _calibrated(
 
     Raises InputError where what was measured makes no whole profile: an inherited part is not this device.
     """
-    request = Request(kind, load_model(loop.target.shape.name), quick=quick, skip=_NOT_NEEDED)
+    request = CalibrationRequest(kind, load_model(loop.target.shape.name), quick=quick, skip=_NOT_NEEDED)
     try:
         made = calibrate(request, profile, progress, note, loop.between)
     except BusyError as error:
@@ -193,7 +193,7 @@ class _Loop:
         self.target = Decoder(shape, weights.to(kind, torch.bfloat16))
         self._mode = mode
         longest = max(point.context for point in (*mode.points, _REFERENCE))
-        prompts = Prompts.random(self.target, _PROMPTS, longest)
+        prompts = PromptCache.random(self.target, _PROMPTS, longest)
         self.runs = [PointRun(self.target, prompts, point, i) for i, point in enumerate(mode.points)]
         self._reference = PlainDecoding(self.target, prompts, 1, _REFERENCE.context, GROWTH_TOKENS)
         self._clock = Clock(self.target.device)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from calibration.closure.clock import Clock
-from calibration.closure.prompts import Prompts
+from calibration.closure.prompt_cache import PromptCache
 from calibration.closure.stage import Stage, stage
 from calibration.decoder.decoder import Decoder
 from calibration.decoder.sampling import accept_greedy, accept_sampled, greedy, sample
@@ -25,7 +25,7 @@ class Decoding:
     def __init__(
         self,
         target: Decoder,
-        prompts: Prompts,
+        prompts: PromptCache,
         batch: int,
         context: int,
         room: int,
@@ -80,7 +80,7 @@ class PlainDecoding(Decoding):
     def __init__(
         self,
         target: Decoder,
-        prompts: Prompts,
+        prompts: PromptCache,
         batch: int,
         context: int,
         room: int,
@@ -107,8 +107,10 @@ class PlainDecoding(Decoding):
 
     def _choose(self) -> None:
         if self.temperature:
-            laws = self.logits[:, :0].float()
-            _, token = accept_sampled(self.logits, laws, self.nothing, self.uniforms, self.temperature)
+            distributions = self.logits[:, :0].float()
+            _, token = accept_sampled(
+                self.logits, distributions, self.nothing, self.uniforms, self.temperature
+            )
         else:
             _, token = accept_greedy(self.logits, self.nothing)
         self.lengths += 1
@@ -128,7 +130,7 @@ class SpeculativeDecoding(Decoding):
         self,
         target: Decoder,
         drafter: Decoder,
-        prompts: Prompts,
+        prompts: PromptCache,
         batch: int,
         context: int,
         room: int,
@@ -146,11 +148,11 @@ class SpeculativeDecoding(Decoding):
         self.before = self.lengths.clone()
         self.longest_before = context
         self.drafts = torch.zeros(batch, draft_length, dtype=torch.int64, device=self.device)
-        self.laws = torch.zeros(0, device=self.device)
+        self.distributions = torch.zeros(0, device=self.device)
         if temperature:
-            self.laws = torch.zeros(batch, draft_length, target.shape.vocab, device=self.device)
+            self.distributions = torch.zeros(batch, draft_length, target.shape.vocab, device=self.device)
         self._draft_from_prompt()
-        self.first_drafts, self.first_laws = self.drafts.clone(), self.laws.clone()
+        self.first_drafts, self.first_distributions = self.drafts.clone(), self.distributions.clone()
         self._verify = stage(self._score, self.device, self.restart)
         self._accept = stage(self._judge, self.device, self.restart)
         self._overrule = stage(self._take_outcomes, self.device, self.restart)
@@ -163,7 +165,7 @@ class SpeculativeDecoding(Decoding):
         self.before.copy_(self.lengths)
         self.longest_before = self.context
         self.drafts.copy_(self.first_drafts)
-        self.laws.copy_(self.first_laws)
+        self.distributions.copy_(self.first_distributions)
         self.accepted.zero_()
 
     def cycle(self, clock: Clock, outcomes: Tensor | None = None) -> None:
@@ -192,7 +194,7 @@ class SpeculativeDecoding(Decoding):
     def _judge(self) -> None:
         if self.temperature:
             uniforms = self.uniforms[:, : self.draft_length + 1]
-            found = accept_sampled(self.logits, self.laws, self.drafts, uniforms, self.temperature)
+            found = accept_sampled(self.logits, self.distributions, self.drafts, uniforms, self.temperature)
         else:
             found = accept_greedy(self.logits, self.drafts)
         self.accepted.copy_(found[0])
@@ -229,7 +231,7 @@ class SpeculativeDecoding(Decoding):
             self.drafts[:, index] = greedy(logits)
             return
         uniforms = self.uniforms[:, self.draft_length + 1 + index]
-        self.drafts[:, index], self.laws[:, index] = sample(logits, uniforms, self.temperature)
+        self.drafts[:, index], self.distributions[:, index] = sample(logits, uniforms, self.temperature)
 
     def _draft_from_prompt(self) -> None:
         """The drafts of the first cycle: the drafter reads the first token alone."""

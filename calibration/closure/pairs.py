@@ -9,9 +9,9 @@ import torch
 
 from calibration.closure.clock import Clock
 from calibration.closure.engine import PlainDecoding, SpeculativeDecoding
-from calibration.closure.measured import Measured, Pair, bracket, wider
-from calibration.closure.points import GROWTH_TOKENS, Point
-from calibration.closure.prompts import Prompts
+from calibration.closure.measured_point import MeasuredPoint, StepPair, bracket, wider
+from calibration.closure.points import GROWTH_TOKENS, LoopPoint
+from calibration.closure.prompt_cache import PromptCache
 from calibration.decoder.decoder import Decoder
 
 _WARM_UPS, _FIRST = 1, 4
@@ -23,7 +23,7 @@ _GOLDEN = 0.6180339887498949
 class PointRun:
     """A point's two decodings, set up once and visited round by round."""
 
-    def __init__(self, target: Decoder, prompts: Prompts, point: Point, seed: int) -> None:
+    def __init__(self, target: Decoder, prompts: PromptCache, point: LoopPoint, seed: int) -> None:
         self.point = point
         drafter = target.first_layers(point.draft_layers)
         where = (prompts, point.batch, point.context)
@@ -34,9 +34,9 @@ class PointRun:
         )
         self._luck: dict[float, Iterator[int]] = {}
         self._clock = Clock(target.device)
-        self.pairs: list[Pair] = []
+        self.pairs: list[StepPair] = []
 
-    def visit(self, tokens: int, seconds: float) -> list[Pair]:
+    def visit(self, tokens: int, seconds: float) -> list[StepPair]:
         """Pairs at every acceptance in turn, until each has met so many outcomes, for so many seconds.
 
         The first visit finds out which acceptances to dial.
@@ -44,17 +44,17 @@ class PointRun:
         first = [self._pair(_ANY_ALPHA) for _ in range(_WARM_UPS if self.pairs else _FIRST)]
         alphas = wider(self.measured) if self.pairs else bracket(self.point, first[_WARM_UPS:])
         least = -(-tokens // self.point.batch)
-        begun, found = perf_counter(), list[Pair]()
+        begun, found = perf_counter(), list[StepPair]()
         while len(found) < least * len(alphas) or perf_counter() - begun < seconds:
             found += [self._pair(alpha) for alpha in alphas]
         return found
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> MeasuredPoint:
         """What all kept pairs say."""
-        return Measured(self.point, tuple(self.pairs))
+        return MeasuredPoint(self.point, tuple(self.pairs))
 
-    def _pair(self, alpha: float) -> Pair:
+    def _pair(self, alpha: float) -> StepPair:
         plain, speculative, clock = self._plain, self._speculative, self._clock
         plain.look()
         speculative.look()
@@ -69,7 +69,7 @@ class PointRun:
         clock.restart()
         speculative.cycle(clock, accepted)
         verify_s, accept_s, *drafts_s = clock.laps_s()
-        return Pair(
+        return StepPair(
             alpha=alpha,
             tokens=1.0 + float(accepted.double().mean()),
             plain_pass_s=plain_pass_s,

@@ -12,7 +12,7 @@ GROWTH_TOKENS = 24
 
 
 @dataclass(frozen=True)
-class Point:
+class LoopPoint:
     """One setting of plain and speculative decoding.
 
     `draft_layers`: the drafter is so many first layers of the target, and its head.
@@ -33,23 +33,23 @@ class Point:
 
 
 FULL = (
-    Point(1, 3, 256, 2),
-    Point(1, 6, 512, 1),
-    Point(1, 2, 1024, 6),
-    Point(1, 4, 512, 2, temperature=1.0),
-    Point(2, 5, 1024, 2),
-    Point(3, 2, 512, 4),
-    Point(4, 3, 512, 2, temperature=1.0),
-    Point(5, 4, 256, 1),
-    Point(6, 1, 1024, 2),
-    Point(7, 2, 256, 3),
-    Point(9, 7, 512, 1),
-    Point(11, 3, 1024, 1),
-    Point(12, 1, 512, 4),
-    Point(15, 2, 512, 1),
-    Point(16, 1, 256, 2),
-    Point(3, 1, 512, 27),
-    Point(10, 1, 256, 24),
+    LoopPoint(1, 3, 256, 2),
+    LoopPoint(1, 6, 512, 1),
+    LoopPoint(1, 2, 1024, 6),
+    LoopPoint(1, 4, 512, 2, temperature=1.0),
+    LoopPoint(2, 5, 1024, 2),
+    LoopPoint(3, 2, 512, 4),
+    LoopPoint(4, 3, 512, 2, temperature=1.0),
+    LoopPoint(5, 4, 256, 1),
+    LoopPoint(6, 1, 1024, 2),
+    LoopPoint(7, 2, 256, 3),
+    LoopPoint(9, 7, 512, 1),
+    LoopPoint(11, 3, 1024, 1),
+    LoopPoint(12, 1, 512, 4),
+    LoopPoint(15, 2, 512, 1),
+    LoopPoint(16, 1, 256, 2),
+    LoopPoint(3, 1, 512, 27),
+    LoopPoint(10, 1, 256, 24),
 )
 """Break-evens of all sizes; the last two draft with nearly the whole target, which never pays.
 
@@ -57,16 +57,16 @@ Most batches, and most pairs of batch and query tokens, are in no bench either: 
 the step too.
 """
 QUICK = (
-    Point(1, 3, 256, 2),
-    Point(5, 2, 512, 2),
-    Point(3, 4, 256, 1, temperature=1.0),
-    Point(12, 1, 256, 2),
-    Point(3, 1, 256, 27),
+    LoopPoint(1, 3, 256, 2),
+    LoopPoint(5, 2, 512, 2),
+    LoopPoint(3, 4, 256, 1, temperature=1.0),
+    LoopPoint(12, 1, 256, 2),
+    LoopPoint(3, 1, 256, 27),
 )
 """The same on a small scale."""
 
 
-def met_in_calibration(points: Iterable[Point], measured: Iterable[Measurement]) -> list[Point]:
+def met_in_calibration(points: Iterable[LoopPoint], measured: Iterable[Measurement]) -> list[LoopPoint]:
     """The points whose passes, at any context they grow through, have the shape of a measured one."""
     known = {
         (one.shape["batch"], one.shape["queries"], one.shape["context"])
@@ -76,7 +76,7 @@ def met_in_calibration(points: Iterable[Point], measured: Iterable[Measurement])
     return [point for point in points if not known.isdisjoint(_shapes(point))]
 
 
-def _shapes(point: Point) -> set[tuple[int, int, int]]:
+def _shapes(point: LoopPoint) -> set[tuple[int, int, int]]:
     """(batch, queries, context) of every pass, contexts with the query tokens."""
     k = point.draft_length
     contexts = range(point.context + 1, point.context + GROWTH_TOKENS + 2 * k + 3)

@@ -17,7 +17,7 @@ _STEPS = {
 }
 
 
-class Shown(NamedTuple):
+class TitledTable(NamedTuple):
     """A table with its title."""
 
     title: str
@@ -25,11 +25,11 @@ class Shown(NamedTuple):
     rows: list[list[str]]
 
 
-def tables_of(document: Document) -> list[Shown]:
+def tables_of(document: Document) -> list[TitledTable]:
     """All tables of a run; those without a row are left out."""
     makers = (steps, kinds, speedups, break_evens, without, targets)
     found = [make(document) for make in makers]
-    return [shown for shown in found if shown.rows]
+    return [table for table in found if table.rows]
 
 
 def place(row: Document) -> str:
@@ -42,7 +42,7 @@ def place(row: Document) -> str:
     )
 
 
-def steps(document: Document) -> Shown:
+def steps(document: Document) -> TitledTable:
     """Predicted / measured ms of every kind of step, and verify / plain."""
     columns = ("point", "plain, ms", "verify, ms", "draft pass, ms", "cycle, ms", "verify ÷ plain")
     rows = []
@@ -50,10 +50,10 @@ def steps(document: Document) -> Shown:
         cells = [_both(row[mine], row[its], 1e3) for mine, its in _STEPS.values()]
         ratio = _both(row["measured_verify_ratio"], row["predicted_verify_ratio"], 1.0)
         rows.append([place(row), *cells, ratio])
-    return Shown("Step times: measured, predicted, error", columns, rows)
+    return TitledTable("Step times: measured, predicted, error", columns, rows)
 
 
-def kinds(document: Document) -> Shown:
+def kinds(document: Document) -> TitledTable:
     """Errors of each kind of step by itself; a cycle holds a verify pass and the draft passes."""
     errors: dict[str, list[float]] = {}
     for kind, _, mine, its in step_pairs(document):
@@ -62,10 +62,10 @@ def kinds(document: Document) -> Shown:
         ratio = row["predicted_verify_ratio"] / row["measured_verify_ratio"]
         errors.setdefault("verify ÷ plain", []).append(abs(math.log(ratio)))
     rows = [[kind, f"{median(found):.1%}", f"{max(found):.1%}"] for kind, found in errors.items()]
-    return Shown("Errors by kind of step", ("kind", "median", "largest"), rows)
+    return TitledTable("Errors by kind of step", ("kind", "median", "largest"), rows)
 
 
-def speedups(document: Document) -> Shown:
+def speedups(document: Document) -> TitledTable:
     """Each dialled acceptance."""
     columns = ("point", "α dialled", "tokens a cycle", "speedup")
     rows = [
@@ -77,10 +77,10 @@ def speedups(document: Document) -> Shown:
         ]
         for row in document["points"]
     ]
-    return Shown("Speedup in pairs: measured, predicted, error", columns, rows)
+    return TitledTable("Speedup in pairs: measured, predicted, error", columns, rows)
 
 
-def break_evens(document: Document) -> Shown:
+def break_evens(document: Document) -> TitledTable:
     """Measured and predicted break-even acceptance."""
     found = document["summary"]["breakeven"] or ()
     rows = [
@@ -92,17 +92,17 @@ def break_evens(document: Document) -> Shown:
         ]
         for row in found
     ]
-    return Shown("Break-even acceptance", ("point", "measured", "predicted", "difference"), rows)
+    return TitledTable("Break-even acceptance", ("point", "measured", "predicted", "difference"), rows)
 
 
-def without(document: Document) -> Shown:
+def without(document: Document) -> TitledTable:
     """Points where one side has no break-even."""
     found = document["summary"]["no_breakeven"] or ()
     rows = [[place(row), row["measured"], row["predicted"], "yes" if row["agree"] else "no"] for row in found]
-    return Shown("Without a break-even", ("point", "measured", "predicted", "agree"), rows)
+    return TitledTable("Without a break-even", ("point", "measured", "predicted", "agree"), rows)
 
 
-def targets(document: Document) -> Shown:
+def targets(document: Document) -> TitledTable:
     """What the run is held to."""
     found = document["summary"]["targets"] or ()
     rows = [
@@ -114,7 +114,7 @@ def targets(document: Document) -> Shown:
         ]
         for row in found
     ]
-    return Shown("Targets on a quiet machine", ("error |ln|", "limit", "reached", "met"), rows)
+    return TitledTable("Targets on a quiet machine", ("error |ln|", "limit", "reached", "met"), rows)
 
 
 def step_pairs(document: Document) -> Iterator[tuple[str, str, float, float]]:

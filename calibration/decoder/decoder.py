@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from calibration.decoder.ops import add_norm, attention, causal_mask, norm, rope, rope_tables, silu_mul
 from calibration.decoder.shape import DecoderShape
-from calibration.decoder.weights import Weights
+from calibration.decoder.weights import DecoderWeights
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Step:
+class PassInputs:
     """What all layers of one pass share, made once by `Decoder.prepare`."""
 
     hidden: Tensor  # (b, q, hidden) embeddings
@@ -53,7 +53,7 @@ class Step:
 class Decoder:
     """A Llama-type decoder of one rank."""
 
-    def __init__(self, shape: DecoderShape, weights: Weights) -> None:
+    def __init__(self, shape: DecoderShape, weights: DecoderWeights) -> None:
         self.shape, self.weights = shape, weights
         self.dtype, self.device = weights.embedding.dtype, weights.embedding.device
 
@@ -66,13 +66,13 @@ class Decoder:
         """An empty cache for this decoder, or its first `layers` layers."""
         return Cache.empty(self.shape, batch, tokens, self.dtype, str(self.device), layers)
 
-    def prepare(self, tokens: Tensor, lengths: Tensor, span: int) -> Step:
+    def prepare(self, tokens: Tensor, lengths: Tensor, span: int) -> PassInputs:
         """Embed tokens (b, q) that follow `lengths` (b,) cached ones; `span` >= lengths + q is looked at."""
         batch, queries = tokens.shape
         shape = self.shape
         positions = lengths[:, None] + torch.arange(queries, device=self.device)
         cosines, sines = rope_tables(positions, shape.head_dim, shape.rope_theta, self.dtype)
-        return Step(
+        return PassInputs(
             hidden=functional.embedding(tokens, self.weights.embedding),
             cosines=cosines,
             sines=sines,
@@ -82,7 +82,7 @@ class Decoder:
             span=span,
         )
 
-    def layer(self, index: int, hidden: Tensor, step: Step, cache: Cache) -> Tensor:
+    def layer(self, index: int, hidden: Tensor, step: PassInputs, cache: Cache) -> Tensor:
         """One decoder layer on (b, q, hidden); writes the tokens' keys and values into the cache."""
         w, shape, eps = self.weights.layers[index], self.shape, self.shape.norm_eps
         batch, queries, _ = hidden.shape

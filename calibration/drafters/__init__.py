@@ -1,1 +1,1 @@
-"""Drafters on real language models, and the target that checks them (written in torch; imported late)."""
+"""Drafters on real language models, and the target that verifies them. In torch, so it is imported late."""

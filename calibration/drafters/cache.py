@@ -1,4 +1,4 @@
-"""Keys and values of sequences: rows are written behind what is kept, then kept or forgotten."""
+"""KV caches of sequences: new rows are written after the kept ones, and then kept or dropped."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_FIRST_CAPACITY = 256
+_INITIAL_CAPACITY = 256
 
 
 class KVPool:
     """Keys and values of several sequences, one slot each, per layer (slots, heads, capacity, head size).
 
-    Memory is taken at the first write and grows by doubling. What stands beyond a sequence's length is
-    rubbish that masks hide.
+    Memory is allocated at the first write and grows by doubling. Rows beyond a sequence's length are garbage,
+    which masks hide.
     """
 
     def __init__(self, layer_count: int, slots: int = 1) -> None:
@@ -25,43 +25,43 @@ class KVPool:
     def write(
         self, layer: int, slots: Sequence[int], starts: Sequence[int], key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Write rows (b, heads, n, d) of b slots in rising order, each at its own start.
+        """Write rows (b, heads, n, d) of b slots in ascending order, each at its own start.
 
-        Returns all that stands there, (b, heads, largest start + n, d): views where the slots are neighbours.
+        Returns all rows of these slots, (b, heads, largest start + n, d); views if the slots are adjacent.
         """
         rows = key.shape[2]
         total = max(starts) + rows
-        keys = self.keys[layer] = self._roomy(self.keys[layer], key, total)
-        values = self.values[layer] = self._roomy(self.values[layer], value, total)
+        keys = self.keys[layer] = self._with_capacity(self.keys[layer], key, total)
+        values = self.values[layer] = self._with_capacity(self.values[layer], value, total)
         for index, (slot, start) in enumerate(zip(slots, starts, strict=True)):
             keys[slot, :, start : start + rows] = key[index]
             values[slot, :, start : start + rows] = value[index]
         if slots[-1] - slots[0] + 1 == len(slots):
-            there = slice(slots[0], slots[-1] + 1)
-            return keys[there, :, :total], values[there, :, :total]
+            block = slice(slots[0], slots[-1] + 1)
+            return keys[block, :, :total], values[block, :, :total]
         return keys[list(slots), :, :total], values[list(slots), :, :total]
 
     @torch.inference_mode()
     def move(self, slot: int, source: Sequence[int], to: int) -> None:
-        """Copy the rows `source` of a slot to `to` and after it, in every layer that has been written."""
+        """Copy the rows `source` of a slot to the rows from `to` on, in every layer that has been written."""
         index = torch.as_tensor(source, dtype=torch.int64)
         for store in (self.keys, self.values):
             for tensor in store:
                 if tensor is not None and tensor.shape[2] > max(source):
                     tensor[slot, :, to : to + len(source)] = tensor[slot].index_select(1, index)
 
-    def _roomy(self, store: Tensor | None, like: Tensor, total: int) -> Tensor:
+    def _with_capacity(self, store: Tensor | None, like: Tensor, total: int) -> Tensor:
         if store is not None and store.shape[2] >= total:
             return store
-        capacity = max(_FIRST_CAPACITY, 1 << (total - 1).bit_length())
-        roomy = like.new_zeros((self.slots, like.shape[1], capacity, like.shape[3]))
+        capacity = max(_INITIAL_CAPACITY, 1 << (total - 1).bit_length())
+        larger = like.new_zeros((self.slots, like.shape[1], capacity, like.shape[3]))
         if store is not None:
-            roomy[:, :, : store.shape[2]] = store
-        return roomy
+            larger[:, :, : store.shape[2]] = store
+        return larger
 
 
 class KVCache:
-    """One sequence in a pool. New rows are written at `length` and stay candidates until `keep`."""
+    """One sequence in a pool. New rows are written at `length` and are provisional until `keep`."""
 
     def __init__(self, layer_count: int, pool: KVPool | None = None, slot: int = 0) -> None:
         self.pool = pool if pool is not None else KVPool(layer_count)
@@ -69,17 +69,17 @@ class KVCache:
         self.length = 0
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Keep these of the rows written at `length`, in rising order, side by side; forget the others."""
+        """Keep these of the rows written at `length`, in ascending order, and drop the others."""
         if list(rows) != list(range(len(rows))):
             self.pool.move(self.slot, [self.length + row for row in rows], self.length)
         self.length += len(rows)
 
     def crop(self, length: int) -> None:
-        """Go back to this length."""
+        """Shorten the sequence to this length."""
         if not 0 <= length <= self.length:
             raise ValueError(f"a cache of {self.length} rows cannot be cropped to {length}")
         self.length = length
 
     def clear(self) -> None:
-        """Forget the sequence."""
+        """Drop the whole sequence."""
         self.length = 0

@@ -1,4 +1,4 @@
-"""A draft model: a smaller language model with the target's vocabulary and a cache of its own.
+"""A draft model: a smaller language model with the target's vocabulary and its own cache.
 
 Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 """
@@ -12,38 +12,38 @@ from torch import Tensor
 
 from calibration.drafters.chain import draft_chain
 from calibration.drafters.history import History
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.protocols import Proposal, Sampling
 
 
 class DraftModel(History):
-    """Drafts with a language model of its own; refused drafts are forgotten at the next round."""
+    """Drafts with a separate language model; rejected drafts are dropped at the next round."""
 
-    def __init__(self, session: Target, kind: str = "draft-model") -> None:
+    def __init__(self, session: TargetSession, kind: str = "draft-model") -> None:
         super().__init__()
         self.kind = kind
         self._session = session
         self._network = session.network
         self._cache = session.cache
-        self._read: list[int] = []  # the tokens whose rows are in the cache
+        self._read: list[int] = []  # tokens whose rows are in the cache
 
     def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
-        """Read what has been emitted since the last draft, then draft a chain."""
+        """Read the tokens emitted since the last draft, then draft a chain."""
         self.begin(last)
-        shared = _common(self._read, self.tokens[:-1])
+        shared = _common_prefix(self._read, self.tokens[:-1])
         self._cache.crop(shared)
         del self._read[shared:]
 
         def logits_after(token: int) -> Tensor:
-            behind = self.tokens[len(self._read) :]
-            fresh = behind if behind else [token]
+            unread = self.tokens[len(self._read) :]
+            fresh = unread if unread else [token]
             positions = torch.arange(len(fresh)) + self._cache.length
             read = self._network.read(torch.tensor(fresh), positions, self._cache, last_only=True)
             self._cache.keep(range(len(fresh)))
             self._read += fresh
             return read.logits[0]
 
-        # Its own window may be the shorter one; the last draft is never read.
+        # Its window may be shorter than the target's. The last draft is never read, hence + 2.
         room = self._session.room - (len(self.tokens) - len(self._read)) + 2
         return draft_chain(logits_after, last, max(0, int(min(limit, room))), sampling, generator)
 
@@ -52,9 +52,7 @@ class DraftModel(History):
         self.extend(tokens)
 
 
-def _common(left: list[int], right: list[int]) -> int:
-    """Length of the beginning that two lists share."""
-    for index, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            return index
-    return min(len(left), len(right))
+def _common_prefix(left: list[int], right: list[int]) -> int:
+    """Length of the common prefix of two lists."""
+    pairs = zip(left, right, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))

@@ -1,4 +1,4 @@
-"""EAGLE: the next feature from the last one and the token drawn since (Li et al., arXiv 2401.15077)."""
+"""EAGLE: predicts the next feature from the last one and the token drawn since (arXiv 2401.15077)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from calibration.drafters.block import Block, BlockShape, Store
 from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, Store
 
 
 class Eagle(FeatureHead):
-    """`fc` joins token embedding and feature, one layer follows; its output is the next feature and goes
-    straight to the target's head. Features are those behind the target's final norm, as the head reads them.
+    """`fc` joins token embedding and feature, and one layer follows. Its output is the next feature, which
+    the target's head reads directly. Features are taken after the target's final norm, as the head reads
+    them.
     """
 
     kind: ClassVar[str] = "eagle"
 
-    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, shape: LlamaLayerShape, layers: tuple[int, ...]) -> None:
         super().__init__(shape, layers)
         self.fc = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
-        self.block = Block(shape)
+        self.block = LlamaLayer(shape)
 
     def step(
         self,

@@ -1,4 +1,4 @@
-"""What every drafter that looks at text keeps: all tokens there are, the last emitted one included."""
+"""The token history that text-based drafters keep, including the last emitted token."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 
 
 class History:
-    """The tokens of one sequence, as a drafter is told of them.
+    """The tokens of one sequence as a drafter receives them.
 
-    The first token after a prompt comes with the first `propose`; all later ones with `keep`.
+    The first token after a prompt comes with the first `propose`, all later tokens with `keep`.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class History:
         self._begun = False
 
     def start(self, prompt: Tensor) -> None:
-        """Forget everything and take the prompt."""
+        """Start over with a prompt."""
         self.tokens, self._begun = [], False
         self.extend(prompt.tolist())
 
@@ -29,5 +29,5 @@ class History:
             self.extend([last])
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Take more tokens; drafters that keep an index of them add to it here."""
+        """Append tokens; drafters with an index update it here."""
         self.tokens += tokens

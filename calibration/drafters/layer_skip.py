@@ -1,8 +1,9 @@
-"""Layer-skipping self-draft: the target without some of its layers, on the target's own cache.
+"""Self-speculation by layer skipping: drafts with the target without some of its layers, on the target's
+cache.
 
-Draft & Verify (Zhang et al., arXiv 2309.08168) leaves out layers in the middle; LayerSkip (Elhoushi et al.,
-arXiv 2404.16710) leaves out all after an early exit. Neither needs weights of its own, and what the target
-keeps is shared: the context's keys and values come from the full model.
+Draft & Verify (Zhang et al., arXiv 2309.08168) skips layers in the middle; LayerSkip (Elhoushi et al., arXiv
+2404.16710) skips all layers after an early exit. Neither needs its own weights, and both share the target's
+cache: the keys and values of the context come from the full model.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ import torch
 from torch import Tensor
 
 from calibration.drafters.chain import draft_chain
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.grow import grow
 from calibration.sampling.protocols import Proposal, Sampling
 from simulator.trees import DraftTree, Growth, GrowthRule, StaticGrowth, growth_of
 
-LEFT_OUT_SHARE = 0.2
-"""Share of the layers that the default draft leaves out."""
+SKIPPED_SHARE = 0.2
+"""Share of the layers that the default draft skips."""
 
 
 class LayerSkip:
-    """Drafts with some of the target's layers. Must start and propose on the session that verifies."""
+    """Drafts with some of the target's layers. It must start and propose on the session that verifies."""
 
     kind = "layer-skip"
 
     def __init__(
         self,
-        target: Target,
+        target: TargetSession,
         layers: Sequence[int] | None = None,
         plan: DraftTree | GrowthRule | None = None,
     ) -> None:
@@ -40,7 +41,7 @@ class LayerSkip:
         """Nothing to do: the target has read the prompt."""
 
     def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
-        """Draft a chain, or a tree by the plan; what is written is overwritten by the target's `score`."""
+        """Draft a chain, or a tree by the plan. The target's `score` overwrites the rows that it writes."""
         if self._plan is not None:
             return self._tree(growth_of(self._plan, limit), last, sampling, generator)
         cache, length = self._target.cache, self._target.cache.length
@@ -58,20 +59,20 @@ class LayerSkip:
     def _tree(
         self, growth: Growth | StaticGrowth, last: int, sampling: Sampling, generator: torch.Generator
     ) -> Proposal:
-        """Draft a tree: each level reads its frontier and what lies above it anew."""
+        """Draft a tree; each level reads its frontier and all ancestors again."""
 
         def next_logits(growth: Growth | StaticGrowth) -> Tensor:
-            ways = {node: growth.path(node) for node in growth.frontier.tolist()}
-            nodes = sorted({node for way in ways.values() for node in way})
-            place = {node: row for row, node in enumerate(nodes)}
-            tree = DraftTree((-1, *(place[growth.parents[node]] for node in nodes[1:])))
+            paths = {node: growth.path(node) for node in growth.frontier.tolist()}
+            nodes = sorted({node for path in paths.values() for node in path})
+            row_of = {node: row for row, node in enumerate(nodes)}
+            tree = DraftTree((-1, *(row_of[growth.parents[node]] for node in nodes[1:])))
             tokens = torch.tensor([last, *(growth.tokens[node] for node in nodes[1:])])
             cache = self._target.cache
             positions = torch.from_numpy(tree.position_ids(cache.length))
             read = self._target.network.read(
                 tokens, positions, cache, torch.from_numpy(tree.mask), layers=self.layers
             )
-            return read.logits[[place[node] for node in ways]]
+            return read.logits[[row_of[node] for node in paths]]
 
         return grow(growth, next_logits, sampling, generator)
 
@@ -80,7 +81,7 @@ class LayerSkip:
 
 
 def without_middle(layer_count: int) -> tuple[int, ...]:
-    """Return all layers but those in the middle: the ends read the text and write the next token."""
-    out = min(max(1, round(LEFT_OUT_SHARE * layer_count)), layer_count - 1)
-    first = (layer_count - out) // 2
-    return (*range(first), *range(first + out, layer_count))
+    """Return all layers except those in the middle: the outer ones read the text and write the next token."""
+    skipped = min(max(1, round(SKIPPED_SHARE * layer_count)), layer_count - 1)
+    first = (layer_count - skipped) // 2
+    return (*range(first), *range(first + skipped, layer_count))

@@ -1,4 +1,6 @@
-"""Medusa: heads side by side, each guessing one token further from one hidden state (arXiv 2401.10774)."""
+"""Medusa: several heads, each of which predicts one token further from the same hidden state (arXiv
+2401.10774).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from calibration.drafters.feature_head import Features
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.grow import grow
 from calibration.sampling.protocols import Proposal, Sampling
 from simulator.trees import DraftTree, Growth, GrowthRule, StaticGrowth, growth_of
@@ -19,9 +21,9 @@ HEADS = 4
 
 
 class Medusa(nn.Module):
-    """Head k: a residual layer on the last feature, then the target's own head.
+    """Head k: a residual layer on the last feature, then the target's output matrix.
 
-    The paper gives each head a vocabulary matrix of its own, begun as the target's; here it stays shared.
+    In the paper each head has its own output matrix, initialised as the target's; here it stays shared.
     """
 
     kind: ClassVar[str] = "medusa"
@@ -32,7 +34,7 @@ class Medusa(nn.Module):
         self.heads = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(heads))
 
     def guesses(self, feature: Tensor) -> Tensor:
-        """Return what the target's head multiplies, (heads, …, h), of features (…, h)."""
+        """Return the inputs (heads, …, h) of the target's output matrix, from features (…, h)."""
         guesses: list[Tensor] = [feature + silu(head(feature)) for head in self.heads]
         return torch.stack(guesses)
 
@@ -50,7 +52,9 @@ class MedusaDraft:
 
     kind = "medusa"
 
-    def __init__(self, medusa: Medusa, target: Target, plan: DraftTree | GrowthRule | None = None) -> None:
+    def __init__(
+        self, medusa: Medusa, target: TargetSession, plan: DraftTree | GrowthRule | None = None
+    ) -> None:
         self._medusa, self._target, self._plan = medusa, target, plan
         target.watch(medusa.layers)
 
@@ -58,7 +62,7 @@ class MedusaDraft:
         """Nothing to do: the target has read the prompt."""
 
     def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
-        """Draft as many levels as there are heads, at most."""
+        """Draft at most one level per head."""
         network = self._target.network
         _, hidden = self._target.features(self._medusa.layers)
         feature = network.norm(hidden[self._medusa.layers[-1]][-1])
@@ -73,4 +77,4 @@ class MedusaDraft:
         return grow(growth_of(plan, depth), next_logits, sampling, generator)
 
     def keep(self, tokens: Sequence[int]) -> None:
-        """Nothing to do: features are the target's."""
+        """Nothing to do: the features are the target's."""

@@ -1,6 +1,7 @@
-"""Multi-token prediction: one module behind the target, run again for each further token.
+"""Multi-token prediction: one module after the target, run again for each further token.
 
-DeepSeek-V3 (arXiv 2412.19437), of a target that has none: trained afterwards, the target as it is.
+As in DeepSeek-V3 (arXiv 2412.19437), for a target without such a module: it is trained afterwards, with the
+target unchanged.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from calibration.drafters.block import Block, BlockShape, RmsNorm, Store
 from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, RmsNorm, Store
 
 
 class Mtp(FeatureHead):
-    """State and embedding each through a norm, joined by `eh_proj`; one layer; a norm before the head."""
+    """State and embedding, each through a norm, joined by `eh_proj`; then one layer and a norm before the
+    head.
+    """
 
     kind: ClassVar[str] = "mtp"
 
-    def __init__(self, shape: BlockShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, shape: LlamaLayerShape, layers: tuple[int, ...]) -> None:
         super().__init__(shape, layers)
         self.enorm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
         self.hnorm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
         self.eh_proj = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
-        self.block = Block(shape)
+        self.block = LlamaLayer(shape)
         self.norm = RmsNorm(shape.hidden, eps=shape.norm_epsilon)
 
     def step(
@@ -40,6 +43,6 @@ class Mtp(FeatureHead):
         return self.block(joined, None, positions, mask, store)  # type: ignore[no-any-return]
 
     def read_out(self, state: Tensor) -> Tensor:
-        """The state behind the module's own norm."""
+        """The state after the module's own norm."""
         normed: Tensor = self.norm(state)
         return normed

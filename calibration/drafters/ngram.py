@@ -1,4 +1,4 @@
-"""Prompt lookup: what followed the last tokens when they stood here before.
+"""Prompt lookup: drafts the tokens that followed an earlier occurrence of the last tokens.
 
 LLMA (Yang et al., arXiv 2304.04487), prompt lookup decoding (Saxena 2023), vLLM's `ngram`.
 """
@@ -15,13 +15,13 @@ from calibration.drafters.history import History
 from calibration.sampling.protocols import Proposal, Sampling
 
 LONGEST, SHORTEST = 4, 2
-"""Tokens of a match that are tried, longest first."""
+"""Lengths of a match in tokens that are tried, longest first."""
 
 
 class NGram(History):
-    """Copies what followed the latest earlier occurrence of the last few tokens, the longest match first.
+    """Copies the tokens after the latest earlier occurrence of the last few tokens, longest match first.
 
-    Keeps, per n-gram, the place after its latest occurrence, so that a look-up costs no search.
+    An index maps every n-gram to the position after its latest occurrence, so that no search is needed.
     """
 
     kind = "ngram"
@@ -37,13 +37,13 @@ class NGram(History):
         super().start(prompt)
 
     def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
-        """Return the continuation of the match, or nothing."""
-        del sampling, generator  # a look-up is certain
+        """Return the continuation of the match, or an empty proposal."""
+        del sampling, generator  # prompt lookup is deterministic
         self.begin(last)
         for size in self._sizes:
-            place = self._after.get(tuple(self.tokens[-size:]))
-            if place is not None:
-                return chain(self.tokens[place : place + limit])
+            position = self._after.get(tuple(self.tokens[-size:]))
+            if position is not None:
+                return chain(self.tokens[position : position + limit])
         return chain([])
 
     def keep(self, tokens: Sequence[int]) -> None:
@@ -51,7 +51,9 @@ class NGram(History):
         self.extend(tokens)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Take more tokens. An n-gram is entered when a token follows it: the end never finds itself."""
+        """Append tokens. An n-gram enters the index when a token follows it, so that the end never matches
+        itself.
+        """
         for token in tokens:
             for size in self._sizes:
                 if len(self.tokens) >= size:

@@ -1,4 +1,4 @@
-"""Where figures of a real model come from."""
+"""The provenance of figures measured on a real model."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 import transformers
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.training.shards import fingerprint
 
 
-def provenance(target: str, network: Network, seconds: float | None = None) -> dict[str, Any]:
-    """Return what the figures come from: weights, precision, versions, machine, and what they took."""
+def provenance(target: str, network: LanguageModel, seconds: float | None = None) -> dict[str, Any]:
+    """Return the provenance of figures: weights, precision, versions, machine and resources."""
     return {
         "decodesim": version("decodesim"),
         "target": target,

@@ -1,4 +1,4 @@
-"""A target with coarser weights: as a draft model, it shows what quantisation costs in acceptance."""
+"""A target with quantised weights. As a draft model, it shows the cost of quantisation in acceptance."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 
 GROUP = 32
 """Weights that share one scale."""
 
 
-def quantised(network: Network, bits: int) -> Network:
+def quantised(network: LanguageModel, bits: int) -> LanguageModel:
     """Return a copy whose decoder matrices are rounded to `bits` bits; embedding, head and norms stay.
 
     Symmetric round to nearest with a scale per 32 weights of an output row, as common formats do.
     """
     model = copy.deepcopy(network.model)
-    kept = {id(model.get_input_embeddings()), id(model.get_output_embeddings())}
+    excluded = {id(model.get_input_embeddings()), id(model.get_output_embeddings())}
     for module in model.modules():
         weight = getattr(module, "weight", None)
-        if id(module) in kept or isinstance(module, nn.Embedding) or not isinstance(weight, nn.Parameter):
+        if id(module) in excluded or isinstance(module, nn.Embedding) or not isinstance(weight, nn.Parameter):
             continue
         if weight.dim() == 2:
             weight.data = _rounded(weight.data, bits)
-    return Network(model, network.tokenizer)
+    return LanguageModel(model, network.tokenizer)
 
 
 def _rounded(weight: Tensor, bits: int) -> Tensor:
-    """Return weights at the nearest of 2^bits - 1 levels, symmetric around 0, per group."""
-    most = 2 ** (bits - 1) - 1
+    """Return weights rounded to the nearest of 2^bits - 1 levels, symmetric around 0, per group."""
+    max_level = 2 ** (bits - 1) - 1
     group = GROUP if weight.shape[1] % GROUP == 0 else weight.shape[1]
     groups = weight.reshape(weight.shape[0], -1, group)
-    scale = groups.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny) / most
+    scale = groups.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny) / max_level
     rounded: Tensor = (groups / scale).round() * scale
     return rounded.reshape(weight.shape)

@@ -1,4 +1,4 @@
-"""All kinds of drafters by name: what each needs, and the paper it follows."""
+"""All kinds of drafters by name, with the source that each needs and its paper."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from calibration.drafters.medusa import Medusa
 from calibration.drafters.ngram import NGram
 from calibration.drafters.quantised import quantised
 from calibration.drafters.suffix import Suffix
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.drafters.trained import drafter_of, load_head
 from calibration.sampling.protocols import Drafter
 from simulator.errors import InputError, Problem
 
-Maker = Callable[[Target], Drafter]
-"""Makes a drafter for one session of the target; what it loads is shared by all sessions."""
+Maker = Callable[[TargetSession], Drafter]
+"""Makes a drafter for one session of the target; sessions share what it has loaded."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One kind of drafter. `source` says what stands after the colon in KIND:SOURCE; empty: nothing may.
+class DrafterKind:
+    """One kind of drafter. `source` describes the text after the colon in KIND:SOURCE; empty if none is
+    allowed.
 
-    `certain`: its drafts are look-ups, the same for greedy and sampled drafts.
+    `deterministic`: its drafts do not depend on draft sampling, as with prompt lookup.
     """
 
     name: str
     paper: str
     source: str
-    load: Callable[[Target, str], Maker]
-    certain: bool = False
+    load: Callable[[TargetSession, str], Maker]
+    deterministic: bool = False
 
 
-def _layer_skip(target: Target, source: str) -> Maker:
+def _layer_skip(target: TargetSession, source: str) -> Maker:
     layers = _layers(source, target.layer_count) if source else None
     return lambda session: LayerSkip(session, layers)
 
 
-def _draft_model(target: Target, source: str) -> Maker:
+def _draft_model(target: TargetSession, source: str) -> Maker:
     network = load_network(source, str(target.network.dtype).removeprefix("torch."), "draft")
     if network.vocab_size != target.vocab_size:
         raise InputError(
@@ -53,29 +54,29 @@ def _draft_model(target: Target, source: str) -> Maker:
                 allowed="a draft model with the target's vocabulary",
             )
         )
-    return lambda session: DraftModel(session.beside(network))
+    return lambda session: DraftModel(session.sibling(network))
 
 
-def _quantised(target: Target, source: str) -> Maker:
+def _quantised(target: TargetSession, source: str) -> Maker:
     if not source.isdecimal() or not 2 <= int(source) <= 8:
         raise _bad(f"quantised:{source}", "quantised:BITS with 2 to 8 bits")
     network = quantised(target.network, int(source))
-    return lambda session: DraftModel(session.beside(network), kind="quantised")
+    return lambda session: DraftModel(session.sibling(network), kind="quantised")
 
 
 class _Trained:
-    """Makes drafters on one head. `most_levels`: drafts a round, where heads guess one place each."""
+    """Makes drafters on one head. `max_levels`: drafts per round if each head predicts one position."""
 
     def __init__(self, head: Medusa | FeatureHead) -> None:
         self._head = head
-        self.most_levels = len(head.heads) if isinstance(head, Medusa) else None
+        self.max_levels = len(head.heads) if isinstance(head, Medusa) else None
 
-    def __call__(self, session: Target) -> Drafter:
+    def __call__(self, session: TargetSession) -> Drafter:
         return drafter_of(self._head, session)
 
 
-def _trained(kind: str) -> Callable[[Target, str], Maker]:
-    def load(target: Target, source: str) -> Maker:
+def _trained(kind: str) -> Callable[[TargetSession, str], Maker]:
+    def load(target: TargetSession, source: str) -> Maker:
         head = load_head(Path(source), target.network)
         if head.kind != kind:
             raise _bad(f"{kind}:{source}", f"{head.kind}:{source}, which it is")
@@ -84,32 +85,32 @@ def _trained(kind: str) -> Callable[[Target, str], Maker]:
     return load
 
 
-def most_levels(maker: Maker) -> int | None:
-    """Return how many drafts in a row a maker's drafters can give at most; None: as many as asked."""
-    return getattr(maker, "most_levels", None)
+def max_levels(maker: Maker) -> int | None:
+    """Return the largest number of successive drafts of a maker's drafters; None without a limit."""
+    return getattr(maker, "max_levels", None)
 
 
 _TRAINED = "a folder that decodesim distill wrote"
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, DrafterKind] = {
     kind.name: kind
     for kind in (
-        Kind("layer-skip", "arXiv 2309.08168, 2404.16710", "layers kept, as 0-7+22-29", _layer_skip),
-        Kind("ngram", "arXiv 2304.04487", "", lambda _t, _s: lambda _: NGram(), certain=True),
-        Kind("suffix", "arXiv 2411.04975", "", lambda _t, _s: lambda _: Suffix(), certain=True),
-        Kind("lookahead", "arXiv 2402.02057", "", lambda _t, _s: Lookahead, certain=True),
-        Kind("draft-model", "arXiv 2211.17192, 2302.01318", "a Hugging Face folder", _draft_model),
-        Kind("eagle", "arXiv 2401.15077", _TRAINED, _trained("eagle")),
-        Kind("eagle3", "arXiv 2503.01840", _TRAINED, _trained("eagle3")),
-        Kind("medusa", "arXiv 2401.10774", _TRAINED, _trained("medusa")),
-        Kind("mtp", "arXiv 2412.19437", _TRAINED, _trained("mtp")),
-        Kind("quantised", "arXiv 2410.11305", "bits of a weight", _quantised),
+        DrafterKind("layer-skip", "arXiv 2309.08168, 2404.16710", "layers kept, as 0-7+22-29", _layer_skip),
+        DrafterKind("ngram", "arXiv 2304.04487", "", lambda _t, _s: lambda _: NGram(), deterministic=True),
+        DrafterKind("suffix", "arXiv 2411.04975", "", lambda _t, _s: lambda _: Suffix(), deterministic=True),
+        DrafterKind("lookahead", "arXiv 2402.02057", "", lambda _t, _s: Lookahead, deterministic=True),
+        DrafterKind("draft-model", "arXiv 2211.17192, 2302.01318", "a Hugging Face folder", _draft_model),
+        DrafterKind("eagle", "arXiv 2401.15077", _TRAINED, _trained("eagle")),
+        DrafterKind("eagle3", "arXiv 2503.01840", _TRAINED, _trained("eagle3")),
+        DrafterKind("medusa", "arXiv 2401.10774", _TRAINED, _trained("medusa")),
+        DrafterKind("mtp", "arXiv 2412.19437", _TRAINED, _trained("mtp")),
+        DrafterKind("quantised", "arXiv 2410.11305", "bits of a weight", _quantised),
     )
 }
 
 
-def load_drafter(entry: str, target: Target) -> tuple[Kind, Maker]:
-    """Return the kind of `KIND[:SOURCE]` and what makes one for a session. Raises InputError."""
+def load_drafter(entry: str, target: TargetSession) -> tuple[DrafterKind, Maker]:
+    """Return the kind of `KIND[:SOURCE]` and its maker. Raises InputError."""
     name, _, source = entry.partition(":")
     kind = KINDS.get(name)
     if kind is None:
@@ -135,4 +136,4 @@ def _layers(text: str, layer_count: int) -> tuple[int, ...]:
 
 
 def _bad(value: str, allowed: str) -> InputError:
-    return InputError(Problem(field="draft", value=value, message="is no drafter", allowed=allowed))
+    return InputError(Problem(field="draft", value=value, message="is not a drafter", allowed=allowed))

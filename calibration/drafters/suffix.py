@@ -1,7 +1,8 @@
-"""Suffix drafts: a trie of everything that was said, and the likeliest continuations of how it ends now.
+"""Suffix decoding: a trie of the text so far, and the likeliest continuations of its current suffix.
 
-SuffixDecoding (Oliaro et al., arXiv 2411.04975). Leaves out its second trie of earlier requests' outputs:
-every sequence starts empty, so that what is measured does not depend on the order of requests.
+SuffixDecoding (Oliaro et al., arXiv 2411.04975). Its second trie, over the outputs of earlier requests, is
+left out: every sequence starts with an empty trie, so that measurements do not depend on the order of
+requests.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from calibration.drafters.history import History
 from calibration.sampling.protocols import Proposal, Sampling
 
 DEEPEST_MATCH = 24
-"""Tokens of the longest suffix that is kept track of."""
+"""Tokens of the longest suffix that is tracked."""
 NODES_PER_MATCHED_TOKEN = 2
-MOST_NODES = 16
-LEAST_PROBABILITY = 0.1
-"""A draft whose path is less likely than this is not worth its row."""
+MAX_NODES = 16
+MIN_PROBABILITY = 0.1
+"""A draft with a less likely path is not worth its row."""
 
 
 class _Node:
-    """A string that occurred: how often something followed it, and what."""
+    """A string that occurred: its count and its continuations."""
 
     __slots__ = ("children", "count")
 
@@ -35,9 +36,10 @@ class _Node:
 
 
 class Suffix(History):
-    """Drafts a tree: from each suffix of the text that occurred before, the likeliest nodes by path
-    frequency, as many as the match is long times a factor; the suffix with the largest expected
-    acceptance wins.
+    """Drafts a tree from the suffix of the text with the largest expected acceptance.
+
+    For each suffix that occurred before, the tree has the likeliest nodes by path frequency; their number is
+    proportional to the length of the match.
     """
 
     kind = "suffix"
@@ -45,7 +47,7 @@ class Suffix(History):
     def __init__(self) -> None:
         super().__init__()
         self._root = _Node()
-        self._ends: list[_Node] = []  # the strings that the text ends with, the empty one first
+        self._ends: list[_Node] = []  # nodes of the text's suffixes, the empty one first
 
     def start(self, prompt: Tensor) -> None:
         """Read the prompt."""
@@ -54,13 +56,13 @@ class Suffix(History):
         super().start(prompt)
 
     def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
-        """Return the best tree, or nothing where no suffix has occurred before."""
-        del sampling, generator  # a look-up is certain
+        """Return the best tree, or an empty proposal if no suffix has occurred before."""
+        del sampling, generator  # the trie is deterministic
         self.begin(last)
         best: tuple[float, list[int], list[int]] = (0.0, [], [])
         for matched, node in enumerate(self._ends):
             if matched and node.children:
-                grown = _grow(node, limit, min(MOST_NODES, NODES_PER_MATCHED_TOKEN * matched))
+                grown = _grow(node, limit, min(MAX_NODES, NODES_PER_MATCHED_TOKEN * matched))
                 best = max(best, grown, key=lambda tree: tree[0])
         _, tokens, parents = best
         return Proposal(torch.tensor(tokens, dtype=torch.int64), torch.tensor(parents, dtype=torch.int64))
@@ -70,7 +72,7 @@ class Suffix(History):
         self.extend(tokens)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Take more tokens into the trie."""
+        """Append tokens to the trie."""
         for token in tokens:
             ends = [self._root]
             for node in self._ends[:DEEPEST_MATCH]:
@@ -86,7 +88,7 @@ def _grow(start: _Node, depth: int, budget: int) -> tuple[float, list[int], list
     tokens: list[int] = []
     parents: list[int] = []
     expected = 0.0
-    order = count()  # of two equally likely nodes the one seen first
+    order = count()  # of two equally likely nodes, the earlier one is taken
     heap: list[
         tuple[float, int, int, int, int, _Node]
     ] = []  # (-probability, order, level, parent, token, node)
@@ -94,9 +96,9 @@ def _grow(start: _Node, depth: int, budget: int) -> tuple[float, list[int], list
     def offer(node: _Node, parent: int, probability: float, level: int) -> None:
         total = sum(child.count for child in node.children.values())
         for token, child in node.children.items():
-            here = probability * child.count / total
-            if level <= depth and here >= LEAST_PROBABILITY:
-                heapq.heappush(heap, (-here, next(order), level, parent, token, child))
+            path_probability = probability * child.count / total
+            if level <= depth and path_probability >= MIN_PROBABILITY:
+                heapq.heappush(heap, (-path_probability, next(order), level, parent, token, child))
 
     offer(start, -1, 1.0, 1)
     while heap and len(tokens) < budget:

@@ -1,6 +1,7 @@
-"""Trained drafters as folders: `config.json` as engines and the simulator read it, `model.safetensors`.
+"""Trained drafters as folders: `config.json`, which engines and the simulator can read, and
+`model.safetensors`.
 
-A student is an ordinary Hugging Face folder, and is run by `calibration.drafters.draft_model`.
+A student is an ordinary Hugging Face folder and is run by `calibration.drafters.draft_model`.
 """
 
 from __future__ import annotations
@@ -10,31 +11,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from calibration.drafters.block import BlockShape
 from calibration.drafters.eagle import Eagle
 from calibration.drafters.eagle3 import Eagle3
 from calibration.drafters.feature_draft import FeatureDraft
 from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.language_model import LanguageModel
+from calibration.drafters.llama_layer import LlamaLayerShape
 from calibration.drafters.medusa import Medusa, MedusaDraft
 from calibration.drafters.mtp import Mtp
-from calibration.drafters.network import Network
 from calibration.drafters.student import Student
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.protocols import Drafter
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 from simulator.trees import DraftTree, GrowthRule
 
-OWN = "decodesim"
-"""The key of config.json under which we keep what engines have no name for."""
+NOTES_KEY = "decodesim"
+"""The key of config.json for fields that engines do not know."""
 HEADS: dict[str, type[FeatureHead]] = {"eagle": Eagle, "eagle3": Eagle3, "mtp": Mtp}
 _ARCHITECTURES = {"eagle": "LlamaForCausalLMEagle", "eagle3": "LlamaForCausalLMEagle3", "mtp": "LlamaMTP"}
 
 
 def save_trained(
-    trainee: Student | Medusa | FeatureHead, network: Network, folder: Path, notes: Mapping[str, Any]
+    trainee: Student | Medusa | FeatureHead, network: LanguageModel, folder: Path, notes: Mapping[str, Any]
 ) -> None:
-    """Write a drafter's folder. `notes` stand in its config: what it was trained on. Raises OSError."""
+    """Write a drafter's folder. `notes` on its training go into its config. Raises OSError."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,12 +47,12 @@ def save_trained(
         weights = {name: value.detach().contiguous() for name, value in trainee.state_dict().items()}
         with whole_file(folder / "model.safetensors") as part:
             save_file(weights, part, metadata={"format": "pt"})
-    config[OWN] = {"kind": trainee.kind, "layers": list(trainee.layers), **notes}
+    config[NOTES_KEY] = {"kind": trainee.kind, "layers": list(trainee.layers), **notes}
     with whole_file(folder / "config.json") as part:
         part.write_text(json.dumps(config, indent=2) + "\n")
 
 
-def _config(trainee: Medusa | FeatureHead, network: Network) -> dict[str, Any]:
+def _config(trainee: Medusa | FeatureHead, network: LanguageModel) -> dict[str, Any]:
     if isinstance(trainee, Medusa):
         return {
             "model_type": "medusa",
@@ -85,18 +86,20 @@ def _config(trainee: Medusa | FeatureHead, network: Network) -> dict[str, Any]:
     return config
 
 
-def load_head(folder: Path, network: Network) -> Medusa | FeatureHead:
-    """Return the head in a folder, in the target's precision. Raises InputError: what does not fit."""
+def load_head(folder: Path, network: LanguageModel) -> Medusa | FeatureHead:
+    """Return the head in a folder, in the target's precision. Raises InputError if it does not fit the
+    target.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     config = _read_config(folder)
-    own = config.get(OWN) or {}
-    kind = own.get("kind")
+    notes = config.get(NOTES_KEY) or {}
+    kind = notes.get("kind")
     if kind not in (*HEADS, Medusa.kind):
         raise _wrong(
             folder,
-            "is no trained drafter",
+            "is not a trained drafter",
             f"a folder that decodesim distill wrote: {', '.join(HEADS)}, medusa",
         )
     for key, expected in (("vocab_size", network.vocab_size), ("hidden_size", network.hidden_size)):
@@ -104,7 +107,7 @@ def load_head(folder: Path, network: Network) -> Medusa | FeatureHead:
             raise _wrong(
                 folder, f"has {key} {config.get(key)}", f"{expected}, as the target it was trained on"
             )
-    layers = tuple(int(layer) for layer in own.get("layers", ()))
+    layers = tuple(int(layer) for layer in notes.get("layers", ()))
     if not layers or max(layers) > network.layer_count:
         raise _wrong(
             folder, f"reads the layers {list(layers)}", f"layers of the target, up to {network.layer_count}"
@@ -124,16 +127,16 @@ def load_head(folder: Path, network: Network) -> Medusa | FeatureHead:
 
 
 def drafter_of(
-    head: Medusa | FeatureHead, target: Target, plan: DraftTree | GrowthRule | None = None
+    head: Medusa | FeatureHead, target: TargetSession, plan: DraftTree | GrowthRule | None = None
 ) -> Drafter:
-    """Return a session's drafter on weights that sessions share."""
+    """Return a drafter for a session on weights that sessions share."""
     if isinstance(head, Medusa):
         return MedusaDraft(head, target, plan)
     return FeatureDraft(head, target, plan)
 
 
-def _shape(config: Mapping[str, Any]) -> BlockShape:
-    return BlockShape(
+def _shape(config: Mapping[str, Any]) -> LlamaLayerShape:
+    return LlamaLayerShape(
         hidden=int(config["hidden_size"]),
         heads=int(config["num_attention_heads"]),
         kv_heads=int(config["num_key_value_heads"]),

@@ -9,10 +9,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.points import (
+from calibration.fit.parts import (
     US,
-    Errors,
-    Fit,
+    FittedPart,
+    HeldOutErrors,
     column,
     intervals_json,
     nested,
@@ -20,7 +20,7 @@ from calibration.fit.points import (
     rounded_values,
     us_of,
 )
-from calibration.fit.solve import Parameter, Solved, solve
+from calibration.fit.solve import FormParameter, Solved, solve
 from calibration.measurements import Measurement
 from calibration.smoothing import isotonic
 from simulator.costs.ops.attention import AttentionForm, MeasuredAttention
@@ -31,10 +31,10 @@ from simulator.models.model import KV_CACHE_BYTES
 
 _AXES = ("head_dim", "kv_heads", "batch", "context", "queries")
 _PARAMETERS = (
-    Parameter("start_us", 20.0, 0.0, 5000.0),
-    Parameter("memory_efficiency", 0.7, 0.01, 5.0),
-    Parameter("compute_efficiency", 0.3, 0.0005, 2.0),
-    Parameter("per_query_us", 0.5, 0.0, 1000.0),
+    FormParameter("start_us", 20.0, 0.0, 5000.0),
+    FormParameter("memory_efficiency", 0.7, 0.01, 5.0),
+    FormParameter("compute_efficiency", 0.3, 0.0005, 2.0),
+    FormParameter("per_query_us", 0.5, 0.0, 1000.0),
 )
 _SWEEPS = 3
 _NOISE = 0.03
@@ -43,7 +43,7 @@ _FAR = 0.25
 """A point further from the form times its neighbours' correction than this is measured again."""
 
 
-def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
+def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> FittedPart:
     """The part `attention/<kv>`: by cache and query tokens, the cache read once for all of a sequence.
 
     Heads of a KV head and query tokens are rows alike: what has twice the heads counts as twice the queries.
@@ -76,7 +76,7 @@ def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fit:
     )
     notes = (f"attention: {others} points have no whole number of rows and are left out",) if others else ()
     far = [p for (_, p), error in zip(pairs, _lonely(kept, solved), strict=True) if error > _FAR]
-    return Fit(part, tuple(far), notes)
+    return FittedPart(part, tuple(far), notes)
 
 
 def _group(point: Measurement) -> float:
@@ -136,11 +136,13 @@ def _rising(table: Floats) -> Floats:
     return np.where(changed <= _NOISE, np.exp(smooth), table)
 
 
-def _left_out(table: Floats, measured: Floats, axes: Sequence[list[int]], form: AttentionForm) -> Errors:
+def _left_out(
+    table: Floats, measured: Floats, axes: Sequence[list[int]], form: AttentionForm
+) -> HeldOutErrors:
     """What was measured (nan: not) at every inner knot of batch, context and queries, and what the form says
     with the corrections of the table without it. The form itself has seen all.
     """
-    errors = Errors()
+    errors = HeldOutErrors()
     for axis in (2, 3, 4):
         for j in range(1, len(axes[axis]) - 1):
             kept = [i for i in range(len(axes[axis])) if i != j]
@@ -181,18 +183,21 @@ def _lonely(points: Sequence[Measurement], solved: Solved) -> list[float]:
     return found
 
 
-def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
+def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> FittedPart:
     """The part `prefill`: attention of prompts by (query, key) pairs, as the step counts them."""
     batch, tokens, heads, dim = (column(points, name) for name in ("batch", "tokens", "heads", "head_dim"))
     flops = batch * tokens * tokens / 2 * 4.0 * heads * dim
     us = us_of(points)
-    parameters = (Parameter("compute_efficiency", 0.3, 1e-4, 2.0), Parameter("start_us", 20.0, 0.0, 1e5))
+    parameters = (
+        FormParameter("compute_efficiency", 0.3, 1e-4, 2.0),
+        FormParameter("start_us", 20.0, 0.0, 1e5),
+    )
     used = parameters[: min(len(points), 2)]
 
     def predict(x: Mapping[str, float], of: Floats = flops) -> Floats:
         return x.get("start_us", 0.0) + US * of / (gpu.peak_flops_per_s["bf16"] * x["compute_efficiency"])
 
-    errors = Errors()
+    errors = HeldOutErrors()
     for out in range(len(points) if len(points) > len(used) else 0):
         kept = np.arange(len(points)) != out
         others = solve(used, lambda x, kept=kept: predict(x, flops[kept]), us[kept])  # type: ignore[misc]
@@ -207,4 +212,4 @@ def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
         table={},
         residual=residual | {"intervals": intervals_json(solved.intervals)},
     )
-    return Fit(part)
+    return FittedPart(part)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.fit.points import (
-    Errors,
-    Fit,
+from calibration.fit.parts import (
+    FittedPart,
+    HeldOutErrors,
     column,
     intervals_json,
     nested,
@@ -18,7 +18,7 @@ from calibration.fit.points import (
     us_of,
 )
 from calibration.fit.robust import far_off
-from calibration.fit.solve import Parameter, Solved, solve
+from calibration.fit.solve import FormParameter, Solved, solve
 from calibration.measurements import Measurement
 from calibration.smoothing import hats, isotonic
 from simulator.costs.ops.numeric import Floats
@@ -29,8 +29,8 @@ SPACING = 1.3
 """Least ratio of neighbouring knots."""
 _LEAST = 1e-3
 """Of the line: what is left for a table where whole times are shorter than what is known of them."""
-_LINE = (Parameter("start_us", 20.0, 1e-3, 1e6), Parameter("per_row_us", 1.0, 1e-4, 1e6))
-_SEQUENCE = Parameter("per_sequence_us", 1.0, 0.0, 1e6)
+_LINE = (FormParameter("start_us", 20.0, 1e-3, 1e6), FormParameter("per_row_us", 1.0, 1e-4, 1e6))
+_SEQUENCE = FormParameter("per_sequence_us", 1.0, 0.0, 1e6)
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def _through(rows: Floats, ratio: Floats, knots: Floats, weight: Floats) -> Floa
     return np.asarray(np.maximum(found, _LEAST))
 
 
-def left_out(rows: Floats, us: Floats, whole: Floats, sequences: Floats | None = None) -> Errors:
+def left_out(rows: Floats, us: Floats, whole: Floats, sequences: Floats | None = None) -> HeldOutErrors:
     """Every inner count of rows, from a table made without its points."""
-    errors = Errors()
+    errors = HeldOutErrors()
     many = np.zeros(len(us)) if sequences is None else sequences
     for count in sorted(set(rows.tolist()))[1:-1]:
         out = rows == count
@@ -120,7 +120,7 @@ def fit_rows(
     width: tuple[str, float],
     source: str,
     sequences: Floats | None = None,
-) -> Fit:
+) -> FittedPart:
     """A part whose table is µs by `axis` (rows or tokens), of rows of one width (its name, its value)."""
     us = us_of(points)
     made = by_rows(rows, us, us, sequences)
@@ -138,10 +138,10 @@ def fit_rows(
     if sequences is not None:
         predicted = predicted + made.solved.values["per_sequence_us"] * sequences
     far = far_off(np.log(np.maximum(predicted, 1e-9) / us))
-    return Fit(part, tuple(p for p, is_far in zip(points, far, strict=True) if is_far))
+    return FittedPart(part, tuple(p for p, is_far in zip(points, far, strict=True) if is_far))
 
 
-def fit_sampler(name: str, points: Sequence[Measurement], source: str) -> Fit | None:
+def fit_sampler(name: str, points: Sequence[Measurement], source: str) -> FittedPart | None:
     """A part `sampler…` or `draft_sampler…` from points of rows, or batch and draft length; None without."""
     if not points:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calibration.fit.in_place import Kind, kind_of, layer_us, one_layer
-from calibration.fit.points import US, rounded
+from calibration.fit.parts import US, rounded
 from calibration.measurements import Measurement, Measurements
 from simulator.costs.profiles import Profile
 

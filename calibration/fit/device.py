@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.fit.points import Fit, noise_percent, rounded
+from calibration.fit.parts import FittedPart, noise_percent, rounded
 from calibration.measurements import Measurement, Measurements
 from simulator.costs.profiles import BASE, Part
 from simulator.gpu import GPUS, Gpu
@@ -60,7 +60,7 @@ def best_rate(measurements: Measurements, dtype: str) -> float:
     return max((p.flops / p.seconds for p in measurements.of("linear") if p.dtype == dtype), default=0.0)
 
 
-def fit_memory(measurements: Measurements) -> Fit | None:
+def fit_memory(measurements: Measurements) -> FittedPart | None:
     """The part `memory`: bytes per second of each way through memory at the best of sizes, with intervals.
 
     Nothing is priced by it: it says what this device reaches.
@@ -80,7 +80,7 @@ def fit_memory(measurements: Measurements) -> Fit | None:
     part = Part(
         "memory", "measured", "torch, large fp32 arrays", rates, {}, residual, "no price: what is reached"
     )
-    return Fit(part)
+    return FittedPart(part)
 
 
 def _rate_interval(point: Measurement) -> list[float]:
@@ -95,21 +95,21 @@ def _rate_interval(point: Measurement) -> list[float]:
     return [rounded(max(middle - half, 0.0)), rounded(middle + half)]
 
 
-def fit_launch(measurements: Measurements) -> Fit:
+def fit_launch(measurements: Measurements) -> FittedPart:
     """The part `launch`: host time of one operation that torch launches on a GPU.
 
     On a CPU an operation is its own launch, and is timed with it.
     """
     if measurements.device.kind != "cuda":
         note = "the host is the device: what operators are timed at holds their calls"
-        return Fit(Part("launch", "assumed", "torch on the CPU", {"eager_call_us": 0.0}, {}, {}, note))
+        return FittedPart(Part("launch", "assumed", "torch on the CPU", {"eager_call_us": 0.0}, {}, {}, note))
     points = measurements.of("launch", "eager")
     us = float(np.median([p.seconds for p in points])) * 1e6
     residual = {"noise_percent": noise_percent(points)}
     part = Part(
         "launch", "measured", "torch, small kernels in a row", {"eager_call_us": rounded(us)}, {}, residual
     )
-    return Fit(part)
+    return FittedPart(part)
 
 
 def provenance(measurements: Measurements, file: str) -> dict[str, Any]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from calibration.fit.points import (
-    Errors,
-    Fit,
+from calibration.fit.parts import (
+    FittedPart,
+    HeldOutErrors,
     intervals_json,
     nested,
     noise_percent,
     rounded_values,
     us_of,
 )
-from calibration.fit.solve import Parameter, solve
+from calibration.fit.solve import FormParameter, solve
 from calibration.measurements import Measurement
 from simulator.costs.ops.experts import ExpertsForm
 from simulator.costs.ops.numeric import Floats
@@ -24,16 +24,16 @@ from simulator.gpu import Gpu
 from simulator.models.matrices import weight_bytes_each
 
 _PARAMETERS = (
-    Parameter("start_us", 50.0, 0.0, 1e5),
-    Parameter("memory_efficiency", 0.7, 0.01, 3.0),
-    Parameter("compute_efficiency", 0.3, 1e-3, 1.5),
-    Parameter("per_expert_us", 1.0, 0.0, 1e4),
+    FormParameter("start_us", 50.0, 0.0, 1e5),
+    FormParameter("memory_efficiency", 0.7, 0.01, 3.0),
+    FormParameter("compute_efficiency", 0.3, 1e-3, 1.5),
+    FormParameter("per_expert_us", 1.0, 0.0, 1e4),
 )
 _SMOOTHNESS, _SKEW = 1.5, 0.94
 """Not told apart by few token counts; the skew is that of the routing measured (arXiv 2505.19645)."""
 
 
-def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
+def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> FittedPart:
     """The part `experts/bf16` from points of tokens, hidden, intermediate, per_token, experts, matrices."""
     keys = ("hidden", "intermediate", "per_token", "experts", "matrices")
     arguments = [(p.shape["tokens"], *(p.shape[name] for name in keys)) for p in points]
@@ -54,7 +54,7 @@ def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
         return np.array([float(one.time_us(t, h, i, k, e, 1, m)) for t, h, i, k, e, m in arguments])
 
     us = us_of(points)
-    solved, errors = solve(_PARAMETERS, predict, us), Errors()
+    solved, errors = solve(_PARAMETERS, predict, us), HeldOutErrors()
     for out in range(len(points) if len(points) > len(_PARAMETERS) else 0):
         kept = np.arange(len(points)) != out
         others = solve(_PARAMETERS, lambda x, kept=kept: predict(x)[kept], us[kept])  # type: ignore[misc]
@@ -82,4 +82,4 @@ def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> Fit:
         | {"noise_percent": noise_percent(points), "intervals": intervals_json(solved.intervals)},
         note="shapes: hidden, intermediate, experts per token, experts, tensor and expert parallelism",
     )
-    return Fit(part)
+    return FittedPart(part)

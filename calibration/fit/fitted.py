@@ -16,7 +16,7 @@ from calibration.fit.device import base_of, fit_launch, fit_memory, gpu_of, prov
 from calibration.fit.experts import fit_experts
 from calibration.fit.in_place import fit_preparations, fit_rests
 from calibration.fit.linear import fit_linear
-from calibration.fit.points import US, Errors, Fit, noise_percent
+from calibration.fit.parts import US, FittedPart, HeldOutErrors, noise_percent
 from calibration.measurements import Measurement, Measurements
 from calibration.profile_json import dumps
 from calibration.silicon_fit import fit_allreduce
@@ -40,7 +40,7 @@ SAMPLERS = {
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedProfile:
     """A profile as JSON data; points to measure again; parts refused, a line each; and notes."""
 
     profile: dict[str, Any]
@@ -54,7 +54,7 @@ class Fitted:
         return parse_profile(dumps(self.profile), str(self.profile["name"]))
 
 
-def fit_profile(measurements: Measurements, name: str) -> Fitted:
+def fit_profile(measurements: Measurements, name: str) -> FittedProfile:
     """The profile of a device from all its points. Raises InputError when they make none."""
     try:
         described, gpu = gpu_of(measurements)
@@ -70,7 +70,7 @@ def fit_profile(measurements: Measurements, name: str) -> Fitted:
             "parts": [_as_json(fit.part) for fit in fits],
         }
         suspects = {id(point): point for fit in fits for point in fit.suspects}
-        fitted = Fitted(
+        fitted = FittedProfile(
             profile=made,
             suspects=tuple(suspects.values()),
             refused=tuple(line for fit in fits if (line := fit.refusal)),
@@ -84,7 +84,7 @@ def fit_profile(measurements: Measurements, name: str) -> Fitted:
     return fitted
 
 
-def _notes(measurements: Measurements, fits: Sequence[Fit]) -> Iterator[str]:
+def _notes(measurements: Measurements, fits: Sequence[FittedPart]) -> Iterator[str]:
     """What is not in the profile, and why."""
     for fit in fits:
         yield from fit.notes
@@ -92,7 +92,7 @@ def _notes(measurements: Measurements, fits: Sequence[Fit]) -> Iterator[str]:
         yield "the rest of a layer is inherited: bf16 matrices of layers that were timed were not"
 
 
-def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[Fit]:
+def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[FittedPart]:
     """Operators that are timed by themselves."""
     kind = measurements.device.kind
     if (memory := fit_memory(measurements)) is not None:
@@ -108,7 +108,7 @@ def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[Fit]:
     if experts := measurements.of("experts", "skewed"):
         yield fit_experts(experts, gpu)
     if reduced := measurements.of("allreduce", "graph"):
-        yield Fit(_allreduce(reduced, measurements.of("allreduce", "eager")))
+        yield FittedPart(_allreduce(reduced, measurements.of("allreduce", "eager")))
     for part, (op, drafted, source) in SAMPLERS.items():
         points = [
             p for p in measurements.of("sampler", op) if bool(p.shape.get("draft_length", 1)) == drafted
@@ -120,7 +120,7 @@ def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[Fit]:
         yield fit_launch(measurements)
 
 
-def _in_place(measurements: Measurements, profile: Profile) -> Iterator[Fit]:
+def _in_place(measurements: Measurements, profile: Profile) -> Iterator[FittedPart]:
     """What is timed in company, less what is known of the company."""
     layers = measurements.of("layer")
     if layers and {"gemm/bf16", "attention/bf16"} <= set(profile.parts):
@@ -148,7 +148,7 @@ def _allreduce(graph: tuple[Measurement, ...], eager: tuple[Measurement, ...]) -
     both: list[dict[tuple[int, ...], float]] = [
         {(p.shape["gpus"], p.shape["bytes"]): p.seconds * US for p in found} for found in (graph, eager)
     ]
-    errors = Errors()
+    errors = HeldOutErrors()
     for gpus in {key[0] for key in both[0]}:
         sizes = sorted(key[1] for key in both[0] if key[0] == gpus)
         us = np.array([both[0][gpus, size] for size in sizes])
@@ -160,7 +160,7 @@ def _allreduce(graph: tuple[Measurement, ...], eager: tuple[Measurement, ...]) -
     return replace(made, note="bf16 messages", residual=residual)
 
 
-def _as_profile(name: str, gpu: Gpu, fits: Sequence[Fit]) -> Profile:
+def _as_profile(name: str, gpu: Gpu, fits: Sequence[FittedPart]) -> Profile:
     """The parts so far, as operators."""
     return Profile(name, gpu, {fit.part.name: fit.part for fit in fits}, {}, "")
 

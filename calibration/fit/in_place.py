@@ -14,9 +14,9 @@ from functools import lru_cache
 import numpy as np
 
 from calibration.fit.by_rows import by_rows, fit_rows, left_out
-from calibration.fit.points import (
+from calibration.fit.parts import (
     US,
-    Fit,
+    FittedPart,
     column,
     intervals_json,
     nested,
@@ -39,7 +39,7 @@ Kind = tuple[int, ...]
 _KIND = ("hidden", "heads", "kv_heads", "head_dim", "intermediate")
 
 
-def fit_rests(points: Sequence[Measurement], profile: Profile) -> Iterator[Fit]:
+def fit_rests(points: Sequence[Measurement], profile: Profile) -> Iterator[FittedPart]:
     """The parts `elementwise`, one for each kind of layers whose matrices were measured: the one with most
     traffic bears the name alone, it is the target's.
     """
@@ -54,7 +54,7 @@ def fit_rests(points: Sequence[Measurement], profile: Profile) -> Iterator[Fit]:
         yield replace(fit, part=replace(fit.part, name=name))
 
 
-def _fit_rest(kind: Kind, kept: Sequence[Measurement], profile: Profile) -> Fit:
+def _fit_rest(kind: Kind, kept: Sequence[Measurement], profile: Profile) -> FittedPart:
     tokens = column(kept, "batch") * column(kept, "queries")
     whole = us_of(kept)
     steps = [(p.shape["batch"], p.shape["queries"], p.shape["context"]) for p in kept]
@@ -76,7 +76,7 @@ def _fit_rest(kind: Kind, kept: Sequence[Measurement], profile: Profile) -> Fit:
         note="µs of one layer by tokens: neither matrix nor attention. The residual is of whole layers",
     )
     far = far_off(np.log((large + made.operator.time_us(tokens, 1.0)) / whole))
-    return Fit(part, tuple(p for p, is_far in zip(kept, far, strict=True) if is_far))
+    return FittedPart(part, tuple(p for p, is_far in zip(kept, far, strict=True) if is_far))
 
 
 def kind_of(point: Measurement) -> Kind:
@@ -120,7 +120,7 @@ def one_layer(kind: Kind) -> Interconnect:
 
 def fit_preparations(
     points: Sequence[Measurement], first: Sequence[Measurement], layers: Sequence[Measurement]
-) -> Iterator[Fit]:
+) -> Iterator[FittedPart]:
     """The parts `pass`, one for each hidden size, the largest without a further name."""
     for number, hidden in enumerate(sorted({p.shape["hidden"] for p in points}, reverse=True)):
         of_size = [[p for p in found if p.shape["hidden"] == hidden] for found in (points, first, layers)]
@@ -131,7 +131,7 @@ def fit_preparations(
 
 def _fit_preparation(
     hidden: int, kept: Sequence[Measurement], first: Sequence[Measurement], layers: Sequence[Measurement]
-) -> Fit:
+) -> FittedPart:
     """Embedding, positions, rotary tables and mask, by tokens, once a pass; and what the first layer takes
     more than the others, because all that ran before it has emptied the caches.
     """
@@ -144,7 +144,7 @@ def _fit_preparation(
     fit = fit_rows("pass", whole, tokens, "tokens", ("hidden", float(hidden)), source)
     again = {id(made): point for made, point in zip(whole, kept, strict=True)}
     widened = _widened(fit.part, TWO_SIDED * error_us)
-    return Fit(widened, tuple(again[id(point)] for point in fit.suspects))
+    return FittedPart(widened, tuple(again[id(point)] for point in fit.suspects))
 
 
 def _widened(part: Part, half_us: float) -> Part:

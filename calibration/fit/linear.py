@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.points import (
+from calibration.fit.parts import (
     US,
-    Errors,
-    Fit,
+    FittedPart,
+    HeldOutErrors,
     intervals_json,
     nested,
     noise,
     noise_percent,
     rounded_values,
 )
-from calibration.fit.solve import Parameter, Solved, solve
+from calibration.fit.solve import FormParameter, Solved, solve
 from calibration.measurements import Measurement
 from calibration.smoothing import isotonic
 from simulator.costs.ops.gemm import Gemm, GemmForm
@@ -36,11 +36,11 @@ from simulator.models.matrices import weight_bytes_each
 _TILES = {"cpu": (1, 16), "cuda": (64, 16, 1)}
 """Rows that a kernel may compute at once."""
 _PARAMETERS = (
-    Parameter("start_us", 5.0, 0.0, 500.0),
-    Parameter("memory_efficiency", 0.8, 0.02, 3.0),
-    Parameter("compute_efficiency", 0.7, 0.005, 1.5),
-    Parameter("smoothness", 1.5, 1.0, 12.0),
-    Parameter("per_k_us", 1e-4, 0.0, 0.05),
+    FormParameter("start_us", 5.0, 0.0, 500.0),
+    FormParameter("memory_efficiency", 0.8, 0.02, 3.0),
+    FormParameter("compute_efficiency", 0.7, 0.005, 1.5),
+    FormParameter("smoothness", 1.5, 1.0, 12.0),
+    FormParameter("per_k_us", 1e-4, 0.0, 0.05),
 )
 _DIP = 0.03
 """By how much a time may fall with more tokens before it is the kernel's doing, relative …"""
@@ -51,7 +51,7 @@ _DIPPING = 0.03
 
 
 @dataclass(frozen=True)
-class Curves:
+class ShapeTimes:
     """Times (s, j) of `shapes` (s, 2: n, k) at `knots` (j,) tokens, µs, nan where not measured."""
 
     shapes: Floats
@@ -63,7 +63,7 @@ class Curves:
 
 def fit_linear(
     points: Sequence[Measurement], weights: str, gpu: Gpu, kind: str, quantise: Sequence[Measurement] = ()
-) -> Fit:
+) -> FittedPart:
     """The part `gemm/<weights>` from points of n, k, m; `quantise`: what fp8 inputs cost before."""
     curves = _curves(points, _quantising(quantise) if ARITHMETIC[weights] == "fp8" else (0.0, 0.0))
     known = ~np.isnan(curves.us)
@@ -94,10 +94,10 @@ def fit_linear(
         for point, (i, j) in zip(curves.points, curves.index, strict=True)
         if _off(us, form, curves, i, j)
     ]
-    return Fit(part, tuple(far))
+    return FittedPart(part, tuple(far))
 
 
-def _curves(points: Sequence[Measurement], quantising: tuple[float, float]) -> Curves:
+def _curves(points: Sequence[Measurement], quantising: tuple[float, float]) -> ShapeTimes:
     by_shape = Counter((p.shape["n"], p.shape["k"]) for p in points)
     by_tokens = Counter(p.shape["m"] for p in points)
     knots = sorted(m for m, count in by_tokens.items() if 2 * count >= len(by_shape))
@@ -110,7 +110,7 @@ def _curves(points: Sequence[Measurement], quantising: tuple[float, float]) -> C
             us[at] = p.seconds * US + quantising[0] + quantising[1] * p.shape["m"] * p.shape["k"]
             kept.append(p)
             index.append(at)
-    return Curves(np.array(shapes, float), np.array(knots, float), us, tuple(kept), tuple(index))
+    return ShapeTimes(np.array(shapes, float), np.array(knots, float), us, tuple(kept), tuple(index))
 
 
 def _quantising(points: Sequence[Measurement]) -> tuple[float, float]:
@@ -118,7 +118,7 @@ def _quantising(points: Sequence[Measurement]) -> tuple[float, float]:
     if len(points) < 2:
         return 0.0, 0.0
     values = np.array([p.shape["tokens"] * p.shape["width"] for p in points], float)
-    parameters = (Parameter("start", 5.0, 0.0, 1e3), Parameter("each", 1e-5, 0.0, 1.0))
+    parameters = (FormParameter("start", 5.0, 0.0, 1e3), FormParameter("each", 1e-5, 0.0, 1.0))
     solved = solve(
         parameters, lambda x: x["start"] + x["each"] * values, np.array([p.seconds * US for p in points])
     )
@@ -126,7 +126,7 @@ def _quantising(points: Sequence[Measurement]) -> tuple[float, float]:
 
 
 def _best_form(
-    curves: Curves, known: NDArray[np.bool_], weights: str, gpu: Gpu, kind: str
+    curves: ShapeTimes, known: NDArray[np.bool_], weights: str, gpu: Gpu, kind: str
 ) -> tuple[GemmForm, Solved]:
     """The form of the tile that fits best."""
     n, k = (np.broadcast_to(curves.shapes[:, i : i + 1], known.shape)[known] for i in (0, 1))
@@ -150,11 +150,11 @@ def _best_form(
     return min(tried, key=lambda one: one[0])[1:]
 
 
-def _ratio(form: GemmForm, curves: Curves, us: Floats) -> Floats:
+def _ratio(form: GemmForm, curves: ShapeTimes, us: Floats) -> Floats:
     return np.asarray(np.log(us / form.time_us(curves.shapes[:, :1], curves.shapes[:, 1:], curves.knots)))
 
 
-def _filled(curves: Curves, known: NDArray[np.bool_], form: GemmForm) -> Floats:
+def _filled(curves: ShapeTimes, known: NDArray[np.bool_], form: GemmForm) -> Floats:
     """The table with its gaps as the form, corrected as around them."""
     us = curves.us.copy()
     for i in np.flatnonzero((~known).any(axis=1)):
@@ -168,7 +168,7 @@ def _filled(curves: Curves, known: NDArray[np.bool_], form: GemmForm) -> Floats:
     return us
 
 
-def _rising(us: Floats, curves: Curves) -> tuple[Floats, bool]:
+def _rising(us: Floats, curves: ShapeTimes) -> tuple[Floats, bool]:
     """The table made to rise with m, and whether the data agree; as measured where they do not."""
     smooth = np.exp(np.array([isotonic(np.log(row), np.ones(len(row))) for row in us]))
     error = np.zeros(us.shape)
@@ -178,11 +178,11 @@ def _rising(us: Floats, curves: Curves) -> tuple[Floats, bool]:
     return (us, False) if dips.mean() > _DIPPING else (smooth, True)
 
 
-def _left_out(gemm: Gemm, curves: Curves, known: NDArray[np.bool_]) -> Errors:
+def _left_out(gemm: Gemm, curves: ShapeTimes, known: NDArray[np.bool_]) -> HeldOutErrors:
     """What was measured at every inner knot of every shape, and what the form says with the corrections of
     the other knots. The form itself has seen all.
     """
-    errors = Errors()
+    errors = HeldOutErrors()
     for row, (n, k) in enumerate(gemm.shapes.tolist()):
         for j in range(1, len(gemm.knots) - 1):
             if not known[row, j]:
@@ -198,7 +198,7 @@ def _left_out(gemm: Gemm, curves: Curves, known: NDArray[np.bool_]) -> Errors:
     return errors
 
 
-def _off(us: Floats, form: GemmForm, curves: Curves, i: int, j: int) -> bool:
+def _off(us: Floats, form: GemmForm, curves: ShapeTimes, i: int, j: int) -> bool:
     """Whether a knot lies far from the line between its neighbours, on the form."""
     if not 0 < j < len(curves.knots) - 1:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calibration.fit.points import LIMITS
+from calibration.fit.parts import LIMITS
 from simulator.costs.profiles import Part, Profile
 
 GOOD, USABLE, POOR, UNMEASURED = "good", "usable", "poor", "not measured"

@@ -20,7 +20,7 @@ _AT_BOUND = 1e-6
 
 
 @dataclass(frozen=True)
-class Parameter:
+class FormParameter:
     """A parameter of a form: where its search starts, and between what."""
 
     name: str
@@ -43,7 +43,7 @@ class Solved:
 
 
 def solve(
-    parameters: Sequence[Parameter],
+    parameters: Sequence[FormParameter],
     predict: Callable[[Mapping[str, float]], Floats],
     measured: Floats,
 ) -> Solved:
@@ -75,7 +75,7 @@ def solve(
 
 
 def _intervals(
-    parameters: Sequence[Parameter], fine: object, scale: Floats, low: Floats, high: Floats
+    parameters: Sequence[FormParameter], fine: object, scale: Floats, low: Floats, high: Floats
 ) -> dict[str, tuple[float, float]]:
     from scipy.stats import t
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from calibration.measurements import Measurement, MeasurementFile, measurements_path
 from calibration.microbench.device import Device, open_device
-from calibration.microbench.plan import Plan, make_plan
-from calibration.microbench.point import Point
+from calibration.microbench.plan import BenchPlan, make_plan
+from calibration.microbench.point import BenchPoint
 from calibration.microbench.session import Progress, Session
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
@@ -19,7 +19,7 @@ from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 
 if TYPE_CHECKING:
-    from calibration.fit import Fitted
+    from calibration.fit import FittedProfile
 
 ESSENTIAL = frozenset({"gemm/bf16", "attention/bf16"})
 """Parts without which a profile says nothing of a device; another one that is refused is inherited."""
@@ -32,7 +32,7 @@ class BusyError(InputError):
 
 
 @dataclass(frozen=True)
-class Request:
+class CalibrationRequest:
     """What to measure: a device, the networks that are to run on it, and how thoroughly.
 
     `skip` names benches, or ops as bench/op, that nobody will ask for.
@@ -54,14 +54,14 @@ class Calibration:
     """
 
     device: Device
-    fitted: Fitted
+    fitted: FittedProfile
     measurements: Path
     left_out: tuple[str, ...]
     uncovered: tuple[str, ...]
 
 
 def calibrate(
-    request: Request,
+    request: CalibrationRequest,
     profile: Path,
     progress: Progress,
     note: Callable[[str], None],
@@ -72,7 +72,7 @@ def calibrate(
     return measure_and_fit(device, plan_of(device, request), profile, progress, note, between)
 
 
-def plan_of(device: Device, request: Request) -> Plan:
+def plan_of(device: Device, request: CalibrationRequest) -> BenchPlan:
     """All points of a request, less those it skips."""
     plan = make_plan(
         *(device, request.model, request.drafter),
@@ -83,12 +83,12 @@ def plan_of(device: Device, request: Request) -> Plan:
 
 def measure_and_fit(
     device: Device,
-    plan: Plan,
+    plan: BenchPlan,
     profile: Path,
     progress: Progress,
     note: Callable[[str], None],
     between: Callable[[float], None] | None = None,
-    first: Callable[[Point], bool] | None = None,
+    first: Callable[[BenchPoint], bool] | None = None,
     limit_s: float = math.inf,
 ) -> Calibration:
     """Measure and fit, and write the profile; its measurements lie beside it, and the next run goes on from
@@ -120,7 +120,7 @@ def measure_and_fit(
     return Calibration(device, fitted, path, (*session.left_out, *refused), plan.uncovered)
 
 
-def _refuse_when_busy(session: Session, plan: Plan, path: Path) -> None:
+def _refuse_when_busy(session: Session, plan: BenchPlan, path: Path) -> None:
     """Raises BusyError when too many points vary too much: a shared or throttled device has no profile."""
     wide, measured = len(session.wide(plan.points)), len(session.measured(plan.points))
     if wide > MOST_WIDE * measured:
@@ -132,7 +132,7 @@ def _refuse_when_busy(session: Session, plan: Plan, path: Path) -> None:
         raise BusyError(Problem(str(path), message=message, allowed=again))
 
 
-def _without_refused(fitted: Fitted, path: Path) -> tuple[Fitted, tuple[str, ...]]:
+def _without_refused(fitted: FittedProfile, path: Path) -> tuple[FittedProfile, tuple[str, ...]]:
     """The profile without parts that do not fit, which are inherited. InputError for an essential one."""
     names = {line.partition(":")[0] for line in fitted.refused}
     if names & ESSENTIAL:
@@ -144,7 +144,7 @@ def _without_refused(fitted: Fitted, path: Path) -> tuple[Fitted, tuple[str, ...
     return replace(fitted, profile={**fitted.profile, "parts": parts}), fitted.refused
 
 
-def _extent(plan: Plan, file: MeasurementFile, device: Device) -> str:
+def _extent(plan: BenchPlan, file: MeasurementFile, device: Device) -> str:
     rounds = plan.grid.rounds
     done = sum(len(file.points.get(point.key, ())) >= rounds for point in plan.points)
     about_s = plan.visits_s(device) * (1 - done / max(len(plan.points), 1))
@@ -153,20 +153,20 @@ def _extent(plan: Plan, file: MeasurementFile, device: Device) -> str:
     return f"{len(plan.points)} points in {rounds} rounds{there}, about {about}"
 
 
-def _outliers(plan: Plan, suspects: Sequence[Measurement]) -> list[Point]:
+def _outliers(plan: BenchPlan, suspects: Sequence[Measurement]) -> list[BenchPoint]:
     """Points that the fit asks for again; none where they are so many that they are no outliers."""
     keys = {one.key for one in suspects}
     found = [point for point in plan.points if point.key in keys]
     return found if len(found) <= MOST_WIDE * len(plan.points) else []
 
 
-def _fit(file: MeasurementFile, profile: Path) -> Fitted:
+def _fit(file: MeasurementFile, profile: Path) -> FittedProfile:
     from calibration.fit import fit_profile
 
     return fit_profile(file.measurements, profile.stem)
 
 
-def _write(fitted: Fitted, profile: Path) -> None:
+def _write(fitted: FittedProfile, profile: Path) -> None:
     from calibration.profile_json import dumps
 
     with whole_file(profile) as part:

@@ -16,8 +16,8 @@ from calibration.microbench.benches.linear import linear_points
 from calibration.microbench.benches.memory import memory_points
 from calibration.microbench.benches.sampler import sampler_points
 from calibration.microbench.device import Device
-from calibration.microbench.point import BYTES, Point
-from calibration.microbench.subject import Grid, Subject, drafter_subject, grid_of, target_subject
+from calibration.microbench.point import BYTES, BenchPoint
+from calibration.microbench.subject import BenchSubject, ShapeGrid, drafter_subject, grid_of, target_subject
 from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 
@@ -27,24 +27,24 @@ _FREE_FRACTION = 0.8
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """What a session measures.
 
     `left_out` says what was asked for and cannot be measured here, and why; `uncovered` which parts of the
     networks no bench measures, whatever the device. `groups` are the sizes of those whose all-reduces count.
     """
 
-    points: tuple[Point, ...]
-    grid: Grid
+    points: tuple[BenchPoint, ...]
+    grid: ShapeGrid
     left_out: tuple[str, ...]
     uncovered: tuple[str, ...]
     groups: tuple[int, ...] = ()
 
-    def where(self, wanted: Callable[[Point], bool]) -> Plan:
+    def where(self, wanted: Callable[[BenchPoint], bool]) -> BenchPlan:
         """Only the points that are wanted."""
         return replace(self, points=tuple(point for point in self.points if wanted(point)))
 
-    def __or__(self, other: Plan) -> Plan:
+    def __or__(self, other: BenchPlan) -> BenchPlan:
         """The points of both, each once, on the grid of the first."""
         points = {point.key: point for point in (*self.points, *other.points)}
         left_out, uncovered = (
@@ -52,7 +52,7 @@ class Plan:
             for mine, theirs in ((self.left_out, other.left_out), (self.uncovered, other.uncovered))
         )
         groups = tuple(sorted({*self.groups, *other.groups}))
-        return Plan(tuple(points.values()), self.grid, left_out, uncovered, groups)
+        return BenchPlan(tuple(points.values()), self.grid, left_out, uncovered, groups)
 
     def visits_s(self, device: Device) -> float:
         """About how long it lasts, by what such devices usually do; the progress bar learns the truth."""
@@ -66,7 +66,7 @@ def make_plan(
     tensor_parallel: Sequence[int],
     weights: Sequence[str],
     quick: bool,
-) -> Plan:
+) -> BenchPlan:
     """All points of a target on one rank of each parallelism, and of its drafter."""
     grid = grid_of(device.notes.kind, quick)
     formats = [one for one in weights if one != "fp8" or device.fp8]
@@ -83,7 +83,7 @@ def make_plan(
     free = _FREE_FRACTION * device.free_bytes - sum(_weight_bytes(shape) for shape in decoders)
     fitting, too_large = _that_fit(_heads_once(points), device, max(free, 0.0) / _ARENAS)
     groups = tuple(ranks for ranks in tensor_parallel if 1 < ranks <= device.notes.count)
-    return Plan(fitting, grid, (*no_fp8, *too_large), tuple(dict.fromkeys(uncovered)), groups)
+    return BenchPlan(fitting, grid, (*no_fp8, *too_large), tuple(dict.fromkeys(uncovered)), groups)
 
 
 def _subjects(
@@ -92,7 +92,7 @@ def _subjects(
     drafter: DrafterModel | None,
     tensor_parallel: Sequence[int],
     weights: Sequence[str],
-) -> Iterator[Subject]:
+) -> Iterator[BenchSubject]:
     own_decoder = drafter is not None and drafter.kind == "draft_model"
     layers = 0 if own_decoder else 1 if drafter is None else drafter.model.layer_count
     for ranks in tensor_parallel:
@@ -102,7 +102,7 @@ def _subjects(
             yield drafter_subject(device, drafter, ranks)
 
 
-def _points_of(subject: Subject, grid: Grid, device: Device, fp8: bool) -> Iterator[Point]:
+def _points_of(subject: BenchSubject, grid: ShapeGrid, device: Device, fp8: bool) -> Iterator[BenchPoint]:
     yield from linear_points(subject, grid)
     yield from attention_points(subject, grid, device.on_gpu)
     yield from expert_points(subject, grid)
@@ -112,13 +112,13 @@ def _points_of(subject: Subject, grid: Grid, device: Device, fp8: bool) -> Itera
     yield from layer_points(subject, grid, device.on_gpu)
 
 
-def _heads_once(points: Sequence[Point]) -> list[Point]:
+def _heads_once(points: Sequence[BenchPoint]) -> list[BenchPoint]:
     """Without the heads as matrices that are timed with their norm, too: they are the dearest of all."""
     heads = {(p.shape["vocab"], p.shape["hidden"]) for p in points if p.bench == "head"}
     return [p for p in points if p.op != "lm_head" or (p.shape["n"], p.shape["k"]) not in heads]
 
 
-def _uncovered(subject: Subject) -> Iterator[str]:
+def _uncovered(subject: BenchSubject) -> Iterator[str]:
     """Parts of a network that no bench here measures: the profile inherits them."""
     one = subject.network
     kinds = {layers.attention.kind for layers in one.attentions} - {"full"}
@@ -136,9 +136,11 @@ def _weight_bytes(shape: DecoderShape) -> float:
     return BYTES["bf16"] * (shape.layers * shape.layer_parameters + shape.vocab * shape.hidden)
 
 
-def _that_fit(points: Iterable[Point], device: Device, room: float) -> tuple[tuple[Point, ...], list[str]]:
+def _that_fit(
+    points: Iterable[BenchPoint], device: Device, room: float
+) -> tuple[tuple[BenchPoint, ...], list[str]]:
     """Each point once, without those that need more than `room` bytes; and a line about those."""
-    fitting: dict[str, Point] = {}
+    fitting: dict[str, BenchPoint] = {}
     large: dict[str, dict[str, float]] = {}
     for point in points:
         needed = _needed(point, device)
@@ -154,12 +156,12 @@ def _that_fit(points: Iterable[Point], device: Device, room: float) -> tuple[tup
     return tuple(fitting.values()), lines
 
 
-def _needed(point: Point, device: Device) -> float:
+def _needed(point: BenchPoint, device: Device) -> float:
     holds = max(point.holds_bytes, 1.0)
     return device.copies_of(holds) * holds
 
 
-def _visit_s(point: Point, grid: Grid, on_gpu: bool) -> float:
+def _visit_s(point: BenchPoint, grid: ShapeGrid, on_gpu: bool) -> float:
     bandwidth, flops_per_s, start_s = (2e12, 3e14, 5e-6) if on_gpu else (1e10, 1e11, 3e-5)
     call_s = start_s + point.bytes / bandwidth + point.flops / flops_per_s
     effort = grid.effort

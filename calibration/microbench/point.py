@@ -14,7 +14,7 @@ BYTES = {"bf16": 2, "fp8": 1, "fp32": 4}
 
 
 @dataclass(frozen=True)
-class Point(Operation):
+class BenchPoint(Operation):
     """An operation and how to set it up.
 
     `holds_bytes`: memory it needs besides what all points share; `prepare` sets it up on a device.

@@ -12,12 +12,12 @@ from importlib.metadata import version
 
 import torch
 
-from calibration.measurements import MeasurementFile, Row, over_rounds
+from calibration.measurements import MeasurementFile, MeasurementRow, over_rounds
 from calibration.microbench.benches.collectives import allreduce_rows
 from calibration.microbench.device import Device
 from calibration.microbench.lab import Lab
-from calibration.microbench.plan import Plan
-from calibration.microbench.point import Point
+from calibration.microbench.plan import BenchPlan
+from calibration.microbench.point import BenchPoint
 from calibration.microbench.timing import Timed, time_work
 
 Progress = Callable[[int, int, str], None]
@@ -41,7 +41,7 @@ class Session:
         self,
         device: Device,
         file: MeasurementFile,
-        plan: Plan,
+        plan: BenchPlan,
         progress: Progress,
         limit_s: float = math.inf,
     ) -> None:
@@ -75,7 +75,7 @@ class Session:
         late = [f"{self._missed} visits of points: the time was over"] if self._missed else []
         return [*self._plan.left_out, *failed, *late]
 
-    def measure(self, points: Sequence[Point], between: Callable[[float], None] | None = None) -> None:
+    def measure(self, points: Sequence[BenchPoint], between: Callable[[float], None] | None = None) -> None:
         """All rounds of these points that the file lacks, then a few more of those that vary too much.
 
         Points that an earlier run left varying too much are begun anew. `between` is called after each visit
@@ -88,7 +88,7 @@ class Session:
         self._visit([(point, wanted - self._rounds_of(point)) for point in points], anew, between)
         self.again(self.wide(points))
 
-    def again(self, points: Sequence[Point]) -> None:
+    def again(self, points: Sequence[BenchPoint]) -> None:
         """A few more rounds of these points."""
         self._visit([(point, MORE_ROUNDS) for point in points])
 
@@ -107,18 +107,18 @@ class Session:
                 for row in rows:
                     self._file.add(row)
 
-    def measured(self, points: Sequence[Point]) -> list[Point]:
+    def measured(self, points: Sequence[BenchPoint]) -> list[BenchPoint]:
         """Those with a row at least."""
         return [point for point in points if point.key in self._file.points]
 
-    def wide(self, points: Sequence[Point]) -> list[Point]:
+    def wide(self, points: Sequence[BenchPoint]) -> list[BenchPoint]:
         """Those whose repeats differ by more than the grid allows."""
         found = [(point, over_rounds(self._file.points[point.key])) for point in self.measured(points)]
         return [point for point, one in found if one.spread > self._plan.grid.widest]
 
     def _visit(
         self,
-        lacking: Sequence[tuple[Point, int]],
+        lacking: Sequence[tuple[BenchPoint, int]],
         anew: Set[str] = frozenset(),
         between: Callable[[float], None] | None = None,
     ) -> None:
@@ -136,7 +136,7 @@ class Session:
                 if between is not None:
                     between((visited + 1) / len(turn))
 
-    def _measure(self, point: Point, number: int) -> None:
+    def _measure(self, point: BenchPoint, number: int) -> None:
         """One visit of a point, as round `number` of it."""
         name = f"{point.bench}/{point.op}"
         if self._late() or len(self._failures.get(name, ())) >= MOST_FAILURES:
@@ -147,9 +147,9 @@ class Session:
             self._failed(name, error)
             return
         what = (point.bench, point.op, point.shape, point.dtype, point.bytes, point.flops)
-        self._file.add(Row(*what, *timed, round=number))
+        self._file.add(MeasurementRow(*what, *timed, round=number))
 
-    def _timed(self, point: Point) -> Timed:
+    def _timed(self, point: BenchPoint) -> Timed:
         """Seconds of a point; when memory is short, once more after all that others hold is let go."""
         try:
             return time_work(point.prepare(self._lab), self._plan.grid.effort, self._device.on_gpu)
@@ -170,7 +170,7 @@ class Session:
         self._missed += 1
         return True
 
-    def _rounds_of(self, point: Point) -> int:
+    def _rounds_of(self, point: BenchPoint) -> int:
         return len(self._file.points.get(point.key, ()))
 
 

@@ -17,7 +17,7 @@ MOST_LAYERS = 64
 
 
 @dataclass(frozen=True)
-class Subject:
+class BenchSubject:
     """One network on one rank.
 
     `decoder` has as many layers as are cold in turn; None where the network has no such layers. Layers are
@@ -34,18 +34,20 @@ class Subject:
         return self.decoder is not None and {one.weights for one in self.network.matrices} == {"bf16"}
 
 
-def target_subject(device: Device, model: Model, tensor_parallel: int, draft_layers: int = 0) -> Subject:
+def target_subject(device: Device, model: Model, tensor_parallel: int, draft_layers: int = 0) -> BenchSubject:
     """The target on one rank; `draft_layers` stand for a drafter that has no decoder of its own."""
     shape = _decoder_shape(device, model, tensor_parallel)
-    return Subject(network(model, tensor_parallel), shape, draft_layers)
+    return BenchSubject(network(model, tensor_parallel), shape, draft_layers)
 
 
-def drafter_subject(device: Device, drafter: DrafterModel, tensor_parallel: int) -> Subject:
+def drafter_subject(device: Device, drafter: DrafterModel, tensor_parallel: int) -> BenchSubject:
     """The drafter on one rank: a model of its own is timed in place too, a head by its matrices."""
     one = network(drafter.model, tensor_parallel, 1, drafter.fc)
     if drafter.kind != "draft_model":
-        return Subject(one, None)
-    return Subject(one, _decoder_shape(device, drafter.model, tensor_parallel), drafter.model.layer_count)
+        return BenchSubject(one, None)
+    return BenchSubject(
+        one, _decoder_shape(device, drafter.model, tensor_parallel), drafter.model.layer_count
+    )
 
 
 def _decoder_shape(device: Device, model: Model, tensor_parallel: int) -> DecoderShape | None:
@@ -59,7 +61,7 @@ def _decoder_shape(device: Device, model: Model, tensor_parallel: int) -> Decode
 
 
 @dataclass(frozen=True)
-class Grid:
+class ShapeGrid:
     """The shapes of a session: counts of tokens, rows, sequences, context tokens; bytes; and how often.
 
     `tokens` of matrices and heads, `few_tokens` of small kernels and experts, `rows` of samplers, `contexts`
@@ -96,7 +98,7 @@ _STEP_TOKENS = (*range(1, 11), 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 56, 6
 _KNOTS = (1, 8, 16, 32, 64, 96, 128, 129, 160, 192, 256, 257, 320, 384, 512, 768, 1024, 2048, 4096)
 """Those of the cost model, one more than a tile at two of them, and 320, where fp8 is irregular."""
 
-_CPU = Grid(
+_CPU = ShapeGrid(
     tokens=_STEP_TOKENS,
     few_tokens=(1, 4, 16, 64, 128),
     rows=(1, 2, 4, 8, 16),
@@ -114,7 +116,7 @@ _CPU = Grid(
     effort=Effort(repeats=8, least_s=0.015, most_s=0.3),
     widest=1.6,
 )
-_CPU_QUICK = Grid(
+_CPU_QUICK = ShapeGrid(
     tokens=(1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 36, 48, 64, 96, 144),
     few_tokens=(1, 16, 128),
     rows=(1, 2, 4, 8, 16),
@@ -132,7 +134,7 @@ _CPU_QUICK = Grid(
     effort=Effort(repeats=5, least_s=0.006, most_s=0.15),
     widest=1.6,
 )
-_CUDA = Grid(
+_CUDA = ShapeGrid(
     tokens=_KNOTS,
     few_tokens=(1, 4, 16, 64, 256, 1024, 4096),
     rows=(1, 4, 16, 64, 256),
@@ -150,7 +152,7 @@ _CUDA = Grid(
     effort=Effort(repeats=20, least_s=0.02, most_s=1.0),
     widest=1.1,
 )
-_CUDA_QUICK = Grid(
+_CUDA_QUICK = ShapeGrid(
     tokens=(1, 8, 32, 64, 128, 256, 1024, 4096),
     few_tokens=(1, 64, 1024),
     rows=(1, 16, 64),
@@ -170,9 +172,9 @@ _CUDA_QUICK = Grid(
 )
 
 
-def grid_of(kind: str, quick: bool) -> Grid:
+def grid_of(kind: str, quick: bool) -> ShapeGrid:
     """The grid of a device kind."""
-    grids: dict[tuple[str, bool], Grid] = {
+    grids: dict[tuple[str, bool], ShapeGrid] = {
         ("cpu", False): _CPU,
         ("cpu", True): _CPU_QUICK,
         ("cuda", False): _CUDA,

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from calibration.sampling.laws import draw, filtered_law
+from calibration.sampling.distributions import draw, filtered_distribution
 from calibration.sampling.protocols import Drafter, Proposal, Sampling, Verifier
 from calibration.sampling.rejection import accept_tree, acceptance_probability
 from simulator.errors import InputError, Problem
@@ -19,7 +19,7 @@ Rule = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor], tuple[Tensor, T
 """Called like `accept_tree`: which drafts survive, and the token after them."""
 
 Observer = Callable[["Round", Proposal, Tensor], None]
-"""Sees a round, its drafts, and the target's filtered laws (n + 1, V)."""
+"""Sees a round, its drafts, and the target's filtered distributions (n + 1, V)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Round:
     position: output tokens before it. drafted: levels of drafts (a chain's length). nodes: drafts scored.
     path: accepted drafts as places in the proposal. ranks: place of each among its siblings.
     chances: for each level tried, the probability that its first candidate is accepted, given all above:
-    1 - TV of the two laws, or the target's probability of a deterministic draft.
+    1 - TV of the two distributions, or the target's probability of a deterministic draft.
     """
 
     position: int
@@ -84,9 +84,9 @@ def speculative_decode(
 
     `draft_length`: most levels of drafts per round; a tree's own depth may be less. `draft` None: plain
     decoding. A target with `room`, the levels that still fit its window, gets no more, and the output ends
-    where not even a token fits. Under `accept_tree` the output has the law of plain decoding with the same
-    filters, whatever the drafter; at temperature 0 it is the same output. Same seed, same output, on one
-    device. Raises InputError for values that mean nothing.
+    where not even a token fits. Under `accept_tree` the output has the distribution of plain decoding with
+    the same filters, whatever the drafter; at temperature 0 it is the same output. Same seed, same output, on
+    one device. Raises InputError for values that mean nothing.
     """
     if max_tokens < 1 or draft_length < 0:
         field, value = ("max_tokens", max_tokens) if max_tokens < 1 else ("draft_length", draft_length)
@@ -94,8 +94,8 @@ def speculative_decode(
         raise InputError(Problem(field=field, value=value, message="is too small", allowed=least))
     sampling = Sampling(temperature, top_k, top_p, draft_sampling)
     luck = torch.Generator().manual_seed(seed)
-    law = filtered_law(target.start(prompt), sampling)
-    last = int(draw(law, _uniforms(1, luck, law)[0, 0]))
+    distribution = filtered_distribution(target.start(prompt), sampling)
+    last = int(draw(distribution, _uniforms(1, luck, distribution)[0, 0]))
     tokens, rounds = [last], list[Round]()
     if draft is not None:
         draft.start(prompt)
@@ -105,12 +105,14 @@ def speculative_decode(
             break
         levels = int(min(draft_length, room))
         proposal = NOTHING if draft is None else draft.propose(last, levels, sampling, luck)
-        laws = filtered_law(target.score(last, proposal), sampling)
-        drafts, parents = proposal.tokens.to(laws.device), proposal.parents
-        uniforms = _uniforms(len(drafts) + 1, luck, laws)
-        proposed = None if proposal.laws is None else proposal.laws[None].to(laws.device)
-        node, token = rule(laws[None], proposed, drafts[None], parents, uniforms)
-        rounds.append(_round(len(tokens), proposal, laws, int(node)))
+        distributions = filtered_distribution(target.score(last, proposal), sampling)
+        drafts, parents = proposal.tokens.to(distributions.device), proposal.parents
+        uniforms = _uniforms(len(drafts) + 1, luck, distributions)
+        proposed = (
+            None if proposal.distributions is None else proposal.distributions[None].to(distributions.device)
+        )
+        node, token = rule(distributions[None], proposed, drafts[None], parents, uniforms)
+        rounds.append(_round(len(tokens), proposal, distributions, int(node)))
         last = int(token)
         path = rounds[-1].path
         emitted = [*drafts[list(path)].tolist(), last]
@@ -118,7 +120,7 @@ def speculative_decode(
         if draft is not None:
             draft.keep(emitted)
         if observe is not None:
-            observe(rounds[-1], proposal, laws)
+            observe(rounds[-1], proposal, distributions)
         stop = next((place for place, one in enumerate(emitted, 1) if one in stop_tokens), len(emitted))
         tokens += emitted[:stop]
         last = tokens[-1]
@@ -135,7 +137,7 @@ def _uniforms(count: int, luck: torch.Generator, like: Tensor) -> Tensor:
     return torch.rand(1, count, generator=luck, dtype=torch.float64).to(like.device)
 
 
-def _round(position: int, proposal: Proposal, laws: Tensor, node: int) -> Round:
+def _round(position: int, proposal: Proposal, distributions: Tensor, node: int) -> Round:
     """The record of a round whose last accepted node is `node`."""
     parents = proposal.parents.tolist()
     path: list[int] = []
@@ -149,13 +151,15 @@ def _round(position: int, proposal: Proposal, laws: Tensor, node: int) -> Round:
         firsts.setdefault(parent, index)
         ranks.append(parents[:index].count(parent))
     tried = [(place, firsts[place]) for place in (-1, *path) if place in firsts]
-    places = torch.tensor([place for place, _ in tried], device=laws.device)
+    places = torch.tensor([place for place, _ in tried], device=distributions.device)
     first = torch.tensor([child for _, child in tried])
     chances: list[float] = []
     if tried:
-        proposed = None if proposal.laws is None else proposal.laws[first].to(laws.device)
-        drafts = proposal.tokens[first].to(laws.device)
-        chances = acceptance_probability(laws[1 + places], proposed, drafts).tolist()
+        proposed = (
+            None if proposal.distributions is None else proposal.distributions[first].to(distributions.device)
+        )
+        drafts = proposal.tokens[first].to(distributions.device)
+        chances = acceptance_probability(distributions[1 + places], proposed, drafts).tolist()
     return Round(
         position=position,
         drafted=max(depths, default=0),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calibration.sampling.laws import filtered_law, siblings
+from calibration.sampling.distributions import filtered_distribution, siblings
 from calibration.sampling.protocols import Proposal, Sampling
 from simulator.trees import Growth, StaticGrowth
 
@@ -30,20 +30,22 @@ def grow(
 
     A fixed tree is filled with the best tokens, or, where drafts are sampled, with draws; siblings are drawn
     without replacement unless `replace`. A tree that grows by confidence always takes the best tokens: a
-    choice among drawn ones by their own probability would lose the target's law.
+    choice among drawn ones by their own probability would lose the target's distribution.
     """
     sampled = sampling.draft == "sampled" and sampling.temperature > 0.0 and isinstance(growth, StaticGrowth)
     drawn: list[
         tuple[int, Tensor]
-    ] = []  # of each level: its first rows' nodes and the laws of their children
+    ] = []  # of each level: its first rows' nodes and the distributions of their children
     while len(growth.frontier):
         logits = next_logits(growth)
         width = min(int(growth.widths.max()), logits.shape[-1])
         if sampled:
             frontier = growth.frontier.tolist()
-            tokens, laws = siblings(filtered_law(logits, sampling), width, generator, replace)
+            tokens, distributions = siblings(
+                filtered_distribution(logits, sampling), width, generator, replace
+            )
             growth.add(np.zeros(tokens.shape), tokens.cpu().numpy())
-            drawn += list(zip(frontier, laws, strict=True))
+            drawn += list(zip(frontier, distributions, strict=True))
         else:
             confidence = torch.softmax(logits.float() / (sampling.temperature or 1.0), -1)
             best = confidence.topk(width)
@@ -55,5 +57,5 @@ def grow(
         return Proposal(tokens, parents)
     below = dict(drawn)
     ranks = tree.ranks.tolist()
-    laws = torch.stack([below[tree.parents[node]][ranks[node]] for node in range(1, tree.nodes)])
-    return Proposal(tokens, parents, laws)
+    distributions = torch.stack([below[tree.parents[node]][ranks[node]] for node in range(1, tree.nodes)])
+    return Proposal(tokens, parents, distributions)

@@ -18,7 +18,8 @@ class Sampling:
     """How tokens are drawn: the same filters for target and drafts.
 
     Temperature 0 is greedy for both. `top_k` 0 and `top_p` 1 keep the whole vocabulary. `draft` says whether
-    drafts are the drafter's best tokens or drawn from its filtered law. Raises InputError: out of range.
+    drafts are the drafter's best tokens or drawn from its filtered distribution. Raises InputError: out of
+    range.
     """
 
     temperature: float = 0.0
@@ -43,15 +44,14 @@ class Sampling:
 class Proposal:
     """The drafts of one round, a chain or a tree, parents before children.
 
-    tokens: (n,) int64.
-    parents: (n,) int64, index within tokens, -1 for a child of the last emitted token. Chain: arange(n) - 1.
-    laws: (n, V) law that each token was drawn from given its parent; None: the drafts are deterministic
-        (greedy, n-gram, ...), their laws are point masses.
+    tokens: (n,) int64. parents: (n,) int64, index within tokens, -1 for a child of the last emitted token.
+    Chain: arange(n) - 1. distributions: (n, V) distribution that each token was drawn from given its parent;
+    None: the drafts are deterministic (greedy, n-gram, ...), their distributions are point masses.
     """
 
     tokens: Tensor
     parents: Tensor
-    laws: Tensor | None = None
+    distributions: Tensor | None = None
 
 
 class Verifier(Protocol):

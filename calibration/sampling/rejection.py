@@ -3,8 +3,8 @@
 A draft x drawn from q is accepted with probability min(1, p(x) / q(x)). After a rejection the token comes
 from the residual (p - q)+, normalised over the whole vocabulary; when all drafts are accepted the last row
 gives a bonus token (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318). Several candidates
-for one place are tried one after the other, each against what the ones before have left (SpecInfer,
-arXiv 2305.09781; Sequoia, arXiv 2402.12374). Greedy decoding is the limit: laws that are point masses.
+for one place are tried one after the other, each against what the ones before have left (SpecInfer, arXiv
+2305.09781; Sequoia, arXiv 2402.12374). Greedy decoding is the limit: distributions that are point masses.
 
 All functions are batched and run on any device.
 """
@@ -14,57 +14,62 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from calibration.sampling.laws import draw
+from calibration.sampling.distributions import draw
 
 
-def residual(law: Tensor, proposed: Tensor | None, drafts: Tensor) -> Tensor:
-    """Return the law (..., V) of the token after rejected drafts (...): (law - proposed)+ normalised.
+def residual(distribution: Tensor, proposed: Tensor | None, drafts: Tensor) -> Tensor:
+    """Return the distribution (..., V) of the token after rejected drafts (...): (distribution - proposed)+
+    normalised.
 
-    `proposed` is the law that the drafts were drawn from; None: they are deterministic, a point mass each.
-    Where nothing is left the rejection had probability 0 but for rounding, and the law stays.
+    `proposed` is the distribution that the drafts were drawn from; None: they are deterministic, a point mass
+    each. Where nothing is left the rejection had probability 0 but for rounding, and the distribution stays.
     """
     index = drafts.unsqueeze(-1)
-    left = law.scatter(-1, index, 0.0) if proposed is None else (law - proposed).clamp(min=0.0)
+    left = (
+        distribution.scatter(-1, index, 0.0) if proposed is None else (distribution - proposed).clamp(min=0.0)
+    )
     total = left.sum(-1, keepdim=True)
-    return torch.where(total > 0.0, left / total, law)
+    return torch.where(total > 0.0, left / total, distribution)
 
 
-def accepts(law: Tensor, proposed: Tensor | None, drafts: Tensor, uniforms: Tensor) -> Tensor:
-    """Return whether drafts (...) are accepted: a uniform in [0, 1) lies below law(x) / proposed(x)."""
+def accepts(distribution: Tensor, proposed: Tensor | None, drafts: Tensor, uniforms: Tensor) -> Tensor:
+    """Return whether drafts (...) are accepted: a uniform number is below distribution(x) / proposed(x)."""
     index = drafts.unsqueeze(-1)
-    wanted = law.gather(-1, index).squeeze(-1)
+    wanted = distribution.gather(-1, index).squeeze(-1)
     offered = 1.0 if proposed is None else proposed.gather(-1, index).squeeze(-1)
     return uniforms * offered < wanted
 
 
-def acceptance_probability(law: Tensor, proposed: Tensor | None, drafts: Tensor) -> Tensor:
-    """Return the probability (...) that a draft drawn from `proposed` is accepted: sum of min(law, proposed).
+def acceptance_probability(distribution: Tensor, proposed: Tensor | None, drafts: Tensor) -> Tensor:
+    """Return the probability (...) that a draft drawn from `proposed` is accepted: sum of min(distribution,
+    proposed).
 
-    That is 1 - TV(law, proposed). Deterministic drafts (`proposed` None): the target's probability of them.
+    That is 1 - TV(distribution, proposed). Deterministic drafts (`proposed` None): the target's probability
+    of them.
     """
     if proposed is None:
-        return law.gather(-1, drafts.unsqueeze(-1)).squeeze(-1)
-    return torch.minimum(law, proposed).sum(-1)
+        return distribution.gather(-1, drafts.unsqueeze(-1)).squeeze(-1)
+    return torch.minimum(distribution, proposed).sum(-1)
 
 
 def accept_chain(p: Tensor, q: Tensor | None, drafts: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """Return (accepted drafts (b,), the token after them (b,)) of one round per row.
 
-    p: (b, K + 1, V) the target's laws, row j before draft j, the last one after all.
-    q: (b, K, V) the laws that the drafts were drawn from; None: deterministic drafts.
+    p: (b, K + 1, V) the target's distributions, row j before draft j, the last one after all.
+    q: (b, K, V) the distributions that the drafts were drawn from; None: deterministic drafts.
     drafts: (b, K) tokens. uniforms: (b, K + 1) in [0, 1): one per draft and one for the token after them.
     """
     draft_length = drafts.shape[1]
     taken = accepts(p[:, :-1], q, drafts, uniforms[:, :-1])
     accepted = taken.long().cumprod(1).sum(1)
-    law = _row(p, accepted)
+    distribution = _row(p, accepted)
     if draft_length == 0:
-        return accepted, draw(law, uniforms[:, -1])
+        return accepted, draw(distribution, uniforms[:, -1])
     first_rejected = accepted.clamp(max=draft_length - 1)
     proposed = None if q is None else _row(q, first_rejected)
-    left = residual(law, proposed, drafts.gather(1, first_rejected.unsqueeze(1)).squeeze(1))
-    law = torch.where((accepted == draft_length).unsqueeze(1), law, left)
-    return accepted, draw(law, uniforms[:, -1])
+    left = residual(distribution, proposed, drafts.gather(1, first_rejected.unsqueeze(1)).squeeze(1))
+    distribution = torch.where((accepted == draft_length).unsqueeze(1), distribution, left)
+    return accepted, draw(distribution, uniforms[:, -1])
 
 
 def accept_greedy(best: Tensor, drafts: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,20 +83,19 @@ def accept_tree(
 ) -> tuple[Tensor, Tensor]:
     """Return (last accepted node (b,), -1: none; the token after it (b,)) of one round per row.
 
-    p: (b, n + 1, V) the target's laws, row 0 before all drafts, row 1 + i after node i.
-    q: (b, n, V) the law that each node was drawn from, given its parent and its earlier siblings: drawn
-       with replacement, siblings share one law; without, each law lacks the siblings before it. None:
-       deterministic drafts.
-    drafts: (b, n) tokens, parents before children, siblings in the order they were drawn.
-    parents: (n,) the one topology of the batch; -1: child of the last emitted token.
-    uniforms: (b, n + 1) in [0, 1), one per node and one for the token after the path.
+    p: (b, n + 1, V) the target's distributions, row 0 before all drafts, row 1 + i after node i. q: (b, n, V)
+    the distribution that each node was drawn from, given its parent and its earlier siblings: drawn with
+    replacement, siblings share one distribution; without, each distribution lacks the siblings before it.
+    None: deterministic drafts. drafts: (b, n) tokens, parents before children, siblings in the order they
+    were drawn. parents: (n,) the one topology of the batch; -1: child of the last emitted token. uniforms:
+    (b, n + 1) in [0, 1), one per node and one for the token after the path.
 
     Which nodes exist may depend on the tokens above them, never on their own token or on those below, or the
-    target's law is lost; trees of deterministic drafts may be chosen freely. On a chain this equals
+    target's distribution is lost; trees of deterministic drafts may be chosen freely. On a chain this equals
     `accept_chain`, which is faster there and never waits for the device.
     """
     last = torch.full_like(drafts[:, 0], -1) if drafts.shape[1] else drafts.new_full((len(p),), -1)
-    law = p[:, 0]
+    distribution = p[:, 0]
     # One sweep suffices: children come after their parent, and siblings of an accepted node find it no more.
     for node, parent in enumerate(parents.tolist()):
         tried = last == parent
@@ -99,14 +103,16 @@ def accept_tree(
             continue
         token = drafts[:, node]
         proposed = None if q is None else q[:, node]
-        taken = tried & accepts(law, proposed, token, uniforms[:, node])
+        taken = tried & accepts(distribution, proposed, token, uniforms[:, node])
         refused = tried & ~taken
-        law = torch.where(refused.unsqueeze(1), residual(law, proposed, token), law)
-        law = torch.where(taken.unsqueeze(1), p[:, 1 + node], law)
+        distribution = torch.where(
+            refused.unsqueeze(1), residual(distribution, proposed, token), distribution
+        )
+        distribution = torch.where(taken.unsqueeze(1), p[:, 1 + node], distribution)
         last = torch.where(taken, node, last)
-    return last, draw(law, uniforms[:, -1])
+    return last, draw(distribution, uniforms[:, -1])
 
 
-def _row(laws: Tensor, index: Tensor) -> Tensor:
-    """Return laws[i, index[i]] of laws (b, n, V), shape (b, V)."""
-    return laws.gather(1, index.view(-1, 1, 1).expand(-1, 1, laws.shape[2])).squeeze(1)
+def _row(distributions: Tensor, index: Tensor) -> Tensor:
+    """Return distributions[i, index[i]] of distributions (b, n, V), shape (b, V)."""
+    return distributions.gather(1, index.view(-1, 1, 1).expand(-1, 1, distributions.shape[2])).squeeze(1)

@@ -1,7 +1,7 @@
-"""Typical acceptance: take what is likely enough, and pay with a law that is no longer the target's.
+"""Typical acceptance: take what is likely enough, and pay with a distribution that is no longer the target's.
 
-A draft is taken when the target gives it more than min(epsilon, delta × exp(-entropy)), whatever law it
-was drawn from (Medusa, arXiv 2401.10774, section 2.3.1). `typical_law` is what comes out.
+A draft is taken when the target gives it more than min(epsilon, delta × exp(-entropy)), whatever distribution
+it was drawn from (Medusa, arXiv 2401.10774, section 2.3.1). `typical_distribution` is what comes out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from calibration.sampling.laws import draw
+from calibration.sampling.distributions import draw
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Typical:
     epsilon: float = 0.09
     delta: float = 0.3
 
-    def threshold(self, law: Tensor) -> Tensor:
-        """Return the probability that a token must exceed, (...) of laws (..., V)."""
-        entropy = torch.special.entr(law).sum(-1)
+    def threshold(self, distribution: Tensor) -> Tensor:
+        """Return the probability that a token must exceed, (...) of distributions (..., V)."""
+        entropy = torch.special.entr(distribution).sum(-1)
         return (self.delta * torch.exp(-entropy)).clamp(max=self.epsilon)
 
     def __call__(
@@ -31,7 +31,7 @@ class Typical:
     ) -> tuple[Tensor, Tensor]:
         """Return (last node of the longest path of likely drafts (b,), -1: none; the token after it (b,)).
 
-        Shapes as in `accept_tree`; the laws of the drafts play no part.
+        Shapes as in `accept_tree`; the distributions of the drafts play no part.
         """
         thresholds = self.threshold(p)
         last = drafts.new_full((len(p),), -1)
@@ -46,11 +46,12 @@ class Typical:
             depths.append(torch.where(reached, above + 1, 0))
             last = torch.where(depths[node] > deepest, node, last)
             deepest = torch.maximum(deepest, depths[node])
-        law = p.gather(1, (1 + last).view(-1, 1, 1).expand(-1, 1, p.shape[2])).squeeze(1)
-        return last, draw(law, uniforms[:, -1])
+        distribution = p.gather(1, (1 + last).view(-1, 1, 1).expand(-1, 1, p.shape[2])).squeeze(1)
+        return last, draw(distribution, uniforms[:, -1])
 
-    def typical_law(self, p: Tensor, q: Tensor) -> Tensor:
-        """Return the law (..., V) of a token drafted from q (..., V; a point mass if greedy) under this rule.
+    def typical_distribution(self, p: Tensor, q: Tensor) -> Tensor:
+        """Return the distribution (..., V) of a token drafted from q (..., V; a point mass if greedy) under
+        this rule.
 
         A refused draft is replaced by a draw from the whole of p. Its distance from p is the distortion.
         """
@@ -59,5 +60,5 @@ class Typical:
 
 
 def total_variation(first: Tensor, second: Tensor) -> Tensor:
-    """Return half of the summed absolute difference of two laws (..., V): the mass that would move."""
+    """Return half of the summed absolute difference of two distributions (..., V)."""
     return (first - second).abs().sum(-1) / 2.0

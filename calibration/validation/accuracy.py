@@ -6,14 +6,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from calibration.text_table import TextTable
 from calibration.validation.assumed_lengths import LengthEffect, length_effects
 from calibration.validation.groups import BY, fit_record
 from calibration.validation.pool import worker_pool, worthwhile_workers
 from calibration.validation.reconstruction.cases import committed_cases
 from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
 from calibration.validation.tables import (
-    TextTable,
-    as_markdown,
     baselines_table,
     claims_table,
     cross_table,
@@ -83,7 +82,7 @@ def accuracy_page(validation: Validation, effects: Sequence[LengthEffect]) -> st
         ),
     ]
     sections = (
-        "\n\n".join(part for part in (f"## {title}", text, as_markdown(table)) if part)
+        "\n\n".join(part for part in (f"## {title}", text, table.markdown()) if part)
         for title, text, table in parts
         if table.rows
     )

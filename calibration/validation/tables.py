@@ -5,10 +5,10 @@ Errors are |ln(predicted ÷ published)| in per cent, rounded to a tenth so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from calibration.text_table import TextTable
 from calibration.validation.baselines import against_baselines
 from calibration.validation.errors import ErrorSummary, errors_of
 from calibration.validation.groups import band_of, engine_of, fit_sources, gpu_of, grouped, method_of
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from calibration.validation.assumed_lengths import LengthEffect
 
 NOTHING = "–"
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """Cells of text under headings; the first `words` columns hold words, the others figures."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: int = 1
 
 
 def targets_table(validation: Validation) -> TextTable:
@@ -236,13 +227,3 @@ def signed(value: float) -> str:
 def share(value: float | None) -> str:
     """An error in per cent."""
     return NOTHING if value is None else f"{value:.1%}"
-
-
-def as_markdown(table: TextTable) -> str:
-    """A Markdown table with figures aligned to the right."""
-
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
-
-    ruler = ["---" if column < table.words else "---:" for column in range(len(table.columns))]
-    return "\n".join([line(table.columns), line(ruler), *map(line, table.rows)])

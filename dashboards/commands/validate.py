@@ -19,7 +19,7 @@ from experiments.commands.output import (
 )
 
 if TYPE_CHECKING:
-    from calibration.validation.tables import TextTable
+    from calibration.text_table import TextTable
     from calibration.validation.validate import Validation
 
 _PAGE = Path("validation.html")

@@ -22,8 +22,8 @@ from experiments.commands.output import (
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from calibration.acceptance.prompts import Prompt
-    from calibration.acceptance.samples import Sample, Setting
+    from calibration.acceptance.prompts import TokenisedPrompt
+    from calibration.acceptance.samples import DecodingSetting, RequestSample
 
 _SAMPLINGS = ("greedy", "sampled")
 _KINDS = "layer-skip, ngram, suffix, lookahead, quantised:BITS; draft-model, eagle, eagle3, medusa, mtp:DIR"
@@ -81,25 +81,25 @@ def command(output: Path | None, as_json: bool, **options: Any) -> None:
             note(f"{output} written; in a scenario: acceptance: {{file: {output.name}, …}}")
 
 
-def _measure(options: Mapping[str, Any], settings: list[Setting], started_s: float) -> dict[str, Any]:
+def _measure(options: Mapping[str, Any], settings: list[DecodingSetting], started_s: float) -> dict[str, Any]:
     from calibration.acceptance import report
     from calibration.acceptance.prompts import BUILTIN, builtin_prompts, prompts_from_file
     from calibration.drafters.provenance import provenance
-    from calibration.drafters.registry import load_drafter, most_levels
-    from calibration.drafters.target import load_target
+    from calibration.drafters.registry import load_drafter, max_levels
+    from calibration.drafters.target_session import load_target
 
     target = load_target(options["target"])
     kind, maker = load_drafter(options["draft"], target)
-    if kind.certain:
+    if kind.deterministic:
         settings = list(dict.fromkeys(_with_greedy_drafts(setting) for setting in settings))
-    max_levels = most_levels(maker)
+    most = max_levels(maker)
     for setting in settings:
-        if max_levels is not None and setting.draft_length > max_levels:
+        if most is not None and setting.draft_length > most:
             raise _input_error(
                 "--draft-length",
                 setting.draft_length,
                 f"is more than {options['draft']} drafts",
-                f"1 to {max_levels}",
+                f"1 to {most}",
             )
     window = None if target.network.max_tokens is None else target.network.max_tokens - _TOKENS
     if window is not None and window < 1:
@@ -131,21 +131,26 @@ def _measure(options: Mapping[str, Any], settings: list[Setting], started_s: flo
 
 
 def _run(
-    network: Any, draft: str, maker: Any, prompts: Sequence[Prompt], settings: Sequence[Setting], steps: int
-) -> list[Sample]:
+    network: Any,
+    draft: str,
+    maker: Any,
+    prompts: Sequence[TokenisedPrompt],
+    settings: Sequence[DecodingSetting],
+    steps: int,
+) -> list[RequestSample]:
     """Measure in waves of prompts until every domain and setting has its steps, or no prompt is left."""
-    from calibration.acceptance.harness import LANES, measure
+    from calibration.acceptance.harness import BATCH_SLOTS, measure
 
-    samples: list[Sample] = []
+    samples: list[RequestSample] = []
     counts = {(prompt.domain, setting): 0 for prompt in prompts for setting in settings}
     with progress_bar("accept") as progress:
         for domain in dict.fromkeys(prompt.domain for prompt in prompts):
             domain_prompts = [prompt for prompt in prompts if prompt.domain == domain]
-            for start in range(0, len(domain_prompts), LANES):
+            for start in range(0, len(domain_prompts), BATCH_SLOTS):
                 settings_short = [setting for setting in settings if counts[domain, setting] < steps]
                 if not settings_short:
                     break
-                wave = domain_prompts[start : start + LANES]
+                wave = domain_prompts[start : start + BATCH_SLOTS]
                 for sample in measure(network, draft, maker, wave, settings_short, max_tokens=_TOKENS):
                     samples.append(sample)
                     counts[domain, sample.setting] += len(sample.accepted)
@@ -154,9 +159,9 @@ def _run(
     return samples
 
 
-def _settings(options: Mapping[str, Any]) -> list[Setting]:
+def _settings(options: Mapping[str, Any]) -> list[DecodingSetting]:
     """The settings asked for. Raises InputError."""
-    from calibration.acceptance.samples import LONGEST_DRAFT, Setting
+    from calibration.acceptance.samples import LONGEST_DRAFT, DecodingSetting
 
     temperatures = numbers("--temperature", options["temperature"])
     for temperature in temperatures:
@@ -172,7 +177,7 @@ def _settings(options: Mapping[str, Any]) -> list[Setting]:
             raise _input_error("--draft-sampling", name, "is not a sampling method", " or ".join(_SAMPLINGS))
     return list(
         dict.fromkeys(
-            Setting(temperature, length, sampling if temperature > 0.0 else "greedy")
+            DecodingSetting(temperature, length, sampling if temperature > 0.0 else "greedy")
             for temperature in temperatures
             for sampling in samplings
             for length in lengths
@@ -191,7 +196,7 @@ def _lengths(text: str) -> list[int]:
     return list(range(int(first), int(last) + 1))
 
 
-def _with_greedy_drafts(setting: Setting) -> Setting:
+def _with_greedy_drafts(setting: DecodingSetting) -> DecodingSetting:
     """Drafters that copy text do not sample: greedy and sampled drafts are the same."""
     from dataclasses import replace
 

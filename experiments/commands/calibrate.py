@@ -84,9 +84,9 @@ def _from_device(device: str, options: Mapping[str, Any], output: Path, as_json:
     model, drafter = networks(options["model"], options["draft"])
     ranks, formats = _ranks(options["tp"], model), _formats(options["dtype"])
     need("torch", "calibration")
-    from calibration.microbench.calibrate import Request, calibrate
+    from calibration.microbench.calibrate import CalibrationRequest, calibrate
 
-    request = Request(device, model, drafter, ranks, formats, options["quick"])
+    request = CalibrationRequest(device, model, drafter, ranks, formats, options["quick"])
     try:
         with progress_bar("calibrate") as progress:
             calibration = calibrate(request, output, progress, note)

@@ -91,18 +91,20 @@ def _distil(
     shards: Path | None,
     device: str | None,
 ) -> dict[str, Any]:
-    from calibration.drafters.target import load_network
+    from calibration.drafters.target_session import load_network
     from calibration.drafters.training.corpus import Mix
     from calibration.drafters.training.distil import check_room, check_run, distil, move
     from calibration.drafters.training.shards import Shards
-    from calibration.drafters.training.trainer import Plan
+    from calibration.drafters.training.trainer import TrainingPlan
 
-    network, plan, shards_folder = load_network(target), Plan(name, tokens), shards or out / "shards"
+    network, plan, shards_folder = load_network(target), TrainingPlan(name, tokens), shards or out / "shards"
     check_run(network, plan, out, Mix(), resume)
     move(network, device)
     shards_folder.mkdir(parents=True, exist_ok=True)
     check_room(network, tokens, 1 + 3 * (name == "eagle3"), shards_folder)
-    return distil(network, recipe, plan, out, Shards(shards_folder, network), resume=resume, say=progress)
+    return distil(
+        network, recipe, plan, out, Shards(shards_folder, network), resume=resume, progress=progress
+    )
 
 
 def _document(target: str, name: str, out: Path, result: dict[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from calibration.drafters.draft_model import DraftModel
 from calibration.drafters.feature_head import FeatureHead
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.medusa import Medusa
-from calibration.drafters.network import Network
 from calibration.drafters.student import Student
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.drafters.trained import drafter_of, load_head, save_trained
 from calibration.drafters.training.recipes import RECIPES
 from calibration.sampling.decode import speculative_decode
@@ -35,11 +35,11 @@ DRAFTS = 4
 class Pair:
     """A tiny target in double precision and a head on it, both random."""
 
-    target: Target
+    target: TargetSession
     head: Medusa | FeatureHead
 
 
-def fresh_head(kind: str, network: Network) -> Medusa | FeatureHead:
+def fresh_head(kind: str, network: LanguageModel) -> Medusa | FeatureHead:
     torch.manual_seed(7)
     head = RECIPES[kind].make(network)
     assert not isinstance(head, Student)
@@ -50,12 +50,12 @@ def fresh_head(kind: str, network: Network) -> Medusa | FeatureHead:
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Target:
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TargetSession:
     return tiny_target(save_tiny(tmp_path_factory.mktemp("tiny") / request.param, request.param))
 
 
 @pytest.fixture(params=HEADS)
-def pair(target: Target, request: pytest.FixtureRequest) -> Pair:
+def pair(target: TargetSession, request: pytest.FixtureRequest) -> Pair:
     return Pair(target, fresh_head(request.param, target.network))
 
 
@@ -130,7 +130,7 @@ def test_greedy_output_is_that_of_plain_decoding(
 
 @torch.inference_mode()
 def test_what_is_learned_from_a_text_is_what_is_drafted(pair: Pair) -> None:
-    """Row s of step j of `predict` is the law that the j-th draft of a chain is drawn from."""
+    """Row s of step j of `predict` is the distribution that the j-th draft of a chain is drawn from."""
     target, head = pair.target, pair.head
     network = target.network
     drafter = drafter_of(head, target)
@@ -146,9 +146,9 @@ def test_what_is_learned_from_a_text_is_what_is_drafted(pair: Pair) -> None:
         features[network.layer_count] = network.norm(features[network.layer_count])
         rows, _ = head.predict(drafted, features, network.embed, DRAFTS)
         for draft in range(DRAFTS):
-            law = torch.softmax(network.lm_head(rows[draft, 0, len(text) - 1 + draft]), -1)
-            assert proposal.laws is not None
-            torch.testing.assert_close(proposal.laws[draft], law, atol=1e-6, rtol=1e-5)
+            distribution = torch.softmax(network.lm_head(rows[draft, 0, len(text) - 1 + draft]), -1)
+            assert proposal.distributions is not None
+            torch.testing.assert_close(proposal.distributions[draft], distribution, atol=1e-6, rtol=1e-5)
         logits = target.score(text[-1], proposal)
         accepted = [0, 1][:turn]  # as if the target had accepted so many
         emitted = [*proposal.tokens[accepted].tolist(), int(logits[len(accepted)].argmax())]
@@ -172,18 +172,20 @@ def test_a_saved_head_comes_back(pair: Pair, tmp_path: Path) -> None:
     assert one == other
 
 
-def test_a_student_is_a_draft_model(target: Target, tmp_path: Path) -> None:
+def test_a_student_is_a_draft_model(target: TargetSession, tmp_path: Path) -> None:
     trainee = RECIPES["student"].make(target.network)
     save_trained(trainee, target.network, tmp_path, {})
     network = load_network(tmp_path, "float64")
     assert network.layer_count == 2
     assert torch.equal(network.lm_head.weight, target.network.lm_head.weight)
     plain = speculative_decode(target, None, prompt_of(3), 0, max_tokens=30)
-    drafted = speculative_decode(target, DraftModel(Target(network)), prompt_of(3), DRAFTS, max_tokens=30)
+    drafted = speculative_decode(
+        target, DraftModel(TargetSession(network)), prompt_of(3), DRAFTS, max_tokens=30
+    )
     assert drafted.tokens == plain.tokens
     twin = Student(target.network, tuple(range(target.layer_count)))  # all of the target's layers
     save_trained(twin, target.network, tmp_path / "twin", {})
-    drafter = DraftModel(Target(load_network(tmp_path / "twin", "float64")))
+    drafter = DraftModel(TargetSession(load_network(tmp_path / "twin", "float64")))
     drafted = speculative_decode(target, drafter, prompt_of(3), DRAFTS, max_tokens=30)
     assert drafted.tokens == plain.tokens
     assert min(one.accepted for one in drafted.rounds) == DRAFTS
@@ -213,7 +215,7 @@ def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     target = tiny_target(save_tiny(tmp_path / "target", "llama"))
     with pytest.raises(InputError, match="holds no config"):
         load_head(tmp_path / "nothing", target.network)
-    with pytest.raises(InputError, match="is no trained drafter"):
+    with pytest.raises(InputError, match="is not a trained drafter"):
         load_head(tmp_path / "target", target.network)
     save_trained(RECIPES["eagle"].make(target.network), target.network, tmp_path / "eagle", {})
     config = tmp_path / "eagle" / "config.json"

@@ -15,9 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.layer_skip import LayerSkip
-from calibration.drafters.network import Network
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.drafters.training import trainer
 from calibration.drafters.training.baselines import LayerSkipped
 from calibration.drafters.training.corpus import Mix
@@ -27,7 +27,7 @@ from calibration.drafters.training.losses import kl_slope, match
 from calibration.drafters.training.recipes import RECIPES, Recipe
 from calibration.drafters.training.shards import Shards
 from calibration.drafters.training.text import documents, is_held_out
-from calibration.drafters.training.trainer import CHECKPOINT, Plan
+from calibration.drafters.training.trainer import CHECKPOINT, TrainingPlan
 from calibration.sampling.protocols import Sampling
 from simulator.errors import InputError
 from tests.lm import FAMILIES, save_tiny
@@ -42,12 +42,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def network(tiny: Path) -> Network:
+def network(tiny: Path) -> LanguageModel:
     return load_network(tiny)
 
 
 @pytest.fixture(scope="module")
-def shards(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Shards:
+def shards(network: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Shards:
     return Shards(tmp_path_factory.mktemp("shards"), network, SMALL)
 
 
@@ -56,18 +56,18 @@ def test_the_gradient_written_down_is_that_of_kl() -> None:
     head = torch.nn.Linear(16, 50, bias=True).double()
     wanted, found = torch.randn(300, 16).double(), torch.randn(2, 300, 16).double().requires_grad_()
     target = torch.softmax(head(wanted), -1)
-    laws = torch.log_softmax(head(found), -1)
-    torch.nn.functional.kl_div(laws, target.expand(2, -1, -1), reduction="sum").backward()
+    distributions = torch.log_softmax(head(found), -1)
+    torch.nn.functional.kl_div(distributions, target.expand(2, -1, -1), reduction="sum").backward()
     made = kl_slope(head, wanted, found.detach(), torch.float64)
     assert found.grad is not None
     torch.testing.assert_close(made.gradient, found.grad)
     torch.testing.assert_close(
-        made.alpha.double(), 1 - (laws[0].exp() - target).abs().sum(-1) / 2, atol=1e-6, rtol=1e-6
+        made.alpha.double(), 1 - (distributions[0].exp() - target).abs().sum(-1) / 2, atol=1e-6, rtol=1e-6
     )
 
 
 @torch.no_grad()
-def test_how_well_laws_match_is_counted_right() -> None:
+def test_how_well_distributions_match_is_counted_right() -> None:
     torch.manual_seed(0)
     head = torch.nn.Linear(8, 20, bias=False)
     wanted, found = torch.randn(300, 8), torch.randn(1, 300, 8)
@@ -95,7 +95,7 @@ def test_documents_are_held_out_whole() -> None:
     assert all(is_held_out(name) for name in code | prose)
 
 
-def test_shards_hold_what_the_target_says(shards: Shards, network: Network) -> None:
+def test_shards_hold_what_the_target_says(shards: Shards, network: LanguageModel) -> None:
     top = network.layer_count
     shard = shards.shard(1, [2])
     assert shard.tokens.shape == (SMALL.sequences, SMALL.length)
@@ -119,7 +119,9 @@ def test_shards_hold_what_the_target_says(shards: Shards, network: Network) -> N
     assert held.tokens.shape == (16, SMALL.length // 2)
 
 
-def test_text_follows_from_the_number_of_a_shard(shards: Shards, network: Network, tmp_path: Path) -> None:
+def test_text_follows_from_the_number_of_a_shard(
+    shards: Shards, network: LanguageModel, tmp_path: Path
+) -> None:
     """Whoever asks first, for whatever layers, all learn from and are judged on the same text."""
     other = Shards(tmp_path, network, SMALL)
     held, shard = other.held_out([]), other.shard(3, [])
@@ -138,9 +140,9 @@ def test_text_follows_from_the_number_of_a_shard(shards: Shards, network: Networ
 
 
 @pytest.mark.parametrize("kind", RECIPES)
-def test_every_kind_learns(kind: str, shards: Shards, network: Network, tmp_path: Path) -> None:
+def test_every_kind_learns(kind: str, shards: Shards, network: LanguageModel, tmp_path: Path) -> None:
     recipe = RECIPES[kind]
-    document = distil(network, recipe, Plan(kind, 12_288, batch=4), tmp_path, shards)
+    document = distil(network, recipe, TrainingPlan(kind, 12_288, batch=4), tmp_path, shards)
     begun, ended = document["random_initialisation"], document["final"]
     assert document["tokens"] == document["curve"][-1]["tokens"] == 12_288
     assert ended["kl"]["value"] < begun["kl"]["value"]
@@ -151,7 +153,7 @@ def test_every_kind_learns(kind: str, shards: Shards, network: Network, tmp_path
     assert (tmp_path / "model.safetensors").exists()
 
 
-def test_a_perfect_draft_is_always_accepted(shards: Shards, network: Network) -> None:
+def test_a_perfect_draft_is_always_accepted(shards: Shards, network: LanguageModel) -> None:
     """A student with all of the target's layers is the target."""
     from calibration.drafters.student import Student
 
@@ -166,7 +168,7 @@ PLANNED_TOKENS = 16_384
 RUN = """
 import sys
 from pathlib import Path
-from calibration.drafters.target import load_network
+from calibration.drafters.target_session import load_network
 from calibration.drafters.training import trainer
 from calibration.drafters.training.distil import distil
 from calibration.drafters.training.recipes import RECIPES
@@ -176,7 +178,7 @@ from tests.distillation.test_training import PLANNED_TOKENS, SMALL
 trainer._SAVE_EVERY_S = 0.0
 network = load_network(sys.argv[1])
 shards = Shards(Path(sys.argv[2]), network, SMALL)
-plan = trainer.Plan("eagle3", PLANNED_TOKENS)
+plan = trainer.TrainingPlan("eagle3", PLANNED_TOKENS)
 distil(network, RECIPES["eagle3"], plan, Path(sys.argv[3]), shards, resume=len(sys.argv) > 4)
 """
 
@@ -194,11 +196,11 @@ def kill_when(there: Path, run: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_killed_run_goes_on_and_ends_the_same(
-    tiny: Path, network: Network, shards: Shards, tmp_path: Path
+    tiny: Path, network: LanguageModel, shards: Shards, tmp_path: Path
 ) -> None:
     """Killed while shards are made, and again while it learns; it goes on in another process."""
     whole, killed, own = tmp_path / "whole", tmp_path / "killed", tmp_path / "shards"
-    plan = Plan("eagle3", PLANNED_TOKENS)
+    plan = TrainingPlan("eagle3", PLANNED_TOKENS)
     distil(network, RECIPES["eagle3"], plan, whole, shards)
     kill_when(own / "shard-00001.safetensors", start(tiny, own, killed))
     kill_when(killed / CHECKPOINT, start(tiny, own, killed, "resume"))
@@ -209,23 +211,23 @@ def test_a_killed_run_goes_on_and_ends_the_same(
     assert json.loads((whole / RESULT).read_text()) == json.loads((killed / RESULT).read_text())
 
 
-def test_passes_learn_from_the_same_text(network: Network, tmp_path: Path) -> None:
+def test_passes_learn_from_the_same_text(network: LanguageModel, tmp_path: Path) -> None:
     """Twice the tokens in two passes need the shards of one; another order makes other weights of them."""
 
-    def read(plan: Plan, name: str) -> list[str]:
+    def read(plan: TrainingPlan, name: str) -> list[str]:
         own = Shards(tmp_path / name, network, SMALL)
         assert (
             distil(network, RECIPES["medusa"], plan, tmp_path / f"{name}-run", own)["tokens"] == plan.tokens
         )
         return sorted(path.name for path in own.folder.glob("shard-*"))
 
-    once = read(Plan("medusa", 2 * SMALL.tokens), "once")
-    assert read(Plan("medusa", 4 * SMALL.tokens, passes=2), "twice") == once
+    once = read(TrainingPlan("medusa", 2 * SMALL.tokens), "once")
+    assert read(TrainingPlan("medusa", 4 * SMALL.tokens, passes=2), "twice") == once
     assert once == ["shard-00000.safetensors", "shard-00001.safetensors"]
 
 
 def test_a_run_does_not_go_on_as_another(
-    shards: Shards, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shards: Shards, network: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer, "_SAVE_EVERY_S", 0.0)
 
@@ -233,14 +235,14 @@ def test_a_run_does_not_go_on_as_another(
         if done >= 512:
             raise KeyboardInterrupt
 
-    plan = Plan("mtp", 2048)
+    plan = TrainingPlan("mtp", 2048)
     with pytest.raises(KeyboardInterrupt):
-        distil(network, RECIPES["mtp"], plan, tmp_path / "run", shards, say=stop)
+        distil(network, RECIPES["mtp"], plan, tmp_path / "run", shards, progress=stop)
     go_on = {"folder": tmp_path / "run", "resume": True}
     with pytest.raises(InputError, match="--resume, or a new folder"):
         distil(network, RECIPES["mtp"], plan, tmp_path / "run", shards)
     with pytest.raises(InputError, match="belongs to another plan"):
-        distil(network, RECIPES["mtp"], Plan("mtp", 4096), shards=shards, **go_on)
+        distil(network, RECIPES["mtp"], TrainingPlan("mtp", 4096), shards=shards, **go_on)
     other = load_network(save_tiny(tmp_path / "other", "llama", seed=1))
     with pytest.raises(InputError, match="holds hidden states of another target"):
         Shards(shards.folder, other, SMALL)
@@ -248,12 +250,12 @@ def test_a_run_does_not_go_on_as_another(
     with pytest.raises(InputError, match="belongs to another target"):
         distil(other, RECIPES["mtp"], plan, shards=elsewhere, **go_on)
     (tmp_path / "run" / CHECKPOINT).write_bytes(b"no checkpoint")
-    with pytest.raises(InputError, match="is no checkpoint"):
+    with pytest.raises(InputError, match="is not a checkpoint"):
         distil(network, RECIPES["mtp"], plan, shards=shards, **go_on)
 
 
 def test_a_full_disk_is_said_and_leaves_no_broken_file(
-    shards: Shards, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shards: Shards, network: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resource = pytest.importorskip("resource")
     recipe: Recipe = RECIPES["eagle"]
@@ -265,7 +267,7 @@ def test_a_full_disk_is_said_and_leaves_no_broken_file(
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
         with pytest.raises(OSError, match="written"):
-            distil(network, recipe, Plan("eagle", 512), tmp_path, shards)
+            distil(network, recipe, TrainingPlan("eagle", 512), tmp_path, shards)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, old)
@@ -274,8 +276,8 @@ def test_a_full_disk_is_said_and_leaves_no_broken_file(
 
 
 @torch.inference_mode()
-def test_layer_skip_is_judged_as_it_drafts(network: Network) -> None:
-    target = Target(network)
+def test_layer_skip_is_judged_as_it_drafts(network: LanguageModel) -> None:
+    target = TargetSession(network)
     drafter = LayerSkip(target)
     text = torch.randint(1, 97, (20,), generator=torch.Generator().manual_seed(0))
     rows, _ = LayerSkipped(network).predict(text[None], {}, network.embed, 1)
@@ -283,17 +285,20 @@ def test_layer_skip_is_judged_as_it_drafts(network: Network) -> None:
         target.start(text[:place])
         drafter.start(text[:place])
         proposal = drafter.propose(int(text[place]), 1, Sampling(1.0), torch.Generator())
-        assert proposal.laws is not None
+        assert proposal.distributions is not None
         torch.testing.assert_close(
-            proposal.laws[0], torch.softmax(network.lm_head(rows[0, 0, place]), -1), atol=1e-5, rtol=1e-4
+            proposal.distributions[0],
+            torch.softmax(network.lm_head(rows[0, 0, place]), -1),
+            atol=1e-5,
+            rtol=1e-4,
         )
 
 
-def test_a_short_distillation_on_a_real_model_pays(smollm2: Network, tmp_path: Path) -> None:
+def test_a_short_distillation_on_a_real_model_pays(smollm2: LanguageModel, tmp_path: Path) -> None:
     """8,192 tokens of Python's source and documentation: EAGLE on SmolLM2 against random weights."""
     mix = Mix(length=128, code=12, prose=4, completions=0, held_out=6)
     shards = Shards(tmp_path / "shards", smollm2, mix)
-    plan = Plan("eagle", 8_192, batch=4)
+    plan = TrainingPlan("eagle", 8_192, batch=4)
     document = distil(smollm2, RECIPES["eagle"], plan, tmp_path / "eagle", shards)
     learned, random = document["final"]["alpha"], document["random_initialisation"]["alpha"]
     assert learned["ci95"][0] > 2 * random["ci95"][1]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from calibration.drafters.lanes import Lanes
-from calibration.drafters.network import Network
+from calibration.drafters.batch_slots import BatchSlots
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.registry import Maker, load_drafter
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.drafters.trained import drafter_of
 from calibration.drafters.training.recipes import RECIPES
 from calibration.sampling.decode import speculative_decode
@@ -41,7 +41,7 @@ ROUNDING = 1e-3
 class Family:
     """A target of one family in double precision, the folder of a draft model, and prompts."""
 
-    network: Network
+    network: LanguageModel
     draft: Path
     prompts: list[torch.Tensor]
 
@@ -63,19 +63,19 @@ def plain(family: Family) -> list[tuple[int, ...]]:
 
 
 def outputs(
-    network: Network, maker: Maker | None, prompts: list[torch.Tensor], tokens: int
+    network: LanguageModel, maker: Maker | None, prompts: list[torch.Tensor], tokens: int
 ) -> list[tuple[int, ...]]:
     """The greedy outputs, decoded side by side."""
-    lanes = Lanes(len(prompts))
+    batch_slots = BatchSlots(len(prompts))
 
-    def decode(number: int, lane: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        session = lanes.session(network, lane)
+    def decode(number: int, slot: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        session = batch_slots.session(network, slot)
         drafter = None if maker is None else maker(session)
         decoded = speculative_decode(session, drafter, prompts[number], DRAFTS, max_tokens=tokens)
         yield number, decoded.tokens
 
-    jobs = [lambda lane, number=number: decode(number, lane) for number in range(len(prompts))]
-    return [tokens for _, tokens in sorted(lanes.run(jobs))]
+    jobs = [lambda slot, number=number: decode(number, slot) for number in range(len(prompts))]
+    return [tokens for _, tokens in sorted(batch_slots.run(jobs))]
 
 
 def test_the_texts_say_something(plain: list[tuple[int, ...]]) -> None:
@@ -87,7 +87,7 @@ def test_the_texts_say_something(plain: list[tuple[int, ...]]) -> None:
 @pytest.mark.parametrize("entry", UNTRAINED)
 def test_untrained_kinds_change_nothing(family: Family, plain: list[tuple[int, ...]], entry: str) -> None:
     source = f"{entry}:{family.draft}" if entry == "draft-model" else entry
-    _, maker = load_drafter(source, Target(family.network))
+    _, maker = load_drafter(source, TargetSession(family.network))
     assert outputs(family.network, maker, family.prompts, TOKENS) == plain
 
 
@@ -102,13 +102,13 @@ def test_trained_kinds_change_nothing(family: Family, plain: list[tuple[int, ...
 
 
 @pytest.fixture(scope="module")
-def smollm2_prompts(smollm2: Network) -> list[torch.Tensor]:
+def smollm2_prompts(smollm2: LanguageModel) -> list[torch.Tensor]:
     texts = ["def factorial(n):\n", "The capital of France is"]
     return [torch.tensor(smollm2.tokenizer(text)["input_ids"]) for text in texts]
 
 
 @pytest.fixture(scope="module")
-def smollm2_plain(smollm2: Network, smollm2_prompts: list[torch.Tensor]) -> list[tuple[int, ...]]:
+def smollm2_plain(smollm2: LanguageModel, smollm2_prompts: list[torch.Tensor]) -> list[tuple[int, ...]]:
     """Plain greedy outputs, whose best two tokens stay further apart than rounding reaches."""
     expected = outputs(smollm2, None, smollm2_prompts, 24)
     for prompt, text in zip(smollm2_prompts, expected, strict=True):
@@ -121,10 +121,10 @@ def smollm2_plain(smollm2: Network, smollm2_prompts: list[torch.Tensor]) -> list
 
 @pytest.mark.parametrize("entry", ["layer-skip", "ngram", "suffix", "lookahead", "quantised:4"])
 def test_smollm2_says_the_same_with_every_drafter(
-    smollm2: Network,
+    smollm2: LanguageModel,
     smollm2_prompts: list[torch.Tensor],
     smollm2_plain: list[tuple[int, ...]],
     entry: str,
 ) -> None:
-    _, maker = load_drafter(entry, Target(smollm2))
+    _, maker = load_drafter(entry, TargetSession(smollm2))
     assert outputs(smollm2, maker, smollm2_prompts, 24) == smollm2_plain

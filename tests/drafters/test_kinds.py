@@ -7,14 +7,14 @@ import torch
 
 from calibration.drafters.draft_model import DraftModel
 from calibration.drafters.history import History
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.layer_skip import LayerSkip, without_middle
 from calibration.drafters.lookahead import NGRAM, WINDOW, Lookahead
-from calibration.drafters.network import Network
 from calibration.drafters.ngram import NGram
 from calibration.drafters.quantised import quantised
 from calibration.drafters.registry import KINDS, load_drafter
 from calibration.drafters.suffix import Suffix
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.sampling.decode import speculative_decode
 from calibration.sampling.protocols import Proposal, Sampling
 from simulator.errors import InputError
@@ -100,7 +100,7 @@ def test_lookahead_collects_what_the_target_says_after_its_guesses(tmp_path: Pat
     for place in range(WINDOW):
         # A place's n-gram continues the first level up to it, then its own deeper guesses.
         before = [33, *guesses[0][: place + 1], *(level[place] for level in guesses[1:])]
-        fresh = Target(target.network)
+        fresh = TargetSession(target.network)
         best = int(fresh.start(torch.tensor([*prompt.tolist(), *before])).argmax())
         gram = (*(level[place] for level in guesses[1:]), best)
         assert gram in drafter._pool[guesses[0][place]]
@@ -130,7 +130,7 @@ def test_layer_skip_leaves_out_the_middle(layers: int, kept: list[int]) -> None:
 def test_a_draft_model_forgets_what_was_refused(tmp_path: Path) -> None:
     network = load_network(save_tiny(tmp_path / "draft", "llama", layers=2, seed=3), "float64")
     target = tiny_target(save_tiny(tmp_path / "target", "llama"))
-    drafter = DraftModel(target.beside(network))
+    drafter = DraftModel(target.sibling(network))
     text = list(range(5, 25))
     drafter.start(torch.tensor(text[:-1]))
     for emitted in ([1, 2, 3], [4], [9, 9, 9, 9, 9], [6, 7]):
@@ -140,10 +140,10 @@ def test_a_draft_model_forgets_what_was_refused(tmp_path: Path) -> None:
         text += [int(proposal.tokens[0]), *emitted]
 
 
-def greedy(network: Network, text: list[int], count: int) -> list[int]:
+def greedy(network: LanguageModel, text: list[int], count: int) -> list[int]:
     found: list[int] = []
     for _ in range(count):
-        found.append(int(Target(network).start(torch.tensor([*text, *found])).argmax()))
+        found.append(int(TargetSession(network).start(torch.tensor([*text, *found])).argmax()))
     return found
 
 

@@ -8,7 +8,7 @@ import torch
 
 from calibration.drafters.layer_skip import LayerSkip
 from calibration.drafters.registry import load_drafter
-from calibration.drafters.target import Target, load_network, load_target
+from calibration.drafters.target_session import TargetSession, load_network, load_target
 from calibration.sampling.decode import speculative_decode
 from calibration.sampling.protocols import Proposal
 from simulator.errors import InputError
@@ -52,7 +52,7 @@ def test_after_any_rounds_the_target_is_where_a_fresh_one_would_be(folder: Path)
         assert target.features()[0].tolist() == kept
         text += kept
     assert len(text) > 256
-    fresh = Target(target.network)
+    fresh = TargetSession(target.network)
     fresh.watch([0, 2, target.layer_count])
     expected = fresh.start(torch.tensor([*text, 7]))
     found = target.score(7, Proposal(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)))[0]
@@ -221,8 +221,8 @@ def test_a_draft_model_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
 
 def test_sessions_share_weights_and_nothing_else(tmp_path: Path) -> None:
     target = tiny_target(save_tiny(tmp_path, "llama"))
-    other = Target(target.network)
+    other = TargetSession(target.network)
     first = target.start(random_tokens(10, 1))
     other.start(random_tokens(12, 2))
-    torch.testing.assert_close(Target(target.network).start(random_tokens(10, 1)), first)
+    torch.testing.assert_close(TargetSession(target.network).start(random_tokens(10, 1)), first)
     assert other.cache is not target.cache

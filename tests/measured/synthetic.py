@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from calibration.acceptance.predict import decode
-from calibration.acceptance.samples import Sample, Setting
+from calibration.acceptance.samples import DecodingSetting, RequestSample
 from simulator.acceptance import AcceptanceModel
 
 
@@ -16,19 +16,19 @@ def synthetic_samples(
     tokens: int,
     seed: int = 0,
     domain: str = "code",
-) -> list[Sample]:
+) -> list[RequestSample]:
     """Return requests decoded at each draft length, every run a request of its own."""
     generator = np.random.default_rng(seed)
     found = []
     for draft_length in draft_lengths:
         for request, accepted in enumerate(decode(model, draft_length, tokens, requests, generator)):
             found.append(
-                Sample(
+                RequestSample(
                     draft="drawn",
                     domain=domain,
                     prompt=f"{domain}/{draft_length}/{request}",
                     prompt_tokens=(48, 96, 192)[request % 3],
-                    setting=Setting(1.0, draft_length, "sampled"),
+                    setting=DecodingSetting(1.0, draft_length, "sampled"),
                     max_tokens=tokens,
                     drafted=(draft_length,) * len(accepted),
                     nodes=(draft_length,) * len(accepted),

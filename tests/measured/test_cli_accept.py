@@ -127,7 +127,7 @@ def test_the_table_says_when_prompts_ran_out(target: Path, prompts: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--draft", "nope"], "draft: is no drafter (got 'nope'), layer-skip"),
+        (["--draft", "nope"], "draft: is not a drafter (got 'nope'), layer-skip"),
         (["--draft", "ngram", "--temperature", "-1"], "--temperature: is out of range"),
         (["--draft", "ngram", "--temperature", "hot"], "'hot' is not a number"),
         (["--draft", "ngram", "--draft-length", "3..1"], "--draft-length: is not a range"),

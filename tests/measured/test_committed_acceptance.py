@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from calibration.acceptance.committed import FILE, load, predictions
+from calibration.acceptance.committed_file import FILE, load, predictions
 from calibration.acceptance.page import PAGE, closed_form, written
 from calibration.acceptance.report import groups_of
 from calibration.acceptance.rows import row_of
-from calibration.acceptance.samples import DIGITS, Sample, Setting
+from calibration.acceptance.samples import DIGITS, DecodingSetting, RequestSample
 from simulator.scenario import load_scenario
 from simulator.simulation import simulate
 
@@ -32,16 +32,16 @@ def row(document: Mapping[str, Any], **wanted: object) -> dict[str, Any]:
     return found
 
 
-def read_rounds(document: Mapping[str, Any]) -> Iterator[Sample]:
+def read_rounds(document: Mapping[str, Any]) -> Iterator[RequestSample]:
     """Yield the samples that `rounds_json` wrote, without their levels and tokens."""
     for group in document["rounds"]:
-        setting = Setting(group["temperature"], group["draft_length"], group["draft_sampling"])
+        setting = DecodingSetting(group["temperature"], group["draft_length"], group["draft_sampling"])
         for prompt, prompt_tokens, max_tokens, drafted, accepted, *nodes in group["requests"]:
             counts = tuple(DIGITS.index(digit) for digit in accepted)
             levels = tuple(DIGITS.index(digit) for digit in drafted)
             if len(levels) != len(counts):
                 levels = levels * len(counts)
-            yield Sample(
+            yield RequestSample(
                 draft=group["draft"],
                 domain=group["domain"],
                 prompt=prompt,

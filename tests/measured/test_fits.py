@@ -18,9 +18,9 @@ from calibration.acceptance.fits import (
     trials_of,
 )
 from calibration.acceptance.goodness import goodness
-from calibration.acceptance.predict import shown_length
+from calibration.acceptance.predict import predicted_length
 from calibration.acceptance.rows import gate_of
-from calibration.acceptance.samples import Sample, Setting
+from calibration.acceptance.samples import DecodingSetting, RequestSample
 from simulator.acceptance import AcceptanceModel, Decay, Gated, Geometric, Hierarchical, Positional
 from simulator.acceptance.base import logistic, logit
 from simulator.breakeven.theory import harmonic_mean
@@ -29,9 +29,9 @@ from tests.measured.synthetic import synthetic_samples
 SHORT = (1, 2, 3, 4)
 
 
-def sample(drafted: list[int], accepted: list[int], prompt: str = "a") -> Sample:
-    setting = Setting(0.0, max(drafted), "greedy")
-    return Sample(
+def sample(drafted: list[int], accepted: list[int], prompt: str = "a") -> RequestSample:
+    setting = DecodingSetting(0.0, max(drafted), "greedy")
+    return RequestSample(
         "drawn", "code", prompt, 48, setting, 64, tuple(drafted), tuple(drafted), tuple(accepted), ()
     )
 
@@ -78,7 +78,7 @@ def test_the_model_behind_the_rounds_is_found(model: AcceptanceModel) -> None:
         assert best.model.drift_sd == pytest.approx(effects.drift_sd, abs=0.3)
         assert best.model.drift_correlation == pytest.approx(effects.drift_correlation, abs=0.06)
     longest = [one for one in samples if one.setting.draft_length == 4]
-    assert not goodness(best.model, longest).refused
+    assert not goodness(best.model, longest).rejected
 
 
 @pytest.mark.parametrize("delta", [-0.2, 0.0, 0.4])
@@ -152,30 +152,30 @@ def test_a_model_that_is_wrong_is_refused(
     fitted: AcceptanceModel, truth: AcceptanceModel, p_value: str
 ) -> None:
     found = goodness(fitted, synthetic_samples(truth, (4,), requests=40, tokens=64))
-    assert found.refused
+    assert found.rejected
     assert getattr(found, p_value) < 0.005
-    assert not goodness(truth, synthetic_samples(truth, (4,), requests=40, tokens=64)).refused
+    assert not goodness(truth, synthetic_samples(truth, (4,), requests=40, tokens=64)).rejected
 
 
 def test_the_right_model_is_hardly_ever_refused() -> None:
     refused = sum(
-        goodness(Geometric(0.7), synthetic_samples(Geometric(0.7), (3,), 12, 48, seed=seed)).refused
+        goodness(Geometric(0.7), synthetic_samples(Geometric(0.7), (3,), 12, 48, seed=seed)).rejected
         for seed in range(40)
     )
     assert refused <= 3  # of 40 at 1 %, four would come once in a thousand
 
 
 def test_what_a_run_shows_is_the_mean_or_the_harmonic_mean_over_requests() -> None:
-    assert shown_length(Geometric(0.7), 4, 64) == Geometric(0.7).mean_acceptance_length(4)
+    assert predicted_length(Geometric(0.7), 4, 64) == Geometric(0.7).mean_acceptance_length(4)
     model = Hierarchical(0.6, 0.0, 1.0)
     lengths, shares = model.mean_acceptance_lengths_by_request(3)
-    assert shown_length(model, 3, 2000) == pytest.approx(harmonic_mean(lengths, shares), rel=0.03)
-    assert shown_length(model, 3, 2000) < 0.95 * model.mean_acceptance_length(3)
+    assert predicted_length(model, 3, 2000) == pytest.approx(harmonic_mean(lengths, shares), rel=0.03)
+    assert predicted_length(model, 3, 2000) < 0.95 * model.mean_acceptance_length(3)
 
 
 def test_longer_drafts_follow_from_short_ones_where_the_model_holds() -> None:
     model = Hierarchical(0.8, 0.1, 0.8)
     fit = fit_hierarchical(trials_of(synthetic_samples(model, SHORT, requests=80, tokens=64)))
     for draft_length in (6, 8):
-        truth = shown_length(model, draft_length, 64)
-        assert shown_length(fit.model, draft_length, 64) == pytest.approx(truth, rel=0.06)
+        truth = predicted_length(model, draft_length, 64)
+        assert predicted_length(fit.model, draft_length, 64) == pytest.approx(truth, rel=0.06)

@@ -1,4 +1,6 @@
-"""The harness on a tiny model: rounds of the decode loop, two alphas that agree, runs taken up again."""
+"""The harness on a tiny model: rounds of the decode loop, two alphas that agree, runs resources_taken up
+again.
+"""
 
 import math
 from dataclasses import replace
@@ -8,36 +10,36 @@ import pytest
 import torch
 
 from calibration.acceptance.harness import measure
-from calibration.acceptance.prompts import Prompt, prompts_from_file
+from calibration.acceptance.prompts import TokenisedPrompt, prompts_from_file
 from calibration.acceptance.report import groups_of
 from calibration.acceptance.rows import row_of
-from calibration.acceptance.samples import Setting
-from calibration.drafters.network import Network
+from calibration.acceptance.samples import DecodingSetting
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.registry import load_drafter
-from calibration.drafters.target import Target, load_network
+from calibration.drafters.target_session import TargetSession, load_network
 from calibration.sampling.decode import speculative_decode
 from simulator.errors import InputError
 from tests.lm import save_tiny
 
-SAMPLED, GREEDY_DRAFTS = Setting(0.9, 3, "sampled"), Setting(0.9, 3, "greedy")
+SAMPLED, GREEDY_DRAFTS = DecodingSetting(0.9, 3, "sampled"), DecodingSetting(0.9, 3, "greedy")
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
+def network(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     return load_network(save_tiny(tmp_path_factory.mktemp("tiny"), "llama"), "float64")
 
 
-def prompts(count: int) -> list[Prompt]:
+def prompts(count: int) -> list[TokenisedPrompt]:
     luck = torch.Generator().manual_seed(5)
     return [
-        Prompt(f"code/{n}", "code", tuple(torch.randint(1, 97, (12,), generator=luck).tolist()))
+        TokenisedPrompt(f"code/{n}", "code", tuple(torch.randint(1, 97, (12,), generator=luck).tolist()))
         for n in range(count)
     ]
 
 
-def test_the_two_alphas_agree(network: Network) -> None:
+def test_the_two_alphas_agree(network: LanguageModel) -> None:
     for entry in ("layer-skip", "suffix"):
-        _, maker = load_drafter(entry, Target(network))
+        _, maker = load_drafter(entry, TargetSession(network))
         samples = list(measure(network, entry, maker, prompts(24), [SAMPLED, GREEDY_DRAFTS], max_tokens=48))
         for row in map(row_of, groups_of(samples, by_draft_length=True)):
             assert row.agreement is not None
@@ -46,9 +48,9 @@ def test_the_two_alphas_agree(network: Network) -> None:
             assert tried > (500 if entry == "layer-skip" else 50)
 
 
-def test_alphas_of_other_laws_would_not_agree(network: Network) -> None:
+def test_alphas_of_other_distributions_would_not_agree(network: LanguageModel) -> None:
     """The comparison notices an acceptance that is off by a fifth."""
-    _, maker = load_drafter("layer-skip", Target(network))
+    _, maker = load_drafter("layer-skip", TargetSession(network))
     samples = list(measure(network, "layer-skip", maker, prompts(24), [SAMPLED], max_tokens=48))
     wrong = [
         replace(one, levels=tuple(replace(level, chance=0.8 * level.chance) for level in one.levels))
@@ -59,20 +61,27 @@ def test_alphas_of_other_laws_would_not_agree(network: Network) -> None:
     assert row.agreement > 4.0
 
 
-def test_samples_are_what_the_loop_decodes_and_a_second_run_does_the_rest(network: Network) -> None:
-    _, maker = load_drafter("layer-skip", Target(network))
-    settings = [Setting(0.0, 2), SAMPLED]
-    whole = list(measure(network, "d", maker, prompts(5), settings, max_tokens=20, lanes=3))
+def test_samples_are_what_the_loop_decodes_and_a_second_run_does_the_rest(network: LanguageModel) -> None:
+    _, maker = load_drafter("layer-skip", TargetSession(network))
+    settings = [DecodingSetting(0.0, 2), SAMPLED]
+    whole = list(measure(network, "d", maker, prompts(5), settings, max_tokens=20, batch_slots=3))
     assert len(whole) == 10
     half = [one for one in whole if one.prompt in ("code/0", "code/3") or one.setting == settings[0]]
     rest = list(
         measure(
-            network, "d", maker, prompts(5), settings, max_tokens=20, done={one.key for one in half}, lanes=2
+            network,
+            "d",
+            maker,
+            prompts(5),
+            settings,
+            max_tokens=20,
+            done={one.key for one in half},
+            batch_slots=2,
         )
     )
     assert {one.key: one for one in (*half, *rest)} == {one.key: one for one in whole}
     alone = next(one for one in whole if one.prompt == "code/1" and one.setting == settings[0])
-    session = Target(network)
+    session = TargetSession(network)
     prompt = torch.tensor(prompts(5)[1].tokens)
     decoded = speculative_decode(session, maker(session), prompt, 2, max_tokens=20, stop_tokens=[0])
     assert alone.tokens == decoded.tokens
@@ -83,7 +92,7 @@ def test_samples_are_what_the_loop_decodes_and_a_second_run_does_the_rest(networ
     )
 
 
-def test_prompts_of_a_file(network: Network, tmp_path: Path) -> None:
+def test_prompts_of_a_file(network: LanguageModel, tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
     path.write_text(
         'plain text\n\n{"prompt": "def f", "domain": "code"}\n{"prompt": "x"}\n', encoding="utf-8"
@@ -96,7 +105,7 @@ def test_prompts_of_a_file(network: Network, tmp_path: Path) -> None:
     ]
 
 
-def test_prompts_longer_than_the_window_are_said_by_line(network: Network, tmp_path: Path) -> None:
+def test_prompts_longer_than_the_window_are_said_by_line(network: LanguageModel, tmp_path: Path) -> None:
     path = tmp_path / "prompts.txt"
     path.write_text("short\nmuch too long for it\n", encoding="utf-8")
     with pytest.raises(InputError, match="2: is too long for the model"):
@@ -112,7 +121,7 @@ def test_prompts_longer_than_the_window_are_said_by_line(network: Network, tmp_p
         ('{"prompt": ""}', "is an empty prompt"),
     ],
 )
-def test_files_that_hold_no_prompts(network: Network, tmp_path: Path, text: str, message: str) -> None:
+def test_files_that_hold_no_prompts(network: LanguageModel, tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "prompts.txt"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):

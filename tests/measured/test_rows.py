@@ -9,18 +9,20 @@ import pytest
 from calibration.acceptance.effects import effects_of
 from calibration.acceptance.report import rows_json
 from calibration.acceptance.rows import ratio, row_of
-from calibration.acceptance.samples import Level, Sample, Setting, sample_from_json
+from calibration.acceptance.samples import DecodingSetting, Level, RequestSample, sample_from_json
 from simulator.acceptance import Geometric, Hierarchical
 from tests.measured.synthetic import synthetic_samples
 
-SETTING = Setting(1.0, 3, "sampled")
+SETTING = DecodingSetting(1.0, 3, "sampled")
 
 
 def sample(
     drafted: tuple[int, ...], accepted: tuple[int, ...], levels: tuple[Level, ...], **named: Any
-) -> Sample:
+) -> RequestSample:
     fields = {"draft": "d", "domain": "code", "prompt": "p", "prompt_tokens": 48, "nodes": drafted} | named
-    return Sample(setting=SETTING, max_tokens=64, drafted=drafted, accepted=accepted, levels=levels, **fields)
+    return RequestSample(
+        setting=SETTING, max_tokens=64, drafted=drafted, accepted=accepted, levels=levels, **fields
+    )
 
 
 FIRST = sample(

@@ -17,8 +17,8 @@ from calibration.microbench.benches.linear import linear_points
 from calibration.microbench.benches.memory import memory_points
 from calibration.microbench.lab import Lab
 from calibration.microbench.plan import _points_of
-from calibration.microbench.point import Point
-from calibration.microbench.subject import Subject, target_subject
+from calibration.microbench.point import BenchPoint
+from calibration.microbench.subject import BenchSubject, target_subject
 from calibration.microbench.timing import Effort, Work, time_work
 from tests.microbench.tiny import DENSE, GRID, MIXTURE, model_of, tiny_device
 
@@ -28,11 +28,11 @@ def lab() -> Lab:
     return Lab(tiny_device())
 
 
-def subject_of(config: dict[str, object], tmp_path: Path) -> Subject:
+def subject_of(config: dict[str, object], tmp_path: Path) -> BenchSubject:
     return target_subject(tiny_device(), model_of(config, tmp_path), 1, draft_layers=1)
 
 
-def run(points: Sequence[Point], lab: Lab) -> None:
+def run(points: Sequence[BenchPoint], lab: Lab) -> None:
     for point in points:
         timed = time_work(point.prepare(lab), GRID.effort, on_gpu=False)
         assert 0 < timed.p10_s <= timed.seconds <= timed.p90_s, point.key

@@ -11,8 +11,8 @@ import pytest
 from calibration.measurements import read_measurements
 from calibration.microbench import session as sessions
 from calibration.microbench.calibrate import BusyError, Calibration, measure_and_fit
-from calibration.microbench.plan import Plan
-from calibration.microbench.point import Point
+from calibration.microbench.plan import BenchPlan
+from calibration.microbench.point import BenchPoint
 from calibration.microbench.session import MORE_ROUNDS
 from calibration.microbench.timing import Timed, Work
 from simulator.costs.profiles import load_profile
@@ -28,7 +28,7 @@ def steady(*_: object) -> tuple[float, float]:
     return 1.0, 1.02
 
 
-def plan_of() -> Plan:
+def plan_of() -> BenchPlan:
     """Every operator of the made-up device."""
     points = []
     for bench, op, shape, moved, flops, us in Device().points():
@@ -36,8 +36,8 @@ def plan_of() -> Plan:
         def prepare(_: object, name: tuple[object, ...] = (bench, op, shape, us)) -> Work:
             return Work(lambda _: name)
 
-        points.append(Point(bench, op, shape, "bf16", moved, flops, 1.0, prepare))
-    return Plan(tuple(points), replace(GRID, rounds=3, widest=1.6), (), ())
+        points.append(BenchPoint(bench, op, shape, "bf16", moved, flops, 1.0, prepare))
+    return BenchPlan(tuple(points), replace(GRID, rounds=3, widest=1.6), (), ())
 
 
 def calibrated(

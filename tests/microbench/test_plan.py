@@ -7,7 +7,7 @@ import pytest
 
 from calibration.microbench import plan as plans
 from calibration.microbench.device import Device
-from calibration.microbench.plan import Plan, make_plan
+from calibration.microbench.plan import BenchPlan, make_plan
 from calibration.microbench.subject import grid_of
 from simulator.models.catalogue import load_drafter, load_model
 from tests.microbench.tiny import DENSE, MIXTURE, SLIDING, model_of, tiny_device
@@ -20,7 +20,9 @@ BENCHES = {"memory", "launch", "linear", "attention", "elementwise", "sampler", 
 }
 
 
-def plan_of(tmp_path: Path, config: dict[str, object], device: Device | None = None, *weights: str) -> Plan:
+def plan_of(
+    tmp_path: Path, config: dict[str, object], device: Device | None = None, *weights: str
+) -> BenchPlan:
     model = model_of(config, tmp_path)
     return make_plan(device or tiny_device(), model, None, (1,), weights or ("bf16",), quick=True)
 

@@ -11,8 +11,8 @@ import torch
 from calibration.measurements import MeasurementFile, read_measurements
 from calibration.microbench import session as sessions
 from calibration.microbench.device import Device, open_device
-from calibration.microbench.plan import Plan
-from calibration.microbench.point import Point
+from calibration.microbench.plan import BenchPlan
+from calibration.microbench.point import BenchPoint
 from calibration.microbench.session import MORE_ROUNDS, Session
 from calibration.microbench.timing import Timed, Work
 from simulator.errors import InputError
@@ -21,15 +21,15 @@ from tests.microbench.tiny import GRID, tiny_device
 NAMES = tuple("abcdef")
 
 
-def points(prepare: Callable[[str], Work] = lambda _: Work(lambda _: None)) -> tuple[Point, ...]:
+def points(prepare: Callable[[str], Work] = lambda _: Work(lambda _: None)) -> tuple[BenchPoint, ...]:
     return tuple(
-        Point("linear", name, {"m": 1}, "bf16", 1.0, 1.0, 1.0, lambda _, name=name: prepare(name))  # type: ignore[misc]
+        BenchPoint("linear", name, {"m": 1}, "bf16", 1.0, 1.0, 1.0, lambda _, name=name: prepare(name))  # type: ignore[misc]
         for name in NAMES
     )
 
 
-def plan_of(measured: tuple[Point, ...], widest: float = 1e9) -> Plan:
-    return Plan(measured, replace(GRID, rounds=3, widest=widest), (), ())
+def plan_of(measured: tuple[BenchPoint, ...], widest: float = 1e9) -> BenchPlan:
+    return BenchPlan(measured, replace(GRID, rounds=3, widest=widest), (), ())
 
 
 def open_file(tmp_path: Path) -> MeasurementFile:
@@ -38,7 +38,7 @@ def open_file(tmp_path: Path) -> MeasurementFile:
 
 def session_of(
     tmp_path: Path,
-    plan: Plan,
+    plan: BenchPlan,
     progress: Callable[[int, int, str], None] = lambda *_: None,
     limit_s: float = math.inf,
 ) -> Session:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from calibration.microbench.device import Device, open_device
-from calibration.microbench.subject import Grid
+from calibration.microbench.subject import ShapeGrid
 from calibration.microbench.timing import Effort
 from simulator.models.catalogue import load_model
 from simulator.models.model import Model
@@ -30,7 +30,7 @@ MIXTURE = DENSE | {
 }
 SLIDING = DENSE | {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 128}
 
-GRID = Grid(
+GRID = ShapeGrid(
     tokens=(1, 4),
     few_tokens=(1, 4),
     rows=(1, 2),

@@ -8,7 +8,7 @@ from itertools import groupby
 import pytest
 
 from calibration.acceptance.claims.claim import Claim, band_of
-from calibration.acceptance.claims.measured import hot
+from calibration.acceptance.claims.measured_claims import high_temperature
 from calibration.acceptance.claims.page import all_claims, anchor, claims_page, heading
 from simulator.results.estimate import Estimate
 from tests.measured_rows import measured_row
@@ -59,14 +59,14 @@ def test_heat_is_judged_by_how_drafts_are_made() -> None:
             "rows": [measured_row(0.8, 4), *hot_rows, *(measured_row(0.7, 4, 1.0, how) for how, _ in ways)]
         }
 
-    assert hot(None).outcome == "not measured yet"
-    found = hot(rows(0.9))
+    assert high_temperature(None).outcome == "not measured yet"
+    found = high_temperature(rows(0.9))
     assert (found.outcome, found.borne_out) == ("holds where", True)
     assert "| layer-skip | drawn | 0.80 | 0.70 | 0.90 |" in found.finding
-    assert not hot(rows(0.2)).borne_out
+    assert not high_temperature(rows(0.2)).borne_out
     partial = [
         measured_row(0.5, 4, draft="eagle"),
         *(measured_row(0.4, 4, 1.0, how, draft="eagle") for how in WAYS),
     ]
-    both = hot({"rows": [*rows(0.9)["rows"], *partial]})
+    both = high_temperature({"rows": [*rows(0.9)["rows"], *partial]})
     assert "| eagle | drawn | 0.50 | 0.40 | – |" in both.finding

@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from calibration.acceptance.distortion import measure_distortion
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.layer_skip import LayerSkip
-from calibration.drafters.network import Network
-from calibration.drafters.target import Target
+from calibration.drafters.target_session import TargetSession
 from calibration.sampling.decode import Decoded, Rule, speculative_decode
-from calibration.sampling.laws import draw, filtered_law
+from calibration.sampling.distributions import draw, filtered_distribution
 from calibration.sampling.protocols import Proposal, Sampling
 from calibration.sampling.rejection import accept_chain, accept_greedy, accept_tree, acceptance_probability
 from calibration.sampling.typical import Typical, total_variation
 from simulator.errors import InputError
 from simulator.trees import EAGLE1, DraftTree, GrowthRule
-from tests.exact_laws import joint_laws, target_laws
+from tests.exact_distributions import joint_distributions, target_distributions
 from tests.lm import tiny_folder, tiny_target  # noqa: F401
 from tests.token_tables import TableDrafter, TableTarget, random_table
 from tests.trees import leaves, longest_accepted_path
@@ -63,9 +63,11 @@ def test_same_seed_same_output(plan: DraftTree | GrowthRule | None) -> None:
 @PLAN
 def test_records_account_for_every_token(plan: DraftTree | GrowthRule | None) -> None:
     seen: list[tuple[Proposal, torch.Tensor]] = []
-    out = decoded(plan, 1.0, observe=lambda _, proposal, laws: seen.append((proposal, laws)))
+    out = decoded(
+        plan, 1.0, observe=lambda _, proposal, distributions: seen.append((proposal, distributions))
+    )
     position = 1
-    for one, (proposal, laws) in zip(out.rounds, seen, strict=True):
+    for one, (proposal, distributions) in zip(out.rounds, seen, strict=True):
         assert one.position == position
         emitted = out.tokens[position : position + one.accepted + 1]
         position += one.accepted + 1
@@ -74,14 +76,16 @@ def test_records_account_for_every_token(plan: DraftTree | GrowthRule | None) ->
         assert [proposal.parents[node] for node in one.path] == [-1, *one.path][: one.accepted]
         assert plan is not None or len(one.chances) == min(one.accepted + 1, one.drafted)
         assert one.nodes == len(proposal.tokens)
-        assert all(laws[1 + node, token] > 0 for node, token in zip((-1, *one.path), emitted, strict=False))
+        assert all(
+            distributions[1 + node, token] > 0 for node, token in zip((-1, *one.path), emitted, strict=False)
+        )
     assert position >= 60
     drafted = [one.accepted for one in out.rounds]
     assert out.mean_acceptance_length == pytest.approx(1 + sum(drafted) / len(drafted))
 
 
 def test_acceptance_counted_and_computed_agree() -> None:
-    """1 - TV of the laws, averaged over the drafts tried, is the share of them that is accepted."""
+    """1 - TV of the distributions, averaged over the drafts tried, is the share of them that is accepted."""
     rounds = [one for seed in range(40) for one in decoded(None, 1.0, seed=seed).rounds]
     chances = torch.tensor([chance for one in rounds for chance in one.chances])
     tried = len(chances)
@@ -141,12 +145,14 @@ def test_values_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_filters_keep_the_most_probable_tokens() -> None:
-    law = torch.tensor([0.1, 0.4, 0.25, 0.05, 0.2], dtype=torch.float64)
+    distribution = torch.tensor([0.1, 0.4, 0.25, 0.05, 0.2], dtype=torch.float64)
 
     def kept(**options: float) -> list[float]:
         return [
             round(one, 6)
-            for one in filtered_law(law.log(), Sampling(**{"temperature": 1.0} | options)).tolist()
+            for one in filtered_distribution(
+                distribution.log(), Sampling(**{"temperature": 1.0} | options)
+            ).tolist()
         ]  # type: ignore[arg-type]
 
     assert kept(top_k=2) == [0, round(0.4 / 0.65, 6), round(0.25 / 0.65, 6), 0, 0]
@@ -154,9 +160,9 @@ def test_filters_keep_the_most_probable_tokens() -> None:
     assert kept(top_p=0.66) == kept(top_k=3)
     assert kept(top_p=1e-9) == kept(temperature=0.0) == [0, 1, 0, 0, 0]
     assert kept(top_k=2, top_p=0.6) == [0, 1, 0, 0, 0]  # 0.4 of the 0.65 that top-k left already holds it
-    cold = law**2 / (law**2).sum()
+    cold = distribution**2 / (distribution**2).sum()
     assert kept(temperature=0.5) == [round(one, 6) for one in cold.tolist()]
-    assert filtered_law(torch.zeros(5), Sampling(1.0, top_k=2)).tolist() == [0.5, 0.5, 0, 0, 0]
+    assert filtered_distribution(torch.zeros(5), Sampling(1.0, top_k=2)).tolist() == [0.5, 0.5, 0, 0, 0]
 
 
 def test_impossible_tokens_are_never_drawn() -> None:
@@ -201,11 +207,13 @@ def test_typical_acceptance_takes_the_longest_path_of_likely_drafts() -> None:
 def test_typical_acceptance_bends_the_law_as_computed() -> None:
     rule = Typical()
     p, q = torch.softmax(random_table(5, 1), -1), torch.softmax(random_table(5, 2), -1)
-    law = joint_laws(rule, p, q, (-1,), 1, "distinct")
-    assert torch.allclose(law, rule.typical_law(p, q), atol=1e-8)
-    one_draft = total_variation(law, p)
+    distribution = joint_distributions(rule, p, q, (-1,), 1, "distinct")
+    assert torch.allclose(distribution, rule.typical_distribution(p, q), atol=1e-8)
+    one_draft = total_variation(distribution, p)
     assert float(one_draft.mean()) > 0.1
-    longer = total_variation(joint_laws(rule, p, q, (-1, 0), 2, "distinct"), target_laws(p, 2))
+    longer = total_variation(
+        joint_distributions(rule, p, q, (-1, 0), 2, "distinct"), target_distributions(p, 2)
+    )
     assert float(longer.mean()) > float(one_draft.mean())
 
 
@@ -224,7 +232,7 @@ def test_typical_acceptance_takes_more_and_says_what_it_costs() -> None:
 TREES = [EAGLE1, DraftTree((-1, 0, 1, 1, 0, 2, 4, 4, 6, 8)), DraftTree.chain(6)]
 
 
-def check_rows_equal_paths(target: Target, tree: DraftTree, tolerance: float) -> None:
+def check_rows_equal_paths(target: TargetSession, tree: DraftTree, tolerance: float) -> None:
     """Score a tree at once, and every root-to-leaf path as a chain of its own: equal logits at every node."""
     generator = torch.Generator().manual_seed(tree.nodes)
     tokens = torch.randint(target.vocab_size, (tree.nodes - 1,), generator=generator)
@@ -277,5 +285,5 @@ def test_layer_skip_drafts_trees_that_change_no_text(tiny_folder: Path) -> None:
         assert plan != DraftTree.chain(4) or found == chain
 
 
-def test_nodes_of_a_real_model_see_their_own_path_alone(smollm2: Network) -> None:
-    check_rows_equal_paths(Target(smollm2), EAGLE1, 1e-4)
+def test_nodes_of_a_real_model_see_their_own_path_alone(smollm2: LanguageModel) -> None:
+    check_rows_equal_paths(TargetSession(smollm2), EAGLE1, 1e-4)

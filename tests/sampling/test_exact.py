@@ -1,4 +1,6 @@
-"""Speculative sampling keeps the target's law: by enumeration, by counting, and a common slip does not."""
+"""Speculative sampling keeps the target's distribution: by enumeration, by counting, and a common slip does
+not.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from calibration.sampling.decode import Rule, speculative_decode
-from calibration.sampling.laws import draw, filtered_law, siblings
+from calibration.sampling.distributions import draw, filtered_distribution, siblings
 from calibration.sampling.protocols import Sampling
 from calibration.sampling.rejection import accept_chain, accept_tree, accepts, residual
 from calibration.sampling.typical import total_variation
 from simulator.trees import DraftTree, GrowthRule
-from tests.exact_laws import joint_laws, target_laws
+from tests.exact_distributions import joint_distributions, target_distributions
 from tests.token_tables import TableDrafter, TableTarget, random_table
 
 
@@ -30,7 +32,7 @@ def chain_rule(
 def slip(
     p: Tensor, q: Tensor | None, drafts: Tensor, parents: Tensor, uniforms: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The negative control, for chains: the residual subtracts the number q(x), not the law q."""
+    """The negative control, for chains: the residual subtracts the number q(x), not the distribution q."""
     assert q is not None
     accepted, token = accept_chain(p, q, drafts, uniforms)
     rows = torch.arange(len(p))
@@ -40,11 +42,11 @@ def slip(
     return accepted - 1, torch.where(accepted < drafts.shape[1], wrong, token)
 
 
-def laws_of(vocab_size: int, sampling: Sampling, spread: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Filtered laws of a target and a drafter after every pair of tokens."""
+def distributions_of(vocab_size: int, sampling: Sampling, spread: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Filtered distributions of a target and a drafter after every pair of tokens."""
     return (
-        filtered_law(random_table(vocab_size, 1, spread), sampling),
-        filtered_law(random_table(vocab_size, 2, spread), sampling),
+        filtered_distribution(random_table(vocab_size, 1, spread), sampling),
+        filtered_distribution(random_table(vocab_size, 2, spread), sampling),
     )
 
 
@@ -77,16 +79,16 @@ FORK = (-1, -1, -1)
 def test_the_joint_law_is_the_targets(
     rule: Rule, vocab_size: int, parents: tuple[int, ...], siblings: str, sampling: Sampling
 ) -> None:
-    target, draft = laws_of(vocab_size, sampling)
-    law = joint_laws(rule, target, draft, parents, 4, siblings)
-    assert torch.allclose(law, target_laws(target, 4), rtol=0.0, atol=1e-8)
+    target, draft = distributions_of(vocab_size, sampling)
+    distribution = joint_distributions(rule, target, draft, parents, 4, siblings)
+    assert torch.allclose(distribution, target_distributions(target, 4), rtol=0.0, atol=1e-8)
 
 
 def test_the_enumeration_notices_the_slip() -> None:
-    target, draft = laws_of(4, PLAIN)
-    law = joint_laws(slip, target, draft, CHAIN, 3, "distinct")
-    assert torch.allclose(law.sum(-1), torch.ones(4, 4, dtype=torch.float64))
-    assert float(total_variation(law, target_laws(target, 3)).min()) > 0.2
+    target, draft = distributions_of(4, PLAIN)
+    distribution = joint_distributions(slip, target, draft, CHAIN, 3, "distinct")
+    assert torch.allclose(distribution.sum(-1), torch.ones(4, 4, dtype=torch.float64))
+    assert float(total_variation(distribution, target_distributions(target, 3)).min()) > 0.2
 
 
 def forgetful(
@@ -97,26 +99,26 @@ def forgetful(
     first, second = (accepts(p[:, 0], q[:, node], drafts[:, node], uniforms[:, node]) for node in (0, 1))
     last = torch.where(first, 0, torch.where(second, 1, -1))
     left = residual(residual(p[:, 0], q[:, 0], drafts[:, 0]), q[:, 1], drafts[:, 1])
-    laws = torch.stack([left, p[:, 1], p[:, 2]], 1)[torch.arange(len(p)), 1 + last]
-    return last, draw(laws, uniforms[:, -1])
+    distributions = torch.stack([left, p[:, 1], p[:, 2]], 1)[torch.arange(len(p)), 1 + last]
+    return last, draw(distributions, uniforms[:, -1])
 
 
 def unlevelled(
     p: Tensor, q: Tensor | None, drafts: Tensor, parents: Tensor, uniforms: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """A slip of trees: siblings drawn without replacement, each said to come from the whole law."""
+    """A slip of trees: siblings drawn without replacement, each said to come from the whole distribution."""
     assert q is not None
     return accept_tree(p, q[:, :1].expand_as(q), drafts, parents, uniforms)
 
 
 @pytest.mark.parametrize("rule", [forgetful, unlevelled])
 def test_the_enumeration_notices_slips_of_trees(rule: Rule) -> None:
-    target, draft = laws_of(4, PLAIN)
-    law = joint_laws(rule, target, draft, (-1, -1), 2, "distinct")
-    assert torch.allclose(law.sum(-1), torch.ones(4, 4, dtype=torch.float64))
-    assert float(total_variation(law, target_laws(target, 2)).max()) > 0.01
-    exact = joint_laws(accept_tree, target, draft, (-1, -1), 2, "distinct")
-    assert torch.allclose(exact, target_laws(target, 2), rtol=0.0, atol=1e-8)
+    target, draft = distributions_of(4, PLAIN)
+    distribution = joint_distributions(rule, target, draft, (-1, -1), 2, "distinct")
+    assert torch.allclose(distribution.sum(-1), torch.ones(4, 4, dtype=torch.float64))
+    assert float(total_variation(distribution, target_distributions(target, 2)).max()) > 0.01
+    exact = joint_distributions(accept_tree, target, draft, (-1, -1), 2, "distinct")
+    assert torch.allclose(exact, target_distributions(target, 2), rtol=0.0, atol=1e-8)
 
 
 def test_a_chain_is_a_tree() -> None:
@@ -125,10 +127,10 @@ def test_a_chain_is_a_tree() -> None:
     q = torch.softmax(torch.randn(5000, 4, 7, generator=generator), -1)
     drafts = torch.randint(7, (5000, 4), generator=generator)
     uniforms = torch.rand(5000, 5, generator=generator, dtype=torch.float64)
-    for laws in (q, None):
-        last, token = accept_tree(p, laws, drafts, torch.arange(4) - 1, uniforms)
+    for distributions in (q, None):
+        last, token = accept_tree(p, distributions, drafts, torch.arange(4) - 1, uniforms)
         assert torch.equal(
-            torch.stack([last + 1, token]), torch.stack(accept_chain(p, laws, drafts, uniforms))
+            torch.stack([last + 1, token]), torch.stack(accept_chain(p, distributions, drafts, uniforms))
         )
 
 
@@ -148,9 +150,9 @@ def emitted_first(rule: Rule, samples: int, seed: int) -> Tensor:
     return torch.bincount(first, minlength=4).double() / samples
 
 
-def divergence(shares: Tensor, law: Tensor) -> float:
-    """KL(shares || law), in nats."""
-    return float(torch.xlogy(shares, shares / law).sum())
+def divergence(shares: Tensor, distribution: Tensor) -> float:
+    """KL(shares || distribution), in nats."""
+    return float(torch.xlogy(shares, shares / distribution).sum())
 
 
 def test_a_quarter_of_a_million_samples_come_close() -> None:
@@ -175,30 +177,34 @@ def test_ten_thousand_samples_could_not_tell() -> None:
 
 
 @pytest.mark.parametrize("replace", [True, False])
-def test_siblings_have_the_laws_they_say(replace: bool) -> None:
-    law = torch.tensor([[0.5, 0.3, 0.2, 0.0]], dtype=torch.float64).expand(SAMPLES, 4)
-    tokens, laws = siblings(law, 2, torch.Generator().manual_seed(1), replace)
+def test_siblings_have_the_distributions_they_say(replace: bool) -> None:
+    distribution = torch.tensor([[0.5, 0.3, 0.2, 0.0]], dtype=torch.float64).expand(SAMPLES, 4)
+    tokens, distributions = siblings(distribution, 2, torch.Generator().manual_seed(1), replace)
     pairs = torch.bincount(tokens[:, 0] * 4 + tokens[:, 1], minlength=16).view(4, 4).double() / SAMPLES
     expected = torch.zeros(4, 4, dtype=torch.float64)
     for first in range(3):
-        second = law[0].clone() if replace else law[0].index_fill(0, torch.tensor(first), 0.0)
-        expected[first] = law[0, first] * second / second.sum()
-        assert torch.allclose(laws[tokens[:, 0] == first][0, 1], second / second.sum())
+        second = (
+            distribution[0].clone() if replace else distribution[0].index_fill(0, torch.tensor(first), 0.0)
+        )
+        expected[first] = distribution[0, first] * second / second.sum()
+        assert torch.allclose(distributions[tokens[:, 0] == first][0, 1], second / second.sum())
     assert float(total_variation(pairs.flatten(), expected.flatten())) < 0.01
 
 
 def test_exhausted_siblings_go_on_with_what_was_not_drawn() -> None:
-    law = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64)
-    tokens, laws = siblings(law, 3, torch.Generator().manual_seed(1), replace=False)
+    distribution = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64)
+    tokens, distributions = siblings(distribution, 3, torch.Generator().manual_seed(1), replace=False)
     assert sorted(tokens[0].tolist()) == [0, 1, 2]
-    assert laws[0, 1].tolist() == [0.5, 0.0, 0.5]
+    assert distributions[0, 1].tolist() == [0.5, 0.0, 0.5]
 
 
 SEQUENCES = 10_000
 
 
 def p_value(rule: Rule, plan: Plan | None, sampling: Sampling) -> float:
-    """Chi-square of 10,000 decoded sequences of 3 tokens over 3 words against the target's joint law."""
+    """Chi-square of 10,000 decoded sequences of 3 tokens over 3 words against the target's joint
+    distribution.
+    """
     target, drafter = random_table(3, 1, 0.7), TableDrafter(random_table(3, 2, 0.7), plan)
     verifier, prompt = TableTarget(target), torch.tensor([0, 1])
     counts = torch.zeros(3, 3, 3, dtype=torch.float64)
@@ -208,7 +214,9 @@ def p_value(rule: Rule, plan: Plan | None, sampling: Sampling) -> float:
             rule=rule,
         )  # fmt: skip
         counts[decoded.tokens] += 1
-    expected = SEQUENCES * target_laws(filtered_law(target, sampling), 3)[0, 1].view(3, 3, 3)
+    expected = SEQUENCES * target_distributions(filtered_distribution(target, sampling), 3)[0, 1].view(
+        3, 3, 3
+    )
     possible = expected > 0
     assert counts[~possible].sum() == 0
     assert float(expected[possible].min()) > 5, "a chi-square needs filled cells"
@@ -225,7 +233,7 @@ def p_value(rule: Rule, plan: Plan | None, sampling: Sampling) -> float:
     ],
     ids=["chain, top-p", "drawn tree", "growing tree"],
 )
-def test_decoded_sequences_have_the_targets_law(plan: Plan | None, sampling: Sampling) -> None:
+def test_decoded_sequences_have_the_targets_distribution(plan: Plan | None, sampling: Sampling) -> None:
     assert p_value(accept_tree, plan, sampling) > 0.001
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from calibration.sampling.decode import Decoded, Round, speculative_decode
-from calibration.sampling.measured import paired_difference, rank_chances
+from calibration.sampling.tree_statistics import paired_difference, rank_chances
 from simulator.trees import EAGLE1, DraftTree, GrowthRule, mean_acceptance_length, optimal_tree
 from tests.token_tables import TableDrafter, TableTarget, random_table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from calibration.acceptance.tree_plans import GROWN, NODES, Plan, measure_trees
+from calibration.acceptance.tree_plans import GROWN, NODES, TreePlan, measure_trees
 from calibration.sampling.protocols import Proposal
 from simulator.errors import InputError
 from tests.token_tables import TableDrafter, TableTarget, random_table
@@ -44,7 +44,7 @@ def test_plans_are_compared_on_the_same_texts() -> None:
 
 
 def test_a_drafter_that_changes_the_text_is_found_out() -> None:
-    def make(plan: Plan) -> TableDrafter:
+    def make(plan: TreePlan) -> TableDrafter:
         return TableDrafter(DRAFT, plan)
 
     with pytest.raises(InputError, match="greedy decoding"):

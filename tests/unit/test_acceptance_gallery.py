@@ -39,7 +39,7 @@ def test_acceptance_by_temperature_starts_at_the_greedy_row() -> None:
     for curve in curves:
         assert curve.temperatures == (0.0, 0.5, 1.0)
         assert curve.alphas == pytest.approx((0.8, 0.7, 0.6))
-        assert curve.halves == pytest.approx((0.01, 0.01, 0.01))
+        assert curve.half_widths == pytest.approx((0.01, 0.01, 0.01))
     assert alpha_table(curves).rows[1][:4] == ["layer-skip", "code", "drawn", "0.80 ± 0.01"]
 
 

@@ -21,24 +21,24 @@ SUMMARY = ("step_median_abs_log_error", "speedup_median_abs_log_error", "breakev
 def run_of(busy: str | None) -> Any:
     """A run of two points: one breaks even, the other never does."""
     from calibration.closure.closure import Closure
-    from calibration.closure.compared import Compared
-    from calibration.closure.measured import Measured, Pair
-    from calibration.closure.points import Point
-    from calibration.closure.predicted import Predicted
+    from calibration.closure.compared_point import ComparedPoint
+    from calibration.closure.measured_point import MeasuredPoint, StepPair
+    from calibration.closure.points import LoopPoint
+    from calibration.closure.predicted_point import PredictedPoint
     from calibration.closure.reference import Reference
-    from calibration.closure.texts import Texts
+    from calibration.closure.text_check import TextCheck
     from calibration.measurements import DeviceNotes
 
-    def pair(alpha: float, tokens: float) -> Pair:
-        return Pair(alpha, tokens, 0.01, 0.001, 0.012, 0.001, (0.004, 0.003), 262, 262)
+    def pair(alpha: float, tokens: float) -> StepPair:
+        return StepPair(alpha, tokens, 0.01, 0.001, 0.012, 0.001, (0.004, 0.003), 262, 262)
 
-    pays = Measured(Point(2, 2, 256, 1), (pair(0.4, 1.56), pair(0.6, 1.96)))
-    never = Measured(Point(1, 2, 256, 27, temperature=1.0), (pair(1.0, 1.5),))
-    found = Predicted(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "found", 0.52, {0.4: 0.87, 0.6: 1.09})
-    none = Predicted(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "unreachable", None, {1.0: 0.84})
+    pays = MeasuredPoint(LoopPoint(2, 2, 256, 1), (pair(0.4, 1.56), pair(0.6, 1.96)))
+    never = MeasuredPoint(LoopPoint(1, 2, 256, 27, temperature=1.0), (pair(1.0, 1.5),))
+    found = PredictedPoint(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "found", 0.52, {0.4: 0.87, 0.6: 1.09})
+    none = PredictedPoint(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "unreachable", None, {1.0: 0.84})
     device = DeviceNotes("cpu", "a CPU", None, 1, 1, 1, 2, "", "2.13", "")
-    compared = () if busy else (Compared(pays, found), Compared(never, none))
-    return Closure(device, compared, Reference.of([[0.01] * 8] * 2), Texts(True, 0.4), 1, 12.0, busy)
+    compared = () if busy else (ComparedPoint(pays, found), ComparedPoint(never, none))
+    return Closure(device, compared, Reference.of([[0.01] * 8] * 2), TextCheck(True, 0.4), 1, 12.0, busy)
 
 
 def closure(monkeypatch: pytest.MonkeyPatch, busy: str | None, *options: str) -> Result:

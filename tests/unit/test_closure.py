@@ -9,17 +9,17 @@ from calibration.measurements import Measurement
 
 def pair(alpha: float, tokens: float, plain_s: float, cycle_s: float):  # type: ignore[no-untyped-def]
     """A pair with nothing but these times."""
-    from calibration.closure.measured import Pair
+    from calibration.closure.measured_point import StepPair
 
-    return Pair(alpha, tokens, plain_s, 0.0, cycle_s / 2, 0.0, (cycle_s / 4, cycle_s / 4), 256, 260)
+    return StepPair(alpha, tokens, plain_s, 0.0, cycle_s / 2, 0.0, (cycle_s / 4, cycle_s / 4), 256, 260)
 
 
 def measured(*pairs, draft_length: int = 2):  # type: ignore[no-untyped-def]
     """A point with these pairs."""
-    from calibration.closure.measured import Measured
-    from calibration.closure.points import Point
+    from calibration.closure.measured_point import MeasuredPoint
+    from calibration.closure.points import LoopPoint
 
-    return Measured(Point(2, draft_length, 256, 1), pairs)
+    return MeasuredPoint(LoopPoint(2, draft_length, 256, 1), pairs)
 
 
 def layer(batch: int, queries: int, context: int) -> Measurement:
@@ -55,11 +55,11 @@ def test_one_sided_dials_say_what_they_can(alpha: float, tokens: float, outcome:
 
 
 def test_acceptances_to_dial_lie_around_where_tokens_make_up_for_the_time() -> None:
-    from calibration.closure.measured import bracket
-    from calibration.closure.points import Point
+    from calibration.closure.measured_point import bracket
+    from calibration.closure.points import LoopPoint
     from simulator.breakeven.theory import tokens_per_verify
 
-    point = Point(1, 3, 256, 1)
+    point = LoopPoint(1, 3, 256, 1)
     low, high = bracket(point, [pair(0.5, 1.0, 0.01, 0.02)])
     assert tokens_per_verify(low, 3) < 2 < tokens_per_verify(high, 3)
     assert bracket(point, [pair(0.5, 1.0, 0.01, 0.05)]) == (1.0,)
@@ -67,9 +67,9 @@ def test_acceptances_to_dial_lie_around_where_tokens_make_up_for_the_time() -> N
 
 
 def test_points_that_a_bench_has_measured_are_found_whatever_they_grow_to() -> None:
-    from calibration.closure.points import Point, met_in_calibration
+    from calibration.closure.points import LoopPoint, met_in_calibration
 
-    point = Point(4, 3, 256, 2)
+    point = LoopPoint(4, 3, 256, 2)
     assert met_in_calibration([point], [layer(4, 4, 192), layer(4, 4, 768), layer(2, 4, 270)]) == []
     assert met_in_calibration([point], [layer(4, 4, 270)]) == [point]
     assert met_in_calibration([point], [layer(4, 1, 265)]) == [point]
@@ -121,11 +121,13 @@ def test_a_drift_that_both_sides_met_is_told_and_refuses_nothing() -> None:
 
 def test_a_busy_machine_gives_no_figures_and_says_why() -> None:
     from calibration.closure.closure import Closure
-    from calibration.closure.texts import Texts
+    from calibration.closure.text_check import TextCheck
     from calibration.measurements import DeviceNotes
 
     device = DeviceNotes("cpu", "a CPU", None, 1, 1, 1, 2, "", "2.13", "")
-    run = Closure(device, (), None, Texts(True, 0.4), 2, 1.0, busy="machine busy: others work here").to_json()
+    run = Closure(
+        device, (), None, TextCheck(True, 0.4), 2, 1.0, busy="machine busy: others work here"
+    ).to_json()
     assert run["notes"] == ["machine busy: others work here"]
     assert set(run["summary"].values()) == {None}
     assert {"step_median_abs_log_error", "speedup_median_abs_log_error", "breakeven"} <= run["summary"].keys()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
     from calibration.closure.engine import SpeculativeDecoding
-    from calibration.closure.prompts import Prompts
+    from calibration.closure.prompt_cache import PromptCache
     from calibration.decoder.decoder import Decoder
 
 BATCH, CONTEXT = 3, 20
@@ -28,11 +28,11 @@ def tiny(layers: int = 6) -> Decoder:
     return Decoder(shape, random_weights(shape, torch.float64))
 
 
-def prompts_of(decoder: Decoder) -> Prompts:
+def prompts_of(decoder: Decoder) -> PromptCache:
     """Two prompts for three sequences."""
-    from calibration.closure.prompts import Prompts
+    from calibration.closure.prompt_cache import PromptCache
 
-    return Prompts.random(decoder, 2, CONTEXT + 4)
+    return PromptCache.random(decoder, 2, CONTEXT + 4)
 
 
 def speculation(
@@ -52,7 +52,7 @@ def speculation(
 def test_text_is_that_of_plain_greedy_decoding(draft_length: int, layers: int) -> None:
     import torch
 
-    from calibration.closure.texts import plain_text, speculative_text
+    from calibration.closure.text_check import plain_text, speculative_text
 
     target = tiny()
     prompts = prompts_of(target)
@@ -67,7 +67,7 @@ def test_text_is_that_of_plain_greedy_decoding(draft_length: int, layers: int) -
 def test_text_of_smollm2_in_fp32_is_that_of_plain_greedy_decoding() -> None:
     import torch
 
-    from calibration.closure.texts import compare_texts
+    from calibration.closure.text_check import compare_texts
     from calibration.decoder.decoder import Decoder
     from calibration.decoder.weights import smollm2_weights
 

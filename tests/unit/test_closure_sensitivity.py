@@ -1,7 +1,7 @@
 """Whether the closed loop would notice an operator that is off by half, on a device that is known exactly.
 
-Measured steps are sums over the made-up device's own operators; predicted ones go the whole way, from what
-benches read off it by fit, profile, scenario and simulated step.
+MeasuredPoint steps are sums over the made-up device's own operators; predicted ones go the whole way, from
+what benches read off it by fit, profile, scenario and simulated step.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.synthetic_device import MODEL, NOTES, Device, line
 from tests.synthetic_device import measured as read_off
 
 if TYPE_CHECKING:
-    from calibration.closure.measured import Measured, Pair
-    from calibration.closure.points import Point
+    from calibration.closure.measured_point import MeasuredPoint, StepPair
+    from calibration.closure.points import LoopPoint
 
 TRUTH = Device(rest=(390.0, 9.0))
 """A quarter of a layer is neither matrix nor attention, as on a real CPU."""
@@ -40,9 +40,9 @@ def pass_us(batch: int, queries: int, context: int, layers: int, rows: int) -> f
     return TRUTH.prepare_us(batch * queries) + layers * layer + TRUTH.head_us(rows)
 
 
-def pair_of(point: Point, alpha: float) -> Pair:
+def pair_of(point: LoopPoint, alpha: float) -> StepPair:
     """A plain step and a cycle as the made-up device takes them, with the tokens that `alpha` gives."""
-    from calibration.closure.measured import Pair
+    from calibration.closure.measured_point import StepPair
 
     b, k, context = point.batch, point.draft_length, point.context + GROWN
     kind = "sampled" if point.temperature else "greedy"
@@ -50,7 +50,7 @@ def pair_of(point: Point, alpha: float) -> Pair:
     verified = context + k + 1
     drafts = [pass_us(b, k + 2, verified + 1, point.draft_layers, b) + choose]
     drafts += [pass_us(b, 1, verified + j, point.draft_layers, b) + choose for j in range(1, k)]
-    return Pair(
+    return StepPair(
         alpha=alpha,
         tokens=tokens_per_verify(alpha, k),
         plain_pass_s=pass_us(b, 1, context + 1, MODEL.layer_count, b) * 1e-6,
@@ -64,16 +64,16 @@ def pair_of(point: Point, alpha: float) -> Pair:
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[Measured]:
+def measured() -> list[MeasuredPoint]:
     """Every point at the acceptances that a run would dial."""
-    from calibration.closure.measured import Measured, bracket
-    from calibration.closure.points import Point
+    from calibration.closure.measured_point import MeasuredPoint, bracket
+    from calibration.closure.points import LoopPoint
 
     found = []
     for batch, draft_length, context, layers, temperature in SETTINGS:
-        point = Point(batch, draft_length, context, layers, temperature)
+        point = LoopPoint(batch, draft_length, context, layers, temperature)
         alphas = bracket(point, [pair_of(point, 0.5)])
-        found.append(Measured(point, tuple(pair_of(point, alpha) for alpha in alphas)))
+        found.append(MeasuredPoint(point, tuple(pair_of(point, alpha) for alpha in alphas)))
     return found
 
 
@@ -87,11 +87,11 @@ def profile() -> dict[str, Any]:
     return dict(fitted.profile)
 
 
-def missed(measured: list[Measured], profile: dict[str, Any], folder: Path) -> set[str]:
+def missed(measured: list[MeasuredPoint], profile: dict[str, Any], folder: Path) -> set[str]:
     """The targets that are not met."""
     from calibration.closure.closure import compare
-    from calibration.closure.compared import Summary
-    from calibration.closure.texts import Texts
+    from calibration.closure.compared_point import ClosureSummary
+    from calibration.closure.text_check import TextCheck
     from calibration.decoder.shape import DecoderShape
     from calibration.profile_json import dumps
 
@@ -99,7 +99,7 @@ def missed(measured: list[Measured], profile: dict[str, Any], folder: Path) -> s
     path.write_text(dumps(profile), "utf-8")
     MeasurementFile.open(measurements_path(path), NOTES)
     compared = compare(measured, path, DecoderShape.of(MODEL))
-    summary = Summary(tuple(compared), Texts(True, 0.4), 4)
+    summary = ClosureSummary(tuple(compared), TextCheck(True, 0.4), 4)
     return {target.name for target in summary.targets if not target.met}
 
 
@@ -120,14 +120,14 @@ def _times(values: list[Any]) -> Iterator[Any]:
 
 
 def test_the_loop_closes_on_a_device_that_is_the_sum_of_its_operators(
-    measured: list[Measured], profile: dict[str, Any], tmp_path: Path
+    measured: list[MeasuredPoint], profile: dict[str, Any], tmp_path: Path
 ) -> None:
     assert missed(measured, profile, tmp_path) == set()
 
 
 @pytest.mark.parametrize("name", ["gemm/bf16", "elementwise", "attention/bf16"])
 def test_an_operator_off_by_half_breaks_it(
-    name: str, measured: list[Measured], profile: dict[str, Any], tmp_path: Path
+    name: str, measured: list[MeasuredPoint], profile: dict[str, Any], tmp_path: Path
 ) -> None:
     """Preparation and samplers are too small a part of a step for that, and are not claimed to be tested."""
     assert any("step time" in target for target in missed(measured, scaled(profile, name), tmp_path))

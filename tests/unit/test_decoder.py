@@ -11,7 +11,7 @@ from simulator.models.catalogue import load_model
 
 if TYPE_CHECKING:
     from calibration.decoder.decoder import Decoder
-    from calibration.drafters.network import Network
+    from calibration.drafters.language_model import LanguageModel
 
 _CLOSE = 2e-3
 """Logits of SmolLM2 reach 35; fp32 sums of 576 terms in another order."""
@@ -27,7 +27,7 @@ def decoder() -> Decoder:
 
 
 def test_logits_are_those_of_transformers_after_prompts_and_in_verify_passes(
-    decoder: Decoder, smollm2: Network, monkeypatch: pytest.MonkeyPatch
+    decoder: Decoder, smollm2: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 

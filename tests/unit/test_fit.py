@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calibration.fit import Fitted, fit_profile
+from calibration.fit import FittedProfile, fit_profile
 from calibration.fit.in_place import one_layer
-from calibration.fit.points import LIMITS
-from calibration.fit.solve import Parameter, solve
+from calibration.fit.parts import LIMITS
+from calibration.fit.solve import FormParameter, solve
 from calibration.profile_json import dumps
 from simulator.costs.cost import CostModel
 from simulator.costs.profiles import Profile, load_profile, parse_profile
@@ -23,12 +23,12 @@ UNSEEN = [(1, 1, 256), (3, 4, 512), (6, 2, 1024), (12, 6, 512), (16, 1, 1024), (
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Fitted:
+def fitted() -> FittedProfile:
     return fit_profile(measured(), "mine")
 
 
 @pytest.fixture(scope="module")
-def profile(fitted: Fitted) -> Profile:
+def profile(fitted: FittedProfile) -> Profile:
     return fitted.parsed
 
 
@@ -60,12 +60,12 @@ def test_a_draft_pass_is_predicted(profile: Profile) -> None:
     assert found == pytest.approx(true, rel=0.012)
 
 
-def intervals(fitted: Fitted, name: str) -> Mapping[str, list[float]]:
+def intervals(fitted: FittedProfile, name: str) -> Mapping[str, list[float]]:
     found = next(part for part in fitted.profile["parts"] if part["name"] == name)
     return found["residual"]["intervals"]
 
 
-def test_parameters_lie_within_their_intervals(fitted: Fitted, profile: Profile) -> None:
+def test_parameters_lie_within_their_intervals(fitted: FittedProfile, profile: Profile) -> None:
     """Efficiencies are of the device as it was measured: its bandwidth and its best matrix."""
     true, gpu = Device(), profile.gpu
     memory, compute = (
@@ -100,7 +100,7 @@ def test_parameters_lie_within_their_intervals(fitted: Fitted, profile: Profile)
 
 def test_intervals_cover_what_is_true() -> None:
     x = np.array([1.0, 2, 4, 8, 16, 32, 64, 128])
-    parameters = (Parameter("start", 5.0, 0.0, 500.0), Parameter("each", 1.0, 0.0, 100.0))
+    parameters = (FormParameter("start", 5.0, 0.0, 500.0), FormParameter("each", 1.0, 0.0, 100.0))
     luck, inside = np.random.default_rng(3), 0
     for _ in range(300):
         times = (20 + 3 * x) * np.exp(0.03 * luck.standard_normal(len(x)))
@@ -115,7 +115,7 @@ def test_a_point_far_off_is_found_and_left_out() -> None:
     x = np.linspace(1, 40, 30)
     times = 20 + 3 * x
     times[7] *= 1.8
-    parameters = (Parameter("start", 5.0, 0.0, 500.0), Parameter("each", 1.0, 0.0, 100.0))
+    parameters = (FormParameter("start", 5.0, 0.0, 500.0), FormParameter("each", 1.0, 0.0, 100.0))
     solved = solve(parameters, lambda v: v["start"] + v["each"] * x, times)
     assert np.flatnonzero(solved.outliers).tolist() == [7]
     assert solved.values == pytest.approx({"start": 20, "each": 3}, rel=1e-3)
@@ -141,7 +141,7 @@ def test_a_slow_point_is_to_be_measured_again(bench: str, shape: dict[str, int])
     assert len(found) <= 8  # with some that lean on it
 
 
-def test_nothing_is_suspected_of_a_quiet_device(fitted: Fitted) -> None:
+def test_nothing_is_suspected_of_a_quiet_device(fitted: FittedProfile) -> None:
     assert fitted.suspects == ()
     assert fitted.refused == ()
 
@@ -154,7 +154,7 @@ def test_measurements_that_make_no_sense_are_refused() -> None:
     assert any(line.startswith("elementwise") for line in refused)
 
 
-def test_every_limit_is_stated_for_a_part_that_is_fitted(fitted: Fitted) -> None:
+def test_every_limit_is_stated_for_a_part_that_is_fitted(fitted: FittedProfile) -> None:
     families = {part["name"].partition("/")[0] for part in fitted.profile["parts"]}
     assert {name for name in families if name not in LIMITS} == {"memory", "launch"}
 
@@ -176,7 +176,7 @@ def test_dips_stay_where_the_data_insist_and_go_where_they_are_noise() -> None:
     assert (np.diff(noisy.time_us(3072, 576, np.arange(1, 129))) >= 0).all()
 
 
-def test_a_profile_goes_to_its_file_and_back(fitted: Fitted, tmp_path) -> None:
+def test_a_profile_goes_to_its_file_and_back(fitted: FittedProfile, tmp_path) -> None:
     text = dumps(fitted.profile)
     (tmp_path / "mine.json").write_text(text, "utf-8")
     read = load_profile("mine.json", tmp_path)
@@ -188,7 +188,7 @@ def test_a_profile_goes_to_its_file_and_back(fitted: Fitted, tmp_path) -> None:
         assert name in read.provenance
 
 
-def test_an_older_schema_says_what_to_do(fitted: Fitted) -> None:
+def test_an_older_schema_says_what_to_do(fitted: FittedProfile) -> None:
     old = dumps(fitted.profile | {"schema": "decodesim/profile-0"})
     with pytest.raises(InputError, match=r"decodesim calibrate.*measurements beside"):
         parse_profile(old, "mine.json")

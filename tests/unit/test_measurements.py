@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from calibration.measurements import (
     DeviceNotes,
     MeasurementFile,
-    Row,
+    MeasurementRow,
     measurements_path,
     over_rounds,
     read_measurements,
@@ -18,17 +18,17 @@ from calibration.measurements import (
 from simulator.errors import InputError
 
 DEVICE = DeviceNotes("cpu", 'a "CPU", fast', None, 1, 2**34, 2**25, 2, "", "2.9", "Linux")
-ROW = Row("linear", "qkv", {"n": 96, "k": 64, "m": 8}, "bf16", 1e4, 2e5, 3e-5, 2e-5, 4e-5, 20, 0)
+ROW = MeasurementRow("linear", "qkv", {"n": 96, "k": 64, "m": 8}, "bf16", 1e4, 2e5, 3e-5, 2e-5, 4e-5, 20, 0)
 
 
-def filled(path: Path, *rows: Row) -> MeasurementFile:
+def filled(path: Path, *rows: MeasurementRow) -> MeasurementFile:
     file = MeasurementFile.open(path, DEVICE)
     for row in rows:
         file.add(row)
     return file
 
 
-def in_round(number: int, seconds: float) -> Row:
+def in_round(number: int, seconds: float) -> MeasurementRow:
     return replace(ROW, round=number, seconds=seconds, p10_s=seconds * 0.9, p90_s=seconds * 1.2)
 
 

@@ -1,1 +1,1 @@
-"""The field's rules of thumb, examined: `python -m calibration.acceptance.claims` writes docs/claims.md."""
+"""Tests the field's rules of thumb: `python -m calibration.acceptance.claims` writes docs/claims.md."""

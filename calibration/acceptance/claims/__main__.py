@@ -9,7 +9,7 @@ from calibration.acceptance.claims.page import all_claims, claims_page
 
 
 def main() -> None:
-    """Examine all claims and write the page."""
+    """Test all claims and write the page."""
     path = Path(sys.argv[1]) if sys.argv[1:] else Path("docs/claims.md")
     path.write_text(claims_page(all_claims()), encoding="utf-8")
 

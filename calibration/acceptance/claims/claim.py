@@ -1,4 +1,4 @@
-"""A rule of thumb with the verdict on it, and how it is printed."""
+"""A rule of thumb with its verdict, and how both are printed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Outcome = Literal["holds", "holds where", "wrong", "not measured yet"]
 
 @dataclass(frozen=True)
 class Claim:
-    """One rule of thumb. `where` completes "holds where"; `finding` is Markdown with the figures; `rerun` is
-    the command that shows them. `borne_out`: every figure that the verdict names says so, band included.
+    """One rule of thumb. `where` completes "holds where". `finding`: Markdown with the figures. `rerun`: the
+    command that shows them. `borne_out`: whether all figures, with their bands, support the verdict.
     """
 
     rule: str
@@ -27,30 +27,30 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """`holds`, `wrong`, or where it holds."""
+        """The outcome, with the condition under which the rule holds."""
         return f"{self.outcome} {self.where}" if self.where else self.outcome
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a bar within a cell does not end it."""
+    """A Markdown table; bars within cells are escaped."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def known(value: Known | None) -> Known:
-    """A figure without which there is no verdict. Raises RuntimeError where it is unknown."""
+def required(value: Known | None) -> Known:
+    """The value, which a verdict needs. Raises RuntimeError where it is None."""
     if value is None:
-        raise RuntimeError("a verdict rests on a figure that is not known")
+        raise RuntimeError("a verdict needs a figure that is not required")
     return value
 
 
 def band_of(estimate: Estimate | None) -> tuple[float, float]:
-    """The ends of a figure's band. Raises RuntimeError where it has none."""
-    return known(known(estimate).band)
+    """The ends of a figure's band. Raises RuntimeError without a band."""
+    return required(required(estimate).band)
 
 
 def with_band(estimate: Estimate | None, digits: int = 2) -> str:
-    """A figure and its band, `1.36 [1.28, 1.45]`; a dash where there is none."""
+    """A figure and its band, `1.36 [1.28, 1.45]`; a dash without a figure."""
     if estimate is None:
         return "–"
     value = f"{estimate.value:.{digits}f}"

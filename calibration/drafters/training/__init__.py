@@ -1,1 +1,1 @@
-"""Distillation of drafters: text, the target's hidden states in shards, losses, the loop, checkpoints."""
+"""Distillation of drafters: text, shards of hidden states, losses, training loop, checkpoints."""

@@ -1,4 +1,4 @@
-"""One distillation from target to drafter folder: what `decodesim distill` and the committed runs do."""
+"""One distillation from target to drafter folder, for `decodesim distill` and the committed runs."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from typing import Any
 import torch
 from torch import nn
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.trained import save_trained
 from calibration.drafters.training.corpus import Mix
 from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.recipes import Recipe, Trainee
 from calibration.drafters.training.shards import Shards, fingerprint
-from calibration.drafters.training.trainer import CHECKPOINT, POSITIONS, Plan, Say, train
+from calibration.drafters.training.trainer import CHECKPOINT, POSITIONS, Progress, TrainingPlan, train
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
 RESULT = "distillation.json"
 _BYTES_PER_STATE = 2
-_SPARE = 1.1
+_MARGIN = 1.1
 
 
 def distil(
-    network: Network,
+    network: LanguageModel,
     recipe: Recipe,
-    plan: Plan,
+    plan: TrainingPlan,
     folder: Path,
     shards: Shards,
     *,
     resume: bool = False,
-    say: Say = lambda done, total, text: None,
+    progress: Progress = lambda done, total, text: None,
 ) -> dict[str, Any]:
-    """Train a drafter into a folder, return what is written to its distillation.json.
+    """Train a drafter into a folder and return the content of its distillation.json.
 
-    The folder then holds config.json and model.safetensors too. Raises InputError (a folder of another run,
-    a target that cannot be learned from, too little room), OSError.
+    The folder then also holds config.json and model.safetensors. Raises InputError (a folder of another run,
+    an unsuitable target, too little disk space) and OSError.
     """
     check_run(network, plan, folder, shards.mix, resume)
     result = folder / RESULT
-    if result.exists():  # the same run, done
+    if result.exists():  # the same run is finished
         document: dict[str, Any] = json.loads(result.read_text())
         return document
-    run = train(network, shards, recipe, plan, folder, resume=resume, say=say)
+    run = train(network, shards, recipe, plan, folder, resume=resume, progress=progress)
     notes = {"trained_on_tokens": plan.tokens, "target": fingerprint(network)}
     save_trained(run.trainee, network, folder, notes)
-    say(plan.tokens, plan.tokens, "judging it, and random weights beside it")
+    progress(plan.tokens, plan.tokens, "evaluating it and random weights")
     text = shards.held_out(run.trainee.layers)
     final = judge(run.trainee, network, text, POSITIONS)
     random = judge(randomised(run.trainee), network, text, POSITIONS)
@@ -73,7 +73,7 @@ def distil(
 
 @torch.no_grad()
 def randomised(trainee: Trainee) -> Trainee:
-    """Return a copy with random matrices in place of the learned ones: what having learned nothing gives."""
+    """Return a copy with random matrices instead of the learned ones, as a baseline without learning."""
     fresh = copy.deepcopy(trainee)
     torch.manual_seed(1)
     for weight in fresh.parameters():
@@ -84,10 +84,10 @@ def randomised(trainee: Trainee) -> Trainee:
     return fresh
 
 
-def move(network: Network, device: str | None) -> None:
-    """Put the weights on a device, by default on a GPU where there is one. Raises InputError: there is none.
+def move(network: LanguageModel, device: str | None) -> None:
+    """Move the weights to a device, by default a GPU if there is one. Raises InputError without a GPU.
 
-    Of the threads, one half learns while the other reads ahead.
+    torch gets half of the threads, because reading ahead uses the other half.
     """
     gpu = torch.cuda.is_available()
     if device == "cuda" and not gpu:
@@ -97,8 +97,8 @@ def move(network: Network, device: str | None) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // 2))
 
 
-def check_run(network: Network, plan: Plan, folder: Path, mix: Mix, resume: bool) -> None:
-    """Raise InputError when the target cannot be learned from, or the folder is not for this run."""
+def check_run(network: LanguageModel, plan: TrainingPlan, folder: Path, mix: Mix, resume: bool) -> None:
+    """Raise InputError if the target is unsuitable or the folder belongs to another run."""
     if network.tokenizer is None or len(network.tokenizer) > network.vocab_size:
         count = 0 if network.tokenizer is None else len(network.tokenizer)
         message = f"its tokenizer has {count} tokens where the model has {network.vocab_size}"
@@ -108,27 +108,27 @@ def check_run(network: Network, plan: Plan, folder: Path, mix: Mix, resume: bool
     if network.max_tokens is not None and network.max_tokens < mix.length:
         message = f"reads {network.max_tokens} tokens at most"
         raise InputError(Problem(field="--target", message=message, allowed=f"{mix.length} or more"))
-    least = plan.batch * mix.length
-    if plan.tokens < least:
+    min_tokens = plan.batch * mix.length
+    if plan.tokens < min_tokens:
         message = "is less than one step"
         raise InputError(
-            Problem(field="--tokens", value=plan.tokens, message=message, allowed=f"{least} or more")
+            Problem(field="--tokens", value=plan.tokens, message=message, allowed=f"{min_tokens} or more")
         )
-    there = any((folder / name).exists() for name in (CHECKPOINT, RESULT, "config.json"))
-    if there and not resume:
+    exists = any((folder / name).exists() for name in (CHECKPOINT, RESULT, "config.json"))
+    if exists and not resume:
         message = "holds a drafter or a run already"
         raise InputError(Problem(file=str(folder), message=message, allowed="--resume, or a new folder"))
-    if there and not (folder / CHECKPOINT).exists():
-        done = _read_result(folder / RESULT)
-        if done.get("plan") != vars(plan) or done.get("target") != fingerprint(network):
-            options = ", ".join(f"{key} {value}" for key, value in done.get("plan", {}).items())
-            message = f"holds a finished run ({options})" if options else "holds no run that could go on"
+    if exists and not (folder / CHECKPOINT).exists():
+        finished = _read_result(folder / RESULT)
+        if finished.get("plan") != vars(plan) or finished.get("target") != fingerprint(network):
+            options = ", ".join(f"{key} {value}" for key, value in finished.get("plan", {}).items())
+            message = f"holds a finished run ({options})" if options else "holds no run to resume"
             allowed = "the same target and options, or a new folder"
             raise InputError(Problem(file=str(folder), message=message, allowed=allowed))
 
 
 def _read_result(path: Path) -> dict[str, Any]:
-    """What a finished run wrote; nothing where there is none."""
+    """The result of a finished run; empty without one."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -136,17 +136,15 @@ def _read_result(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def check_room(network: Network, tokens: int, states: int, folder: Path) -> None:
-    """Raise InputError when the hidden states of so many tokens have no room on the disk.
-
-    `states`: hidden states per token.
-    """
-    have = sum(file.stat().st_size for file in folder.glob("shard-*")) if folder.exists() else 0
-    need = tokens * states * network.hidden_size * _BYTES_PER_STATE * _SPARE - have
-    place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
-    free = shutil.disk_usage(place).free
-    if need > free:
-        message = f"needs {need / 1e9:.1f} GB for the target's hidden states and has {free / 1e9:.1f}"
+def check_room(network: LanguageModel, tokens: int, states: int, folder: Path) -> None:
+    """Raise InputError if the disk has no room for `states` hidden states of each of `tokens` tokens."""
+    stored_bytes = sum(file.stat().st_size for file in folder.glob("shard-*")) if folder.exists() else 0
+    missing_bytes = tokens * states * network.hidden_size * _BYTES_PER_STATE * _MARGIN - stored_bytes
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free_bytes = shutil.disk_usage(existing).free
+    if missing_bytes > free_bytes:
+        needed, free = f"{missing_bytes / 1e9:.1f} GB", f"{free_bytes / 1e9:.1f}"
+        message = f"needs {needed} for the target's hidden states and has {free}"
         raise InputError(
             Problem(file=str(folder), message=message, allowed="fewer --tokens, or another disk")
         )

@@ -1,9 +1,10 @@
-"""How good a drafter is on text kept from training: alpha and acceptance by position, with intervals.
+"""Evaluates a drafter on text kept from training: alpha and acceptance by position, with intervals.
 
-The text is the target's own at temperature 1. With p the target's law and q the drafter's, a draft of q is
-accepted with probability 1 - TV(p, q); and given the token that stands in the text, a draw from p, it has
-been drafted and accepted with probability min(1, q/p). So the chance that position j is accepted, given
-those before it were, is the mean of 1 - TV at j over the text, weighted by the product of the latter.
+The text is the target's own, at temperature 1. Let p be the target's distribution and q the drafter's. A
+draft from q is accepted with probability 1 - TV(p, q). Given the token in the text, which is a draw from p,
+this token was drafted and accepted with probability min(1, q/p). So the probability that position j is
+accepted, given that all earlier positions were, is the mean of 1 - TV at j over the text, weighted by the
+product of these earlier probabilities.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import torch
 from torch import Tensor
 
 from calibration.drafters.feature_head import Features
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.training.losses import match
-from calibration.drafters.training.shards import HeldOut
+from calibration.drafters.training.shards import HeldOutText
 from simulator.results.estimate import Estimate, mean_estimate
 
-_AT_A_TIME = 8
+_BATCH = 8
 _RESAMPLES = 400
 
 
-class Predicts(Protocol):
-    """A drafter that can be judged, learned or not."""
+class DraftPredictor(Protocol):
+    """A drafter that can be evaluated."""
 
     def predict(
         self, tokens: Tensor, features: Features, embed: Callable[[Tensor], Tensor], steps: int
@@ -37,9 +38,12 @@ class Predicts(Protocol):
 
 @dataclass(frozen=True)
 class Judgement:
-    """Figures of one drafter. alpha: 1 - TV of the first draft, over sequences; alpha_in: by domain.
-    conditional: acceptance at each draft position given those before. same: share of first drafts whose best
-    token is the target's. kl: nats. samples: alpha of each sequence, for paired comparison.
+    """Figures of one drafter.
+
+    alpha: 1 - TV of the first draft, mean over sequences. alpha_in: the same by domain. conditional:
+    acceptance at each draft position, given that all earlier ones were accepted. same: share of first drafts
+    whose best token is the target's. kl: KL divergence in nats. samples: alpha of each sequence, for paired
+    comparisons.
     """
 
     alpha: Estimate
@@ -53,48 +57,50 @@ class Judgement:
         """The judgement as plain JSON."""
         return {
             "alpha": self.alpha.to_json(),
-            "alpha_in": {domain: one.to_json() for domain, one in self.alpha_in.items()},
-            "conditional": [one.to_json() for one in self.conditional],
+            "alpha_in": {domain: alpha.to_json() for domain, alpha in self.alpha_in.items()},
+            "conditional": [rate.to_json() for rate in self.conditional],
             "same": self.same.to_json(),
             "kl": self.kl.to_json(),
-            "samples": [round(one, 5) for one in self.samples],
+            "samples": [round(alpha, 5) for alpha in self.samples],
         }
 
 
 @torch.no_grad()
 def judge(
-    drafter: Predicts,
-    network: Network,
-    text: HeldOut,
+    drafter: DraftPredictor,
+    network: LanguageModel,
+    text: HeldOutText,
     steps: int,
     every: int = 1,
 ) -> Judgement:
-    """Return the judgement over every `every`-th held-out sequence; `steps` drafts a place, at most."""
-    chosen = torch.arange(0, len(text.tokens), every)
+    """Evaluate a drafter on every `every`-th held-out sequence, with at most `steps` drafts per position."""
+    sequences = torch.arange(0, len(text.tokens), every)
     parts: list[list[Tensor]] = [[], [], [], []]
-    for rows in torch.split(chosen, _AT_A_TIME):
+    for rows in torch.split(sequences, _BATCH):
         tokens = text.tokens[rows].to(network.device)
         features = {layer: state[rows].float().to(network.device) for layer, state in text.features.items()}
-        found, _ = drafter.predict(tokens, features, network.embed, steps)
-        distinct = found[:1] if found.stride(0) == 0 else found  # a student says the same at every step
-        wanted = features[network.layer_count]
-        # Row s says what follows s; the target wrote tokens `prompt` to the end.
-        places = slice(text.prompt - 1, tokens.shape[1] - 1)
-        shape = (len(found), len(rows), places.stop - places.start)
-        agreed = match(
+        predictions, _ = drafter.predict(tokens, features, network.embed, steps)
+        distinct = (
+            predictions[:1] if predictions.stride(0) == 0 else predictions
+        )  # a student's predictions are equal at all steps
+        target_states = features[network.layer_count]
+        # Row s predicts the token after s. The target wrote the tokens from `prompt` to the end.
+        positions = slice(text.prompt - 1, tokens.shape[1] - 1)
+        shape = (len(predictions), len(rows), positions.stop - positions.start)
+        matched = match(
             network.lm_head,
-            wanted[:, places].flatten(0, 1),
-            distinct[:, :, places].flatten(1, 2).float(),
-            tokens[:, 1:][:, places].flatten(),
+            target_states[:, positions].flatten(0, 1),
+            distinct[:, :, positions].flatten(1, 2).float(),
+            tokens[:, 1:][:, positions].flatten(),
         )
-        for store, value in zip(parts, agreed, strict=True):
-            store.append(value.expand(len(found), -1).reshape(shape).cpu())
-    alpha, survival, kl, same = (torch.cat(one, 1) for one in parts)
-    domains = [text.domains[row] for row in chosen.tolist()]
+        for store, value in zip(parts, matched, strict=True):
+            store.append(value.expand(len(predictions), -1).reshape(shape).cpu())
+    alpha, survival, kl, same = (torch.cat(part, 1) for part in parts)
+    domains = [text.domains[row] for row in sequences.tolist()]
     return Judgement(
         alpha=_over_sequences(alpha[0]),
         alpha_in={
-            domain: _over_sequences(alpha[0][[one == domain for one in domains]])
+            domain: _over_sequences(alpha[0][[row_domain == domain for row_domain in domains]])
             for domain in dict.fromkeys(domains)
         },
         conditional=_conditional(alpha, survival),
@@ -105,32 +111,35 @@ def judge(
 
 
 def _over_sequences(values: Tensor) -> Estimate:
-    """The mean of values (n, positions), its interval over sequences, as positions of one hang together."""
-    found = mean_estimate(values.double().mean(-1).tolist())
-    assert found is not None
-    return found
+    """The mean of values (n, positions). The interval is over sequences, because positions of one are
+    correlated.
+    """
+    estimate = mean_estimate(values.double().mean(-1).tolist())
+    assert estimate is not None
+    return estimate
 
 
 def _conditional(alpha: Tensor, survival: Tensor) -> list[Estimate]:
-    """Acceptance at each position given those before, (steps, n, positions) each; bootstrap over sequences.
+    """Acceptance at each draft position, given all earlier ones; intervals by bootstrap over sequences.
 
-    Row s of step j belongs to the round that began j - 1 rows earlier.
+    alpha, survival: (steps, n, positions). Row s of step j belongs to the round that began j - 1 rows
+    earlier.
     """
     steps, count, length = alpha.shape
     starts = length - steps + 1
     weight = torch.ones(count, starts, dtype=torch.float64)
-    reached, kept = [], []
+    reached, accepted = [], []
     for step in range(steps):
         part = slice(step, step + starts)
         reached.append(weight.sum(-1))
-        kept.append((weight * alpha[step, :, part]).sum(-1))
+        accepted.append((weight * alpha[step, :, part]).sum(-1))
         weight = weight * survival[step, :, part]
-    tops, bottoms = torch.stack(kept), torch.stack(reached)  # (steps, n)
+    numerators, denominators = torch.stack(accepted), torch.stack(reached)  # (steps, n)
     generator = torch.Generator().manual_seed(0)
     picks = torch.randint(count, (_RESAMPLES, count), generator=generator)
-    drawn = tops[:, picks].sum(-1) / bottoms[:, picks].sum(-1)
-    low, high = drawn.quantile(0.025, dim=1), drawn.quantile(0.975, dim=1)
-    values = tops.sum(-1) / bottoms.sum(-1)
+    resampled = numerators[:, picks].sum(-1) / denominators[:, picks].sum(-1)
+    low, high = resampled.quantile(0.025, dim=1), resampled.quantile(0.975, dim=1)
+    values = numerators.sum(-1) / denominators.sum(-1)
     return [
         Estimate(float(value), (float(min(left, value)), float(max(right, value))))
         for value, left, right in zip(values, low, high, strict=True)

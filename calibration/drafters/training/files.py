@@ -1,4 +1,4 @@
-"""Tensors in safetensors files that are there whole or not at all, read through memory mapping."""
+"""Tensors in safetensors files, written atomically and read through memory mapping."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOKENS = "tokens"
 def save(
     path: Path, tokens: Tensor, features: Mapping[int, Tensor], notes: Mapping[str, str] | None = None
 ) -> None:
-    """Write tokens and features {layer: tensor}. Raises OSError, of a full disk too."""
+    """Write tokens and features {layer: tensor}. Raises OSError, for a full disk as well."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -26,7 +26,7 @@ def save(
     with whole_file(path) as part:
         try:
             save_file(tensors, part, metadata=dict(notes or {}) or None)
-        except SafetensorError as error:  # how it says that a disk is full
+        except SafetensorError as error:  # raised when the disk is full
             raise OSError(None, f"cannot be written: {error}", str(path)) from error
 
 
@@ -38,7 +38,7 @@ def layers_in(path: Path) -> set[int]:
         with safe_open(path, framework="pt") as file:
             return {int(name) for name in file.keys() if name != _TOKENS}  # noqa: SIM118
     except SafetensorError as error:
-        allowed = "delete it, and it is made anew"
+        allowed = "delete it, and it is made again"
         raise InputError(Problem(file=str(path), message="is damaged", allowed=allowed)) from error
 
 
@@ -52,10 +52,10 @@ def load(path: Path, layers: Iterable[int]) -> tuple[Tensor, dict[int, Tensor], 
 
 
 def save_tokens(path: Path, tokens: Tensor) -> None:
-    """Write tokens alone."""
+    """Write tokens only."""
     save(path, tokens, {})
 
 
 def load_tokens(path: Path) -> Tensor:
-    """Return tokens alone."""
+    """Return tokens only."""
     return load(path, ())[0]

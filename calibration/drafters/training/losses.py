@@ -1,8 +1,8 @@
-"""How far a drafter's laws are from the target's, through the target's own head.
+"""Distances of a drafter's distributions from the target's, through the target's output matrix.
 
-A vocabulary of 50,000 makes logits the largest tensors by far. They are made for a chunk of positions at a
-time and thrown away; the gradient of KL(target ‖ drafter) with respect to the drafter's logits, q - p, is
-written down, so that nothing is kept for a backward pass.
+With a vocabulary of 50,000, logits are by far the largest tensors. They are computed for a chunk of positions
+at a time and discarded. The gradient of KL(target ‖ drafter) with respect to the drafter's logits is q - p,
+so that nothing has to be kept for a backward pass.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 CHUNK = 256
-"""Positions whose logits exist at a time."""
+"""Positions whose logits exist at the same time."""
 
 
-class Slope(NamedTuple):
-    """How KL rises with a drafter's hidden states. gradient: (m, n, h) of the KL of each position, in nats;
-    alpha: (m, n), 1 - total variation, the chance that a draft drawn there is accepted.
+class KlSlope(NamedTuple):
+    """The gradient (m, n, h) of each position's KL, in nats, with respect to a drafter's hidden states, and
+    alpha (n,): 1 - total variation of the first prediction, the probability that a draft drawn from it is
+    accepted.
     """
 
     gradient: Tensor
@@ -27,33 +28,38 @@ class Slope(NamedTuple):
 
 
 @torch.no_grad()
-def kl_slope(head: nn.Module, wanted: Tensor, found: Tensor, dtype: torch.dtype = torch.bfloat16) -> Slope:
-    """Return the gradient of KL and alpha for positions whose target law `wanted` (n, h) gives.
+def kl_slope(
+    head: nn.Module, target_states: Tensor, draft_states: Tensor, dtype: torch.dtype = torch.bfloat16
+) -> KlSlope:
+    """Return the gradient of KL, and alpha, for m predictions of each of n positions.
 
-    found: (m, n, h), m predictions of each position. Both are what the head (a linear layer) multiplies,
-    after any norm. `dtype` is that of the matrix products and of the laws; sums run in float32.
+    wanted: (n, h), the target's states; found: (m, n, h), the drafter's. Both are inputs of the head, a
+    linear layer, after any norm. `dtype` is that of the matrix products and of the distributions; sums run in
+    float32.
     """
-    own = dict(head.named_parameters())
-    weight = own["weight"].to(dtype)
-    bias = own["bias"].to(dtype) if "bias" in own else None
-    gradient = torch.empty_like(found)
-    alpha = torch.empty(found.shape[1], dtype=torch.float32, device=found.device)
-    for start in range(0, wanted.shape[0], CHUNK):
+    parameters = dict(head.named_parameters())
+    weight = parameters["weight"].to(dtype)
+    bias = parameters["bias"].to(dtype) if "bias" in parameters else None
+    gradient = torch.empty_like(draft_states)
+    alpha = torch.empty(draft_states.shape[1], dtype=torch.float32, device=draft_states.device)
+    for start in range(0, target_states.shape[0], CHUNK):
         part = slice(start, start + CHUNK)
-        target_law = torch.softmax(linear(wanted[part].to(dtype), weight, bias), -1)
-        for index in range(found.shape[0]):
-            difference = torch.softmax(linear(found[index, part].to(dtype), weight, bias), -1)
-            difference -= target_law
-            gradient[index, part] = (difference @ weight).to(found.dtype)
+        target_distribution = torch.softmax(linear(target_states[part].to(dtype), weight, bias), -1)
+        for index in range(draft_states.shape[0]):
+            difference = torch.softmax(linear(draft_states[index, part].to(dtype), weight, bias), -1)
+            difference -= target_distribution
+            gradient[index, part] = (difference @ weight).to(draft_states.dtype)
             if index == 0:
                 alpha[part] = 1.0 - difference.abs().sum(-1, dtype=torch.float32) / 2
-    return Slope(gradient, alpha)
+    return KlSlope(gradient, alpha)
 
 
-class Match(NamedTuple):
-    """How well laws agree, each (m, n). alpha: 1 - total variation. survival: min(1, q/p) of the token that
-    stands there: the chance that it, drawn from the target, had been drafted and accepted. kl: nats.
-    same: whether both laws have the same best token.
+class DistributionMatch(NamedTuple):
+    """How well distributions agree, (m, n) each.
+
+    alpha: 1 - total variation. survival: min(1, q/p) of the token at the position, the probability that this
+    token, drawn from the target, was drafted and accepted. kl: nats. same: whether both have the same best
+    token.
     """
 
     alpha: Tensor
@@ -63,27 +69,27 @@ class Match(NamedTuple):
 
 
 @torch.no_grad()
-def match(head: nn.Module, wanted: Tensor, found: Tensor, tokens: Tensor) -> Match:
-    """Return how well the laws of found (m, n, h) match those of wanted (n, h); in float32.
+def match(head: nn.Module, target_states: Tensor, draft_states: Tensor, tokens: Tensor) -> DistributionMatch:
+    """Return how well the distributions of found (m, n, h) match those of wanted (n, h), computed in float32.
 
-    tokens: (n,) the token that stands at each position.
+    tokens: (n,) the token at each position.
     """
     parts: list[tuple[Tensor, ...]] = []
-    for start in range(0, wanted.shape[0], CHUNK):
+    for start in range(0, target_states.shape[0], CHUNK):
         part = slice(start, start + CHUNK)
-        target_logs = torch.log_softmax(head(wanted[part]).float(), -1)
-        target_law = target_logs.exp()
-        place = tokens[part, None]
+        target_logs = torch.log_softmax(head(target_states[part]).float(), -1)
+        target_distribution = target_logs.exp()
+        token_index = tokens[part, None]
         rows = []
-        for one in found[:, part]:
-            logs = torch.log_softmax(head(one).float(), -1)
+        for states in draft_states[:, part]:
+            logs = torch.log_softmax(head(states).float(), -1)
             rows.append(
                 (
-                    torch.minimum(target_law, logs.exp()).sum(-1),
-                    (logs - target_logs).gather(-1, place)[:, 0].clamp(max=0.0).exp(),
-                    (target_law * (target_logs - logs)).sum(-1),
+                    torch.minimum(target_distribution, logs.exp()).sum(-1),
+                    (logs - target_logs).gather(-1, token_index)[:, 0].clamp(max=0.0).exp(),
+                    (target_distribution * (target_logs - logs)).sum(-1),
                     (logs.argmax(-1) == target_logs.argmax(-1)).float(),
                 )
             )
         parts.append(tuple(torch.stack(column) for column in zip(*rows, strict=True)))
-    return Match(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+    return DistributionMatch(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))

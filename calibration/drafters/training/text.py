@@ -1,6 +1,6 @@
-"""Text that every Python has: the source of its standard library as code, its documentation as prose.
+"""Text that comes with Python: the source of the standard library as code, its documentation as prose.
 
-Documents are held out whole, by name. A module's docstrings lie on the same side as its source.
+Whole documents are held out, by name. A module's docstrings are on the same side as its source.
 """
 
 from __future__ import annotations
@@ -20,34 +20,42 @@ from torch import Tensor
 
 Domain = Literal["code", "prose"]
 HELD_OUT_ONE_IN = 8
-"""One document of as many is held out."""
-_LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "encodings"}
-"""Folders without prose or code that anybody would write: tests, tables of characters, what was installed."""
+"""One document in this many is held out."""
+_EXCLUDED_FOLDERS = {
+    "test",
+    "tests",
+    "idle_test",
+    "site-packages",
+    "dist-packages",
+    "__pycache__",
+    "encodings",
+}
+"""Folders without ordinary code or prose: tests, character tables, installed packages."""
 _TOPICS = "pydoc_data/topics.py"
-_SHORTEST_DOCSTRING = 200
-_SHORTEST_DOCUMENT = 400
+_MIN_DOCSTRING = 200
+_MIN_DOCUMENT = 400
 """Characters."""
 
 
 @dataclass(frozen=True)
-class Document:
-    """One file, or the documentation in it. `name` is the file's, relative to the library."""
+class TextDocument:
+    """One file or its documentation. `name` is the path of the file relative to the library."""
 
     name: str
     text: str
 
 
-def documents(domain: Domain, *, held_out: bool, seed: int = 0) -> Iterator[Document]:
-    """Yield the documents of a domain on one side, in an order that the seed and their names decide.
+def documents(domain: Domain, *, held_out: bool, seed: int = 0) -> Iterator[TextDocument]:
+    """Yield the documents of a domain, held out or not, in an order that depends on the seed and their names.
 
-    A document's name alone decides its side. Files are read as they are reached.
+    Whether a document is held out depends only on its name. Files are read when they are reached.
     """
     readers = _code() if domain == "code" else _prose()
     chosen = [name for name in readers if is_held_out(name) == held_out]
-    for name in sorted(chosen, key=lambda one: _number(f"{seed}:{one}")):
+    for name in sorted(chosen, key=lambda name: _number(f"{seed}:{name}")):
         text = readers[name]()
-        if len(text) >= _SHORTEST_DOCUMENT:
-            yield Document(name, text)
+        if len(text) >= _MIN_DOCUMENT:
+            yield TextDocument(name, text)
 
 
 def is_held_out(name: str) -> bool:
@@ -56,15 +64,15 @@ def is_held_out(name: str) -> bool:
 
 
 def beginnings(
-    found: Iterable[Document], tokenizer: Any, length: int, count: int
+    texts: Iterable[TextDocument], tokenizer: Any, length: int, count: int
 ) -> tuple[Tensor, list[str]]:
     """Return prompts (n, length), one piece of each document, and the documents' names.
 
-    The piece stands at a place that the document's name decides.
+    The position of the piece depends on the document's name.
     """
     rows: list[list[int]] = []
     names: list[str] = []
-    for document in found:
+    for document in texts:
         if len(rows) == count:
             break
         tokens = tokens_of(document.text, tokenizer)
@@ -76,7 +84,7 @@ def beginnings(
 
 
 def tokens_of(text: str, tokenizer: Any) -> list[int]:
-    """Return the tokens of a text, none added around it."""
+    """Return the tokens of a text, without special tokens."""
     tokens: list[int] = tokenizer.encode(text, add_special_tokens=False, verbose=False)
     return tokens
 
@@ -85,13 +93,13 @@ Reader = Callable[[], str]
 
 
 def _sources() -> dict[str, Path]:
-    """The library's modules by name; folders that are not its own left out."""
+    """The library's modules by name, without the excluded folders."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    paths = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
     return {
         name: path
-        for name, path in found.items()
-        if not _LEFT_OUT.intersection(name.split("/")) and not path.name.startswith("_sysconfigdata")
+        for name, path in paths.items()
+        if not _EXCLUDED_FOLDERS.intersection(name.split("/")) and not path.name.startswith("_sysconfigdata")
     }
 
 
@@ -100,13 +108,13 @@ def _code() -> dict[str, Reader]:
 
 
 def _prose() -> dict[str, Reader]:
-    """The language reference that `help()` shows, a topic a document, and each module's docstrings."""
+    """The language reference of `help()`, one document per topic, and each module's docstrings."""
     readers: dict[str, Reader] = {
         name: partial(_documentation, path) for name, path in _sources().items() if name != _TOPICS
     }
     try:
         from pydoc_data.topics import topics
-    except ImportError:  # some systems ship it apart
+    except ImportError:  # some systems ship it separately
         return readers
     return readers | {f"{_TOPICS}:{topic}": partial(str, text) for topic, text in topics.items()}
 
@@ -125,17 +133,17 @@ def _documentation(path: Path) -> str:
 def _docstrings(source: str) -> Iterator[str]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in old sources
+            warnings.simplefilter("ignore")  # old sources have invalid escapes
             tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
-            if text and len(text) >= _SHORTEST_DOCSTRING:
+            if text and len(text) >= _MIN_DOCSTRING:
                 yield text
 
 
 def _number(name: str) -> int:
-    """A number that a name alone decides."""
+    """A hash of a name as a number."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")

@@ -1,7 +1,8 @@
-"""The training loop: KL to the target's law, from shards of its hidden states; stops and goes on exactly.
+"""The training loop: minimises KL to the target's distribution, on shards of its hidden states; resumes
+exactly.
 
-Everything that decides the next step is in the checkpoint or follows from the plan, so that a run that was
-killed ends with the same weights as one that was not.
+Everything that determines the next step is in the checkpoint or follows from the plan, so that an interrupted
+run ends with the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -18,34 +19,35 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.training.evaluation import Judgement, judge
 from calibration.drafters.training.losses import kl_slope
 from calibration.drafters.training.recipes import Recipe, Trainee
-from calibration.drafters.training.shards import Ahead, Shards, fingerprint
+from calibration.drafters.training.shards import ShardPrefetcher, Shards, fingerprint
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
 CHECKPOINT = "checkpoint.pt"
 POSITIONS = 5
-"""Draft positions that acceptance is judged at."""
+"""Draft positions at which acceptance is evaluated."""
 _SAVE_EVERY_S = 180.0
-_EARLY_POINTS = (1 / 64, 1 / 32, 1 / 16)
-"""Shares of the run after which the drafter is judged, beside even ones: at first it learns fastest."""
-_KL_BESIDE_REGRESSION = 0.1
+_EARLY_EVALUATIONS = (1 / 64, 1 / 32, 1 / 16)
+"""Shares of the run with an additional evaluation, because a drafter learns fastest at the start."""
+_KL_WEIGHT_WITH_REGRESSION = 0.1
 _WARM_UP = 0.03
 _COOL_DOWN = 0.25
 _CLIP = 1.0
 
-Say = Callable[[int, int, str], None]
-"""Told tokens seen, tokens in all, and a text."""
+Progress = Callable[[int, int, str], None]
+"""Called with tokens seen, total tokens, and a message."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is trained, on how much. tokens: seen in all, in so many `passes` over the same text.
-    batch: sequences of a step. judgements: how often it is judged, evenly. judged_every: each how manieth
-    held-out sequence counts there.
+class TrainingPlan:
+    """What is trained, and on how much text.
+
+    tokens: total tokens seen, in `passes` passes over the same text. batch: sequences per step. judgements:
+    number of evaluations, evenly spaced. judged_every: an evaluation uses every such held-out sequence.
     """
 
     kind: str
@@ -58,9 +60,9 @@ class Plan:
 
 
 @dataclass
-class Run:
-    """A run's state. history: {tokens, alpha in training since the one before, judgement} in order.
-    seen: alpha of each step since the last of them.
+class TrainingRun:
+    """The state of a training run. history: evaluations in order, {tokens, alpha in training since the last
+    one, figures}. seen: alpha of each step since the last evaluation.
     """
 
     trainee: Trainee
@@ -69,18 +71,18 @@ class Run:
 
 
 def train(
-    network: Network,
+    network: LanguageModel,
     shards: Shards,
     recipe: Recipe,
-    plan: Plan,
+    plan: TrainingPlan,
     folder: Path,
     *,
     resume: bool = False,
-    say: Say = lambda done, total, text: None,
-) -> Run:
-    """Train from the beginning, or from the folder's checkpoint.
+    progress: Progress = lambda done, total, text: None,
+) -> TrainingRun:
+    """Train from the start or from the folder's checkpoint.
 
-    Raises InputError: the checkpoint is another run's.
+    Raises InputError if the checkpoint belongs to another run.
     """
     torch.manual_seed(plan.seed)
     trainee = recipe.make(network).float().to(network.device)
@@ -92,29 +94,31 @@ def train(
         "target": fingerprint(network),
         "mix": asdict(shards.mix),
     }
-    run, done = Run(trainee, [], []), 0
+    run, done = TrainingRun(trainee, [], []), 0
     folder.mkdir(parents=True, exist_ok=True)
     if resume:
         done = _restore(folder, signature, run, optimiser)
-    shards.say = lambda text: say(done * plan.batch * shards.mix.length, plan.tokens, text)
+    shards.report = lambda text: progress(done * plan.batch * shards.mix.length, plan.tokens, text)
     text = shards.held_out(trainee.layers)
-    even = [number / plan.judgements for number in range(1, plan.judgements + 1)]
-    points = {max(1, math.ceil(share * steps)) for share in (*_EARLY_POINTS, *even)}
+    even_shares = [number / plan.judgements for number in range(1, plan.judgements + 1)]
+    evaluation_steps = {max(1, math.ceil(share * steps)) for share in (*_EARLY_EVALUATIONS, *even_shares)}
     per_shard = shards.mix.sequences // plan.batch
-    saved, clock, begun_at = time.monotonic(), time.monotonic(), done
+    saved_s, started_s, first_step = time.monotonic(), time.monotonic(), done
     if done == 0:
-        say(0, plan.tokens, "judging the beginning")
+        progress(0, plan.tokens, "evaluating the start")
         _note(run, 0, judge(trainee, network, text, POSITIONS, plan.judged_every))
-    of_a_pass = math.ceil(steps / plan.passes / per_shard)
+    shards_per_pass = math.ceil(steps / plan.passes / per_shard)
     visits = range(done // per_shard, math.ceil(steps / per_shard))
-    ahead = Ahead(shards, trainee.layers, [visit % of_a_pass for visit in visits])
+    prefetcher = ShardPrefetcher(
+        shards, trainee.layers, [shard_visit % shards_per_pass for shard_visit in visits]
+    )
     while done < steps:
-        visit, first = divmod(done, per_shard)
-        shard = ahead.shard(visit % of_a_pass)
+        shard_visit, first_batch = divmod(done, per_shard)
+        shard = prefetcher.shard(shard_visit % shards_per_pass)
         order = torch.randperm(
-            shards.mix.sequences, generator=torch.Generator().manual_seed(plan.seed * 1_000_003 + visit)
+            shards.mix.sequences, generator=torch.Generator().manual_seed(plan.seed * 1_000_003 + shard_visit)
         )
-        for place in range(first, min(per_shard, steps - visit * per_shard)):
+        for place in range(first_batch, min(per_shard, steps - shard_visit * per_shard)):
             rows = order[place * plan.batch : (place + 1) * plan.batch]
             for group in optimiser.param_groups:
                 group["lr"] = recipe.rate * _schedule(done, steps)
@@ -122,38 +126,40 @@ def train(
             features = {layer: state[rows].to(network.device) for layer, state in shard.features.items()}
             run.seen.append(float(_step(trainee, network, recipe, optimiser, tokens, features)))
             done += 1
-            if done in points:
-                judged = judge(trainee, network, text, POSITIONS, plan.judged_every)
-                _note(run, done * plan.batch * shards.mix.length, judged)
-            left = (time.monotonic() - clock) / (done - begun_at) * (steps - done)
-            say(done * plan.batch * shards.mix.length, plan.tokens, _progress_text(run, left))
-            if time.monotonic() - saved > _SAVE_EVERY_S or done == steps:
+            if done in evaluation_steps:
+                evaluation = judge(trainee, network, text, POSITIONS, plan.judged_every)
+                _note(run, done * plan.batch * shards.mix.length, evaluation)
+            remaining_s = (time.monotonic() - started_s) / (done - first_step) * (steps - done)
+            progress(done * plan.batch * shards.mix.length, plan.tokens, _progress_text(run, remaining_s))
+            if time.monotonic() - saved_s > _SAVE_EVERY_S or done == steps:
                 _save(folder, signature, run, optimiser, done)
-                saved = time.monotonic()
+                saved_s = time.monotonic()
     return run
 
 
 def _step(
     trainee: Trainee,
-    network: Network,
+    network: LanguageModel,
     recipe: Recipe,
     optimiser: torch.optim.Optimizer,
     tokens: Tensor,
     features: dict[int, Tensor],
 ) -> Tensor:
-    """Move the weights once; return alpha of the first draft, seen on the way."""
-    wanted = features[network.layer_count]
+    """Make one optimiser step and return alpha of the first draft."""
+    target_states = features[network.layer_count]
     with torch.autocast(tokens.device.type, torch.bfloat16):
-        found, states = trainee.predict(tokens, features, network.embed, recipe.steps)
-    used = slice(recipe.steps, tokens.shape[1])  # rows before mean nothing yet
-    rows = found[:, :, used].flatten(1, 2).float()
-    slope = kl_slope(network.lm_head, wanted[:, used].flatten(0, 1), rows.detach())
+        predictions, states = trainee.predict(tokens, features, network.embed, recipe.steps)
+    defined = slice(recipe.steps, tokens.shape[1])  # earlier rows are undefined
+    rows = predictions[:, :, defined].flatten(1, 2).float()
+    slope = kl_slope(network.lm_head, target_states[:, defined].flatten(0, 1), rows.detach())
     weights = torch.tensor([recipe.decay**step for step in range(recipe.steps)], device=tokens.device)
-    scale = weights / weights.sum() / rows.shape[1] * (_KL_BESIDE_REGRESSION if recipe.regression else 1.0)
+    scale = (
+        weights / weights.sum() / rows.shape[1] * (_KL_WEIGHT_WITH_REGRESSION if recipe.regression else 1.0)
+    )
     optimiser.zero_grad(set_to_none=True)
     roots, gradients = [rows], [slope.gradient * scale[:, None, None]]
     if recipe.regression:
-        roots.append(smooth_l1_loss(states[:, :-1].float(), wanted[:, 1:].float()))
+        roots.append(smooth_l1_loss(states[:, :-1].float(), target_states[:, 1:].float()))
         gradients.append(torch.ones((), device=tokens.device))
     torch.autograd.backward(roots, gradients)
     torch.nn.utils.clip_grad_norm_(trainee.parameters(), _CLIP)
@@ -162,25 +168,25 @@ def _step(
 
 
 def _schedule(done: int, steps: int) -> float:
-    """Share of the peak learning rate: a short rise, level, and a last quarter that falls to nothing."""
+    """Share of the peak learning rate: a short rise, a constant part, a fall to 0 in the last quarter."""
     rise = min(1.0, (done + 1) / max(1.0, _WARM_UP * steps))
     return min(rise, max((steps - done) / (_COOL_DOWN * steps), 0.0))
 
 
-def _note(run: Run, tokens: int, judged: Judgement) -> None:
+def _note(run: TrainingRun, tokens: int, evaluation: Judgement) -> None:
     alpha = sum(run.seen) / len(run.seen) if run.seen else None
-    run.history.append({"tokens": tokens, "alpha_in_training": alpha, **judged.to_json()})
+    run.history.append({"tokens": tokens, "alpha_in_training": alpha, **evaluation.to_json()})
     run.seen.clear()
 
 
-def _progress_text(run: Run, left_s: float) -> str:
-    judged = run.history[-1]["alpha"]["value"]
-    now = f", in training {sum(run.seen) / len(run.seen):.3f}" if run.seen else ""
-    return f"alpha {judged:.3f} held out{now}, {left_s / 60:.0f} min left"
+def _progress_text(run: TrainingRun, remaining_s: float) -> str:
+    alpha = run.history[-1]["alpha"]["value"]
+    in_training = f", in training {sum(run.seen) / len(run.seen):.3f}" if run.seen else ""
+    return f"alpha {alpha:.3f} held out{in_training}, {remaining_s / 60:.0f} min left"
 
 
-def progress_of(folder: Path, plan: Plan, length: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return the tokens seen by a plan's checkpoint and its history; nothing where there is none."""
+def progress_of(folder: Path, plan: TrainingPlan, length: int) -> tuple[int, list[dict[str, Any]]]:
+    """Return the tokens seen and the history of a plan's checkpoint; (0, []) without one."""
     path = folder / CHECKPOINT
     if not path.exists():
         return 0, []
@@ -189,7 +195,7 @@ def progress_of(folder: Path, plan: Plan, length: int) -> tuple[int, list[dict[s
 
 
 def _save(
-    folder: Path, signature: dict[str, Any], run: Run, optimiser: torch.optim.Optimizer, done: int
+    folder: Path, signature: dict[str, Any], run: TrainingRun, optimiser: torch.optim.Optimizer, done: int
 ) -> None:
     learned = {name for name, weight in run.trainee.named_parameters() if weight.requires_grad}
     weights = {name: value for name, value in run.trainee.state_dict().items() if name in learned}
@@ -204,26 +210,32 @@ def _save(
     with whole_file(folder / CHECKPOINT) as part:
         try:
             torch.save(state, part)
-        except RuntimeError as error:  # how torch says that a disk is full
+        except RuntimeError as error:  # raised when the disk is full
             raise OSError(None, f"checkpoint not written: {error}".splitlines()[0], str(folder)) from error
 
 
-def _restore(folder: Path, signature: dict[str, Any], run: Run, optimiser: torch.optim.Optimizer) -> int:
-    """Take up the checkpoint; 0 when none has been written yet."""
+def _restore(
+    folder: Path, signature: dict[str, Any], run: TrainingRun, optimiser: torch.optim.Optimizer
+) -> int:
+    """Load the checkpoint and return the number of steps done; 0 without a checkpoint."""
     path = folder / CHECKPOINT
     if not path.exists():
         return 0
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
-        before = json.loads(state["signature"])
+        signature_before = json.loads(state["signature"])
     except Exception as error:
-        raise InputError(Problem(file=str(path), message="is no checkpoint of a distillation")) from error
-    for key, what in (("target", "another target"), ("plan", "another plan"), ("mix", "another mix of text")):
-        if before.get(key) != signature[key]:
-            detail = "" if key == "target" else f" ({before.get(key)})"
+        raise InputError(Problem(file=str(path), message="is not a checkpoint of a distillation")) from error
+    for key, other in (
+        ("target", "another target"),
+        ("plan", "another plan"),
+        ("mix", "another mix of text"),
+    ):
+        if signature_before.get(key) != signature[key]:
+            detail = "" if key == "target" else f" ({signature_before.get(key)})"
             raise InputError(
                 Problem(
-                    file=str(path), message=f"belongs to {what}{detail}", allowed="the same, or a new folder"
+                    file=str(path), message=f"belongs to {other}{detail}", allowed="the same, or a new folder"
                 )
             )
     run.trainee.load_state_dict(state["weights"], strict=False)

@@ -13,15 +13,15 @@ from torch.nn.attention.bias import causal_lower_right
 
 from calibration.decoder.ops import attention, causal_mask
 from calibration.microbench.lab import DTYPES, ROOM_TOKENS, Lab
-from calibration.microbench.point import Point
-from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.point import BenchPoint
+from calibration.microbench.subject import BenchSubject, ShapeGrid
 from calibration.microbench.timing import Work
 from simulator.costs.network import AttentionLayers
 
 _BF16 = 2
 
 
-def attention_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
+def attention_points(subject: BenchSubject, grid: ShapeGrid, on_gpu: bool) -> Iterator[BenchPoint]:
     """Decode (1 query) and verify (more) by batch and context, prefill without a cache; full attention.
 
     On a GPU both as the decoder here calls it (`decode`, with a mask of any shape, at the contexts of its
@@ -43,7 +43,7 @@ def attention_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Poi
 
 def decode_point(
     layers: AttentionLayers, batch: int, queries: int, context: int, flash: bool = False
-) -> Point:
+) -> BenchPoint:
     """`queries` tokens of each of `batch` sequences; the last sees `context` keys. The cache is read once."""
     heads, kv_heads, dim = layers.heads, layers.kv_heads, layers.attention.head_dim
     cached = 2.0 * batch * kv_heads * context * dim * _BF16
@@ -63,7 +63,7 @@ def decode_point(
 
     flops = 4.0 * batch * queries * heads * context * dim
     op = "flash" if flash else "decode"
-    return Point("attention", op, shape, "bf16", moved, flops, cached, prepare)
+    return BenchPoint("attention", op, shape, "bf16", moved, flops, cached, prepare)
 
 
 def flash_attention(rows: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def flash_attention(rows: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, enable_gqa=True)
 
 
-def prefill_point(layers: AttentionLayers, batch: int, tokens: int) -> Point:
+def prefill_point(layers: AttentionLayers, batch: int, tokens: int) -> BenchPoint:
     """Prompts of `tokens` tokens, each token to those up to itself."""
     heads, kv_heads, dim = layers.heads, layers.kv_heads, layers.attention.head_dim
     moved = 2.0 * batch * tokens * (heads + kv_heads) * dim * _BF16
@@ -90,7 +90,7 @@ def prefill_point(layers: AttentionLayers, batch: int, tokens: int) -> Point:
         )
 
     flops = 2.0 * batch * heads * tokens * (tokens + 1) * dim
-    return Point("attention", "prefill", shape, "bf16", moved, flops, moved, prepare)
+    return BenchPoint("attention", "prefill", shape, "bf16", moved, flops, moved, prepare)
 
 
 def _heads(layers: AttentionLayers) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from calibration.measurements import Row
+from calibration.measurements import MeasurementRow
 from calibration.microbench.cuda_graph import captured
 from calibration.microbench.timing import WARM_UPS, Timed, timed_of
 from calibration.workers import for_worker
@@ -21,7 +21,7 @@ _IN_GRAPH, _REPEATS = 20, 20
 _HOST = "127.0.0.1"
 
 
-def allreduce_rows(kind: str, gpus: int, message_bytes: Sequence[int]) -> list[Row]:
+def allreduce_rows(kind: str, gpus: int, message_bytes: Sequence[int]) -> list[MeasurementRow]:
     """A row per size and way of launching, from the first of `gpus` ranks; on CPUs launched only."""
     mp: Any = torch.multiprocessing
     context = mp.get_context("spawn")
@@ -32,10 +32,10 @@ def allreduce_rows(kind: str, gpus: int, message_bytes: Sequence[int]) -> list[R
     return [_row(op, gpus, size, timed) for op, size, timed in found]
 
 
-def _row(op: str, gpus: int, size: int, timed: Timed) -> Row:
+def _row(op: str, gpus: int, size: int, timed: Timed) -> MeasurementRow:
     moved = 2.0 * (gpus - 1) / gpus * size  # what one rank sends in a ring
     shape = {"gpus": gpus, "bytes": size}
-    return Row("allreduce", op, shape, "bf16", moved, size / _BF16, *timed, round=0)
+    return MeasurementRow("allreduce", op, shape, "bf16", moved, size / _BF16, *timed, round=0)
 
 
 def _rank(rank: int, gpus: int, kind: str, sizes: Sequence[int], port: int, answers: Any) -> None:

@@ -9,12 +9,12 @@ import torch
 from calibration.decoder.sampling import greedy
 from calibration.decoder.shape import DecoderShape
 from calibration.microbench.lab import Lab
-from calibration.microbench.point import Point
-from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.point import BenchPoint
+from calibration.microbench.subject import BenchSubject, ShapeGrid
 from calibration.microbench.timing import Work
 
 
-def draft_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
+def draft_points(subject: BenchSubject, grid: ShapeGrid, on_gpu: bool) -> Iterator[BenchPoint]:
     """Greedy drafts by (batch, passes); seconds are of the whole loop. A check, no part of any fit."""
     if not subject.in_place or not subject.draft_layers:
         return
@@ -23,7 +23,7 @@ def draft_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
             yield from (_loop(subject, op, batch, passes, grid.layer_contexts[0]) for passes in grid.passes)
 
 
-def _loop(subject: Subject, op: str, batch: int, passes: int, context: int) -> Point:
+def _loop(subject: BenchSubject, op: str, batch: int, passes: int, context: int) -> BenchPoint:
     shape = subject.decoder
     assert shape is not None
     layers = subject.draft_layers
@@ -48,7 +48,9 @@ def _loop(subject: Subject, op: str, batch: int, passes: int, context: int) -> P
     weights = 2.0 * (layers * shape.layer_parameters + shape.vocab * shape.hidden)
     cached = 4.0 * batch * shape.kv_heads * context * shape.head_dim
     flops = passes * batch * weights
-    return Point("draft_loop", op, size, "bf16", passes * (weights + layers * cached), flops, cached, prepare)
+    return BenchPoint(
+        "draft_loop", op, size, "bf16", passes * (weights + layers * cached), flops, cached, prepare
+    )
 
 
 def _turn(shape: DecoderShape, call: int, layers: int) -> list[int]:

@@ -9,15 +9,15 @@ import torch
 from calibration.decoder.ops import add_norm, rope, rope_tables, silu_mul
 from calibration.decoder.shape import DecoderShape
 from calibration.microbench.lab import DTYPES, Lab
-from calibration.microbench.point import Point
-from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.point import BenchPoint
+from calibration.microbench.subject import BenchSubject, ShapeGrid
 from calibration.microbench.timing import Work
 
 _BF16 = 2.0
 _EPS, _THETA = 1e-5, 1e5
 
 
-def elementwise_points(subject: Subject, grid: Grid, fp8: bool) -> Iterator[Point]:
+def elementwise_points(subject: BenchSubject, grid: ShapeGrid, fp8: bool) -> Iterator[BenchPoint]:
     """Each by tokens. `layer` measures them where they stand, between matrices: there they cost more."""
     shape = subject.decoder
     if shape is None:
@@ -30,7 +30,7 @@ def elementwise_points(subject: Subject, grid: Grid, fp8: bool) -> Iterator[Poin
             yield _quantise(shape.hidden, tokens)
 
 
-def _add_norm(width: int, tokens: int) -> Point:
+def _add_norm(width: int, tokens: int) -> BenchPoint:
     def prepare(lab: Lab) -> Work:
         hidden, delta = lab.random(2, 1, tokens, width)
         weight = lab.random(width)
@@ -39,7 +39,7 @@ def _add_norm(width: int, tokens: int) -> Point:
     return _point("add_norm", tokens, width, 4 * _BF16 * tokens * width, prepare)
 
 
-def _rope(shape: DecoderShape, tokens: int) -> Point:
+def _rope(shape: DecoderShape, tokens: int) -> BenchPoint:
     heads, dim = shape.heads + shape.kv_heads, shape.head_dim
 
     def prepare(lab: Lab) -> Work:
@@ -51,7 +51,7 @@ def _rope(shape: DecoderShape, tokens: int) -> Point:
     return _point("rope", tokens, heads * dim, 2 * _BF16 * tokens * heads * dim, prepare)
 
 
-def _silu_mul(width: int, tokens: int) -> Point:
+def _silu_mul(width: int, tokens: int) -> BenchPoint:
     def prepare(lab: Lab) -> Work:
         gate_up = lab.random(1, tokens, 2 * width)
         return Work(lambda _: silu_mul(gate_up))
@@ -59,7 +59,7 @@ def _silu_mul(width: int, tokens: int) -> Point:
     return _point("silu_mul", tokens, width, 3 * _BF16 * tokens * width, prepare)
 
 
-def _quantise(width: int, tokens: int) -> Point:
+def _quantise(width: int, tokens: int) -> BenchPoint:
     """To fp8 with one scale known beforehand."""
 
     def prepare(lab: Lab) -> Work:
@@ -70,5 +70,7 @@ def _quantise(width: int, tokens: int) -> Point:
     return _point("quantise", tokens, width, 3.0 * tokens * width, prepare)
 
 
-def _point(op: str, tokens: int, width: int, moved: float, prepare: Callable[[Lab], Work]) -> Point:
-    return Point("elementwise", op, {"tokens": tokens, "width": width}, "bf16", moved, 0.0, moved, prepare)
+def _point(op: str, tokens: int, width: int, moved: float, prepare: Callable[[Lab], Work]) -> BenchPoint:
+    return BenchPoint(
+        "elementwise", op, {"tokens": tokens, "width": width}, "bf16", moved, 0.0, moved, prepare
+    )

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from calibration.decoder.ops import silu_mul
 from calibration.microbench.lab import Lab
-from calibration.microbench.point import Point
-from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.point import BenchPoint
+from calibration.microbench.subject import BenchSubject, ShapeGrid
 from calibration.microbench.timing import Work
 from simulator.costs.network import RoutedExperts
 
@@ -23,7 +23,7 @@ _SKEW = 1.01
 _ROUTINGS = 8
 
 
-def expert_points(subject: Subject, grid: Grid) -> Iterator[Point]:
+def expert_points(subject: BenchSubject, grid: ShapeGrid) -> Iterator[BenchPoint]:
     """Each layer of experts (bf16, gated) by tokens; `experts_read` of the simulator says what is read."""
     for one in subject.network.experts:
         if one.weights == "bf16" and one.matrices == 3 and one.expert_parallel == 1:
@@ -31,7 +31,7 @@ def expert_points(subject: Subject, grid: Grid) -> Iterator[Point]:
                 yield from (expert_point(one, routing, tokens) for routing in ("random", "skewed"))
 
 
-def expert_point(one: RoutedExperts, routing: str, tokens: int) -> Point:
+def expert_point(one: RoutedExperts, routing: str, tokens: int) -> BenchPoint:
     """One layer at so many tokens. `bytes` are of the experts that uniform routing reads on average."""
     read = one.experts * (1.0 - (1.0 - one.per_token / one.experts) ** tokens)
     each = one.matrices * one.hidden * one.intermediate
@@ -54,7 +54,7 @@ def expert_point(one: RoutedExperts, routing: str, tokens: int) -> Point:
     moved = _BF16 * (read * each + 2.0 * tokens * one.hidden)
     flops = 2.0 * tokens * one.per_token * each
     holds = _BF16 * one.experts * each
-    return Point("experts", routing, shape, "bf16", moved, flops, holds, prepare)
+    return BenchPoint("experts", routing, shape, "bf16", moved, flops, holds, prepare)
 
 
 @dataclass(frozen=True)

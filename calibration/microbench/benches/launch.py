@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calibration.microbench.lab import Lab
-from calibration.microbench.point import Point
+from calibration.microbench.point import BenchPoint
 from calibration.microbench.timing import Work
 
 CHAIN = 200
 """Kernels one after the other."""
 
 
-def launch_points(on_gpu: bool) -> Iterator[Point]:
+def launch_points(on_gpu: bool) -> Iterator[BenchPoint]:
     """Seconds of one kernel of the chain; the chain in a graph only where there are graphs."""
     for op in ("eager", "graph") if on_gpu else ("eager",):
 
@@ -25,4 +25,4 @@ def launch_points(on_gpu: bool) -> Iterator[Point]:
 
             return Work(chain, calls=CHAIN, eager=op == "eager")
 
-        yield Point("launch", op, {"kernels": CHAIN}, "fp32", 256.0, 32.0, 0.0, prepare)
+        yield BenchPoint("launch", op, {"kernels": CHAIN}, "fp32", 256.0, 32.0, 0.0, prepare)

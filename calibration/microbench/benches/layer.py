@@ -9,11 +9,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from calibration.decoder.decoder import Cache, Decoder, Step
+from calibration.decoder.decoder import Cache, Decoder, PassInputs
 from calibration.decoder.shape import DecoderShape
 from calibration.microbench.lab import Lab
-from calibration.microbench.point import Point
-from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.point import BenchPoint
+from calibration.microbench.subject import BenchSubject, ShapeGrid
 from calibration.microbench.timing import Work
 
 IN_A_ROW = 5
@@ -21,7 +21,7 @@ IN_A_ROW = 5
 _BF16 = 2.0
 
 
-def layer_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
+def layer_points(subject: BenchSubject, grid: ShapeGrid, on_gpu: bool) -> Iterator[BenchPoint]:
     """Layers and preparation by (batch, queries, context), head by rows. `stack` is no part of any fit."""
     shape = subject.decoder
     if shape is None or not subject.in_place:
@@ -39,7 +39,7 @@ def layer_points(subject: Subject, grid: Grid, on_gpu: bool) -> Iterator[Point]:
         yield from (stack_point(shape, batch, grid.queries[i], context) for i in (0, middle))
 
 
-def layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
+def layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> BenchPoint:
     """A few layers in a row, each on what the last one made; the mean of them, as a pass has many."""
 
     def prepare(lab: Lab) -> Work:
@@ -57,7 +57,7 @@ def layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> 
     return _point("layer", "in_place", shape, (batch, queries, context), prepare)
 
 
-def first_layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
+def first_layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> BenchPoint:
     """The first layer of a pass: on a CPU what came before has emptied the caches of its code, too."""
 
     def prepare(lab: Lab) -> Work:
@@ -75,7 +75,7 @@ def first_layer_point(shape: DecoderShape, batch: int, queries: int, context: in
     return _point("first_layer", "in_place", shape, (batch, queries, context), prepare)
 
 
-def prepare_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
+def prepare_point(shape: DecoderShape, batch: int, queries: int, context: int) -> BenchPoint:
     """Embedding, positions, rope tables and mask of a pass, after the head of the last one."""
 
     def prepare(lab: Lab) -> Work:
@@ -86,7 +86,7 @@ def prepare_point(shape: DecoderShape, batch: int, queries: int, context: int) -
     return _point("prepare", "in_place", shape, (batch, queries, context), prepare)
 
 
-def head_point(shape: DecoderShape, rows: int) -> Point:
+def head_point(shape: DecoderShape, rows: int) -> BenchPoint:
     """The final norm and the head, on cold copies of it."""
     size = {"rows": rows, "hidden": shape.hidden, "vocab": shape.vocab}
 
@@ -100,10 +100,10 @@ def head_point(shape: DecoderShape, rows: int) -> Point:
     weights = _BF16 * shape.vocab * shape.hidden
     moved = weights + _BF16 * rows * (shape.vocab + shape.hidden)
     flops = 2.0 * rows * shape.vocab * shape.hidden
-    return Point("head", "in_place", size, "bf16", moved, flops, 2 * weights, prepare)
+    return BenchPoint("head", "in_place", size, "bf16", moved, flops, 2 * weights, prepare)
 
 
-def stack_point(shape: DecoderShape, batch: int, queries: int, context: int) -> Point:
+def stack_point(shape: DecoderShape, batch: int, queries: int, context: int) -> BenchPoint:
     """Preparation, all layers there are and the head in one go, to be held against the sum of its parts."""
 
     def prepare(lab: Lab) -> Work:
@@ -117,7 +117,7 @@ def stack_point(shape: DecoderShape, batch: int, queries: int, context: int) -> 
 
 def _ready(
     lab: Lab, shape: DecoderShape, batch: int, queries: int, context: int
-) -> tuple[Decoder, Step, Cache]:
+) -> tuple[Decoder, PassInputs, Cache]:
     decoder = lab.decoder(shape)
     cache = lab.cache(shape, batch, context)
     return decoder, decoder.prepare(*_tokens(lab, shape, batch, queries, context), context), cache
@@ -134,7 +134,7 @@ def _with_head(decoder: Decoder, head: Tensor) -> Decoder:
 
 def _point(
     bench: str, op: str, shape: DecoderShape, step: tuple[int, int, int], prepare: Callable[[Lab], Work]
-) -> Point:
+) -> BenchPoint:
     """A point at (batch, queries, context), with the bytes and FLOPs of what it runs through."""
     batch, queries, context = step
     rows, weights = batch * queries, _BF16 * shape.layer_parameters
@@ -149,4 +149,4 @@ def _point(
     if bench == "stack":
         size |= {"layers": shape.layers, "rows": rows, "vocab": shape.vocab}
         moved, flops = shape.layers * moved + head, shape.layers * flops + rows * head
-    return Point(bench, op, size, "bf16", moved, flops, cached, prepare)
+    return BenchPoint(bench, op, size, "bf16", moved, flops, cached, prepare)

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from calibration.microbench.lab import DTYPES, Lab
-from calibration.microbench.point import BYTES, Point
-from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.point import BYTES, BenchPoint
+from calibration.microbench.subject import BenchSubject, ShapeGrid
 from calibration.microbench.timing import Work
 from simulator.costs.network import Matrix
 
 
-def linear_points(subject: Subject, grid: Grid) -> Iterator[Point]:
+def linear_points(subject: BenchSubject, grid: ShapeGrid) -> Iterator[BenchPoint]:
     """Every matrix of the network by tokens; fp8 without the quantising of x, which `elementwise` has."""
     for matrix in (*subject.network.matrices, subject.network.head):
         if matrix.weights in BYTES:
@@ -23,7 +23,7 @@ def linear_points(subject: Subject, grid: Grid) -> Iterator[Point]:
                 yield linear_point(matrix, m)
 
 
-def linear_point(matrix: Matrix, m: int) -> Point:
+def linear_point(matrix: Matrix, m: int) -> BenchPoint:
     """One matrix at m tokens."""
     n, k, dtype = matrix.n, matrix.k, matrix.weights
     each = BYTES[dtype]
@@ -37,7 +37,7 @@ def linear_point(matrix: Matrix, m: int) -> Point:
             return Work(lambda i: _scaled(x, weights[i % len(weights)], one), len(weights))
         return Work(lambda i: functional.linear(x, weights[i % len(weights)]), len(weights))
 
-    return Point(
+    return BenchPoint(
         "linear", matrix.name, {"n": n, "k": k, "m": m}, dtype, moved, 2.0 * m * n * k, moved, prepare
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 
 from calibration.microbench.lab import Lab
-from calibration.microbench.point import Point
-from calibration.microbench.subject import Grid
+from calibration.microbench.point import BenchPoint
+from calibration.microbench.subject import ShapeGrid
 from calibration.microbench.timing import Work
 
 _FP32 = 4
@@ -16,7 +16,7 @@ _ARRAYS = {"read": 1, "copy": 2, "triad": 3}
 """Arrays that each op goes through once."""
 
 
-def memory_points(grid: Grid) -> Iterator[Point]:
+def memory_points(grid: ShapeGrid) -> Iterator[BenchPoint]:
     """Each op over arrays of the grid's sizes, fp32; bytes are those of all its arrays."""
     for size in grid.memory_bytes:
         for op, arrays in _ARRAYS.items():
@@ -26,7 +26,7 @@ def memory_points(grid: Grid) -> Iterator[Point]:
 
             # Its three arrays are there once, where other benches have two copies of what they hold.
             holds = 3.0 * size / 2
-            yield Point("memory", op, {"bytes": size}, "fp32", arrays * size, 0.0, holds, prepare)
+            yield BenchPoint("memory", op, {"bytes": size}, "fp32", arrays * size, 0.0, holds, prepare)
 
 
 def _work(lab: Lab, op: str, values: int) -> Work:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from calibration.decoder.sampling import accept_greedy, accept_sampled, greedy, sample
 from calibration.microbench.lab import Lab
-from calibration.microbench.point import Point
-from calibration.microbench.subject import Grid, Subject
+from calibration.microbench.point import BenchPoint
+from calibration.microbench.subject import BenchSubject, ShapeGrid
 from calibration.microbench.timing import Work
-from calibration.sampling.laws import filtered_law
+from calibration.sampling.distributions import filtered_distribution
 from calibration.sampling.protocols import Sampling
 
 _BF16, _FP32 = 2.0, 4.0
@@ -22,7 +22,7 @@ _TEMPERATURE = 1.0
 _TOP_P = Sampling(temperature=_TEMPERATURE, top_p=0.9)
 
 
-def sampler_points(subject: Subject, grid: Grid) -> Iterator[Point]:
+def sampler_points(subject: BenchSubject, grid: ShapeGrid) -> Iterator[BenchPoint]:
     """Choosing a token a row, by rows; accepting K drafts a sequence, by sequences (0: plain decoding)."""
     vocab = subject.network.head_features
     for rows in grid.rows:
@@ -32,33 +32,33 @@ def sampler_points(subject: Subject, grid: Grid) -> Iterator[Point]:
             yield from (_accept(op, batch, drafts, vocab) for op in ("accept_greedy", "accept_sampled"))
 
 
-def _choose(op: str, rows: int, vocab: int) -> Point:
+def _choose(op: str, rows: int, vocab: int) -> BenchPoint:
     def prepare(lab: Lab) -> Work:
         logits, uniforms = lab.shared("logits", rows, vocab), lab.uniforms(rows)
         if op == "greedy":
             return Work(lambda _: greedy(logits), before=lab.empty_caches)
         if op == "top_p":
-            return Work(lambda _: filtered_law(logits, _TOP_P), before=lab.empty_caches)
-        kept = lab.cold("laws", rows, vocab, dtype="fp32")
+            return Work(lambda _: filtered_distribution(logits, _TOP_P), before=lab.empty_caches)
+        kept = lab.cold("distributions", rows, vocab, dtype="fp32")
         return Work(
             lambda i: _drawn(logits, uniforms, kept[i % len(kept)]), len(kept), before=lab.empty_caches
         )
 
     logit_bytes = _BF16 * rows * vocab
     moved = logit_bytes if op == "greedy" else logit_bytes + 2 * _FP32 * rows * vocab
-    return Point(
+    return BenchPoint(
         "sampler", op, {"rows": rows, "vocab": vocab}, "bf16", moved, 0.0, 12.0 * rows * vocab, prepare
     )
 
 
 def _drawn(logits: Tensor, uniforms: Tensor, kept: Tensor) -> Tensor:
-    """A draft of each row; its law is kept for verification."""
-    tokens, laws = sample(logits, uniforms, _TEMPERATURE)
-    kept.copy_(laws)
+    """A draft of each row; its distribution is kept for verification."""
+    tokens, distributions = sample(logits, uniforms, _TEMPERATURE)
+    kept.copy_(distributions)
     return tokens
 
 
-def _accept(op: str, batch: int, drafts: int, vocab: int) -> Point:
+def _accept(op: str, batch: int, drafts: int, vocab: int) -> BenchPoint:
     rows = batch * (drafts + 1)
 
     def prepare(lab: Lab) -> Work:
@@ -67,12 +67,14 @@ def _accept(op: str, batch: int, drafts: int, vocab: int) -> Point:
         if op == "accept_greedy":
             return Work(lambda _: accept_greedy(logits, proposed), before=lab.empty_caches)
         uniforms = lab.uniforms(batch, drafts + 1)
-        # Any values will do for laws: nothing depends on them but which drafts are taken.
+        # Any values will do for distributions: nothing depends on them but which drafts are taken.
         none = [logits[:, :0].float()]
-        laws = lab.cold("laws", batch, drafts, vocab, dtype="fp32") if drafts else none
+        distributions = lab.cold("distributions", batch, drafts, vocab, dtype="fp32") if drafts else none
         return Work(
-            lambda i: accept_sampled(logits, laws[i % len(laws)], proposed, uniforms, _TEMPERATURE),
-            len(laws),
+            lambda i: accept_sampled(
+                logits, distributions[i % len(distributions)], proposed, uniforms, _TEMPERATURE
+            ),
+            len(distributions),
             before=lab.empty_caches,
         )
 
@@ -80,4 +82,4 @@ def _accept(op: str, batch: int, drafts: int, vocab: int) -> Point:
     moved = _BF16 * rows * vocab
     if op == "accept_sampled":
         moved += _FP32 * (rows + batch * drafts) * vocab
-    return Point("sampler", op, shape, "bf16", moved, 0.0, 16.0 * rows * vocab, prepare)
+    return BenchPoint("sampler", op, shape, "bf16", moved, 0.0, 16.0 * rows * vocab, prepare)

@@ -1,4 +1,4 @@
-"""Rules of thumb that closed forms and the simulator answer, for Llama-3.3-70B with EAGLE-3 on H100s."""
+"""Rules of thumb that are tested by closed forms and simulation, for Llama-3.3-70B with EAGLE-3 on H100s."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calibration.acceptance.claims.claim import Claim, band_of, known, table, with_band
+from calibration.acceptance.claims.claim import Claim, band_of, required, table, with_band
 from simulator.breakeven.theory import acceptance_rate, tokens_per_verify
 from simulator.models.catalogue import load_model
 from simulator.results.estimate import Estimate
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 SCENARIO = "examples/textbook-h100.yaml"
 _PATH = Path(__file__).resolve().parents[3] / SCENARIO
-_SHORTER = ("workload.requests=400", "run.replications=3")
+_FEWER_REQUESTS = ("workload.requests=400", "run.replications=3")
 ALPHA = 0.7
-"""The scenario's own acceptance."""
+"""The acceptance in the scenario."""
 
 
 def run(*changes: str) -> Result:
-    """Simulate the scenario with changes, fewer requests than its own."""
+    """Simulate the scenario with these changes and fewer requests than it states."""
     from simulator.scenario import load_scenario
     from simulator.simulation import simulate
 
-    return simulate(load_scenario(_PATH, [*_SHORTER, *changes]), keep_requests=False)
+    return simulate(load_scenario(_PATH, [*_FEWER_REQUESTS, *changes]), keep_requests=False)
 
 
 def speedup(*changes: str) -> Estimate:
-    """Throughput with speculation ÷ without."""
-    return known(run(*changes).comparison["eagle3"].ratios["throughput_speedup"])
+    """Throughput with speculation ÷ throughput without."""
+    return required(run(*changes).comparison["eagle3"].ratios["throughput_speedup"])
 
 
 def command(*changes: str, name: str = "simulate") -> str:
-    """The command that shows a run."""
+    """The command line of a run with these changes."""
     return " ".join([f"decodesim {name} {SCENARIO}", *(f"--set '{change}'" for change in changes)])
 
 
 @cache
 def needed(concurrency: int, draft_length: int) -> BreakEvenRow:
-    """The break-even of the scenario at a load and a draft length."""
+    """The break-even acceptance of the scenario at a load and a draft length."""
     from simulator.breakeven.breakeven import breakeven
     from simulator.scenario import load_scenario
 
@@ -56,16 +56,16 @@ def tokens_per_round() -> Claim:
     """E = 1 + Kα."""
     lengths = (1, 3, 5, 7)
     rows = [[f"{k}", f"{1 + k * ALPHA:.2f}", f"{tokens_per_verify(ALPHA, k):.2f}"] for k in lengths]
-    simulated = known(run().variants["eagle3"]["mean_acceptance_length"])
+    simulated = required(run().variants["eagle3"]["mean_acceptance_length"])
     rates = ", ".join(f"{acceptance_rate(ALPHA, k):.2f}" for k in lengths)
     return Claim(
-        "E = 1 + Kα tokens come out of a round.",
+        "A round emits E = 1 + Kα tokens.",
         "holds where",
-        "α is accepted ÷ drafted at that very K; for acceptance per token it is wrong beyond K = 1",
-        "Per token, a draft counts only if all before it survived, so no K yields more than 1 ÷ (1 − α). "
-        f"At α = {ALPHA}:\n\n{table(['K', '1 + Kα', '(1 − α^(K+1)) ÷ (1 − α)'], rows)}\n\n"
-        f"The simulation of K = 3 gives {with_band(simulated)}. With accepted ÷ drafted the formula is an "
-        f"identity, and its α falls with K: {rates} in the rows above.",
+        "α is accepted ÷ drafted at the same K; with acceptance per token it is wrong beyond K = 1",
+        "A draft counts only if all earlier drafts were accepted, so no K yields more than 1 ÷ (1 − α) "
+        f"tokens. At α = {ALPHA}:\n\n{table(['K', '1 + Kα', '(1 − α^(K+1)) ÷ (1 − α)'], rows)}\n\nThe "
+        f"simulation of K = 3 gives {with_band(simulated)}. With α = accepted ÷ drafted the formula is an "
+        f"identity, but this α falls with K: {rates} in the rows above.",
         command(),
         borne_out=abs(simulated.value / tokens_per_verify(ALPHA, 3) - 1.0) < 0.02,
     )
@@ -74,8 +74,8 @@ def tokens_per_round() -> Claim:
 def three_per_cent() -> Claim:
     """Break-even = overhead / K ≈ 0.03."""
     loads, length = (1, 64, 256), 3
-    overheads = {load: known(needed(load, length).overhead) for load in loads}
-    # The band of a round's time, as everywhere: 10 % to either side.
+    overheads = {load: required(needed(load, length).overhead) for load in loads}
+    # The band of a round's time is 10 % to either side, as everywhere.
     linear = {
         load: tuple((overhead + scale * (1.0 + overhead)) / length for scale in (-STEP_BAND, 0.0, STEP_BAND))
         for load, overhead in overheads.items()
@@ -93,10 +93,11 @@ def three_per_cent() -> Claim:
     return Claim(
         "Break-even is at overhead ÷ K, about 0.03.",
         "holds where",
-        "accepted ÷ drafted is meant; the number may do for a single client, and is wrong under load",
-        f"K = {length}:\n\n{table(columns, cells)}\n\n0.03 needs a round that costs 9 % more than a "
-        "plain step. "
-        "And accepted ÷ drafted is not α: the same point lies higher in acceptance per token.",
+        "it is a share of accepted ÷ drafted; the number may be right for a single client, and is wrong "
+        "under load",
+        f"K = {length}:\n\n{table(columns, cells)}\n\n0.03 would need a round that costs only 9 % more than "
+        "a plain step. Besides, accepted ÷ drafted is not α: the same break-even is a larger number in "
+        "acceptance per token.",
         f"decodesim breakeven {SCENARIO} --concurrency 1,64,256 --draft-length 3",
         borne_out=linear[1][0] < 0.03 < linear[1][1] and min(linear[64][0], linear[256][0]) > 0.03,
     )
@@ -104,21 +105,22 @@ def three_per_cent() -> Claim:
 
 def high_concurrency() -> Claim:
     """Below α 0.55 it loses at high concurrency."""
-    loads, lengths, said = (16, 64, 128, 256), (1, 3), 0.55
-    found = {(load, k): needed(load, k).simulated_alpha for k in lengths for load in loads}
-    cells = [[f"{load}", *(with_band(found[load, k]) for k in lengths)] for load in loads]
-    bands = {case: band_of(estimate) for case, estimate in found.items()}
-    here = [f"{load} clients and K = {k}" for (load, k), (low, high) in bands.items() if low < said < high]
+    loads, lengths, claimed = (16, 64, 128, 256), (1, 3), 0.55
+    alphas = {(load, k): needed(load, k).simulated_alpha for k in lengths for load in loads}
+    cells = [[f"{load}", *(with_band(alphas[load, k]) for k in lengths)] for load in loads]
+    bands = {case: band_of(estimate) for case, estimate in alphas.items()}
+    settings = [
+        f"{load} clients and K = {k}" for (load, k), (low, high) in bands.items() if low < claimed < high
+    ]
     return Claim(
         "Below α = 0.55 speculation loses at high concurrency.",
         "holds where",
-        f"the load is just so: {', '.join(here)}; elsewhere another number does",
-        f"{table(['clients', *(f'needed α, K = {k}' for k in lengths)], cells)}\n\n"
-        "There is no one threshold: it follows batch, K and context. At 64 clients less is enough; at "
-        "256, with "
-        "K = 3, 0.55 is not.",
+        f"the load matches: {', '.join(settings)}; other loads have other thresholds",
+        f"{table(['clients', *(f'needed α, K = {k}' for k in lengths)], cells)}\n\nThere is no single "
+        "threshold: it depends on batch, K and context. At 64 clients a smaller α is enough; at 256 clients "
+        "with K = 3, 0.55 is not enough.",
         f"decodesim breakeven {SCENARIO} --concurrency 16,64,128,256 --draft-length 1,3",
-        borne_out=bool(here) and max(bands[64, k][1] for k in lengths) < said < bands[256, 3][0],
+        borne_out=bool(settings) and max(bands[64, k][1] for k in lengths) < claimed < bands[256, 3][0],
     )
 
 
@@ -126,19 +128,20 @@ def second_pass() -> Claim:
     """A rejected draft costs a second pass."""
     change = "speculation.eagle3.acceptance.alpha=0"
     result = run(change)
-    length = known(result.variants["eagle3"]["mean_acceptance_length"])
-    ratio = known(result.comparison["eagle3"].ratios["throughput_speedup"])
-    overhead = known(needed(64, 3).overhead)
+    length = required(result.variants["eagle3"]["mean_acceptance_length"])
+    ratio = required(result.comparison["eagle3"].ratios["throughput_speedup"])
+    overhead = required(needed(64, 3).overhead)
     return Claim(
         "A rejected draft costs a second pass of the target.",
         "wrong",
         "",
-        "The pass that rejects a draft has the target's law at that place, and the token in its stead "
-        "is drawn from what is left of it, or is its argmax. Even if every draft is rejected a round "
-        f"emits one token: simulated, {with_band(length)} tokens a round and {with_band(ratio)} × plain "
-        f"at 64 clients, where the round's own overhead of {overhead:.0%} leaves "
-        f"{1 / (1 + overhead):.2f}; with a second pass it would be {1 / (2 + overhead):.2f}. The decode "
-        "loop on real models calls the target once a round, and a test counts.",
+        "The pass that rejects a draft also yields the target's distribution at that position. The token "
+        "that replaces the draft is drawn from the rest of this distribution, or is its argmax. So a round "
+        f"emits one token even if every draft is rejected. The simulation gives {with_band(length)} tokens a "
+        f"round and {with_band(ratio)} × plain at 64 clients, where the overhead of a round of "
+        f"{overhead:.0%} predicts {1 / (1 + overhead):.2f}; with a second pass it would be "
+        f"{1 / (2 + overhead):.2f}. The decode loop on real models calls the target once a round, which a "
+        "test checks.",
         command(change),
         borne_out=length.value == 1.0 and band_of(ratio)[0] > 1 / (2 + overhead),
     )
@@ -152,9 +155,9 @@ def bytes_of_70b() -> Claim:
         "A 70B decode in FP8 reads 140 GB per token.",
         "wrong",
         "",
-        f"FP8 weights are {fp8:.0f} GB; {bf16:.0f} GB are those in BF16. And they are read once a step: "
-        f"shared by 64 requests that is {fp8 / 64:.1f} GB a token, and less again with a round that "
-        "emits several.",
+        f"FP8 weights take {fp8:.0f} GB; {bf16:.0f} GB is their size in BF16. They are read once a step: "
+        f"shared by 64 requests, that is {fp8 / 64:.1f} GB a token, and less if a round emits several "
+        "tokens.",
         command(name="memory"),
         borne_out=65 < fp8 < 75,
     )
@@ -163,16 +166,17 @@ def bytes_of_70b() -> Claim:
 def batch_one() -> Claim:
     """No gain at batch 1."""
     loads = (1, 16, 64, 256)
-    found = {load: speedup(f"workload.arrivals.concurrency={load}") for load in loads}
-    cells = [[f"{load}", with_band(one)] for load, one in found.items()]
+    speedups = {load: speedup(f"workload.arrivals.concurrency={load}") for load in loads}
+    cells = [[f"{load}", with_band(estimate)] for load, estimate in speedups.items()]
     return Claim(
         "There is no gain at batch 1.",
         "wrong",
         "",
-        "It is where the gain is largest: the weights have to be read anyway, and more rows cost "
-        f"little. α = {ALPHA}, K = 3:\n\n{table(['clients', '× plain'], cells)}",
+        "The gain is largest there: the weights have to be read anyway, and more rows cost little. "
+        f"α = {ALPHA}, K = 3:\n\n{table(['clients', '× plain'], cells)}",
         command("workload.arrivals.concurrency=1"),
-        borne_out=found[1].value == max(one.value for one in found.values()) and band_of(found[1])[0] > 1.0,
+        borne_out=speedups[1].value == max(estimate.value for estimate in speedups.values())
+        and band_of(speedups[1])[0] > 1.0,
     )
 
 
@@ -184,21 +188,20 @@ def short_outputs() -> Claim:
         fixed = f"workload.output_tokens={{kind: fixed, tokens: {tokens}}}"
         return fixed, f"workload.arrivals.concurrency={load}"
 
-    found = {(tokens, load): speedup(*changes(tokens, load)) for tokens in lengths for load in loads}
-    cells = [[f"{tokens}", *(with_band(found[tokens, load]) for load in loads)] for tokens in lengths]
+    speedups = {(tokens, load): speedup(*changes(tokens, load)) for tokens in lengths for load in loads}
+    cells = [[f"{tokens}", *(with_band(speedups[tokens, load]) for load in loads)] for tokens in lengths]
     return Claim(
         "Under 50 output tokens it does not pay.",
         "holds where",
-        "the GPUs are busy with prompts: there it neither pays nor loses",
-        f"Prompts of 500 tokens, α = {ALPHA}, K = 3:\n\n"
-        f"{table(['output tokens', '× plain, 1 client', '× plain, 64 clients'], cells)}\n\n"
-        "Prompts cost both variants the same, the drafter reads them too, and the last round is cut at the "
-        "end. "
-        "With one client short outputs gain all the same.",
+        "the GPUs are busy with prompts: there it neither gains nor loses",
+        f"Prompts of 500 tokens, α = {ALPHA}, K = "
+        f"3:\n\n{table(['output tokens', '× plain, 1 client', '× plain, 64 clients'], cells)}\n\nPrompts "
+        "cost both variants the same, the drafter reads them as well, and the last round is cut at the end "
+        "of the output. With one client, short outputs gain nevertheless.",
         command(*changes(25, 64)),
         borne_out=all(
-            band_of(found[tokens, 64])[0] < 1.0 < band_of(found[tokens, 64])[1]
-            and band_of(found[tokens, 1])[0] > 1.0
+            band_of(speedups[tokens, 64])[0] < 1.0 < band_of(speedups[tokens, 64])[1]
+            and band_of(speedups[tokens, 1])[0] > 1.0
             for tokens in lengths
             if tokens <= 50
         ),
@@ -222,25 +225,26 @@ def tiny_targets() -> Claim:
     for model in ("smollm2-135m-instruct", "smollm2-360m-instruct", "smollm2-1.7b-instruct"):
         for load in (1, 64):
             result = run(f"target.model={model}", f"workload.arrivals.concurrency={load}", *_SMALL)
-            found = {name: one.ratios["throughput_speedup"] for name, one in result.comparison.items()}
+            speedups = {
+                name: variant.ratios["throughput_speedup"] for name, variant in result.comparison.items()
+            }
             rows.append(
-                [model.removesuffix("-instruct"), f"{load}", *(with_band(found[name]) for name in bands)]
+                [model.removesuffix("-instruct"), f"{load}", *(with_band(speedups[name]) for name in bands)]
             )
-            for name, of in bands.items():
-                of.append(band_of(found[name]))
+            for name, model_bands in bands.items():
+                model_bands.append(band_of(speedups[name]))
     columns = [
         "target, one H100",
         "clients",
-        "look-up, α 0.5, × plain",
+        "prompt lookup, α 0.5, × plain",
         "draft model of 135M, α 0.7, × plain",
     ]
     return Claim(
         "Tiny targets do not gain.",
         "holds where",
         "the drafter is a model nearly as slow as the target",
-        f"{table(columns, rows)}\n\nA small model's step is launches and host time, and so is a pass of "
-        "any "
-        "drafter. What drafts without a pass gains at every size.",
+        f"{table(columns, rows)}\n\nA small model's step consists of launches and host time, and so does a "
+        "pass of any drafter. A method that drafts without a pass gains at every size.",
         command("target.model=smollm2-1.7b-instruct", *_SMALL),
         borne_out=min(low for low, _ in bands["ngram"]) > 1.0
         and max(high for _, high in bands["draft"][:4]) < 1.0,
@@ -248,7 +252,7 @@ def tiny_targets() -> Claim:
 
 
 def simulated_claims() -> list[Claim]:
-    """All of them, in the page's order."""
+    """All simulated claims, in the order of the page."""
     return [
         tokens_per_round(),
         three_per_cent(),

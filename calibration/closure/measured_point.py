@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
 
-from calibration.closure.points import Point
+from calibration.closure.points import LoopPoint
 from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE
 from simulator.breakeven.theory import alpha_from_tokens_per_verify
 
@@ -22,7 +22,7 @@ _LOWEST, _HIGHEST = 0.02, 0.98
 
 
 @dataclass(frozen=True)
-class Pair:
+class StepPair:
     """A plain step and the speculative cycle after it, in s; contexts in tokens before the pass.
 
     `tokens`: emitted per sequence in the cycle, at a dialled acceptance `alpha`.
@@ -59,11 +59,11 @@ class Dial:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPoint:
     """All pairs of a point."""
 
-    point: Point
-    pairs: tuple[Pair, ...]
+    point: LoopPoint
+    pairs: tuple[StepPair, ...]
 
     @cached_property
     def plain_s(self) -> float:
@@ -98,7 +98,7 @@ class Measured:
     @cached_property
     def dials(self) -> tuple[Dial, ...]:
         """One per acceptance, ascending."""
-        by_alpha: dict[float, list[Pair]] = {}
+        by_alpha: dict[float, list[StepPair]] = {}
         for pair in self.pairs:
             by_alpha.setdefault(pair.alpha, []).append(pair)
         return tuple(_dial(alpha, by_alpha[alpha]) for alpha in sorted(by_alpha))
@@ -119,12 +119,12 @@ class Measured:
         return FOUND, low.alpha - math.log(low.speedup) / rise * (high.alpha - low.alpha)
 
 
-def _dial(alpha: float, pairs: Sequence[Pair]) -> Dial:
+def _dial(alpha: float, pairs: Sequence[StepPair]) -> Dial:
     tokens = fmean(pair.tokens for pair in pairs)
     return Dial(alpha, tokens, tokens / median(pair.cycle_s / pair.plain_s for pair in pairs))
 
 
-def wider(measured: Measured) -> tuple[float, ...]:
+def wider(measured: MeasuredPoint) -> tuple[float, ...]:
     """The acceptances that were dialled, and one more where they bracket no break-even but might."""
     alphas = tuple(dial.alpha for dial in measured.dials)
     if measured.break_even[0] != NOT_BRACKETED:
@@ -134,7 +134,7 @@ def wider(measured: Measured) -> tuple[float, ...]:
     return tuple(sorted({*alphas, round(further, 3)}))
 
 
-def bracket(point: Point, pairs: Iterable[Pair]) -> tuple[float, ...]:
+def bracket(point: LoopPoint, pairs: Iterable[StepPair]) -> tuple[float, ...]:
     """Acceptances to dial, from what some pairs took: either side of where tokens make up for the time.
 
     1 alone where not even K + 1 tokens do, 0 where one token does.

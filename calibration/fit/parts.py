@@ -35,7 +35,7 @@ a few percent of a step, and jump where a buffer outgrows an allocator's cache: 
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedPart:
     """A part, the points that do not fit, and notes about them."""
 
     part: Part
@@ -54,7 +54,7 @@ class Fit:
 
 
 @dataclass
-class Errors:
+class HeldOutErrors:
     """Predictions beside what was measured, collected point by point."""
 
     predicted: list[float] = field(default_factory=list)

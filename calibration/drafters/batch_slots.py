@@ -1,8 +1,8 @@
-"""Several sequences decoded side by side: each runs the one decode loop, their passes run as one batch.
+"""Decodes several sequences in one batch: each runs the decode loop, and their passes run together.
 
-A language model of this size reads its weights for one row as for fifty, so lanes cost little more than one.
-Every lane is a thread that waits whenever its network should read; when all wait, the passes of one kind run
-together, in the order of the lanes, so that a run repeats exactly.
+A language model of this size reads its weights once for one row or for fifty, so that more batch slots cost
+little. Every slot is a thread that waits when its model has to read. When all threads wait, passes of the
+same kind run together, in the order of the slots, so that a run is reproducible.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ import torch
 from torch import Tensor
 
 from calibration.drafters.cache import KVCache, KVPool
-from calibration.drafters.network import Network, Pass, Read, additive, visible
-from calibration.drafters.target import Target
+from calibration.drafters.language_model import LanguageModel, Pass, Read, additive, visible
+from calibration.drafters.target_session import TargetSession
 
 Result = TypeVar("Result")
 
 _LONG_ROWS = 40
-"""A pass of more rows, a prompt, runs alone: filling others up to it would cost more than a second pass."""
+"""A pass with more rows, such as a prompt, runs alone: padding the others to it would cost more than a second
+pass.
+"""
 
 
 @dataclass
 class _Request:
-    """One sequence's pass, waiting to be batched."""
+    """The pass of one sequence, waiting to be batched."""
 
-    network: Network
+    network: LanguageModel
     tokens: Tensor
     positions: Tensor
     cache: KVCache
@@ -38,11 +40,11 @@ class _Request:
     layers: Sequence[int] | None
     watch: Sequence[int]
     last_only: bool
-    answer: Read | None = None
+    result: Read | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Requests with one key may run as a batch."""
+        """Requests with the same key may run as a batch."""
         alone = id(self) if self.tokens.numel() > _LONG_ROWS else 0
         return (
             id(self.network),
@@ -53,47 +55,47 @@ class _Request:
 
 
 class _StoppedError(Exception):
-    """Nobody waits for the lanes any more."""
+    """The reader of the results has stopped early."""
 
 
-class Lanes:
-    """Runs jobs on `count` lanes and batches what their networks read."""
+class BatchSlots:
+    """Runs jobs in `count` batch slots and batches the passes of their models."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._pools: dict[int, tuple[Network, KVPool]] = {}
+        self._pools: dict[int, tuple[LanguageModel, KVPool]] = {}
         self._turn = threading.Condition()
         self._waiting: list[_Request] = []
         self._running = 0
         self._failure: BaseException | None = None
 
-    def session(self, network: Network, lane: int) -> LaneTarget:
-        """Return an empty session of a lane on these weights."""
+    def session(self, network: LanguageModel, slot: int) -> BatchedSession:
+        """Return an empty session of a slot on these weights."""
         _, pool = self._pools.setdefault(id(network), (network, KVPool(network.layer_count, self.count)))
-        return LaneTarget(self, lane, network, KVCache(network.layer_count, pool, lane))
+        return BatchedSession(self, slot, network, KVCache(network.layer_count, pool, slot))
 
     def run(self, jobs: Iterable[Callable[[int], Iterable[Result]]]) -> Iterator[Result]:
-        """Yield what jobs yield, as it comes; each is called with the number of its lane.
+        """Yield the results of the jobs as they come; each job is called with the number of its slot.
 
-        A job's exception ends all lanes and is raised here.
+        An exception in a job ends all slots and is raised here.
         """
-        left, done = iter(jobs), SimpleQueue[tuple[bool, Any]]()
+        remaining_jobs, done = iter(jobs), SimpleQueue[tuple[bool, Any]]()
         self._running, self._failure, self._waiting = self.count, None, []
         threads = [
-            threading.Thread(target=self._lane, args=(lane, left, done), daemon=True)
-            for lane in range(self.count)
+            threading.Thread(target=self._slot, args=(slot, remaining_jobs, done), daemon=True)
+            for slot in range(self.count)
         ]
         for thread in threads:
             thread.start()
         try:
-            ended = 0
-            while ended < self.count:
+            ended_slots = 0
+            while ended_slots < self.count:
                 is_result, value = done.get()
                 if is_result:
                     yield value
                 else:
-                    ended += 1
-        finally:  # whoever reads may stop early: no lane goes on behind its back
+                    ended_slots += 1
+        finally:  # the reader may stop early: then the slots must stop, too
             with self._turn:
                 self._failure = self._failure or _StoppedError()
                 self._turn.notify_all()
@@ -103,25 +105,28 @@ class Lanes:
             raise self._failure
 
     def read(self, request: _Request) -> Read:
-        """Wait until the pass has run, with those of the other lanes; return what it gives."""
+        """Wait until the pass has run together with those of the other slots; return its result."""
         with self._turn:
             self._waiting.append(request)
             self._serve_when_all_wait()
-            self._turn.wait_for(lambda: request.answer is not None or self._failure is not None)
-        if request.answer is None:
-            raise RuntimeError("another lane failed")
-        return request.answer
+            self._turn.wait_for(lambda: request.result is not None or self._failure is not None)
+        if request.result is None:
+            raise RuntimeError("another batch slot failed")
+        return request.result
 
-    def _lane(
-        self, lane: int, left: Iterator[Callable[[int], Iterable[Any]]], done: SimpleQueue[tuple[bool, Any]]
+    def _slot(
+        self,
+        slot: int,
+        remaining_jobs: Iterator[Callable[[int], Iterable[Any]]],
+        done: SimpleQueue[tuple[bool, Any]],
     ) -> None:
         try:
             while self._failure is None:
                 with self._turn:
-                    job = next(left, None)
+                    job = next(remaining_jobs, None)
                 if job is None:
                     break
-                for result in job(lane):
+                for result in job(slot):
                     done.put((True, result))
         except BaseException as error:
             with self._turn:
@@ -137,36 +142,36 @@ class Lanes:
         if not self._waiting or len(self._waiting) < self._running or self._failure is not None:
             return
         groups: dict[tuple[Any, ...], list[_Request]] = {}
-        for request in sorted(self._waiting, key=lambda one: one.cache.slot):
+        for request in sorted(self._waiting, key=lambda request: request.cache.slot):
             groups.setdefault(request.key, []).append(request)
         self._waiting = []
         try:
             for group in groups.values():
-                for request, answer in zip(group, _read_batch(group), strict=True):
-                    request.answer = answer
+                for request, result in zip(group, _read_batch(group), strict=True):
+                    request.result = result
         except BaseException as error:
             self._failure = error
         self._turn.notify_all()
 
 
-class LaneTarget(Target):
-    """A session whose network's passes run together with those of the other lanes."""
+class BatchedSession(TargetSession):
+    """A session whose passes run together with those of the other slots."""
 
-    def __init__(self, lanes: Lanes, lane: int, network: Network, cache: KVCache) -> None:
-        super().__init__(_LaneNetwork(lanes, network), cache)
-        self._lanes, self._lane = lanes, lane
+    def __init__(self, batch_slots: BatchSlots, slot: int, network: LanguageModel, cache: KVCache) -> None:
+        super().__init__(_BatchedModel(batch_slots, network), cache)
+        self._batch_slots, self._slot = batch_slots, slot
 
-    def beside(self, network: Network) -> Target:
-        """Return an empty session of the same lane on other weights."""
-        return self._lanes.session(network, self._lane)
+    def sibling(self, network: LanguageModel) -> TargetSession:
+        """Return an empty session of the same slot on other weights."""
+        return self._batch_slots.session(network, self._slot)
 
 
-class _LaneNetwork(Network):
-    """A network that reads when its lane's turn has come; all else is the network itself."""
+class _BatchedModel(LanguageModel):
+    """A model whose passes are batched with those of the other slots; everything else is the model itself."""
 
-    def __init__(self, lanes: Lanes, network: Network) -> None:
+    def __init__(self, batch_slots: BatchSlots, network: LanguageModel) -> None:
         self.__dict__.update(network.__dict__)
-        self._lanes, self._whole = lanes, network
+        self._batch_slots, self._model = batch_slots, network
 
     def read(
         self,
@@ -178,22 +183,24 @@ class _LaneNetwork(Network):
         watch: Sequence[int] = (),
         last_only: bool = False,
     ) -> Read:
-        """As `Network.read`."""
-        return self._lanes.read(
-            _Request(self._whole, tokens, positions, cache, mask, layers, watch, last_only)
+        """As `LanguageModel.read`."""
+        return self._batch_slots.read(
+            _Request(self._model, tokens, positions, cache, mask, layers, watch, last_only)
         )
 
 
 @torch.inference_mode()
 def _read_batch(requests: list[_Request]) -> list[Read]:
-    """Run the passes of several sequences as one, shorter ones filled up with rows that nobody sees."""
+    """Run the passes of several sequences as one batch; shorter ones are padded with rows that no other row
+    sees.
+    """
     first = requests[0]
     network, counts = first.network, [request.tokens.numel() for request in requests]
     rows, starts = max(counts), [request.cache.length for request in requests]
     tokens = torch.zeros(len(requests), rows, dtype=torch.int64)
     positions = torch.zeros_like(tokens)
     mask = torch.zeros(len(requests), 1, rows, max(starts) + rows, dtype=torch.bool)
-    mask[..., 0] = True  # rows that fill up must see something
+    mask[..., 0] = True  # padding rows must attend to something
     for index, (request, count, start) in enumerate(zip(requests, counts, starts, strict=True)):
         tokens[index, :count] = request.tokens
         positions[index, :count] = request.positions
@@ -205,11 +212,11 @@ def _read_batch(requests: list[_Request]) -> list[Read]:
         first.cache.pool, [request.cache.slot for request in requests], starts, additive(mask, hidden)
     )
     hidden = network.run_pass([network.layers[i] for i in layers], hidden, positions, step, layers, states)
-    wanted = [
+    last_hidden = [
         hidden[index, count - 1 : count] if request.last_only else hidden[index, :count]
         for index, (request, count) in enumerate(zip(requests, counts, strict=True))
     ]
-    logits = torch.split(network.head(torch.cat(wanted)), [len(one) for one in wanted])
+    logits = torch.split(network.head(torch.cat(last_hidden)), [len(rows) for rows in last_hidden])
     return [
         Read(logits[index], {layer: state[index, :count] for layer, state in states.items()})
         for index, count in enumerate(counts)

@@ -1,4 +1,4 @@
-"""Predicted against measured: errors of a point, of all points, and what they are held to."""
+"""PredictedPoint against measured: errors of a point, of all points, and what they are held to."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from calibration.closure.measured import Measured
-from calibration.closure.predicted import Predicted
-from calibration.closure.texts import Texts
+from calibration.closure.measured_point import MeasuredPoint
+from calibration.closure.predicted_point import PredictedPoint
+from calibration.closure.text_check import TextCheck
 from simulator.breakeven.root_search import FOUND
 
 _LEAST_ACCEPTED = 0.05
@@ -20,15 +20,15 @@ _LEAST_ACCEPTED = 0.05
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedPoint:
     """A point, both ways. Errors are ln(predicted / measured)."""
 
-    measured: Measured
-    predicted: Predicted
+    measured: MeasuredPoint
+    predicted: PredictedPoint
 
     @property
     def steps(self) -> dict[str, tuple[float, float]]:
-        """Measured and predicted seconds by kind of step."""
+        """MeasuredPoint and predicted seconds by kind of step."""
         mine, its = self.measured, self.predicted
         return {
             "plain step": (mine.plain_s, its.plain_s),
@@ -56,7 +56,7 @@ class Compared:
 
     @property
     def alphas(self) -> tuple[float, float] | None:
-        """Measured and predicted break-even acceptance, where both exist."""
+        """MeasuredPoint and predicted break-even acceptance, where both exist."""
         outcome, mine = self.measured.break_even
         its = self.predicted.break_even_alpha
         return None if outcome != FOUND or mine is None or its is None else (mine, its)
@@ -101,7 +101,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Target:
+class ClosureTarget:
     """A limit and what was reached."""
 
     name: str
@@ -122,11 +122,11 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ClosureSummary:
     """Errors over all points."""
 
-    compared: tuple[Compared, ...]
-    texts: Texts
+    compared: tuple[ComparedPoint, ...]
+    texts: TextCheck
     fewest_break_evens: int
 
     @cached_property
@@ -139,21 +139,21 @@ class Summary:
         return {name: _median_and_p90([abs(e) for e in found]) for name, found in errors.items()}
 
     @property
-    def break_evens(self) -> list[tuple[Compared, float, float]]:
+    def break_evens(self) -> list[tuple[ComparedPoint, float, float]]:
         """Points with a break-even on both sides: measured, predicted."""
         return [(one, *one.alphas) for one in self.compared if one.alphas is not None]
 
     @property
-    def _inner(self) -> list[tuple[Compared, float, float]]:
+    def _inner(self) -> list[tuple[ComparedPoint, float, float]]:
         return [found for found in self.break_evens if 0.05 <= found[1] <= 0.95]
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[ClosureTarget, ...]:
         """What the closed loop is held to on a quiet machine."""
         limits = {"step": (0.05, 0.10), "ratio": (0.04, 0.08), "speedup": (0.05, 0.10)}
         names = {"step": "step time", "ratio": "verify / plain", "speedup": "paired speedup"}
         errors = [
-            Target(f"{names[name]}, {which}", limit, value)
+            ClosureTarget(f"{names[name]}, {which}", limit, value)
             for name, pair in limits.items()
             for which, limit, value in zip(("median", "P90"), pair, self._sizes[name], strict=True)
         ]
@@ -163,13 +163,13 @@ class Summary:
         unpredicted = sum(len(one.measured.dials) - len(one.speedup_errors) for one in self.compared)
         return (
             *errors,
-            Target("break-even acceptance, largest difference", 0.06, max(apart, default=None)),
-            Target(
+            ClosureTarget("break-even acceptance, largest difference", 0.06, max(apart, default=None)),
+            ClosureTarget(
                 "(batch, K) with a bracketed break-even", self.fewest_break_evens, len(places), at_least=True
             ),
-            Target("points where one side alone breaks even", 0, disagree),
-            Target("dialled acceptances without a prediction", 0, unpredicted),
-            Target(
+            ClosureTarget("points where one side alone breaks even", 0, disagree),
+            ClosureTarget("dialled acceptances without a prediction", 0, unpredicted),
+            ClosureTarget(
                 "share of drafts accepted in texts that stay equal",
                 _LEAST_ACCEPTED,
                 self._proved,
@@ -204,11 +204,11 @@ class Summary:
 
 def without_figures() -> dict[str, Any]:
     """The entry `summary` of a run on a busy machine."""
-    empty = Summary((), Texts(True, 1.0), 0).to_json()
+    empty = ClosureSummary((), TextCheck(True, 1.0), 0).to_json()
     return {name: None for name in empty}
 
 
-def _place(one: Compared) -> dict[str, Any]:
+def _place(one: ComparedPoint) -> dict[str, Any]:
     point = one.measured.point
     return {
         "batch": point.batch,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibration.closure.measured import Measured
+from calibration.closure.measured_point import MeasuredPoint
 from calibration.decoder.shape import DecoderShape
 from simulator.breakeven.breakeven import breakeven
 from simulator.breakeven.root_search import ALWAYS, FOUND
@@ -24,11 +24,11 @@ _OUTPUT_TOKENS = 400
 _REQUESTS_PER_CLIENT = 40
 _ANY_ALPHA = 0.5
 _FREE = dict.fromkeys(("prefill", "context_growth", "stop_trim", "kv_limit"), False)
-"""Measured is decoding alone, at one context."""
+"""MeasuredPoint is decoding alone, at one context."""
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PredictedPoint:
     """What the simulator says of a point, in s. `speedups` by dialled acceptance."""
 
     plain_s: float
@@ -57,7 +57,9 @@ def preset_of(on_gpu: bool, folder: Path) -> str:
     return str(path)
 
 
-def predict(measured: Measured, profile: Path, shape: DecoderShape, preset: str = _LAUNCHED) -> Predicted:
+def predict(
+    measured: MeasuredPoint, profile: Path, shape: DecoderShape, preset: str = _LAUNCHED
+) -> PredictedPoint:
     """Step times at the contexts that were measured, and the acceptance needed.
 
     Of what was measured it takes the contexts and the dialled acceptances, never a time. Configs of drafters
@@ -73,7 +75,7 @@ def predict(measured: Measured, profile: Path, shape: DecoderShape, preset: str 
     (row,) = breakeven(scenario, metrics=("throughput",), alphas=alphas).rows
     alpha = row.simulated_alpha
     outcome = row.verdict if alpha is None else ALWAYS if alpha.value == 0 else FOUND
-    return Predicted(
+    return PredictedPoint(
         plain_s=plain["total"],
         plain_pass_s=plain["verify"],
         verify_s=cycle["verify"],
@@ -90,7 +92,7 @@ def _speedups(found: Any, alphas: Sequence[float]) -> dict[float, float]:
     return {alpha: estimate.value for alpha, estimate in estimates.items() if estimate is not None}
 
 
-def scenario_of(measured: Measured, profile: Path, shape: DecoderShape, preset: str) -> Scenario:
+def scenario_of(measured: MeasuredPoint, profile: Path, shape: DecoderShape, preset: str) -> Scenario:
     """The point as a scenario: a closed loop of its batch, contexts that stay what they are."""
     point = measured.point
     prompt = round(sum(measured.contexts) / 2) - _OUTPUT_TOKENS // 2 + 1

@@ -1,4 +1,4 @@
-"""Prompts that were read once: every measured context is a part of them."""
+"""PromptCache that were read once: every measured context is a part of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK_TOKENS = 128
 
 
 @dataclass(frozen=True)
-class Prompts:
+class PromptCache:
     """The cache of a decoder after `tokens` (m, n), and the best token after every one of them (m, n)."""
 
     tokens: Tensor
@@ -22,7 +22,7 @@ class Prompts:
     best: Tensor
 
     @classmethod
-    def read(cls, decoder: Decoder, tokens: Tensor) -> Prompts:
+    def read(cls, decoder: Decoder, tokens: Tensor) -> PromptCache:
         """Read prompts piece by piece, as their attention would need much memory at once."""
         count, length = tokens.shape
         cache = decoder.cache(count, length)
@@ -35,8 +35,8 @@ class Prompts:
         return cls(tokens, cache, best)
 
     @classmethod
-    def random(cls, decoder: Decoder, count: int, length: int, seed: int = 0) -> Prompts:
-        """Prompts of random tokens: no time depends on which they are."""
+    def random(cls, decoder: Decoder, count: int, length: int, seed: int = 0) -> PromptCache:
+        """PromptCache of random tokens: no time depends on which they are."""
         generator = torch.Generator(decoder.device).manual_seed(seed)
         size = (count, length)
         tokens = torch.randint(decoder.shape.vocab, size, device=decoder.device, generator=generator)

@@ -1,4 +1,4 @@
-"""The exact law of what a rejection rule emits, found from its decisions alone.
+"""The exact distribution of what a rejection rule emits, found from its decisions alone.
 
 The rule is a black box that maps uniforms to an outcome. Every draft is accepted below some threshold of its
 uniform and the next token grows with its own, so that bisection finds the thresholds, and with them the
@@ -71,7 +71,7 @@ def outcomes(
     return found
 
 
-def joint_laws(
+def joint_distributions(
     rule: Rule,
     target: Tensor,
     draft: Tensor,
@@ -79,10 +79,11 @@ def joint_laws(
     length: int,
     siblings: str,
 ) -> Tensor:
-    """The law of the next `length` tokens after every pair of tokens, (V, V, V ** length), by enumeration.
+    """The distribution of the next `length` tokens after every pair of tokens, (V, V, V ** length), by
+    enumeration.
 
-    target, draft: laws (V, V, V) after every pair. `siblings`: "replaced", "distinct" or "best", which are
-    deterministic. Every round drafts the whole topology; what goes beyond `length` is cut.
+    target, draft: distributions (V, V, V) after every pair. `siblings`: "replaced", "distinct" or "best",
+    which are deterministic. Every round drafts the whole topology; what goes beyond `length` is cut.
     """
     vocab_size, count = len(target), len(parents)
     pairs = torch.cartesian_prod(torch.arange(vocab_size), torch.arange(vocab_size))
@@ -93,24 +94,24 @@ def joint_laws(
         every = torch.tensor(list(itertools.product(range(vocab_size), repeat=count)), dtype=torch.int64)
         drafts = every.repeat(len(pairs), 1)
         start = pairs.repeat_interleave(len(every), 0)
-    chances, laws = torch.ones(len(drafts), dtype=torch.float64), []
+    chances, distributions = torch.ones(len(drafts), dtype=torch.float64), []
     before, after = [start[:, 0]], [start[:, 1]]  # the pair that node i - 1 leaves, the root first
     for node, parent in enumerate(parents):
-        law = draft[before[1 + parent], after[1 + parent]]
+        distribution = draft[before[1 + parent], after[1 + parent]]
         elder = [other for other in range(node) if parents[other] == parent]
         if siblings == "best":
-            drafts[:, node] = law.argsort(dim=-1, descending=True, stable=True)[:, len(elder)]
+            drafts[:, node] = distribution.argsort(dim=-1, descending=True, stable=True)[:, len(elder)]
         if siblings == "distinct":
             for other in elder:
-                law = law.scatter(1, drafts[:, other : other + 1], 0.0)
-            law = law / law.sum(1, keepdim=True)
+                distribution = distribution.scatter(1, drafts[:, other : other + 1], 0.0)
+            distribution = distribution / distribution.sum(1, keepdim=True)
         if siblings != "best":
-            chances = chances * law.gather(1, drafts[:, node : node + 1]).squeeze(1)
-        laws.append(law)
+            chances = chances * distribution.gather(1, drafts[:, node : node + 1]).squeeze(1)
+        distributions.append(distribution)
         before.append(after[1 + parent])
         after.append(drafts[:, node])
     p = torch.stack([target[a, b] for a, b in zip(before, after, strict=True)], 1)
-    q = None if siblings == "best" else torch.stack(laws, 1)
+    q = None if siblings == "best" else torch.stack(distributions, 1)
 
     emitted: dict[tuple[int, ...], Tensor] = {}  # tokens of a round -> probability after every pair
     row_of = start[:, 0] * vocab_size + start[:, 1]
@@ -127,13 +128,13 @@ def joint_laws(
     return _unrolled(emitted, vocab_size, length).view(vocab_size, vocab_size, -1)
 
 
-def target_laws(target: Tensor, length: int) -> Tensor:
-    """The law of plain decoding: `length` tokens after every pair, (V, V, V ** length)."""
+def target_distributions(target: Tensor, length: int) -> Tensor:
+    """The distribution of plain decoding: `length` tokens after every pair, (V, V, V ** length)."""
     vocab_size = len(target)
-    law = torch.ones(vocab_size, vocab_size, 1, dtype=torch.float64)
+    distribution = torch.ones(vocab_size, vocab_size, 1, dtype=torch.float64)
     for _ in range(length):
-        law = (target.unsqueeze(-1) * law.unsqueeze(0)).flatten(2)
-    return law
+        distribution = (target.unsqueeze(-1) * distribution.unsqueeze(0)).flatten(2)
+    return distribution
 
 
 def _path(parents: Sequence[int], node: int) -> tuple[int, ...]:
@@ -142,22 +143,24 @@ def _path(parents: Sequence[int], node: int) -> tuple[int, ...]:
 
 def _unrolled(emitted: dict[tuple[int, ...], Tensor], vocab_size: int, length: int) -> Tensor:
     """Rounds one after the other until `length` tokens are out, (V * V, V ** length)."""
-    laws = [torch.ones(vocab_size**2, 1, dtype=torch.float64)]
+    distributions = [torch.ones(vocab_size**2, 1, dtype=torch.float64)]
     for wanted in range(1, length + 1):
-        law = torch.zeros(vocab_size**2, *([vocab_size] * wanted), dtype=torch.float64)
+        distribution = torch.zeros(vocab_size**2, *([vocab_size] * wanted), dtype=torch.float64)
         for tokens, probability in emitted.items():
             kept = tokens[:wanted]
             if len(kept) == wanted:
-                law[(slice(None), *kept)] += probability
+                distribution[(slice(None), *kept)] += probability
                 continue
-            rest = laws[wanted - len(kept)].view(
+            rest = distributions[wanted - len(kept)].view(
                 vocab_size, vocab_size, *([vocab_size] * (wanted - len(kept)))
             )
             # The pair after the round: its last two tokens, or the last token before it and its only one.
             if len(kept) > 1:
-                law[(slice(None), *kept)] += torch.tensordot(probability, rest[kept[-2], kept[-1]], 0)
+                distribution[(slice(None), *kept)] += torch.tensordot(
+                    probability, rest[kept[-2], kept[-1]], 0
+                )
             else:
                 after = rest[:, kept[-1]].repeat(vocab_size, *([1] * (wanted - 1)))
-                law[(slice(None), *kept)] += probability.view(-1, *([1] * (wanted - 1))) * after
-        laws.append(law.flatten(1))
-    return laws[length]
+                distribution[(slice(None), *kept)] += probability.view(-1, *([1] * (wanted - 1))) * after
+        distributions.append(distribution.flatten(1))
+    return distributions[length]

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from calibration.closure.clock import Clock
 from calibration.closure.engine import PlainDecoding, SpeculativeDecoding
-from calibration.closure.prompts import Prompts
+from calibration.closure.prompt_cache import PromptCache
 from calibration.decoder.decoder import Decoder
 
 _TEXTS, _CONTEXT, _TOKENS = 2, 48, 24
 _DRAFT_LENGTHS = (1, 3, 7)
 
 
-def plain_text(target: Decoder, prompts: Prompts, batch: int, context: int, count: int) -> Tensor:
+def plain_text(target: Decoder, prompts: PromptCache, batch: int, context: int, count: int) -> Tensor:
     """`count` greedy tokens (b, count) after `context` tokens of the prompts."""
     decoding = PlainDecoding(target, prompts, batch, context, count)
     clock, tokens = Clock(target.device), [decoding.last.clone()]
@@ -29,7 +29,7 @@ def plain_text(target: Decoder, prompts: Prompts, batch: int, context: int, coun
 def speculative_text(
     target: Decoder,
     drafter: Decoder,
-    prompts: Prompts,
+    prompts: PromptCache,
     batch: int,
     context: int,
     count: int,
@@ -52,19 +52,19 @@ def speculative_text(
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextCheck:
     """Whether speculation left every text as it is, and the least share of drafts accepted in one of them.
 
-    Texts that are equal with no draft accepted would prove nothing.
+    TextCheck that are equal with no draft accepted would prove nothing.
     """
 
     equal: bool
     accepted: float
 
 
-def compare_texts(target: Decoder) -> Texts:
+def compare_texts(target: Decoder) -> TextCheck:
     """Two greedy texts with 1, 3 and 7 drafts of four fifths of the layers; for fp32."""
-    prompts = Prompts.random(target, _TEXTS, _CONTEXT)
+    prompts = PromptCache.random(target, _TEXTS, _CONTEXT)
     drafter = target.first_layers(target.shape.layers * 4 // 5)
     plain = plain_text(target, prompts, _TEXTS, _CONTEXT, _TOKENS).cpu()
     shares, equal = [], True
@@ -72,4 +72,4 @@ def compare_texts(target: Decoder) -> Texts:
         found = speculative_text(target, drafter, prompts, _TEXTS, _CONTEXT, _TOKENS, draft_length)
         equal = equal and torch.equal(plain, found[0])
         shares.append(found[1])
-    return Texts(equal, min(shares))
+    return TextCheck(equal, min(shares))
