@@ -194,11 +194,11 @@ def test_exhausted_siblings_go_on_with_what_was_not_drawn() -> None:
     assert laws[0, 1].tolist() == [0.5, 0.0, 0.5]
 
 
-SEQUENCES = 10_000
+SEQUENCES = 5_000
 
 
 def p_value(rule: Rule, plan: Plan | None, sampling: Sampling) -> float:
-    """Chi-square of 10,000 decoded sequences of 3 tokens over 3 words against the target's joint law."""
+    """Chi-square of 5,000 decoded sequences of 3 tokens over 3 words against the target's joint law."""
     target, drafter = random_table(3, 1, 0.7), TableDrafter(random_table(3, 2, 0.7), plan)
     verifier, prompt = TableTarget(target), torch.tensor([0, 1])
     counts = torch.zeros(3, 3, 3, dtype=torch.float64)
