@@ -298,7 +298,7 @@ def test_a_short_distillation_on_a_real_model_pays(smollm2: LanguageModel, tmp_p
     """8,192 tokens of Python's source and documentation: EAGLE on SmolLM2 against random weights."""
     mix = Mix(length=128, code=12, prose=4, completions=0, held_out=6)
     shards = Shards(tmp_path / "shards", smollm2, mix)
-    plan = TrainingPlan("eagle", 8_192, batch=4)
+    plan = TrainingPlan("eagle", 8_192, batch=4, judgements=1)
     document = distil(smollm2, RECIPES["eagle"], plan, tmp_path / "eagle", shards)
     learned, random = document["final"]["alpha"], document["random_initialisation"]["alpha"]
     assert learned["ci95"][0] > 2 * random["ci95"][1]

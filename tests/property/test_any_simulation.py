@@ -40,7 +40,7 @@ def lengths(tokens: st.SearchStrategy[int]) -> st.SearchStrategy[dict[str, Any]]
     )
 
 
-PROMPTS = lengths(st.one_of(TOKENS, TOKENS, TOKENS, just(131_070, 131_072, 10**9)))
+PROMPTS = lengths(st.one_of(TOKENS, TOKENS, TOKENS, just(131_070, 131_072, 10**7)))
 OUTPUTS = lengths(st.integers(1, 40))
 ARRIVALS = st.one_of(
     form(kind=just("closed"), concurrency=just(1, 3, 64, 1_000_000), think_time_s=SECONDS),
