@@ -29,7 +29,7 @@ def limit_of(line: Sequence[MapCell], alpha: float) -> Limit | None:
 
     Between two loads the break-even is taken to be straight over the logarithm of the load.
     """
-    if not line or any(cell.needs() is None for cell in line):
+    if not line or any(cell.required_alpha() is None for cell in line):
         return None
     crossings = sum(
         (_needs(low, None) <= alpha) != (_needs(high, None) <= alpha) for low, high in pairwise(line)
@@ -51,5 +51,5 @@ def _first_stop(line: Sequence[MapCell], alpha: float, end: int | None) -> float
 
 
 def _needs(cell: MapCell, end: int | None) -> float:
-    needed = cell.needs(end)
+    needed = cell.required_alpha(end)
     return math.nan if needed is None else needed

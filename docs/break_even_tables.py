@@ -12,7 +12,7 @@ from break_even_limits import Limit, limit_of
 
 from dashboards.stored import THRESHOLD, StoredStudy
 from experiments.maps.choice import PLAIN, choices
-from experiments.maps.study_map import BEYOND, MapCell, Setting, StudyMap
+from experiments.maps.study_map import UNREACHABLE_ALPHA, MapCell, SettingValue, StudyMap
 
 VARIANT, OTHER = "eagle3", "draft-1b"
 SHOWN_LENGTHS = (1, 3, 5, 7)
@@ -52,7 +52,9 @@ def _answer(found: StudyMap, variant: str) -> str:
     bold = [*dropwhile(lambda load: shares[load] < _MANY, loads)]
     right = ", ".join(f"{_crossed(found, variant, length)} with K = {length}" for length in SHOWN_LENGTHS)
     needed = [
-        alpha for cell in _known(found, variant) if (alpha := cell.needs()) is not None and alpha < BEYOND
+        alpha
+        for cell in _known(found, variant)
+        if (alpha := cell.required_alpha()) is not None and alpha < UNREACHABLE_ALPHA
     ]
     return (
         f"- **{variant}** needs an α of {min(needed):.2f} to {max(needed):.2f}. {THRESHOLD:g} is too "
@@ -133,11 +135,11 @@ def _needed(found: StudyMap, variant: str) -> str:
 
     def cell(place: tuple[Any, ...], load: int) -> str:
         here = at.get((place, float(load)))
-        if here is None or here.needs() is None:
+        if here is None or here.required_alpha() is None:
             return "–"
-        if here.needs() == BEYOND:
+        if here.required_alpha() == UNREACHABLE_ALPHA:
             return "none is enough"
-        return f"{here.needs():.2f} ({_end(here, 0):.2f} to {_end(here, 1):.2f})"
+        return f"{here.required_alpha():.2f} ({_end(here, 0):.2f} to {_end(here, 1):.2f})"
 
     return _by_place(found, SHOWN_LOADS, lambda load: f"{load}", cell)
 
@@ -228,11 +230,11 @@ def _closed_form(found: StudyMap, variants: Sequence[str]) -> str:
         for variant in variants:
             for low, high in ranges:
                 gaps = [
-                    (cell.needs() or 0) - cell.row[f"{variant}.geometric_alpha"]
+                    (cell.required_alpha() or 0) - cell.row[f"{variant}.geometric_alpha"]
                     for cell in _known(found, variant)
                     if _prompt(cell) == prompt
                     and low <= cell.load <= high
-                    and cell.needs() != BEYOND
+                    and cell.required_alpha() != UNREACHABLE_ALPHA
                     and cell.row.get(f"{variant}.geometric_alpha") is not None
                 ]
                 row.append(f"{median(gaps):+.2f}" if gaps else "–")
@@ -261,11 +263,11 @@ def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _known(found: StudyMap, variant: str) -> Iterator[MapCell]:
-    return (cell for cell in found.cells if cell.variant == variant and cell.needs() is not None)
+    return (cell for cell in found.cells if cell.variant == variant and cell.required_alpha() is not None)
 
 
 def _end(cell: MapCell, end: int) -> float:
-    value = cell.needs(end)
+    value = cell.required_alpha(end)
     assert value is not None
     return value
 
@@ -274,6 +276,6 @@ def _prompt(cell: MapCell) -> float:
     return _number(cell.place[1])
 
 
-def _number(setting: Setting) -> float:
+def _number(setting: SettingValue) -> float:
     assert isinstance(setting, float | int)
     return setting

@@ -19,7 +19,7 @@ from break_even_map import with_blocks
 
 from calibration.closure.tables import TitledTable, break_evens, kinds, speedups, steps, targets, without
 from dashboards.chromium import MISSING, find_chromium
-from dashboards.closure_page import pictures
+from dashboards.closure_page import picture_sections
 from dashboards.images import picture_of_page
 from dashboards.markup import tag
 from dashboards.page import Drawings, whole_page
@@ -86,7 +86,9 @@ def draw(run: Mapping[str, Any]) -> None:
     if chromium is None:
         raise SystemExit(MISSING)
     drawings = Drawings()
-    text = whole_page("closure", tag("main", tag("div", *pictures(run, drawings), cls="several")), drawings)
+    text = whole_page(
+        "closure", tag("main", tag("div", *picture_sections(run, drawings), cls="several")), drawings
+    )
     with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
         page = Path(folder) / "page.html"
         page.write_text(text, encoding="utf-8")

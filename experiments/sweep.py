@@ -143,6 +143,6 @@ def best_of(
             continue
         for metric, value in metrics.items():
             if metric.endswith(f".{name}") and isinstance(value, Mapping):
-                here = BestCell(metric, value["value"], settings)
-                best = here if best is None else choose(best, here, key=lambda one: one.value)
+                candidate = BestCell(metric, value["value"], settings)
+                best = candidate if best is None else choose(best, candidate, key=lambda cell: cell.value)
     return best

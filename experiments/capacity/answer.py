@@ -14,7 +14,7 @@ from simulator.results.metric import Detail
 
 if TYPE_CHECKING:
     from experiments.capacity.crossover import Crossover
-    from experiments.capacity.decision import Decision
+    from experiments.capacity.decision import PlanDecision
     from experiments.capacity.demand import Demand
     from experiments.capacity.deployment import Deployment
     from experiments.capacity.grid import LoadPoint
@@ -51,7 +51,7 @@ class CapacityPlan:
 
     demand: Demand
     slo: SloLimits
-    decision: Decision
+    decision: PlanDecision
     best: Candidate
     """The best speculative candidate, whatever the verdict."""
     plain: Deployment | None

@@ -30,7 +30,7 @@ _LEAST_CHANGE = 0.005
 
 
 @dataclass(frozen=True)
-class Decision:
+class PlanDecision:
     """`verdict` is ENABLE, ENABLE BELOW X, DO NOT or MEASURE FIRST.
 
     `below` is X, the load of all replicas.
@@ -41,17 +41,17 @@ class Decision:
     below: float | None = None
 
 
-def decision_without_slo(plain: Candidate, drafting: Candidate) -> Decision | None:
+def decision_without_slo(plain: Candidate, drafting: Candidate) -> PlanDecision | None:
     """The decision where a candidate misses the SLO at every load; None where both meet it."""
     if plain.replicas is not None and drafting.replicas is not None:
         return None
     reasons = [_failure(candidate) for candidate in (plain, drafting)]
     if plain.replicas is not None:
-        return Decision(_unless_near(DO_NOT, drafting), reasons[1])
+        return PlanDecision(_unless_near(DO_NOT, drafting), reasons[1])
     if drafting.replicas is not None:
         summary = f"{drafting.setting.name} meets the SLO and plain decoding does not"
-        return Decision(_unless_near(ENABLE, plain), f"{summary}: {reasons[0]}")
-    return Decision(_unless_near(DO_NOT, plain, drafting), f"nothing meets the SLO: {'; '.join(reasons)}")
+        return PlanDecision(_unless_near(ENABLE, plain), f"{summary}: {reasons[0]}")
+    return PlanDecision(_unless_near(DO_NOT, plain, drafting), f"nothing meets the SLO: {'; '.join(reasons)}")
 
 
 def _unless_near(verdict: str, *failing: Candidate) -> str:
@@ -67,14 +67,16 @@ def _failure(failing: Candidate) -> str:
     return why if why.startswith(name) else f"{name}: {why}"
 
 
-def decision_unconfirmed(deployment: Deployment) -> Decision | None:
+def decision_unconfirmed(deployment: Deployment) -> PlanDecision | None:
     """The decision where the confirmation run misses the SLO; None where it meets it."""
     if deployment.confirmed:
         return None
     limit, value, _ = deployment.worst_limit
     figures = f"{limit.label} is {limit.value_text(value)} in a long run"
     limit_text = f"the limit is {limit.value_text(limit.maximum)}"
-    return Decision(MEASURE_FIRST, f"{deployment.setting.name}: {figures}; {limit_text}, too close to decide")
+    return PlanDecision(
+        MEASURE_FIRST, f"{deployment.setting.name}: {figures}; {limit_text}, too close to decide"
+    )
 
 
 def decide(
@@ -86,7 +88,7 @@ def decide(
     crossover: Crossover,
     ceiling: float,
     replicas: int,
-) -> Decision:
+) -> PlanDecision:
     """The decision where both variants meet the SLO.
 
     `served_tokens_ratio`: tokens within the SLO per GPU, speculative ÷ plain. `at_peak`: the verdict on both
@@ -113,13 +115,13 @@ def decide(
             if served_tokens_ratio is not None and cost_outcome == UNDECIDED and served_tokens_ratio.value < 1
             else "; "
         )
-        return Decision(ENABLE, f"{first_reason}{conjunction}{second_reason}{caveats}")
+        return PlanDecision(ENABLE, f"{first_reason}{conjunction}{second_reason}{caveats}")
     certain_load = min(crossover.certain_below, ceiling) * replicas
     if demand.low < certain_load < demand.peak:
         doubt = "it loses" if outcome == LOSES else "the model cannot decide"
         verdict = f"{ENABLE_BELOW} {demand.words(certain_load)}"
-        return Decision(verdict, f"above that load {doubt}: {first_reason}", certain_load)
-    return Decision(DO_NOT if outcome == LOSES else MEASURE_FIRST, first_reason)
+        return PlanDecision(verdict, f"above that load {doubt}: {first_reason}", certain_load)
+    return PlanDecision(DO_NOT if outcome == LOSES else MEASURE_FIRST, first_reason)
 
 
 def _cost_outcome(plain: Deployment, drafting: Deployment, served_tokens_ratio: Estimate | None) -> str:

@@ -11,7 +11,7 @@ from experiments.capacity import prospects
 from experiments.capacity.answer import CapacityPlan
 from experiments.capacity.candidates import Candidate, Candidates, setting_label
 from experiments.capacity.crossover import Crossover, find_crossover
-from experiments.capacity.decision import Decision, decide, decision_unconfirmed, decision_without_slo
+from experiments.capacity.decision import PlanDecision, decide, decision_unconfirmed, decision_without_slo
 from experiments.capacity.demand import RATE, Demand, demand_of
 from experiments.capacity.deployment import Deployment, deploy, served_tokens_ratio
 from experiments.capacity.mixed import mixed_fleet
@@ -107,7 +107,7 @@ def _capacity_plan(
 class _DecisionBasis(NamedTuple):
     """The decision and its grounds. `tensor_parallel` belongs to the crossover."""
 
-    decision: Decision
+    decision: PlanDecision
     crossover: Crossover | None = None
     tensor_parallel: int | None = None
     served_tokens_ratio: Estimate | None = None

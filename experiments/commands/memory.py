@@ -43,7 +43,7 @@ def _print_variants(report: MemoryReport) -> None:
     rows = [
         ["weights", *(format_bytes(variant.weights_bytes) for variant in variants)],
         ["drafter", *(format_bytes(variant.drafter_bytes) for variant in variants)],
-        ["reserved by the engine", *(format_bytes(variant.reserve_bytes) for variant in variants)],
+        ["kept by the engine", *(format_bytes(variant.reserve_bytes) for variant in variants)],
         ["KV cache", *(format_bytes(variant.kv_bytes) for variant in variants)],
         ["usable", *(format_bytes(variant.usable_bytes) for variant in variants)],
         ["device", *(format_bytes(variant.device_bytes) for variant in variants)],

@@ -126,20 +126,23 @@ def _shown_load(document: Document) -> list[tuple[str, float]]:
 def _print_sources(readings: Sequence[Document]) -> None:
     """Every reading as a column: what agrees, and what differs."""
     rows = [
-        ["mean acceptance length", *(_length(one) for one in readings)],
-        ["draft rounds", *(_number(one["draft_rounds"]) for one in readings)],
-        ["accepted by position", *(" ".join(map(_percent, one["acceptance_rate_at"])) for one in readings)],
-        ["accepted ÷ drafted", *(_percent(one["draft_acceptance_rate"]) for one in readings)],
-        ["steps with a draft", *(_percent(one["draft_coverage"]) for one in readings)],
-        ["tokens per step", *(_number(one["tokens_per_step"]) for one in readings)],
+        ["mean acceptance length", *(_length(reading) for reading in readings)],
+        ["draft rounds", *(_number(reading["draft_rounds"]) for reading in readings)],
+        [
+            "accepted by position",
+            *(" ".join(map(_percent, reading["acceptance_rate_at"])) for reading in readings),
+        ],
+        ["accepted ÷ drafted", *(_percent(reading["draft_acceptance_rate"]) for reading in readings)],
+        ["steps with a draft", *(_percent(reading["draft_coverage"]) for reading in readings)],
+        ["tokens per step", *(_number(reading["tokens_per_step"]) for reading in readings)],
     ]
     for name in names_of(lambda metric: metric.is_latency and metric.name in readings[0]):
         for statistic in ("mean", "p99"):
             cells = [_statistic(reading[name], statistic, metric_of(name).scale) for reading in readings]
             rows.append([label_of(f"{name}.{statistic}"), *cells])
-    rows.append(["output tokens/s", *(_number(one["throughput_tokens_per_s"]) for one in readings)])
+    rows.append(["output tokens/s", *(_number(reading["throughput_tokens_per_s"]) for reading in readings)])
     for label, _ in _LOAD:
-        rows.append([label, *(_number(dict(_shown_load(one)).get(label)) for one in readings)])
+        rows.append([label, *(_number(dict(_shown_load(reading)).get(label)) for reading in readings)])
     known = [row for row in rows if any(cell not in ("", NOTHING) for cell in row[1:])]
     print_table(["", *(str(number) for number in range(1, len(readings) + 1))], known)
 
@@ -159,7 +162,7 @@ def _print_alpha(document: Document) -> None:
 
 
 def _parameter(value: Any) -> str:
-    return " ".join(f"{one:.3f}" for one in value) if isinstance(value, list) else f"{value:.3f}"
+    return " ".join(f"{number:.3f}" for number in value) if isinstance(value, list) else f"{value:.3f}"
 
 
 def _print_health(findings: Sequence[Document]) -> None:

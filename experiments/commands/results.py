@@ -35,7 +35,7 @@ _MAX_NAMES = 5
 @click.option("--columns", metavar="NAME,…", help="Only these columns, in this order.")
 @click.option(
     "--export",
-    "target",
+    "export_path",
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Write the cells to FILE.parquet or FILE.csv.",

@@ -104,5 +104,5 @@ def test_what_has_no_rate_is_refused(arrivals: dict[str, Any], rate: float | Non
 def test_a_trace_is_refused_as_its_lengths_would_be_lost(tmp_path: Any, rate: float | None) -> None:
     file = tmp_path / "trace.csv"
     file.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,374,44\n", "utf-8")
-    with pytest.raises(InputError, match="repeats recorded times and lengths"):
+    with pytest.raises(InputError, match="replays recorded times and lengths"):
         of({"kind": "trace", "file": str(file)}, rate)

@@ -171,7 +171,7 @@ def test_what_no_memory_holds_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> N
         raise MemoryError
 
     monkeypatch.setattr("simulator.memory.report.memory", exhausted)
-    assert bad("memory", EXAMPLE) == ["not enough memory: fewer requests or tokens need less"]
+    assert bad("memory", EXAMPLE) == ["not enough memory: reduce the number of requests or tokens"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -75,7 +75,7 @@ def test_a_person_sees_what_varies_and_the_most_telling_figures(
     text = run("results", store).stdout
     assert text.startswith("Alphas and loads: 6 cells, 1 failed, 1 do not fit the memory\n")
     assert "The same in all: hardware.tensor_parallel 4, seed 0" in text
-    assert "Not shown, as they go with another axis: workload.requests" in text
+    assert "Not shown because they vary together with another axis: workload.requests" in text
     assert "- 1 failed: ValueError: odd" in text
     assert "- 1 does-not-fit: the weights need 5 GiB more" in text
     headings, rows = table(store)
@@ -156,7 +156,7 @@ def test_conditions_choose_cells(store: Path, condition: str, keys: set[str]) ->
         ("EXISTS (SELECT * FROM pragma_writable_schema)", "is not a condition"),
         (
             "key IN (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n)",
-            "no condition",
+            "not a condition",
         ),
         ("load_extension('evil')", "is not a condition"),
         ("1) OR (1", "is not a condition"),

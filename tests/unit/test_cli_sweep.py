@@ -66,7 +66,10 @@ BAD = {
     "no file": (["nowhere.yaml"], "nowhere.yaml: no such file or directory"),
     "no folder for the store": (["small.study.yaml", "--out", "no/where.db"], "no/where.db: "),
     "no store at all": (["small.study.yaml", "--out", "small.study.yaml"], "is not a store of decodesim"),
-    "no precision": (["small.study.yaml", "--precision", "1,5"], "--precision: is not a precision"),
+    "no precision": (
+        ["small.study.yaml", "--precision", "1,5"],
+        "--precision: is not a precision",
+    ),
     "no share": (["small.study.yaml", "--precision", "150%"], "--precision: is not a precision (got '150%')"),
     "no workers": (["small.study.yaml", "--workers", "0"], "--workers: is out of range (got 0)"),
     "workers of a cluster": (

@@ -78,7 +78,7 @@ def test_every_figure_has_rows_says_something_and_draws_with_units(
 
 @EVERY_FIGURE
 def test_every_figure_says_why_it_is_empty(figure: PageFigure[ReportedResult]) -> None:
-    subject = replace(by_hand({}, {}), why="The scenario is elsewhere.")
+    subject = replace(by_hand({}, {}), scenario_problem="The scenario is elsewhere.")
     table = figure.prepare(subject)
     assert table.rows == ()
     assert table.missing

@@ -193,7 +193,7 @@ def test_the_parts_of_the_profile_that_were_read_are_found() -> None:
 
 def test_switched_off_mechanisms_are_a_warning() -> None:
     subject = by_hand({}, {}, run={"mechanisms": {"prefill": False, "kv_limit": True}})
-    assert "prefill: the answer leaves out what they do" in assumptions(subject)
+    assert "prefill: the answer omits their effects" in assumptions(subject)
     assert "leaves out" not in assumptions(small_subject())
 
 

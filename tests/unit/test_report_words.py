@@ -151,8 +151,8 @@ def test_the_verdict_says_who_is_slow_and_why() -> None:
     subject = with_requests(slow=100, without=100)
     (headline,) = headlines(subject)
     assert (
-        "All of the slowest 1% by TPOT go without drafts (5.0% of all do); the P99 of those that draft is "
-        "10.0 ms."
+        "All of the slowest 1% by TPOT decode without drafts (5.0% of all do); "
+        "the P99 of those that draft is 10.0 ms."
     ) in headline.support
     note = f"{VARIANT}: 4.5% of the requests outgrow the drafter's 4,096 tokens, and go on without drafts"
     (headline,) = headlines(replace(subject, result=replace(subject.result, notes=(note,))))

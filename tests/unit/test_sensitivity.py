@@ -235,7 +235,7 @@ def test_host_times_have_the_interval_of_their_fit_while_they_are_the_fitted_one
 
 def test_a_field_of_the_scenario_can_be_uncertain_too() -> None:
     (clients,) = inputs_from(["workload.arrivals.concurrency=2:12"], SCENARIO)
-    assert (clients.nominal, clients.whole) == (8, True)
+    assert (clients.nominal, clients.integer) == (8, True)
     found = tornado(SCENARIO, inputs=[clients])
     low, high = ends(bar_of(found, "workload.arrivals.concurrency"))
     assert low > high  # speculation gains less where more work together

@@ -142,7 +142,10 @@ BAD = {
         f"axes:\n  {ALPHA}: {{from: 0.5, to: 1, §step: 3, steps: 2}}\n",
         "did you mean steps?",
     ),
-    "range of no numbers": (f"axes:\n  {ALPHA}: {{from: §low, to: 1, steps: 3}}\n", "must be a finite one"),
+    "range of no numbers": (
+        f"axes:\n  {ALPHA}: {{from: §low, to: 1, steps: 3}}\n",
+        "must be a finite number",
+    ),
     "logarithm of zero": (
         f"axes:\n  {ALPHA}: {{from: §0, to: 1, steps: 3, scale: log}}\n",
         "has no logarithm (got 0)",

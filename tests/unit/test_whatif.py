@@ -161,7 +161,7 @@ def test_a_drafter_follows_its_target_and_its_gpus() -> None:
 def test_settings_that_cannot_be_used_are_refused() -> None:
     with pytest.raises(InputError, match=r"--set hardware\.gpu: .*h100sxm"):
         asked("hardware.gpu=h100sxm")
-    with pytest.raises(InputError, match="asked for twice"):
+    with pytest.raises(InputError, match="listed twice"):
         alternatives_of([["hardware.gpu=h200-sxm"], [" hardware.gpu=h200-sxm"]])
     with pytest.raises(InputError, match="sets nothing"):
         alternatives_of([[" "]])
