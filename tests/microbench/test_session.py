@@ -211,7 +211,7 @@ def test_after_the_time_nothing_more_is_begun(tmp_path: Path) -> None:
 def test_no_cuda_is_said_at_once() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
-    with pytest.raises(InputError, match=r"CUDA is not there.*--device cpu"):
+    with pytest.raises(InputError, match=r"CUDA is not available.*--device cpu"):
         open_device("cuda")
 
 
