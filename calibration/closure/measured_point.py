@@ -103,7 +103,7 @@ class MeasuredPoint:
 
     @cached_property
     def break_even(self) -> tuple[str, float | None]:
-        """Outcome, and the acceptance with speedup 1, interpolated on the logs of the neighbouring speedups."""
+        """Outcome, and the acceptance with speedup 1, interpolated between the logs of speedups."""
         below = [dial for dial in self.dials if dial.speedup < 1]
         above = [dial for dial in self.dials if dial.speedup >= 1]
         if not above:
