@@ -1,6 +1,4 @@
-"""How well a fitted operator predicts shapes it has not seen:
-k folds by shape, seeded, every point predicted once.
-"""
+"""Held-out errors of fitted operators: seeded k-fold cross-validation by shape; each point predicted once."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ SEED = 0
 
 
 def summary(predicted: Floats, measured: Floats, split: str) -> dict[str, Any]:
-    """Errors in percent of the measured value."""
+    """Errors in per cent of the measured value."""
     error = 100.0 * (predicted / measured - 1.0)
     size = np.abs(error)
     return {
@@ -37,10 +35,10 @@ def held_out(
     points: Points,
     shape_keys: tuple[int, ...],
     predictor: Callable[[Points], Callable[[Floats], Floats]],
-    what: str,
+    unit: str,
     ends: bool = True,
 ) -> dict[str, Any]:
-    """Cross-validates: `predictor(training points)` gives a function from keys (n, d) to µs (n,).
+    """Cross-validate: `predictor(training points)` returns a function from keys (n, d) to µs (n,).
 
     `ends` False: the first and last shape are never held out, so that nothing is extrapolated.
     """
@@ -51,15 +49,15 @@ def held_out(
     fold_of = {shapes[at]: i % FOLDS for i, at in enumerate(order)}
     predicted, measured = [], []
     for fold in range(FOLDS):
-        inside = {key: fold_of.get(tuple(key[i] for i in shape_keys)) == fold for key in keys}
-        test = [key for key in keys if inside[key]]
-        train = {key: points[key] for key in keys if not inside[key]}
+        in_fold = {key: fold_of.get(tuple(key[i] for i in shape_keys)) == fold for key in keys}
+        test = [key for key in keys if in_fold[key]]
+        train = {key: points[key] for key in keys if not in_fold[key]}
         if not test:
             continue
         predict = predictor(train)
         predicted.append(predict(np.array(test, dtype=np.float64)))
         measured.append(np.array([points[key] for key in test]))
-    split = f"{FOLDS} folds by {what}, seed {SEED}"
+    split = f"{FOLDS} folds by {unit}, seed {SEED}"
     return summary(np.concatenate(predicted), np.concatenate(measured), split)
 
 
@@ -72,19 +70,19 @@ def gemm_error(points: Points, weights: str, gpu: Gpu, form_only: bool = False) 
 
 
 def experts_error(points: Points, weights: str, gpu: Gpu, by_model: bool = False) -> dict[str, Any]:
-    """`by_model`: all parallelisms of one model are held out together."""
+    """`by_model`: all parallelisms of a model are held out together."""
 
     def predictor(train: Points) -> Callable[[Floats], Floats]:
         operator = _profile(gpu, fit_experts(train, weights, gpu, "")).experts(weights)
 
-        def one(shape: Floats, tokens: Floats) -> Floats:
+        def time_us(shape: Floats, tokens: Floats) -> Floats:
             h, i, k, e, tp, ep = shape
             return operator.time_us(tokens, h, i / tp, k, e, ep)
 
-        return lambda keys: _by_shape(keys, 6, one)
+        return lambda keys: _by_shape(keys, 6, time_us)
 
-    what = (0, 1, 2, 3) if by_model else (0, 1, 2, 3, 4, 5)
-    return held_out(points, what, predictor, "model" if by_model else "shape and parallelism")
+    shape_keys = (0, 1, 2, 3) if by_model else (0, 1, 2, 3, 4, 5)
+    return held_out(points, shape_keys, predictor, "model" if by_model else "shape and parallelism")
 
 
 def attention_error(points: Points, kv_cache: str, gpu: Gpu, every: int = 1) -> dict[str, Any]:
@@ -92,11 +90,11 @@ def attention_error(points: Points, kv_cache: str, gpu: Gpu, every: int = 1) -> 
         part = fit_attention(train, kv_cache, "", every=every)
         operator = _profile(gpu, part).attention(kv_cache)
 
-        def one(shape: Floats, rest: Floats) -> Floats:
+        def time_us(shape: Floats, rest: Floats) -> Floats:
             heads, kv_heads, dim = shape
             return operator.time_us(rest[:, 0], rest[:, 1], kv_heads, dim, heads / kv_heads)
 
-        return lambda keys: _by_shape(keys, 3, one)
+        return lambda keys: _by_shape(keys, 3, time_us)
 
     return held_out(points, (0, 1, 2), predictor, "shape (heads, kv_heads, head_dim)")
 
@@ -121,13 +119,13 @@ def _profile(gpu: Gpu, part: Part) -> Profile:
     return Profile("held-out", gpu, {part.name: part}, {}, "")
 
 
-def _by_shape(keys: Floats, split: int, one: Callable[[Floats, Floats], Floats]) -> Floats:
-    """Evaluates `one(shape, rest)` once per distinct shape (first `split` columns) of `keys` (n, d)."""
+def _by_shape(keys: Floats, split: int, time_us: Callable[[Floats, Floats], Floats]) -> Floats:
+    """Evaluate `time_us(shape, rest)` once per distinct shape (first `split` columns) of `keys` (n, d)."""
     out = np.empty(len(keys))
-    grouped: dict[tuple[float, ...], list[int]] = {}
+    rows_by_shape: dict[tuple[float, ...], list[int]] = {}
     for i, key in enumerate(keys[:, :split].tolist()):
-        grouped.setdefault(tuple(key), []).append(i)
-    for shape, at in grouped.items():
-        rest = keys[at, split:]
-        out[at] = one(np.array(shape), rest[:, 0] if rest.shape[1] == 1 else rest)
+        rows_by_shape.setdefault(tuple(key), []).append(i)
+    for shape, rows in rows_by_shape.items():
+        rest = keys[rows, split:]
+        out[rows] = time_us(np.array(shape), rest[:, 0] if rest.shape[1] == 1 else rest)
     return out

@@ -1,7 +1,7 @@
-"""Measurements of one device and their file: what benches write and the fit reads. No torch here.
+"""Measurements of one device and their file, which benches write and the fit reads. No torch here.
 
 A file is a CSV: a first line `# {device}`, then a row per point and round, written as it is measured, and a
-line `# {session}` for every run that added to it. What an interrupted run leaves, the next one goes on with.
+line `# {session}` for every run that added to it. The next run continues an interrupted one.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ COLUMNS = (
 
 
 REVISION = 2
-"""Raised when a bench times otherwise than before: what it measured is no longer the same thing."""
+"""Incremented when a bench changes what it measures, so that old measurements are not mixed with new ones."""
 
 
 @dataclass(frozen=True)
 class DeviceNotes:
-    """What a figure holds for. All of it must agree before measurements are put together; the revision is
-    that of the benches.
+    """Description of a device. Measurements are combined only if all fields agree.
 
-    `kind` is cpu or cuda; `gpu` the catalogue name where the simulator knows the device; `cache_bytes` the
-    last-level cache; `threads` of torch on the host; `count` devices of this name.
+    `kind`: cpu or cuda. `gpu`: catalogue name, if the simulator knows the device. `cache_bytes`: last-level
+    cache. `threads`: of torch on the host. `count`: devices of this name. `revision`: of the benches.
     """
 
     kind: str
@@ -52,8 +51,8 @@ class DeviceNotes:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operator at one shape. bytes and flops are what one call must move and compute; `shape` has whole
-    numbers only.
+    """One operator at one shape. `bytes` and `flops`: what one call must move and compute. `shape`: integers
+    only.
     """
 
     bench: str
@@ -65,13 +64,13 @@ class Operation:
 
     @property
     def key(self) -> str:
-        """What makes two of them the same point."""
+        """Identifies the point: operations with the same key are the same point."""
         return f"{self.bench}/{self.op} {self.dtype} {json.dumps(dict(sorted(self.shape.items())))}"
 
 
 @dataclass(frozen=True)
 class MeasurementRow(Operation):
-    """One point in one round: seconds of one call (one layer, one pass), median with P10 and P90."""
+    """One point in one round: seconds of one call (one layer, one pass), as median, P10 and P90."""
 
     seconds: float
     p10_s: float
@@ -82,8 +81,8 @@ class MeasurementRow(Operation):
 
 @dataclass(frozen=True)
 class Measurement(Operation):
-    """One point over all its rounds: each figure is the median of the rounds', so that a slow minute of a
-    busy machine leaves it alone. `rounds_s` are the rounds' medians, in order.
+    """One point over all rounds. Each figure is the median over rounds, so that a slow minute of a busy
+    machine does not affect it. `rounds_s`: the medians of the rounds, in order.
     """
 
     seconds: float
@@ -94,49 +93,48 @@ class Measurement(Operation):
 
     @property
     def spread(self) -> float:
-        """How much a call differs from another: P90 ÷ P10 within a round or between rounds, what is more.
-
-        1 on a device that does nothing else.
+        """Variation between calls: the larger of P90 ÷ P10 within a round and between rounds; 1 without
+        noise.
         """
-        high, low = (_quantile(self.rounds_s, at) for at in (0.9, 0.1))
+        high, low = (_quantile(self.rounds_s, share) for share in (0.9, 0.1))
         return max(self.p90_s / self.p10_s, high / low)
 
 
-def _quantile(values: Sequence[float], at: float) -> float:
-    """Linear between the sorted values."""
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Quantile `share` (0…1), linear between the sorted values."""
     ordered = sorted(values)
-    place = at * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    position = share * (len(ordered) - 1)
+    lower = int(position)
+    upper = min(lower + 1, len(ordered) - 1)
+    return ordered[lower] + (position - lower) * (ordered[upper] - ordered[lower])
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """All points of a file; `sessions` says when, at which clocks, and what was left out and why."""
+    """All points of a file; `sessions` records dates, clocks and what was left out, with reasons."""
 
     device: DeviceNotes
     points: tuple[Measurement, ...]
     sessions: tuple[Mapping[str, Any], ...] = ()
 
     def of(self, bench: str, op: str | None = None) -> tuple[Measurement, ...]:
-        """The points of a bench, or of one op of it."""
+        """The points of a bench, or of one of its ops."""
         return tuple(x for x in self.points if x.bench == bench and op in (None, x.op))
 
 
 @dataclass
 class Rounds:
-    """The rounds of every point, in the order in which points were first met.
+    """The rounds of every point, in the order in which points first appear.
 
-    Round 0 of a known point begins it anew. What was measured before counts until the new series is half as
-    long: an interrupt in between loses nothing.
+    Round 0 of a known point starts a new series. The old series counts until the new one is half as long, so
+    that an interruption loses nothing.
     """
 
     of: dict[str, list[MeasurementRow]] = field(default_factory=dict)
     _anew: dict[str, list[MeasurementRow]] = field(default_factory=dict)
 
     def add(self, row: MeasurementRow) -> None:
-        """The next row of a file."""
+        """Add the next row of a file."""
         if row.key not in self.of:
             self.of[row.key] = [row]
         elif row.round == 0:
@@ -150,7 +148,7 @@ class Rounds:
 
 
 def over_rounds(rounds: Sequence[MeasurementRow]) -> Measurement:
-    """One point of its rounds."""
+    """The measurement of a point from its rounds."""
     first = rounds[0]
     return Measurement(
         *(first.bench, first.op, dict(first.shape), first.dtype, first.bytes, first.flops),
@@ -163,7 +161,7 @@ def over_rounds(rounds: Sequence[MeasurementRow]) -> Measurement:
 
 
 def measurements_path(profile: Path) -> Path:
-    """Where the measurements of a profile lie: beside it."""
+    """The path of a profile's measurements, next to it."""
     return profile.with_name(f"{profile.stem}.measurements.csv")
 
 
@@ -178,19 +176,19 @@ class MeasurementFile:
 
     @classmethod
     def open(cls, path: Path, device: DeviceNotes) -> MeasurementFile:
-        """A new file, or the one that is there when it is of the same device. Raises InputError, OSError."""
+        """Open a new file, or an existing one of the same device. Raises InputError, OSError."""
         if not path.exists() or path.stat().st_size == 0:
             with path.open("x" if not path.exists() else "w", encoding="utf-8") as file:
                 file.write(_comment("device", asdict(device)) + ",".join(COLUMNS) + "\n")
             return cls(path, device)
-        known, rows, sessions = _read(path)
-        _same_device(path, known, device)
-        _drop_half_a_line(path)
-        with path.open("a", encoding="utf-8"):  # says at once when it may not be written
-            return cls(path, known, rows, sessions)
+        file_device, rows, sessions = _read(path)
+        _check_same_device(path, file_device, device)
+        _drop_incomplete_line(path)
+        with path.open("a", encoding="utf-8"):  # fails at once if the file is not writable
+            return cls(path, file_device, rows, sessions)
 
     def add(self, row: MeasurementRow) -> None:
-        """Append a row, with the digits that the file has."""
+        """Append a row; `rounds` gets it with the digits of the file."""
         values = asdict(row) | {"shape": json.dumps(dict(row.shape))}
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow([_text(values[name]) for name in COLUMNS])
@@ -198,7 +196,7 @@ class MeasurementFile:
         self.rounds.add(_row(line.getvalue().rstrip("\n")))
 
     def add_session(self, session: Mapping[str, Any]) -> None:
-        """Append what one run has to say: dates, clocks, notes."""
+        """Append the record of one run: dates, clocks, notes."""
         self._append(_comment("session", session))
         self.sessions.append(session)
 
@@ -208,17 +206,17 @@ class MeasurementFile:
 
     @property
     def measurements(self) -> Measurements:
-        """All that is in it."""
+        """All measurements in the file."""
         return _measurements(self.device, self.rounds, self.sessions)
 
     @property
     def points(self) -> Mapping[str, list[MeasurementRow]]:
-        """The rounds that count, by the key of their point."""
+        """The rows that count, by key of their point."""
         return self.rounds.of
 
 
 def read_measurements(path: Path) -> Measurements:
-    """The measurements of a file, as far as they were written. Raises InputError."""
+    """The measurements of a file; an incomplete last line is ignored. Raises InputError."""
     device, rows, sessions = _read(path)
     return _measurements(device, rows, sessions)
 
@@ -231,21 +229,21 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _comment(what: str, content: Mapping[str, Any]) -> str:
-    return f"# {json.dumps({what: content}, ensure_ascii=False)}\n"
+def _comment(key: str, content: Mapping[str, Any]) -> str:
+    return f"# {json.dumps({key: content}, ensure_ascii=False)}\n"
 
 
-def _drop_half_a_line(path: Path) -> None:
-    """What a killed run began to write and did not end."""
+def _drop_incomplete_line(path: Path) -> None:
+    """Remove an incomplete last line, left by a killed run."""
     text = path.read_bytes()
-    whole = text.rfind(b"\n") + 1
-    if whole < len(text):
+    complete = text.rfind(b"\n") + 1
+    if complete < len(text):
         with path.open("r+b") as file:
-            file.truncate(whole)
+            file.truncate(complete)
 
 
 def _read(path: Path) -> tuple[DeviceNotes, Rounds, list[Mapping[str, Any]]]:
-    """Device, rows and sessions of a file; half a last line counts as not written."""
+    """Device, rounds and sessions of a file, without an incomplete last line."""
     try:
         text = path.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -255,7 +253,7 @@ def _read(path: Path) -> tuple[DeviceNotes, Rounds, list[Mapping[str, Any]]]:
     device: DeviceNotes | None = None
     rows = Rounds()
     sessions: list[Mapping[str, Any]] = []
-    for number, line in _whole_lines(text):
+    for number, line in _complete_lines(text):
         try:
             if line.startswith("#"):
                 content = json.loads(line[1:])
@@ -268,7 +266,7 @@ def _read(path: Path) -> tuple[DeviceNotes, Rounds, list[Mapping[str, Any]]]:
             elif line.split(",") != list(COLUMNS):
                 raise ValueError(line)
         except (ValueError, TypeError, KeyError, AttributeError, csv.Error) as error:
-            raise _damaged(path, number, "is no line of measurements") from error
+            raise _damaged(path, number, "is not a line of measurements") from error
         if device is None:
             raise _damaged(path, number, "has no device in its first line")
     if device is None:
@@ -276,9 +274,9 @@ def _read(path: Path) -> tuple[DeviceNotes, Rounds, list[Mapping[str, Any]]]:
     return device, rows, sessions
 
 
-def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
-    *whole, _ = text.split("\n")
-    return ((number, line) for number, line in enumerate(whole, 1) if line)
+def _complete_lines(text: str) -> Iterator[tuple[int, str]]:
+    *lines, _ = text.split("\n")
+    return ((number, line) for number, line in enumerate(lines, 1) if line)
 
 
 def _row(line: str) -> MeasurementRow:
@@ -295,19 +293,17 @@ def _row(line: str) -> MeasurementRow:
     return row
 
 
-def _damaged(path: Path, line: int, what: str) -> InputError:
-    allowed = "measurements as `decodesim calibrate` writes them; without the file it measures anew"
-    return InputError(Problem(str(path), line, message=what, allowed=allowed))
+def _damaged(path: Path, line: int, message: str) -> InputError:
+    allowed = "measurements as written by `decodesim calibrate`; delete the file to measure again"
+    return InputError(Problem(str(path), line, message=message, allowed=allowed))
 
 
-def _same_device(path: Path, known: DeviceNotes, now: DeviceNotes) -> None:
-    """Raises InputError when the file is of another device, or of the same one set up otherwise."""
-    differs = [
-        f"{one.name} {getattr(known, one.name)!r} there, {getattr(now, one.name)!r} here"
-        for one in fields(DeviceNotes)
-        if getattr(known, one.name) != getattr(now, one.name)
-    ]
-    if differs:
-        message = f"holds measurements of another device: {'; '.join(differs)}"
-        allowed = "another -o, or remove the file to measure anew"
+def _check_same_device(path: Path, stored: DeviceNotes, current: DeviceNotes) -> None:
+    """Raise InputError if the file is of another device, or of the same device with another setup."""
+    names = [field.name for field in fields(DeviceNotes)]
+    pairs = [(name, getattr(stored, name), getattr(current, name)) for name in names]
+    differences = [f"{name} {old!r} there, {new!r} here" for name, old, new in pairs if old != new]
+    if differences:
+        message = f"holds measurements of another device: {'; '.join(differences)}"
+        allowed = "another -o, or delete the file to measure again"
         raise InputError(Problem(str(path), message=message, allowed=allowed))

@@ -1,4 +1,4 @@
-"""Optional dependencies: imported when they are needed, and one clear line where they are missing."""
+"""Optional dependencies: imported when needed, with a one-line error if they are missing."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from types import ModuleType
 
 from simulator.errors import InputError, Problem
 
-_FIRST = {
+_INSTRUCTIONS = {
     "torch": "on a machine without a GPU install torch from PyTorch's CPU index first: "
     "pip install torch --index-url https://download.pytorch.org/whl/cpu; then "
 }
-"""What to do before the extra, per module."""
+"""Module → instructions before the extra is installed."""
 
 
 def need(module: str, extra: str) -> ModuleType:
-    """The module, imported. Raises InputError that names the extra of decodesim which brings it.
+    """Import and return a module. Raises InputError that names the extra of decodesim with this module.
 
-    A module that is there but lacks something of its own (an `ImportError` that names another one) is said
-    with that reason.
+    If an installed module cannot be imported (for example, because its own dependency is missing), the error
+    has that reason.
     """
     try:
         return import_module(module)
-    except (ImportError, OSError) as error:  # OSError: a shared library of it is not there
-        lacking = getattr(error, "name", None) or ""
-        own = lacking == module or module.startswith(f"{lacking}.")
-        message = f"{module} is not installed" if own else f"{module} cannot be imported: {error}"
-        first = _FIRST.get(module.partition(".")[0], "")
+    except (ImportError, OSError) as error:  # OSError: a shared library is missing
+        missing = getattr(error, "name", None) or ""
+        not_installed = missing == module or module.startswith(f"{missing}.")
+        message = f"{module} is not installed" if not_installed else f"{module} cannot be imported: {error}"
+        first = _INSTRUCTIONS.get(module.partition(".")[0], "")
         raise InputError(
             Problem(message=message, allowed=f"{first}pip install 'decodesim[{extra}]'")
         ) from error

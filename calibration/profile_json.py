@@ -1,4 +1,6 @@
-"""The text of a profile's file: one line per coefficient set and table row, so that two compare easily."""
+"""The text of a profile file: one line per coefficient set and table row, so that two files are easy to
+compare.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,7 @@ _LONG_ROW = 40
 
 
 def dumps(profile: Mapping[str, Any]) -> str:
-    """JSON text of a profile: one line per coefficient set and table row,
-    so that a rebuild is easy to compare.
-    """
+    """The JSON text of a profile."""
     head = {key: value for key, value in profile.items() if key != "parts"}
     lines = ["{"]
     for key, value in head.items():
@@ -31,7 +31,7 @@ def _part_lines(part: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(value: Any) -> str:
-    """Long rows of a table on lines of their own, everything else on one."""
+    """Long rows of a table on separate lines, everything else on one line."""
     if isinstance(value, list) and value and isinstance(value[0], list):
         rows = [_json(row) for row in value]
         if len(rows[0]) > _LONG_ROW:
@@ -44,7 +44,7 @@ def _json(value: Any) -> str:
 
 
 def _integers(value: Any) -> Any:
-    """Whole floats as integers: fewer bytes, the same numbers."""
+    """Integral floats as integers, which need fewer bytes."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list | tuple):

@@ -3,9 +3,8 @@
     python -m calibration.silicon --from-tables DIR --system h100-sxm -o
     simulator/data/profiles/h100-sxm.json
 
-DIR is an unpacked `aiconfigurator-core` package (or a folder of filtered copies
-of its tables, see `tables.py`). The same tables give the same bytes: nothing depends
-on the clock, and dates come from the caller.
+DIR is an unpacked `aiconfigurator-core` package (or a folder of filtered copies of its tables, see
+`tables.py`). The same tables give the same bytes: nothing depends on the clock; dates come from the caller.
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ MODIFIED = "filtered, smoothed, fitted"
 
 VLLM, SGLANG, TRTLLM = ("vllm", "0.24.0"), ("sglang", "0.5.14"), ("trtllm", "1.3.0rc20")
 GEMMS = {"bf16": ("bfloat16", VLLM), "fp8": ("fp8", VLLM), "fp8_block": ("fp8_block", SGLANG)}
-"""Weight format → dtype in the tables and framework. vLLM's own fp8_block rows were timed eagerly."""
+"""Weight format → (dtype in the tables, framework). vLLM's fp8_block rows were timed eagerly, so SGLang's are
+used.
+"""
 EXPERTS = {
     "bf16": ("bfloat16", VLLM),
     "fp8": ("fp8", TRTLLM),
@@ -43,25 +44,29 @@ EXPERTS = {
     "int4": ("int4_wo", VLLM),
     "mxfp4": ("w4a16_mxfp4", VLLM),
 }
-"""Weight format → dtype in the tables and framework.
+"""Weight format → (dtype in the tables, framework).
 
-All fp8 rows of vLLM 0.24.0 are those of an untuned kernel: 2.5 times slower than bf16 at half the bytes, no
-faster on H200 than on H100, five times slower than vLLM 0.19.0 (H200). TensorRT-LLM's are within 4 % of vLLM
+All fp8 rows of vLLM 0.24.0 are of an untuned kernel: 2.5 times slower than bf16 at half the bytes, no faster
+on H200 than on H100, and five times slower than vLLM 0.19.0 (H200). TensorRT-LLM's are within 4 % of vLLM
 0.19.0's, and of fp8_block, up to 1024 tokens.
 """
 UNTUNED = 1.5
-"""Experts of fewer bytes that take longer than this × bf16 (median over tokens) ran a kernel nobody tuned."""
+"""Experts of fewer bytes that take longer than this × bf16 (median over tokens) ran an untuned kernel."""
 OWN_GEMMS = (("fp8", TRTLLM),)
-"""Weight formats whose matrices another framework multiplies with another kernel: TensorRT-LLM's are as fast
-as vLLM's up to 64 tokens, and 15 to 25 % faster at 256 to 4096."""
+"""Weight formats for which a framework has its own matrix kernel: TensorRT-LLM's is as fast as vLLM's up to
+64 tokens, and 15 to 25 % faster at 256 to 4096.
+"""
 OWN_HEAD_DIM = 128
 KV_CACHES = {"bf16": "bfloat16", "fp8": "fp8"}
 OWN_ATTENTION = (("fp8", TRTLLM),)
-"""KV caches on which another framework's kernel differs: TensorRT-LLM reads fp8 at the rate of bf16 (2.8 TB/s
-of H100's 3.35, 3.7 of H200's 4.8 at batch 128, 1k), FlashAttention 3 of vLLM at 2.0 and 2.2."""
+"""KV caches for which a framework has its own attention kernel: TensorRT-LLM reads fp8 at the rate of bf16
+(2.8 of H100's 3.35 TB/s, 3.7 of H200's 4.8 TB/s at batch 128, 1k); vLLM's FlashAttention 3 reaches 2.0 and
+2.2 TB/s.
+"""
 OWN_ALLREDUCES = (TRTLLM,)
-"""Frameworks whose all-reduce differs: on eight GPUs TensorRT-LLM's takes a third less up to 64 KB, and half
-as much again at 1 to 8 MB. SGLang's up to 0.5.10 is vLLM's."""
+"""Frameworks with their own all-reduce: on eight GPUs TensorRT-LLM's takes a third less time up to 64 KB, and
+half as much again at 1 to 8 MB. SGLang up to 0.5.10 uses vLLM's.
+"""
 GEMM_KEYS = ("n", "k", "m")
 ATTENTION_KEYS = ("heads", "kv_heads", "head_dim", "batch", "context")
 EXPERT_KEYS = ("hidden", "inter", "topk", "experts", "moe_tp", "moe_ep", "tokens")
@@ -73,26 +78,27 @@ def gemm_points(tables: Tables, weights: str) -> Points:
     """(n, k, m) → µs: matrices of 256 to 65536, up to 4096 tokens."""
     dtype, (framework, version) = GEMMS[weights]
     rows = _need(tables, "gemm", framework, version)
-    kept = (
+    selected = (
         (rows["dtype"].astype(str) == dtype) & (rows["m"] <= 4096) & (rows["n"] >= 256) & (rows["k"] >= 256)
     )
-    return medians(rows, GEMM_KEYS, kept)
+    return medians(rows, GEMM_KEYS, selected)
 
 
 def own_gemm_points(tables: Tables, weights: str, framework: tuple[str, str]) -> Points:
-    """(n, k, m) → µs of a framework's linear layers whose checkpoints bring the scales of their inputs.
+    """(n, k, m) → µs of a framework's linear layers, for checkpoints that include the scales of their inputs.
 
-    Its rows find the scale of every input first (AIConfigurator's collector loads no input scale); what that
-    takes has a table of its own, and goes. Quantising by the scale stays. {} where a table is missing.
+    The rows also compute the scale of every input (AIConfigurator's collector loads no input scale). The time
+    of that is in a separate table and is subtracted. Quantising by the scale remains. {} if a table is
+    missing.
     """
     rows, scaling = tables.read("gemm", *framework), tables.read("scaling", *framework)
     if rows is None or scaling is None:
         return {}
-    kept = (rows["dtype"].astype(str) == GEMMS[weights][0]) & (rows["m"] <= 4096)
-    kept &= (rows["n"] >= 256) & (rows["k"] >= 256)
-    finding = medians(scaling, ("k", "m"), np.ones(len(scaling["us"]), dtype=np.bool_))
-    found = medians(rows, GEMM_KEYS, kept)
-    return {key: us - finding[key[1:]] for key, us in found.items() if key[1:] in finding}
+    selected = (rows["dtype"].astype(str) == GEMMS[weights][0]) & (rows["m"] <= 4096)
+    selected &= (rows["n"] >= 256) & (rows["k"] >= 256)
+    scaling_us = medians(scaling, ("k", "m"), np.ones(len(scaling["us"]), dtype=np.bool_))
+    linear_us = medians(rows, GEMM_KEYS, selected)
+    return {key: us - scaling_us[key[1:]] for key, us in linear_us.items() if key[1:] in scaling_us}
 
 
 def attention_points(
@@ -100,26 +106,27 @@ def attention_points(
 ) -> Points:
     """(heads, kv heads, head dim, batch, context) → µs; with `window`, (…, window) → µs of windowed rows."""
     rows = _need(tables, "attention", *framework)
-    kept = (rows["kv_dtype"].astype(str) == KV_CACHES[kv_cache]) & np.isin(rows["head_dim"], (64, 128))
-    kept &= rows["batch"] <= 512
-    kept &= (rows["window_size"] > 0) if window else (rows["window_size"] == 0)
-    return medians(rows, (*ATTENTION_KEYS, "window_size") if window else ATTENTION_KEYS, kept)
+    selected = (rows["kv_dtype"].astype(str) == KV_CACHES[kv_cache]) & np.isin(rows["head_dim"], (64, 128))
+    selected &= rows["batch"] <= 512
+    selected &= (rows["window_size"] > 0) if window else (rows["window_size"] == 0)
+    return medians(rows, (*ATTENTION_KEYS, "window_size") if window else ATTENTION_KEYS, selected)
 
 
 def latent_points(tables: Tables, kv_cache: str) -> Points:
     """(heads, batch, context) → µs of the MLA core kernel.
 
-    The rows of TensorRT-LLM: those of SGLang agree in bf16, but its fp8 kernel widens the cache first (9
-    times slower at batch 128), which vLLM's module timings do not show.
+    The rows are TensorRT-LLM's. SGLang's agree in bf16, but its fp8 kernel converts the cache first (9 times
+    slower at batch 128), which does not show in vLLM's module timings.
     """
     rows = _need(tables, "mla", *TRTLLM)
     return medians(rows, ("heads", "batch", "context"), rows["kv_dtype"].astype(str) == KV_CACHES[kv_cache])
 
 
 def expert_points(tables: Tables, weights: str) -> Points:
-    """(hidden, intermediate, per token, experts, tp, ep, tokens) → µs under skewed routing; {} when absent.
+    """(hidden, intermediate, per token, experts, tp, ep, tokens) → µs under skewed routing; {} without a
+    table.
 
-    Gated experts, cut one way: by tensor or by expert parallelism. Untuned shapes are left out.
+    Only gated experts, with either tensor or expert parallelism. Untuned shapes are left out.
     """
     dtype, framework = EXPERTS[weights]
     wide = _expert_rows(_need(tables, "moe", *VLLM), EXPERTS["bf16"][0])
@@ -128,20 +135,20 @@ def expert_points(tables: Tables, weights: str) -> Points:
 
 
 def _expert_rows(rows: Columns, dtype: str) -> Points:
-    kept = (rows["dtype"].astype(str) == dtype) & (rows["distribution"].astype(str) == "power_law_1.01")
-    kept &= (rows["tokens"] <= 4096) & (rows["moe_ep"] <= 16) & (rows["moe_tp"] <= 8)
-    kept &= (rows["moe_ep"] == 1) | (rows["moe_tp"] == 1)
-    kept &= ~np.char.endswith(rows["kernel"].astype(str), "_nongated")
-    return medians(rows, EXPERT_KEYS, kept)
+    selected = (rows["dtype"].astype(str) == dtype) & (rows["distribution"].astype(str) == "power_law_1.01")
+    selected &= (rows["tokens"] <= 4096) & (rows["moe_ep"] <= 16) & (rows["moe_tp"] <= 8)
+    selected &= (rows["moe_ep"] == 1) | (rows["moe_tp"] == 1)
+    selected &= ~np.char.endswith(rows["kernel"].astype(str), "_nongated")
+    return medians(rows, EXPERT_KEYS, selected)
 
 
 def tuned(points: Points, wide: Points) -> Points:
-    """The points of shapes whose times are plausible beside those of the same shape in bf16 (`wide`)."""
+    """The points of shapes whose times are plausible relative to the same shape in bf16 (`wide`)."""
     ratios: dict[tuple[int, ...], list[float]] = {}
     for key, us in points.items():
         if key in wide:
             ratios.setdefault(key[:-1], []).append(us / wide[key])
-    untuned = {shape for shape, found in ratios.items() if np.median(found) > UNTUNED}
+    untuned = {shape for shape, values in ratios.items() if np.median(values) > UNTUNED}
     return {key: us for key, us in points.items() if key[:-1] not in untuned}
 
 
@@ -156,12 +163,15 @@ def build_profile(directory: Path, system: str, date: str = "") -> dict[str, Any
     target = known_gpu(system)
     tables = open_tables(directory, system)
     parts = [_gemm(tables, weights, target) for weights in GEMMS]
-    parts += [part for one in OWN_GEMMS if (part := _own_gemm(tables, *one, target))]
+    parts += [part for own_gemm in OWN_GEMMS if (part := _own_gemm(tables, *own_gemm, target))]
     parts += [_attention(tables, kv, target) for kv in KV_CACHES]
     parts += [_own_attention(tables, kv, framework, target) for kv, framework in OWN_ATTENTION]
     parts += [_latent(tables, kv, target) for kv in KV_CACHES]
     parts += [part for weights in EXPERTS if (part := _experts(tables, weights, target))]
-    parts += [_allreduce(tables, target), *(_own_allreduce(tables, one, target) for one in OWN_ALLREDUCES)]
+    parts += [
+        _allreduce(tables, target),
+        *(_own_allreduce(tables, framework, target) for framework in OWN_ALLREDUCES),
+    ]
     parts += [part for part in (exchange_part(tables),) if part]
     parts += [_prefill(tables, target), _streamed(tables, target)]
     parts += assumed_parts()
@@ -184,7 +194,7 @@ def build_profile(directory: Path, system: str, date: str = "") -> dict[str, Any
 
 
 def assumed_parts() -> list[Part]:
-    """What no table here measures: element-wise traffic and the sampler."""
+    """Parts that no table measures: element-wise traffic and the sampler."""
     elementwise = Part(
         name="elementwise",
         status="assumed",
@@ -225,13 +235,13 @@ def _gemm(tables: Tables, weights: str, target: Gpu) -> Part:
 
 
 def _own_gemm(tables: Tables, weights: str, framework: tuple[str, str], target: Gpu) -> Part | None:
-    """The form alone: what a table would add is within its error."""
+    """The form without a table, because a table would change it by less than its error."""
     points = own_gemm_points(tables, weights, framework)
     if not points:
         return None
     part = fit_gemm(points, weights, target, f"{' '.join(framework)} {weights} linear layers", form_only=True)
     residual = heldout.gemm_error(points, weights, target, form_only=True)
-    note = "the form alone, no table; scales of inputs known, quantising by them included"
+    note = "the form without a table; scales of inputs are known, quantising by them is included"
     return replace(part, name=f"{part.name}/{framework[0]}", residual=residual, note=note)
 
 
@@ -244,8 +254,10 @@ def _attention(tables: Tables, kv_cache: str, target: Gpu) -> Part:
 
 
 def _own_attention(tables: Tables, kv_cache: str, framework: tuple[str, str], target: Gpu) -> Part:
-    """A framework's own kernel for grouped queries (4 to 8 heads of 128 per KV head, at most 8 KV heads a
-    GPU), on every second context: what it saves in bytes costs 1 % of accuracy.
+    """A framework's own kernel for grouped queries: 4 to 8 heads of 128 per KV head, at most 8 KV heads per
+    GPU.
+
+    Only every second context is kept, which saves bytes and costs 1 % of accuracy.
     """
     kernels = framework[0]
     every_shape = attention_points(tables, kv_cache, framework).items()
@@ -290,10 +302,10 @@ def _prefill(tables: Tables, target: Gpu) -> Part:
     rows = tables.read("prefill", *VLLM)
     if rows is None:
         return _assumed("prefill", {"start_us": 13.0, "compute_efficiency": 0.7, "memory_efficiency": 0.4})
-    kept = (
+    selected = (
         (rows["kv_dtype"].astype(str) == "bfloat16") & (rows["window_size"] == 0) & (rows["head_dim"] == 128)
     )
-    points = medians(rows, ("batch", "isl", "heads", "kv_heads", "head_dim"), kept)
+    points = medians(rows, ("batch", "isl", "heads", "kv_heads", "head_dim"), selected)
     return fit_prefill(points, target, f"{' '.join(VLLM)} FlashAttention 3, prefill")
 
 
@@ -303,11 +315,13 @@ def _streamed(tables: Tables, target: Gpu) -> Part:
         return _assumed("streamed", {"start_us": 7.0, "memory_efficiency": 0.85, "compute_efficiency": 0.5})
     decode = rows["phase"].astype(str) == "generation"
     keys = ("num_v_heads", "head_k_dim", "head_v_dim", "num_k_heads", "d_model", "batch")
-    both: dict[tuple[int, ...], list[float]] = {}
+    kernel_times: dict[tuple[int, ...], list[float]] = {}
     for kernel in sorted(set(rows["kernel"].astype(str)[decode])):
         for key, value in medians(rows, keys, decode & (rows["kernel"].astype(str) == kernel)).items():
-            both.setdefault(key, []).append(value)
-    states = [(2.0 * 4.0 * k[0] * k[1] * k[2] * k[5], sum(us)) for k, us in both.items() if len(us) == 2]
+            kernel_times.setdefault(key, []).append(value)
+    states = [
+        (2.0 * 4.0 * k[0] * k[1] * k[2] * k[5], sum(us)) for k, us in kernel_times.items() if len(us) == 2
+    ]
     return fit_streamed(states, target, f"{' '.join(VLLM)} gated delta net decode")
 
 
@@ -323,7 +337,7 @@ def _assumed(name: str, coefficients: dict[str, float]) -> Part:
 @click.option("--date", default="", help="date of the tables, written into the provenance")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False))
 def main(directory: Path, system: str, date: str, output: Path) -> None:
-    """Public kernel tables → a profile, with held-out residuals."""
+    """Make a profile with held-out residuals from public kernel tables."""
     try:
         profile = build_profile(directory, system, date)
     except InputError as error:

@@ -12,8 +12,8 @@ from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part
 from simulator.gpu import Gpu
 
-_STRAY = 1.5
-"""A point this many times its larger neighbour is a stray."""
+_OUTLIER_FACTOR = 1.5
+"""A point that is this many times slower than its neighbour with more work is an outlier."""
 
 
 def fit_attention(
@@ -26,10 +26,10 @@ def fit_attention(
 ) -> Part:
     """Decode attention from points (heads, kv_heads, head_dim, batch, context) → µs: median over heads.
 
-    `windows`: the same keys and the window after them. `penalties`: points with more than 64 query heads
-    per KV head, of a framework that has them, for the cost of a second tile of rows. Cells that were not
-    measured (large batch × long context) continue with the bytes of the cache. `every` = n:
-    only each n-th context from the last one back, and the first.
+    `windows`: the same keys followed by the window. `penalties`: points of a framework with more than 64
+    query heads per KV head, for the cost of a second tile of rows. Unmeasured cells (large batch × long
+    context) are extrapolated with the bytes of the cache. `every` = n: only every n-th context counted from
+    the last one, and the first.
     """
     by_cell: dict[tuple[int, ...], list[float]] = {}
     for (_, *cell), value in points.items():
@@ -45,8 +45,8 @@ def fit_attention(
         for h in range(len(heads)):
             time[d, h] = _extend(time[d, h], np.array(batches, float), np.array(contexts, float))
     time = _monotone(time, (3, 2))
-    kept = sorted({0, *range(len(contexts) - 1, -1, -every)})
-    time, contexts = time[:, :, :, kept], [contexts[i] for i in kept]
+    selected = sorted({0, *range(len(contexts) - 1, -1, -every)})
+    time, contexts = time[:, :, :, selected], [contexts[i] for i in selected]
     coefficients = {"compute_efficiency": 0.58, "tile_penalty": _tile_penalty(penalties or {})}
     for dim in dims:
         coefficients[f"window_factor_{dim}"] = _window_factor(points, windows or {}, dim)
@@ -68,8 +68,8 @@ def fit_attention(
 
 
 def _tile_penalty(points: Points) -> float:
-    """Extra time per further tile of 64 rows: 96 or 128 query heads
-    on one KV head against 32, above 30 µs.
+    """Additional relative time per tile of 64 rows: 96 or 128 query heads on one KV head against 32, above 30
+    µs.
     """
     ratios = []
     for (heads, kv_heads, *rest), value in points.items():
@@ -80,7 +80,7 @@ def _tile_penalty(points: Points) -> float:
 
 
 def _window_factor(full: Points, windows: Points, dim: int) -> float:
-    """Median time of a window, once the context exceeds it, over full attention to as many tokens."""
+    """Median ratio of windowed attention (contexts beyond the window) to full attention over the window."""
     ratios = []
     for (*shape, context, window), value in windows.items():
         base = full.get((*shape, min(context, window)))
@@ -113,7 +113,7 @@ def fit_latent(points: Points, kv_cache: str, source: str) -> Part:
 def fit_prefill(points: Points, gpu: Gpu, source: str) -> Part:
     """Prefill attention from points (batch, prompt, heads, kv_heads, head_dim) → µs.
 
-    Of all batches, so that the start of the kernel is told from what every prompt adds.
+    All batches are used, to separate the start of the kernel from the time of each prompt.
     """
     keys = np.array(
         [key for key in points if key[0] * key[1] <= 32768 and key[1] >= 64 and key[2] >= 8], dtype=np.float64
@@ -152,7 +152,7 @@ def fit_prefill(points: Points, gpu: Gpu, source: str) -> Part:
 
 
 def fit_streamed(states: Sequence[tuple[float, float]], gpu: Gpu, source: str) -> Part:
-    """State layers from (bytes moved, µs): start + bytes / (BW·e)."""
+    """State layers from (bytes moved, µs): start + bytes / (bandwidth · efficiency)."""
     moved, us = (np.array(column) for column in zip(*states, strict=True))
 
     def error(x: Floats) -> Floats:
@@ -173,31 +173,31 @@ def fit_streamed(states: Sequence[tuple[float, float]], gpu: Gpu, source: str) -
 
 
 def _extend(time: Floats, batches: Floats, contexts: Floats) -> Floats:
-    """Fills (b, c) cells beyond the measured ones: the time of the cell with half as many tokens, doubled
-    less the start cost, found along the context first.
+    """Fill the (b, c) cells beyond the measured ones: the time above the start grows in proportion to the
+    tokens, from the previous context or else the previous batch.
     """
     out = time.copy()
     start = np.nanmin(out)
     for b in range(len(batches)):
         for c in range(len(contexts)):
             if np.isnan(out[b, c]):
-                known = out[b, c - 1] if c else out[b - 1, c]
+                previous = out[b, c - 1] if c else out[b - 1, c]
                 ratio = contexts[c] / contexts[c - 1] if c else batches[b] / batches[b - 1]
-                out[b, c] = start + (known - start) * ratio
+                out[b, c] = start + (previous - start) * ratio
     return out
 
 
 def _monotone(time: Floats, axes: tuple[int, ...]) -> Floats:
-    """Never falling along `axes`. A point far above one with more work
-    is a stray measurement and is lowered.
+    """The times made monotone along `axes`. A point far above one with more work is an outlier and is
+    lowered.
     """
     out = time.copy()
     for axis in axes:
-        more = np.roll(out, -1, axis=axis)
+        next_times = np.roll(out, -1, axis=axis)
         last = [slice(None)] * out.ndim
         last[axis] = slice(-1, None)
-        more[tuple(last)] = np.inf
-        out = np.where(out > _STRAY * more, more, out)
+        next_times[tuple(last)] = np.inf
+        out = np.where(out > _OUTLIER_FACTOR * next_times, next_times, out)
     for axis in axes:
         out = np.maximum.accumulate(out, axis=axis)
     return out

@@ -1,7 +1,8 @@
-"""Public kernel tables to the parts of a profile: one function per operator family, each (rows) → Part.
+"""Fits the parts of a profile to public kernel tables: one function per operator family, from points to
+`Part`.
 
-Every function is deterministic and takes an optional subset of shapes, so that held-out errors
-(`heldout.py`) come from the very code that makes the profile. SciPy is imported where it is used.
+Every function is deterministic and accepts any subset of shapes, so that held-out errors (`heldout.py`) come
+from the same code that makes the profile. SciPy is imported where it is used.
 """
 
 from __future__ import annotations
@@ -22,17 +23,15 @@ from simulator.models.matrices import weight_bytes_each
 Points = Mapping[tuple[int, ...], float]
 
 GEMM_KNOTS = (1, 16, 32, 64, 65, 96, 128, 129, 192, 256, 257, 512, 513, 768, 1024, 1536, 2048, 3072, 4096)
-"""Tokens kept per shape; both sides of a tile edge, because some kernels jump there."""
+"""Token counts kept per shape; both sides of a tile edge, because some kernels jump there."""
 MOE_KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 ALIGNED_WEIGHT = 4.0
-"""How much more a token count that serving engines run
-(a multiple of 64, or few) weighs than one past a tile edge.
-"""
+"""Relative weight of token counts that serving engines use (multiples of 64, or few tokens)."""
 
 
 def grid(points: Points, split: int) -> tuple[Floats, Floats, Floats]:
-    """(shapes (s, split), last axis (n,), values (s, n) with NaN for gaps)
-    of points keyed by shape + one more.
+    """(shapes (s, split), last axis (n,), values (s, n) with NaN for gaps) of points keyed by shape and last
+    axis.
     """
     shapes = sorted({key[:split] for key in points})
     axis = sorted({key[split] for key in points})
@@ -47,8 +46,8 @@ def grid(points: Points, split: int) -> tuple[Floats, Floats, Floats]:
 def fit_gemm(points: Points, weights: str, gpu: Gpu, source: str, form_only: bool = False) -> Part:
     """Linear layers from points (n, k, m) → µs; shapes with a gap are left out. `form_only`: no table."""
     shapes, tokens, values = grid(points, 2)
-    full = ~np.isnan(values).any(axis=1)
-    shapes, values = shapes[full], values[full]
+    complete = ~np.isnan(values).any(axis=1)
+    shapes, values = shapes[complete], values[complete]
     quantised = ARITHMETIC[weights] == "fp8"
     names = [
         "start_us",
@@ -115,12 +114,12 @@ def fit_experts(points: Points, weights: str, gpu: Gpu, source: str) -> Part:
             **dict(zip(names, x, strict=True)),
         )
 
-    known = ~np.isnan(values)
-    target = np.log(np.where(known, values, 1.0))
+    measured = ~np.isnan(values)
+    target = np.log(np.where(measured, values, 1.0))
 
     def error(x: Floats) -> Floats:
         predicted = np.log(experts_smooth(form(x.tolist()), shapes, tokens))
-        return np.asarray(np.where(known, predicted - target, 0.0).ravel())
+        return np.asarray(np.where(measured, predicted - target, 0.0).ravel())
 
     best = least_squares_fit(error, start, low, high)
     knots = np.array([k for k in MOE_KNOTS if tokens[0] <= k <= tokens[-1]], dtype=np.float64)
@@ -149,12 +148,16 @@ def fit_allreduce(graph: Points, eager: Points, source: str) -> Part:
         sizes = [size for size, _ in rows]
         smooth = np.maximum.accumulate(np.array([value for _, value in rows]))
         table[str(gpus)] = {"bytes": sizes, "us": significant(smooth)}
-    late = [eager[key] - value for key, value in graph.items() if key in eager and key[1] <= 1 << 16]
+    eager_extra_us = [
+        eager[key] - value for key, value in graph.items() if key in eager and key[1] <= 1 << 16
+    ]
     return Part(
         name="allreduce",
         status="measured",
         source=source,
-        coefficients={"eager_start_us": significant([float(np.median(late))] if late else [0.0])[0]},
+        coefficients={
+            "eager_start_us": significant([float(np.median(eager_extra_us))] if eager_extra_us else [0.0])[0]
+        },
         table=table,
         residual={},
         note="one NVSwitch node; bf16 messages",
@@ -164,24 +167,24 @@ def fit_allreduce(graph: Points, eager: Points, source: str) -> Part:
 def least_squares_fit(
     error: Callable[[Floats], Floats], start: list[float], low: list[float], high: list[float]
 ) -> list[float]:
-    """Robust least squares; four significant digits, so that a rebuild elsewhere gives the same file."""
+    """Robust least squares, rounded to four significant digits so that every machine makes the same file."""
     from scipy.optimize import least_squares
 
     scale = np.array(start)
-    found = least_squares(
+    solution = least_squares(
         lambda x: error(x * scale),
         np.ones(len(start)),
         bounds=(np.array(low) / scale, np.array(high) / scale),
         loss="soft_l1",
         f_scale=0.1,
     )
-    values = np.where(found.x < 1e-6, 0.0, found.x) * scale
+    values = np.where(solution.x < 1e-6, 0.0, solution.x) * scale
     return significant(values, 4)
 
 
 def _thin_with_gaps(values: Floats, tokens: Floats, knots: Floats) -> Floats:
-    known = ~np.isnan(values)
-    rows = thin(values[None, known], tokens[known], knots, np.ones(int(known.sum())))
+    measured = ~np.isnan(values)
+    rows = thin(values[None, measured], tokens[measured], knots, np.ones(int(measured.sum())))
     return np.asarray(rows[0], dtype=np.float64)
 
 

@@ -1,6 +1,4 @@
-"""Measured curves to thin tables: isotonic in tokens,
-then the least-squares piecewise log-log line on few knots.
-"""
+"""Reduces measured curves to small tables: isotonic in tokens, then piecewise log-log lines on few knots."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ def isotonic(values: ArrayLike, weights: ArrayLike) -> Floats:
         blocks.append([value, weight, 1.0])
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
             mean, mass, count = blocks.pop()
-            before = blocks[-1]
-            total = before[1] + mass
-            before[0] = (before[0] * before[1] + mean * mass) / total
-            before[1], before[2] = total, before[2] + count
+            previous = blocks[-1]
+            total = previous[1] + mass
+            previous[0] = (previous[0] * previous[1] + mean * mass) / total
+            previous[1], previous[2] = total, previous[2] + count
     return np.concatenate([np.full(int(count), value) for value, _, count in blocks])
 
 
@@ -33,9 +31,7 @@ def hats(x: Floats, knots: Floats) -> Floats:
 
 
 def thin(values: Floats, at: Floats, knots: Floats, weights: Floats) -> Floats:
-    """Curves (s, n) of µs over `at` (n,) as (s, k) on `knots`:
-    isotonic, least squares in log-log, isotonic.
-    """
+    """Curves (s, n) in µs over `at` (n,) as (s, k) on `knots`: isotonic, log-log least squares, isotonic."""
     basis = hats(np.log(at), np.log(knots))
     root = np.sqrt(weights)
     knot_weights = basis.T @ weights

@@ -74,9 +74,7 @@ _RENAMED = {
 
 @dataclass
 class Tables:
-    """Kernel tables of one system. `files` collects what was read:
-    path, sha256, framework, version, rows.
-    """
+    """Kernel tables of one system. `files` records what was read: path, sha256, framework, version, rows."""
 
     root: Path
     system: str
@@ -87,7 +85,7 @@ class Tables:
     _raw: dict[str, Columns] = field(default_factory=dict, repr=False)
 
     def read(self, op: str, framework: str, version: str) -> Columns | None:
-        """The rows of one table with a column `us`; None when this source does not have it."""
+        """The rows of one table, with a column `us`; None if this source does not have the table."""
         if self.packaged:
             return self._read_packaged(op, framework, version)
         return self._read_flat(op, framework, version)
@@ -103,7 +101,7 @@ class Tables:
         if "step" in columns and op in ("attention", "mla"):
             columns["context"] = columns["step"] + columns["isl"]
         if op == "allreduce":
-            # TensorRT-LLM's rows name no backend: all are nodes of a graph.
+            # TensorRT-LLM's rows have no backend, because all are nodes of a graph.
             backend = columns.get("backend", np.full(len(columns["us"]), "graph")).astype(str)
             columns["mode"] = np.array([name.rpartition("_")[2] for name in backend])
             columns["bytes"] = columns["elements"] * 2
@@ -118,11 +116,11 @@ class Tables:
             self._raw[path.name] = _csv(path) if path.suffix == ".csv" else _parquet(path)
         columns = self._raw[path.name]
         owner = columns["library" if "library" in columns else "framework"].astype(str)
-        kept = (columns["system"].astype(str) == self.system) & (owner == framework)
-        kept &= columns["version"].astype(str) == version
-        if not kept.any():
+        selected = (columns["system"].astype(str) == self.system) & (owner == framework)
+        selected &= columns["version"].astype(str) == version
+        if not selected.any():
             return None
-        columns = {name: values[kept] for name, values in columns.items()}
+        columns = {name: values[selected] for name, values in columns.items()}
         columns["us"] = np.round(columns.pop("latency_us").astype(np.float64), 3)
         if op == "attention":
             columns["window_size"] = np.zeros(len(columns["us"]), dtype=np.int64)
@@ -141,7 +139,7 @@ class Tables:
 
 
 def _packaged_us(columns: Columns) -> NDArray[np.float64]:
-    """The column in ms, or the sum of those in µs (sending tokens out and bringing results back)."""
+    """The column in ms, or the sum of the columns in µs (dispatch and combine), in µs."""
     if "latency" in columns:
         return columns.pop("latency").astype(np.float64) * 1000.0
     parts = [values.astype(np.float64) for name, values in columns.items() if name.endswith("_us")]
@@ -149,9 +147,7 @@ def _packaged_us(columns: Columns) -> NDArray[np.float64]:
 
 
 def open_tables(directory: Path, system: str) -> Tables:
-    """The tables below `directory` for a system such as `h100-sxm`.
-    Raises InputError when there are none.
-    """
+    """The tables in `directory` for a system such as `h100-sxm`. Raises InputError if there are none."""
     name = system.replace("-", "_")
     for root in (directory, *(directory / part for part in ("systems", "aiconfigurator_core/systems"))):
         if (root / "data" / name).is_dir():
@@ -165,16 +161,16 @@ def open_tables(directory: Path, system: str) -> Tables:
 
 
 def medians(
-    columns: Columns, keys: Sequence[str], kept: NDArray[np.bool_]
+    columns: Columns, keys: Sequence[str], selected: NDArray[np.bool_]
 ) -> Mapping[tuple[int, ...], float]:
-    """Median µs per distinct key (integer columns) over the kept rows, in ascending order of the keys."""
-    table = np.stack([columns[key][kept].astype(np.int64) for key in keys], axis=1)
-    us = columns["us"][kept]
+    """Median µs per distinct key (integer columns) over the selected rows, in ascending order of the keys."""
+    table = np.stack([columns[key][selected].astype(np.int64) for key in keys], axis=1)
+    us = columns["us"][selected]
     order = np.lexsort(tuple(table[:, i] for i in reversed(range(table.shape[1]))))
     table, us = table[order], us[order]
-    new = np.ones(len(us), dtype=np.bool_)
-    new[1:] = (np.diff(table, axis=0) != 0).any(axis=1)
-    starts = np.flatnonzero(new)
+    is_first = np.ones(len(us), dtype=np.bool_)
+    is_first[1:] = (np.diff(table, axis=0) != 0).any(axis=1)
+    starts = np.flatnonzero(is_first)
     groups = np.split(us, starts[1:])
     return {
         tuple(int(x) for x in table[at]): float(np.median(g)) for at, g in zip(starts, groups, strict=False)
@@ -182,9 +178,11 @@ def medians(
 
 
 def _package_version(root: Path) -> str:
-    found = sorted(root.parent.parent.glob("aiconfigurator_core-*.dist-info"))
+    folders = sorted(root.parent.parent.glob("aiconfigurator_core-*.dist-info"))
     return (
-        found[0].name.removeprefix("aiconfigurator_core-").removesuffix(".dist-info") if found else "unknown"
+        folders[0].name.removeprefix("aiconfigurator_core-").removesuffix(".dist-info")
+        if folders
+        else "unknown"
     )
 
 

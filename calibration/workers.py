@@ -1,4 +1,4 @@
-"""What every pool of worker processes needs: cores, one thread each, and an end when the driver ends."""
+"""Helpers for pools of worker processes: usable cores, one thread per worker, and an end with the driver."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Numeric libraries start one thread per core in every worker otherwise."""
+"""Without these variables, numeric libraries start one thread per core in every worker."""
 
 T = TypeVar("T")
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, where the system tells; else all."""
+    """Cores that this process may use, if the system reports them; otherwise all."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -26,13 +26,13 @@ def usable_cores() -> int:
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Processes started here inherit one thread for each numeric library, unless the user said otherwise."""
-    ours = [name for name in _ONE_THREAD if name not in os.environ]
-    os.environ.update(dict.fromkeys(ours, "1"))
+    """Processes started in the block use one thread per numeric library unless the user set a number."""
+    unset = [name for name in _ONE_THREAD if name not in os.environ]
+    os.environ.update(dict.fromkeys(unset, "1"))
     try:
         yield
     finally:
-        for name in ours:
+        for name in unset:
             os.environ.pop(name, None)
 
 

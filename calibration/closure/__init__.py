@@ -1,1 +1,3 @@
-"""The closed loop: real plain and speculative decoding on a device, against a prediction from its profile."""
+"""The closed loop: real plain and speculative decoding on a device, compared with a prediction from its
+profile.
+"""

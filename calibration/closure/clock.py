@@ -1,4 +1,4 @@
-"""Time between marks on the device that works: host timers on a CPU, events on a GPU."""
+"""Times between marks: host timers on a CPU, events on a GPU."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 
 class Clock:
-    """Marks set while work is issued; `laps_s` waits for the device and says what lay between them."""
+    """Marks set while work is issued; `laps_s` waits for the device and returns the times between them."""
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._marks: list[Any] = []
 
     def restart(self) -> None:
-        """Forget all marks and set the first."""
+        """Remove all marks and set the first."""
         self._marks.clear()
         self.mark()
 

@@ -1,8 +1,8 @@
 """The closed loop: calibrate, decode plainly and speculatively in between, predict, compare.
 
-Visits of the calibration's points and of the loop's are mixed in every round, so that a machine that changes
-its speed for seconds or minutes does so for both. The fit sees the calibration's measurements alone: no
-whole step, no draft loop.
+Every round mixes visits of the calibration's points with visits of the loop's points, so that a change of the
+machine's speed affects both. The fit uses only the calibration's measurements, and no complete step or draft
+loop.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from calibration.closure.compared_point import ClosureSummary, ComparedPoint, wi
 from calibration.closure.engine import PlainDecoding
 from calibration.closure.measured_point import MeasuredPoint
 from calibration.closure.pairs import PointRun
-from calibration.closure.points import FULL, GROWTH_TOKENS, QUICK, LoopPoint, met_in_calibration
+from calibration.closure.points import FULL, GROWTH_TOKENS, QUICK, LoopPoint, calibrated_points
 from calibration.closure.predicted_point import predict, preset_of
 from calibration.closure.prompt_cache import PromptCache
-from calibration.closure.reference import WIDEST, Reference
+from calibration.closure.reference import MAX_SPREAD, Reference
 from calibration.closure.text_check import TextCheck, compare_texts
 from calibration.decoder.decoder import Decoder
 from calibration.decoder.shape import DecoderShape
@@ -40,8 +40,8 @@ from simulator.models.catalogue import load_model
 
 _REFERENCE = LoopPoint(1, 1, 320, 1)
 _REFERENCE_STEPS = 4
-_MOST_RETRIES = 2
-"""Visits of a point during which the reference step was disturbed are made again so often."""
+_MAX_RETRIES = 2
+"""Repetitions of a visit during which the reference step was disturbed."""
 _PROMPTS = 2
 _SEED = 4
 _NOT_NEEDED = frozenset(
@@ -51,42 +51,43 @@ _NOT_NEEDED = frozenset(
 
 @dataclass(frozen=True)
 class Mode:
-    """How thorough a run is. A visit of a point lasts `visit_s`, and until each acceptance had its outcomes.
+    """How thorough a run is.
 
-    A run that was busy is tried again where it can end within `limit_s`.
+    A visit of a point lasts `visit_s`, and until every acceptance has `outcomes` outcomes. A run on a busy
+    machine is repeated if it can end within `limit_s`.
     """
 
     points: tuple[LoopPoint, ...]
     outcomes: int
     visit_s: float
     limit_s: float
-    fewest_break_evens: int
+    min_break_evens: int
 
 
 MODES = {True: Mode(QUICK, 16, 1.0, 180.0, 2), False: Mode(FULL, 12, 1.2, 600.0, 4)}
-"""By whether it is quick."""
+"""Quick → mode."""
 
 
 @dataclass(frozen=True)
 class Closure:
-    """What came out. `busy` says why there are no figures, None where there are."""
+    """The result of a run. `busy`: why there are no figures; None if there are."""
 
     device: DeviceNotes
     compared: tuple[ComparedPoint, ...]
     reference: Reference | None
     texts: TextCheck
-    fewest_break_evens: int
+    min_break_evens: int
     seconds_s: float
     busy: str | None = None
 
     @property
     def summary(self) -> ClosureSummary:
         """Errors over all points."""
-        return ClosureSummary(self.compared, self.texts, self.fewest_break_evens)
+        return ClosureSummary(self.compared, self.texts, self.min_break_evens)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim closure --json`."""
-        points = [row for one in self.compared for row in one.to_json()]
+        points = [row for point in self.compared for row in point.to_json()]
         return {
             "schema": "decodesim/closure-1",
             "device": f"{self.device.name}, threads: {self.device.threads}, torch {self.device.torch}",
@@ -104,23 +105,24 @@ class Closure:
 def close_loop(
     kind: str, quick: bool, profile: Path | None, progress: Progress, note: Callable[[str], None]
 ) -> Closure:
-    """Measure and predict on a device of a kind; the profile and its measurements are kept at `profile`.
+    """Measure and predict on a device; the profile and its measurements are kept at `profile`.
 
-    Raises InputError for a device or weights that are not there, and for measurements that make no profile.
+    Raises InputError for a missing device or missing weights, and for measurements that do not make a
+    profile.
     """
     with TemporaryDirectory(prefix="decodesim-") as scratch:
-        made = Path(scratch) / (profile.name if profile else f"{kind}.json")
+        scratch_profile = Path(scratch) / (profile.name if profile else f"{kind}.json")
         try:
-            return _close_loop(kind, quick, made, progress, note)
+            return _close_loop(kind, quick, scratch_profile, progress, note)
         finally:
             if profile is not None:
-                _keep(made, profile)
+                _keep(scratch_profile, profile)
 
 
 def _close_loop(
     kind: str, quick: bool, profile: Path, progress: Progress, note: Callable[[str], None]
 ) -> Closure:
-    begun = time.monotonic()
+    started_s = time.monotonic()
     mode = MODES[quick]
     device = open_device(kind)
     with torch.inference_mode():
@@ -129,10 +131,10 @@ def _close_loop(
             busy = _calibrated(loop, kind, quick, profile, progress, note)
             reference = loop.reference
             busy = busy or (reference.busy if reference else None)
-            if busy is None or 2 * (time.monotonic() - begun) > mode.limit_s:
+            if busy is None or 2 * (time.monotonic() - started_s) > mode.limit_s:
                 break
-            note(f"{busy}; once more")
-            loop.forget()
+            note(f"{busy}; trying again")
+            loop.reset()
             measurements_path(profile).unlink(missing_ok=True)
     measured = [run.measured for run in loop.runs if run.pairs]
     compared = () if busy else compare(measured, profile, loop.target.shape)
@@ -141,45 +143,47 @@ def _close_loop(
         compared=tuple(compared),
         reference=reference,
         texts=loop.texts,
-        fewest_break_evens=mode.fewest_break_evens,
-        seconds_s=time.monotonic() - begun,
+        min_break_evens=mode.min_break_evens,
+        seconds_s=time.monotonic() - started_s,
         busy=busy,
     )
 
 
 def _keep(made: Path, profile: Path) -> None:
-    """Copy a profile and its measurements, as far as there are any."""
+    """Copy a profile and its measurements, if they exist."""
     for source, target in ((made, profile), (measurements_path(made), measurements_path(profile))):
         if source.exists():
             shutil.copyfile(source, target)
 
 
 def compare(measured: Sequence[MeasuredPoint], profile: Path, shape: DecoderShape) -> list[ComparedPoint]:
-    """Predict every point from a profile. Raises ValueError where a bench has measured a point's shape."""
-    known = read_measurements(measurements_path(profile))
-    met = met_in_calibration([one.point for one in measured], known.points)
-    if met:
-        raise ValueError(f"points of the closed loop were calibrated: {[point.label for point in met]}")
-    preset = preset_of(known.device.kind == "cuda", profile.parent)
-    return [ComparedPoint(one, predict(one, profile, shape, preset)) for one in measured]
+    """Predict every point from a profile. Raises ValueError if a bench has measured a point's shape."""
+    measurements = read_measurements(measurements_path(profile))
+    calibrated = calibrated_points([point.point for point in measured], measurements.points)
+    if calibrated:
+        raise ValueError(
+            f"points of the closed loop were calibrated: {[point.label for point in calibrated]}"
+        )
+    preset = preset_of(measurements.device.kind == "cuda", profile.parent)
+    return [ComparedPoint(point, predict(point, profile, shape, preset)) for point in measured]
 
 
 def _calibrated(
     loop: _Loop, kind: str, quick: bool, profile: Path, progress: Progress, note: Callable[[str], None]
 ) -> str | None:
-    """Calibrate with visits of the loop's points in between; None, or why the machine was too busy for it.
+    """Calibrate with visits of the loop's points in between. Returns why the machine was too busy, or None.
 
-    Raises InputError where what was measured makes no whole profile: an inherited part is not this device.
+    Raises InputError if the profile is incomplete, because an inherited part does not describe this device.
     """
     request = CalibrationRequest(kind, load_model(loop.target.shape.name), quick=quick, skip=_NOT_NEEDED)
     try:
-        made = calibrate(request, profile, progress, note, loop.between)
+        calibration = calibrate(request, profile, progress, note, loop.between)
     except BusyError as error:
         return f"machine busy: {'; '.join(problem.message for problem in error.problems)}"
-    if made.left_out:
-        allowed = "a loop is closed on what was measured here alone"
+    if calibration.left_out:
+        allowed = "the closed loop needs a profile that was measured here completely"
         raise InputError(
-            [Problem(message=f"no whole profile: {line}", allowed=allowed) for line in made.left_out]
+            [Problem(message=f"incomplete profile: {line}", allowed=allowed) for line in calibration.left_out]
         )
     return None
 
@@ -202,46 +206,50 @@ class _Loop:
         self._order, self._waiting, self._share = random.Random(_SEED), list[PointRun](), 1.0
 
     def between(self, share: float) -> None:
-        """Visit so many points that their share of this round is that of the calibration's: each once."""
+        """Visit points until their share of this round equals `share`, that of the calibration; each point
+        once.
+        """
         if share <= self._share:  # a new round
             self._waiting = [*self.runs]
             self._order.shuffle(self._waiting)
         self._share = share
-        left = round((1 - share) * len(self.runs))
+        remaining = round((1 - share) * len(self.runs))
         with torch.inference_mode():
-            while len(self._waiting) > left:
+            while len(self._waiting) > remaining:
                 self._visit(self._waiting.pop())
 
     def _visit(self, run: PointRun) -> None:
-        """Between reference steps; again when those were disturbed. The reference keeps the steps of all."""
-        for attempt in range(1 + _MOST_RETRIES):
+        """Visit a point between reference steps, and repeat if those were disturbed. All reference steps are
+        kept.
+        """
+        for attempt in range(1 + _MAX_RETRIES):
             self._repeated += attempt > 0
             steps = self._time_reference()
             pairs = run.visit(self._mode.outcomes, self._mode.visit_s)
             steps += self._time_reference()
             self._reference_s.append(steps)
-            if max(steps) <= WIDEST * min(steps):
+            if max(steps) <= MAX_SPREAD * min(steps):
                 break
         run.pairs += pairs
 
     @property
     def reference(self) -> Reference | None:
-        """How steady the machine was; None before it was seen twice."""
+        """The steadiness of the machine; None before the second visit."""
         return Reference.of(self._reference_s, self._repeated) if len(self._reference_s) > 1 else None
 
-    def forget(self) -> None:
-        """Begin anew."""
+    def reset(self) -> None:
+        """Drop all results."""
         self._share, self._repeated = 1.0, 0
         self._reference_s.clear()
         for run in self.runs:
             run.pairs.clear()
 
     def _time_reference(self) -> list[float]:
-        found = []
+        seconds = []
         self._reference.restart()
         for step in range(_REFERENCE_STEPS + 1):
             self._clock.restart()
             self._reference.step(self._clock)
-            if step:  # the first one warms up
-                found.append(sum(self._clock.laps_s()))
-        return found
+            if step:  # the first step warms up
+                seconds.append(sum(self._clock.laps_s()))
+        return seconds

@@ -1,7 +1,7 @@
-"""Plain and speculative decoding of one batch with a static cache: the two sides of the closed loop.
+"""Plain and speculative decoding of one batch with a static cache, for the closed loop.
 
-Every sequence starts after a part of a prompt that was read before; `restart` goes back there by lowering
-lengths, so that a context can be measured for as long as is needed.
+Every sequence starts after a part of a prompt that was read before. `restart` returns there by lowering
+lengths, so that a context can be measured for as long as needed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from calibration.decoder.decoder import Decoder
 from calibration.decoder.sampling import accept_greedy, accept_sampled, greedy, sample
 
 _CUDA_SPAN = 64
-"""Attention kernels of GPUs want masks of whole tiles."""
+"""Attention kernels of GPUs need masks of complete tiles."""
 
 
 class Decoding:
-    """A batch of a target: its cache, the token emitted last, and how far every sequence is."""
+    """A batch of a target: its cache, the last emitted tokens, and the length of every sequence."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Decoding:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> None:
-        """`context` tokens are there, `room` more fit before `restart`."""
+        """Start after `context` tokens; `room` more fit before `restart`."""
         self.target, self.batch, self.context, self.temperature = target, batch, context, temperature
         self.device = target.device
         self.on_gpu = self.device.type == "cuda"
@@ -50,26 +50,26 @@ class Decoding:
         self.logits = torch.empty(0)
 
     def restart(self) -> None:
-        """Go back to the end of the prompts."""
+        """Return to the end of the prompts."""
         self.lengths.fill_(self.context)
         self.last.copy_(self.first)
         self.longest = self.context
 
     def span(self, queries: int) -> int:
-        """Cache positions that a pass looks at: up to the longest sequence; fixed by a GPU's graph."""
+        """Cache positions that a pass attends to: up to the longest sequence, or all for a graph on a GPU."""
         return self.capacity if self.on_gpu else self.longest + queries
 
-    def look(self) -> None:
-        """Note on the host how far the longest sequence is."""
+    def update_longest(self) -> None:
+        """Copy the length of the longest sequence to the host."""
         self.longest = int(self.lengths.max())
 
     def advanced(self) -> None:
-        """Look within a step where spans follow the lengths; a GPU would have to be waited for."""
+        """Update `longest` within a step on a CPU, where spans follow lengths; a GPU would have to wait."""
         if not self.on_gpu:
-            self.look()
+            self.update_longest()
 
     def draw(self) -> None:
-        """New uniforms where tokens are drawn."""
+        """Draw new uniforms if tokens are sampled."""
         if self.temperature:
             self.uniforms.uniform_(generator=self.generator)
 
@@ -93,7 +93,7 @@ class PlainDecoding(Decoding):
         self._accept = stage(self._choose, self.device, self.restart)
 
     def step(self, clock: Clock) -> None:
-        """Decode one token of every sequence. Marks after: pass, accept."""
+        """Decode one token of every sequence. Sets marks after pass and accept."""
         self.draw()
         self._pass()
         clock.mark()
@@ -120,10 +120,10 @@ class PlainDecoding(Decoding):
 class SpeculativeDecoding(Decoding):
     """Verify, accept, draft: up to K + 1 tokens per sequence and cycle.
 
-    Drafts are a chain of K serial passes of a small decoder with a cache of its own. Its first pass reads all
-    rows of the verify pass and the token after them (K + 2 rows), as vLLM's draft models do; it must be the
-    target's first layers, so that it has read the prompts too. With `outcomes` drafts are made and verified
-    all the same, but how many of them are accepted is given.
+    Drafts are a chain of K serial passes of a small decoder with its own cache. Its first pass reads all rows
+    of the verify pass and the token after them (K + 2 rows), as in vLLM's draft models. The drafter must be
+    the target's first layers, so that it has read the prompts as well. With `outcomes`, drafts are made and
+    verified as usual, but the numbers of accepted drafts are imposed.
     """
 
     def __init__(
@@ -154,13 +154,13 @@ class SpeculativeDecoding(Decoding):
         self._draft_from_prompt()
         self.first_drafts, self.first_distributions = self.drafts.clone(), self.distributions.clone()
         self._verify = stage(self._score, self.device, self.restart)
-        self._accept = stage(self._judge, self.device, self.restart)
-        self._overrule = stage(self._take_outcomes, self.device, self.restart)
+        self._accept = stage(self._verify_drafts, self.device, self.restart)
+        self._impose = stage(self._take_outcomes, self.device, self.restart)
         self._first_pass = stage(self._read_and_draft, self.device, self.restart)
         self._later_passes = [self._later_pass(index) for index in range(1, draft_length)]
 
     def restart(self) -> None:
-        """Go back to the end of the prompts, with the drafts made there."""
+        """Return to the end of the prompts, with the drafts made there."""
         super().restart()
         self.before.copy_(self.lengths)
         self.longest_before = self.context
@@ -169,21 +169,23 @@ class SpeculativeDecoding(Decoding):
         self.accepted.zero_()
 
     def cycle(self, clock: Clock, outcomes: Tensor | None = None) -> None:
-        """One cycle; `outcomes` (b,) accepted drafts. Marks after: verify, accept, each draft pass."""
+        """One cycle; `outcomes` (b,) imposes accepted drafts. Sets marks after verify, accept and each draft
+        pass.
+        """
         self.draw()
         self._verify()
         clock.mark()
         self._accept()
         if outcomes is not None:
             self.outcomes.copy_(outcomes)
-            self._overrule()
+            self._impose()
         self.longest_before = self.longest
         self.advanced()
         clock.mark()
         self._first_pass()
         clock.mark()
-        for later in self._later_passes:
-            later()
+        for later_pass in self._later_passes:
+            later_pass()
             clock.mark()
 
     def _score(self) -> None:
@@ -191,14 +193,14 @@ class SpeculativeDecoding(Decoding):
         span = self.span(self.draft_length + 1)
         self.logits = self.target.head(self.target.forward(tokens, self.lengths, self.cache, span))
 
-    def _judge(self) -> None:
+    def _verify_drafts(self) -> None:
         if self.temperature:
             uniforms = self.uniforms[:, : self.draft_length + 1]
-            found = accept_sampled(self.logits, self.distributions, self.drafts, uniforms, self.temperature)
+            result = accept_sampled(self.logits, self.distributions, self.drafts, uniforms, self.temperature)
         else:
-            found = accept_greedy(self.logits, self.drafts)
-        self.accepted.copy_(found[0])
-        self.next.copy_(found[1])
+            result = accept_greedy(self.logits, self.drafts)
+        self.accepted.copy_(result[0])
+        self.next.copy_(result[1])
         self.before.copy_(self.lengths)
         self.lengths.add_(self.accepted + 1)
 
@@ -207,7 +209,9 @@ class SpeculativeDecoding(Decoding):
         self.lengths.copy_(self.before).add_(self.accepted + 1)
 
     def _read_and_draft(self) -> None:
-        """The drafter reads what was verified, the token after the accepted ones in its place, and drafts."""
+        """The drafter reads the verified rows, with the token after the accepted ones in its position, and
+        drafts.
+        """
         after = (self.accepted + 1)[:, None]
         tokens = torch.cat((self.last[:, None], self.drafts, self.next[:, None]), dim=1)
         tokens = tokens.scatter(1, after, self.next[:, None])
@@ -234,7 +238,7 @@ class SpeculativeDecoding(Decoding):
         self.drafts[:, index], self.distributions[:, index] = sample(logits, uniforms, self.temperature)
 
     def _draft_from_prompt(self) -> None:
-        """The drafts of the first cycle: the drafter reads the first token alone."""
+        """The drafts of the first cycle, for which the drafter reads only the first token."""
         self.draw()
         hidden = self.drafter.forward(self.last[:, None], self.lengths, self.draft_cache, self.span(1))
         self._choose(self.drafter.head(hidden[:, 0]), 0)

@@ -1,4 +1,4 @@
-"""What pairs of plain steps and speculative cycles say of a point: times, ratios, speedups, break-even."""
+"""A measured point, from pairs of plain steps and speculative cycles: times, ratios, speedups, break-even."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from simulator.breakeven.root_search import ALWAYS, FOUND, UNREACHABLE
 from simulator.breakeven.theory import alpha_from_tokens_per_verify
 
 NOT_BRACKETED = "not bracketed"
-"""No dialled acceptance gained, or none lost, though the next ones might."""
-_REACH = 0.1
-"""How far to either side of the expected break-even acceptance is dialled, and beyond an end that is not
-enough.
-"""
-_LOWEST, _HIGHEST = 0.02, 0.98
+"""All dialled acceptances gain or all lose, but others might not."""
+_STEP = 0.1
+"""Distance of the dialled acceptances from the expected break-even, and step to further ones."""
+_MIN_ALPHA, _MAX_ALPHA = 0.02, 0.98
 
 
 @dataclass(frozen=True)
 class StepPair:
     """A plain step and the speculative cycle after it, in s; contexts in tokens before the pass.
 
-    `tokens`: emitted per sequence in the cycle, at a dialled acceptance `alpha`.
+    `tokens`: emitted tokens per sequence in the cycle, at the dialled acceptance `alpha`.
     """
 
     alpha: float
@@ -51,7 +49,7 @@ class StepPair:
 
 @dataclass(frozen=True)
 class Dial:
-    """Speculation run at one acceptance: tokens per cycle, and how much faster than plain, in pairs."""
+    """Speculation at one imposed ("dialled") acceptance: tokens per cycle, and the speedup in pairs."""
 
     alpha: float
     tokens: float
@@ -67,22 +65,22 @@ class MeasuredPoint:
 
     @cached_property
     def plain_s(self) -> float:
-        """A plain step, accept stage included."""
+        """Seconds of a plain step, including its accept stage."""
         return median(pair.plain_s for pair in self.pairs)
 
     @cached_property
     def verify_s(self) -> float:
-        """A verify pass of K + 1 rows a sequence."""
+        """Seconds of a verify pass of K + 1 rows per sequence."""
         return median(pair.verify_s for pair in self.pairs)
 
     @cached_property
     def draft_pass_s(self) -> float:
-        """A draft pass, the mean of the K of a cycle."""
+        """Seconds of a draft pass, the mean over the K passes of a cycle."""
         return median(fmean(pair.drafts_s) for pair in self.pairs)
 
     @cached_property
     def cycle_s(self) -> float:
-        """A speculative cycle: verify, accept, drafts."""
+        """Seconds of a speculative cycle: verify, accept, drafts."""
         return median(pair.cycle_s for pair in self.pairs)
 
     @cached_property
@@ -97,7 +95,7 @@ class MeasuredPoint:
 
     @cached_property
     def dials(self) -> tuple[Dial, ...]:
-        """One per acceptance, ascending."""
+        """One dial per acceptance, ascending."""
         by_alpha: dict[float, list[StepPair]] = {}
         for pair in self.pairs:
             by_alpha.setdefault(pair.alpha, []).append(pair)
@@ -105,7 +103,7 @@ class MeasuredPoint:
 
     @cached_property
     def break_even(self) -> tuple[str, float | None]:
-        """Outcome, and the acceptance with speedup 1: on a line through the logs of its neighbours."""
+        """Outcome, and the acceptance with speedup 1, interpolated between the logs of speedups."""
         below = [dial for dial in self.dials if dial.speedup < 1]
         above = [dial for dial in self.dials if dial.speedup >= 1]
         if not above:
@@ -125,19 +123,19 @@ def _dial(alpha: float, pairs: Sequence[StepPair]) -> Dial:
 
 
 def wider(measured: MeasuredPoint) -> tuple[float, ...]:
-    """The acceptances that were dialled, and one more where they bracket no break-even but might."""
+    """The dialled acceptances, and one more if they do not bracket a break-even but might."""
     alphas = tuple(dial.alpha for dial in measured.dials)
     if measured.break_even[0] != NOT_BRACKETED:
         return alphas
     gains = measured.dials[0].speedup >= 1
-    further = max(alphas[0] - _REACH, 0.0) if gains else min(alphas[-1] + _REACH, 1.0)
+    further = max(alphas[0] - _STEP, 0.0) if gains else min(alphas[-1] + _STEP, 1.0)
     return tuple(sorted({*alphas, round(further, 3)}))
 
 
 def bracket(point: LoopPoint, pairs: Iterable[StepPair]) -> tuple[float, ...]:
-    """Acceptances to dial, from what some pairs took: either side of where tokens make up for the time.
+    """Acceptances to dial: on both sides of the break-even expected from the times of some pairs.
 
-    1 alone where not even K + 1 tokens do, 0 where one token does.
+    Only 1 if not even K + 1 tokens per cycle break even; only 0 if one token does.
     """
     needed = median(pair.cycle_s / pair.plain_s for pair in pairs)
     if needed >= point.draft_length + 1:
@@ -146,5 +144,5 @@ def bracket(point: LoopPoint, pairs: Iterable[StepPair]) -> tuple[float, ...]:
         return (0.0,)
     alpha = alpha_from_tokens_per_verify(needed, point.draft_length)
     assert alpha is not None
-    low, high = max(alpha - _REACH, _LOWEST), min(alpha + _REACH, _HIGHEST)
+    low, high = max(alpha - _STEP, _MIN_ALPHA), min(alpha + _STEP, _MAX_ALPHA)
     return round(low, 3), round(high, 3)

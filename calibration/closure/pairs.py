@@ -1,4 +1,4 @@
-"""One point measured: plain steps and speculative cycles in turn, kept as pairs."""
+"""Measures one point: plain steps and speculative cycles in turn, kept as pairs."""
 
 from __future__ import annotations
 
@@ -15,49 +15,50 @@ from calibration.closure.prompt_cache import PromptCache
 from calibration.decoder.decoder import Decoder
 
 _WARM_UPS, _FIRST = 1, 4
-"""Pairs before those that count; on the first visit they say which acceptances to dial."""
+"""Pairs before those that count; on the first visit they determine which acceptances to dial."""
 _ANY_ALPHA = 0.5
 _GOLDEN = 0.6180339887498949
 
 
 class PointRun:
-    """A point's two decodings, set up once and visited round by round."""
+    """The two decodings of a point, set up once and visited round by round."""
 
     def __init__(self, target: Decoder, prompts: PromptCache, point: LoopPoint, seed: int) -> None:
         self.point = point
         drafter = target.first_layers(point.draft_layers)
-        where = (prompts, point.batch, point.context)
+        start = (prompts, point.batch, point.context)
         room = GROWTH_TOKENS + point.draft_length + 1
-        self._plain = PlainDecoding(target, *where, room, point.temperature, seed)
+        self._plain = PlainDecoding(target, *start, room, point.temperature, seed)
         self._speculative = SpeculativeDecoding(
-            target, drafter, *where, room, point.draft_length, point.temperature, seed
+            target, drafter, *start, room, point.draft_length, point.temperature, seed
         )
-        self._luck: dict[float, Iterator[int]] = {}
+        self._outcome_series: dict[float, Iterator[int]] = {}
         self._clock = Clock(target.device)
         self.pairs: list[StepPair] = []
 
     def visit(self, tokens: int, seconds: float) -> list[StepPair]:
-        """Pairs at every acceptance in turn, until each has met so many outcomes, for so many seconds.
+        """Measure pairs at every acceptance in turn, for at least `tokens` outcomes each and `seconds`
+        seconds.
 
-        The first visit finds out which acceptances to dial.
+        The first visit determines which acceptances to dial.
         """
-        first = [self._pair(_ANY_ALPHA) for _ in range(_WARM_UPS if self.pairs else _FIRST)]
-        alphas = wider(self.measured) if self.pairs else bracket(self.point, first[_WARM_UPS:])
-        least = -(-tokens // self.point.batch)
-        begun, found = perf_counter(), list[StepPair]()
-        while len(found) < least * len(alphas) or perf_counter() - begun < seconds:
-            found += [self._pair(alpha) for alpha in alphas]
-        return found
+        first_pairs = [self._pair(_ANY_ALPHA) for _ in range(_WARM_UPS if self.pairs else _FIRST)]
+        alphas = wider(self.measured) if self.pairs else bracket(self.point, first_pairs[_WARM_UPS:])
+        min_pairs = -(-tokens // self.point.batch)
+        started_s, pairs = perf_counter(), list[StepPair]()
+        while len(pairs) < min_pairs * len(alphas) or perf_counter() - started_s < seconds:
+            pairs += [self._pair(alpha) for alpha in alphas]
+        return pairs
 
     @property
     def measured(self) -> MeasuredPoint:
-        """What all kept pairs say."""
+        """The point with all kept pairs."""
         return MeasuredPoint(self.point, tuple(self.pairs))
 
     def _pair(self, alpha: float) -> StepPair:
         plain, speculative, clock = self._plain, self._speculative, self._clock
-        plain.look()
-        speculative.look()
+        plain.update_longest()
+        speculative.update_longest()
         if max(plain.longest, speculative.longest) - self.point.context >= GROWTH_TOKENS:
             plain.restart()
             speculative.restart()
@@ -83,14 +84,15 @@ class PointRun:
 
     def _outcomes(self, alpha: float) -> torch.Tensor:
         """Accepted drafts of each sequence in the next cycle."""
-        luck = self._luck.setdefault(alpha, outcomes(alpha, self.point.draft_length))
-        return torch.tensor([next(luck) for _ in range(self.point.batch)], device=self._plain.device)
+        series = self._outcome_series.setdefault(alpha, outcomes(alpha, self.point.draft_length))
+        return torch.tensor([next(series) for _ in range(self.point.batch)], device=self._plain.device)
 
 
 def outcomes(alpha: float, draft_length: int) -> Iterator[int]:
-    """Accepted drafts of one cycle after the other: at least j of them with probability alpha^j.
+    """Yield the accepted drafts of successive cycles: at least j with probability alpha^j.
 
-    Drawn by multiples of the golden ratio modulo 1, whose means settle faster than those of random numbers.
+    The uniforms are multiples of the golden ratio modulo 1, whose means converge faster than those of random
+    numbers.
     """
     uniform = 0.5
     while True:

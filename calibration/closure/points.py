@@ -1,4 +1,4 @@
-"""Where the loop is closed: batches, draft lengths, contexts and drafters that no bench has measured."""
+"""The points of the closed loop: batches, draft lengths, contexts and drafters that no bench measures."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from calibration.measurements import Measurement
 
 GROWTH_TOKENS = 24
-"""Tokens that a context grows before the sequences start over."""
+"""Tokens by which a context grows before the sequences restart."""
 
 
 @dataclass(frozen=True)
 class LoopPoint:
     """One setting of plain and speculative decoding.
 
-    `draft_layers`: the drafter is so many first layers of the target, and its head.
+    `draft_layers`: number of the target's first layers that form the drafter, with the target's head.
     """
 
     batch: int
@@ -26,7 +26,7 @@ class LoopPoint:
 
     @property
     def label(self) -> str:
-        """As rows of tables call it."""
+        """The label in tables."""
         drawn = f", T = {self.temperature:g}" if self.temperature else ""
         drafter = f"{self.draft_layers} layer{'s' if self.draft_layers > 1 else ''}"
         return f"B = {self.batch}, K = {self.draft_length}, {self.context} tokens, {drafter}{drawn}"
@@ -51,10 +51,9 @@ FULL = (
     LoopPoint(3, 1, 512, 27),
     LoopPoint(10, 1, 256, 24),
 )
-"""Break-evens of all sizes; the last two draft with nearly the whole target, which never pays.
+"""Break-evens of all sizes; the last two draft with almost the complete target, which never pays.
 
-Most batches, and most pairs of batch and query tokens, are in no bench either: there the context is new, and
-the step too.
+For most points, no bench measures the batch, or the pair of batch and query tokens, either.
 """
 QUICK = (
     LoopPoint(1, 3, 256, 2),
@@ -63,21 +62,21 @@ QUICK = (
     LoopPoint(12, 1, 256, 2),
     LoopPoint(3, 1, 256, 27),
 )
-"""The same on a small scale."""
+"""A small selection of the same kind."""
 
 
-def met_in_calibration(points: Iterable[LoopPoint], measured: Iterable[Measurement]) -> list[LoopPoint]:
-    """The points whose passes, at any context they grow through, have the shape of a measured one."""
-    known = {
-        (one.shape["batch"], one.shape["queries"], one.shape["context"])
-        for one in measured
-        if {"batch", "queries", "context"} <= one.shape.keys()
+def calibrated_points(points: Iterable[LoopPoint], measured: Iterable[Measurement]) -> list[LoopPoint]:
+    """The points of which a pass, at any context during growth, has the shape of a measured operation."""
+    shapes = {
+        (measurement.shape["batch"], measurement.shape["queries"], measurement.shape["context"])
+        for measurement in measured
+        if {"batch", "queries", "context"} <= measurement.shape.keys()
     }
-    return [point for point in points if not known.isdisjoint(_shapes(point))]
+    return [point for point in points if not shapes.isdisjoint(_shapes(point))]
 
 
 def _shapes(point: LoopPoint) -> set[tuple[int, int, int]]:
-    """(batch, queries, context) of every pass, contexts with the query tokens."""
+    """(batch, queries, context) of every pass; contexts include the query tokens."""
     k = point.draft_length
     contexts = range(point.context + 1, point.context + GROWTH_TOKENS + 2 * k + 3)
     return {(point.batch, queries, context) for queries in (1, k + 1, k + 2) for context in contexts}

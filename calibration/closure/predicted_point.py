@@ -1,4 +1,4 @@
-"""The same points in the simulator: a scenario on the fresh profile, its step times and its break-even."""
+"""Predicts a point: a scenario on the new profile, its step times and its break-even."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from simulator.scenario.load import scenario_from_data
 
 _LAUNCHED = "torch-2"
 """The preset of a loop that launches its operators one by one."""
-_MOST_IN_GRAPH = 256
+_MAX_IN_GRAPH = 256
 _OUTPUT_TOKENS = 400
 _REQUESTS_PER_CLIENT = 40
 _ANY_ALPHA = 0.5
 _FREE = dict.fromkeys(("prefill", "context_growth", "stop_trim", "kv_limit"), False)
-"""MeasuredPoint is decoding alone, at one context."""
+"""Mechanisms that are switched off, because only decoding at one context is measured."""
 
 
 @dataclass(frozen=True)
 class PredictedPoint:
-    """What the simulator says of a point, in s. `speedups` by dialled acceptance."""
+    """The simulator's prediction of a point, in s. `speedups`: by dialled acceptance."""
 
     plain_s: float
     plain_pass_s: float
@@ -47,10 +47,12 @@ class PredictedPoint:
 
 
 def preset_of(on_gpu: bool, folder: Path) -> str:
-    """The preset of the loop: on a GPU a file beside the profile, as each pass is a graph of its size."""
+    """The preset of the loop. On a GPU it is a file next to the profile, because each pass is a graph of its
+    size.
+    """
     if not on_gpu:
         return _LAUNCHED
-    sizes = {"graph_sizes": [[1, _MOST_IN_GRAPH, 1]], "graph_unit": "tokens", "full_graphs": True}
+    sizes = {"graph_sizes": [[1, _MAX_IN_GRAPH, 1]], "graph_unit": "tokens", "full_graphs": True}
     preset = {"schema": SCHEMA, "inherits": _LAUNCHED, "name": "torch-2-graphs"} | sizes
     path = folder / "torch-2-graphs.json"
     path.write_text(json.dumps(preset | {"piecewise_graphs": True}, indent=1), "utf-8")
@@ -60,10 +62,10 @@ def preset_of(on_gpu: bool, folder: Path) -> str:
 def predict(
     measured: MeasuredPoint, profile: Path, shape: DecoderShape, preset: str = _LAUNCHED
 ) -> PredictedPoint:
-    """Step times at the contexts that were measured, and the acceptance needed.
+    """Predict step times at the measured contexts, and the break-even acceptance.
 
-    Of what was measured it takes the contexts and the dialled acceptances, never a time. Configs of drafters
-    are written beside the profile.
+    Of the measurement it uses the contexts and the dialled acceptances, but never a time. Configs of drafters
+    are written next to the profile.
     """
     point = measured.point
     plain_context, context = measured.contexts
@@ -87,13 +89,13 @@ def predict(
     )
 
 
-def _speedups(found: Any, alphas: Sequence[float]) -> dict[float, float]:
-    estimates = {alpha: found[f"{alpha:g}"] for alpha in alphas}
+def _speedups(estimates_by_text: Any, alphas: Sequence[float]) -> dict[float, float]:
+    estimates = {alpha: estimates_by_text[f"{alpha:g}"] for alpha in alphas}
     return {alpha: estimate.value for alpha, estimate in estimates.items() if estimate is not None}
 
 
 def scenario_of(measured: MeasuredPoint, profile: Path, shape: DecoderShape, preset: str) -> Scenario:
-    """The point as a scenario: a closed loop of its batch, contexts that stay what they are."""
+    """The point as a scenario: a closed loop of its batch, with constant contexts."""
     point = measured.point
     prompt = round(sum(measured.contexts) / 2) - _OUTPUT_TOKENS // 2 + 1
     variant = {
@@ -123,7 +125,7 @@ def scenario_of(measured: MeasuredPoint, profile: Path, shape: DecoderShape, pre
 
 
 def _drafter_config(folder: Path, shape: DecoderShape, layers: int) -> Path:
-    """The config.json of the first layers of a decoder."""
+    """The path of the config.json of a decoder's first layers."""
     path = folder / f"first-{layers}-layers" / "config.json"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""PromptCache that were read once: every measured context is a part of them."""
+"""Prompts that were read once; every measured context is a part of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK_TOKENS = 128
 
 @dataclass(frozen=True)
 class PromptCache:
-    """The cache of a decoder after `tokens` (m, n), and the best token after every one of them (m, n)."""
+    """The KV cache of a decoder after `tokens` (m, n), and the best token after each of them (m, n)."""
 
     tokens: Tensor
     cache: Cache
@@ -23,7 +23,7 @@ class PromptCache:
 
     @classmethod
     def read(cls, decoder: Decoder, tokens: Tensor) -> PromptCache:
-        """Read prompts piece by piece, as their attention would need much memory at once."""
+        """Read prompts in pieces, because their attention would need too much memory at once."""
         count, length = tokens.shape
         cache = decoder.cache(count, length)
         best = torch.empty_like(tokens)
@@ -36,7 +36,7 @@ class PromptCache:
 
     @classmethod
     def random(cls, decoder: Decoder, count: int, length: int, seed: int = 0) -> PromptCache:
-        """PromptCache of random tokens: no time depends on which they are."""
+        """Prompts of random tokens; times do not depend on the tokens."""
         generator = torch.Generator(decoder.device).manual_seed(seed)
         size = (count, length)
         tokens = torch.randint(decoder.shape.vocab, size, device=decoder.device, generator=generator)
@@ -47,11 +47,11 @@ class PromptCache:
         return self.best[self._rows(batch), context - 1]
 
     def fill(self, cache: Cache, context: int) -> None:
-        """Copy `context` tokens of the layers that `cache` has, all or the first ones."""
+        """Copy `context` tokens to `cache`, for the layers that it has: all or the first ones."""
         layers, batch = cache.keys.shape[:2]
         rows = self._rows(batch)
-        for mine, its in ((self.cache.keys, cache.keys), (self.cache.values, cache.values)):
-            its[:, :, :, :context] = mine[:layers, rows, :, :context]
+        for source, destination in ((self.cache.keys, cache.keys), (self.cache.values, cache.values)):
+            destination[:, :, :, :context] = source[:layers, rows, :, :context]
 
     def _rows(self, batch: int) -> Tensor:
         return torch.arange(batch, device=self.tokens.device) % len(self.tokens)

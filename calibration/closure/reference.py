@@ -1,4 +1,4 @@
-"""The reference step: a plain step timed again and again, between all points, says how steady it is."""
+"""The reference step: a plain step that is timed between all points and shows how steady the machine is."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from typing import Any
 
 import numpy as np
 
-WIDEST = 1.6
-"""P90 / P10 of the reference step above which the machine is busy."""
-MOST_APART = 0.05
-"""Difference of the medians of odd and even visits above which the run was too short for what happened."""
+MAX_SPREAD = 1.6
+"""P90 ÷ P10 of the reference step above which the machine counts as busy."""
+MAX_HALVES_DIFFERENCE = 0.05
+"""Relative difference of the medians of odd and even visits above which the run was too short for its
+disturbances.
+"""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Steadiness of a run. `spread`: P90 / P10; `halves`: how far the medians of odd and even visits are
-    apart; `drift`: those of the first and the second half of the time; `repeated`: visits made again because
-    their own reference steps differed by more than `WIDEST`, whose steps count here all the same.
+    """Steadiness of a run.
 
-    Calibration and loop are mixed visit by visit, so that both meet a drift alike; it is told, and no reason
-    to refuse.
+    `spread`: P90 ÷ P10. `halves`: relative difference of the medians of odd and even visits. `drift`: that of
+    the first and the second half of the time. `repeated`: visits repeated because their reference steps
+    differed by more than `MAX_SPREAD`; these steps count here, too.
+
+    Calibration and loop are mixed visit by visit, so that a drift affects both alike. It is reported, but not
+    a reason to reject the run.
     """
 
     median_s: float
@@ -34,22 +38,27 @@ class Reference:
 
     @classmethod
     def of(cls, visits: Sequence[Sequence[float]], repeated: int = 0) -> Reference:
-        """Of the reference steps of visits in the order of time; at least two."""
+        """The reference from the steps of at least two visits, in order of time."""
         seconds = [step for visit in visits for step in visit]
         half = len(visits) // 2
         p10, p90 = np.quantile(seconds, [0.1, 0.9])
-        halves, drift = _apart(visits[::2], visits[1::2]), _apart(visits[:half], visits[half:])
+        halves, drift = (
+            _relative_difference(visits[::2], visits[1::2]),
+            _relative_difference(visits[:half], visits[half:]),
+        )
         return cls(median(seconds), float(p90 / p10), halves, drift, len(seconds), repeated)
 
     @property
     def busy(self) -> str | None:
-        """Why nothing can be said of this machine now; None where it is quiet."""
-        if self.spread > WIDEST:
-            return f"machine busy: P90/P10 of the reference step is {self.spread:.2f}, more than {WIDEST:g}"
-        if self.halves > MOST_APART:
+        """Why the machine is too busy for figures; None if it is quiet."""
+        if self.spread > MAX_SPREAD:
+            return (
+                f"machine busy: P90/P10 of the reference step is {self.spread:.2f}, more than {MAX_SPREAD:g}"
+            )
+        if self.halves > MAX_HALVES_DIFFERENCE:
             return (
                 f"machine busy: the reference step differs by {self.halves:.1%} between odd and even "
-                f"visits, more than {MOST_APART:.0%}"
+                f"visits, more than {MAX_HALVES_DIFFERENCE:.0%}"
             )
         return None
 
@@ -65,7 +74,7 @@ class Reference:
         }
 
 
-def _apart(some: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> float:
+def _relative_difference(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> float:
     """Relative difference of the medians of both halves."""
-    one, other = (median(step for visit in half for step in visit) for half in (some, others))
-    return abs(one - other) / min(one, other)
+    a, b = (median(step for visit in half for step in visit) for half in (first, second))
+    return abs(a - b) / min(a, b)

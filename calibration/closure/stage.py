@@ -1,4 +1,4 @@
-"""A stage of decoding, which changes tensors in place: called on a CPU, replayed as a graph on a GPU."""
+"""A stage of decoding, which changes tensors in place; on a GPU it is replayed as a graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _WARM_UPS = 3
 
 
 def stage(work: Stage, device: torch.device, before: Stage) -> Stage:
-    """What runs `work`, on a GPU captured once; `before` puts back the tensors that warming up changes."""
+    """A function that runs `work`, captured once on a GPU; `before` restores the tensors that warm-up
+    changes.
+    """
     if device.type != "cuda":
         return work
 

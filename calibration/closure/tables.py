@@ -1,4 +1,4 @@
-"""The closed loop as tables of text, from its JSON document: for terminals, pages and the docs alike."""
+"""Tables of the closed loop from its JSON document, for terminals, pages and docs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-Document = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 _NONE = "–"
 _STEPS = {
     "plain": ("measured_plain_step_s", "predicted_plain_step_s"),
@@ -25,15 +25,15 @@ class TitledTable(NamedTuple):
     rows: list[list[str]]
 
 
-def tables_of(document: Document) -> list[TitledTable]:
-    """All tables of a run; those without a row are left out."""
+def tables_of(document: JsonObject) -> list[TitledTable]:
+    """All tables of a run that have rows."""
     makers = (steps, kinds, speedups, break_evens, without, targets)
-    found = [make(document) for make in makers]
-    return [table for table in found if table.rows]
+    tables = [make(document) for make in makers]
+    return [table for table in tables if table.rows]
 
 
-def place(row: Document) -> str:
-    """A point in words."""
+def place(row: JsonObject) -> str:
+    """The setting of a point in words."""
     layers = row["draft_layers"]
     drawn = f", T {row['temperature']:g}" if row["temperature"] else ""
     return (
@@ -42,31 +42,31 @@ def place(row: Document) -> str:
     )
 
 
-def steps(document: Document) -> TitledTable:
-    """Predicted / measured ms of every kind of step, and verify / plain."""
+def steps(document: JsonObject) -> TitledTable:
+    """Measured and predicted ms of every kind of step, and verify ÷ plain."""
     columns = ("point", "plain, ms", "verify, ms", "draft pass, ms", "cycle, ms", "verify ÷ plain")
     rows = []
     for row in _points(document):
-        cells = [_both(row[mine], row[its], 1e3) for mine, its in _STEPS.values()]
+        cells = [_both(row[measured], row[predicted], 1e3) for measured, predicted in _STEPS.values()]
         ratio = _both(row["measured_verify_ratio"], row["predicted_verify_ratio"], 1.0)
         rows.append([place(row), *cells, ratio])
     return TitledTable("Step times: measured, predicted, error", columns, rows)
 
 
-def kinds(document: Document) -> TitledTable:
-    """Errors of each kind of step by itself; a cycle holds a verify pass and the draft passes."""
+def kinds(document: JsonObject) -> TitledTable:
+    """Errors by kind of step; a cycle consists of a verify pass and the draft passes."""
     errors: dict[str, list[float]] = {}
-    for kind, _, mine, its in step_pairs(document):
-        errors.setdefault(kind, []).append(abs(math.log(its / mine)))
+    for kind, _, measured_s, predicted_s in step_pairs(document):
+        errors.setdefault(kind, []).append(abs(math.log(predicted_s / measured_s)))
     for row in _points(document):
         ratio = row["predicted_verify_ratio"] / row["measured_verify_ratio"]
         errors.setdefault("verify ÷ plain", []).append(abs(math.log(ratio)))
-    rows = [[kind, f"{median(found):.1%}", f"{max(found):.1%}"] for kind, found in errors.items()]
+    rows = [[kind, f"{median(sizes):.1%}", f"{max(sizes):.1%}"] for kind, sizes in errors.items()]
     return TitledTable("Errors by kind of step", ("kind", "median", "largest"), rows)
 
 
-def speedups(document: Document) -> TitledTable:
-    """Each dialled acceptance."""
+def speedups(document: JsonObject) -> TitledTable:
+    """Measured and predicted speedup at each dialled acceptance."""
     columns = ("point", "α dialled", "tokens a cycle", "speedup")
     rows = [
         [
@@ -80,9 +80,9 @@ def speedups(document: Document) -> TitledTable:
     return TitledTable("Speedup in pairs: measured, predicted, error", columns, rows)
 
 
-def break_evens(document: Document) -> TitledTable:
+def break_evens(document: JsonObject) -> TitledTable:
     """Measured and predicted break-even acceptance."""
-    found = document["summary"]["breakeven"] or ()
+    entries = document["summary"]["breakeven"] or ()
     rows = [
         [
             place(row),
@@ -90,21 +90,23 @@ def break_evens(document: Document) -> TitledTable:
             f"{row['predicted_alpha']:.3f}",
             f"{row['predicted_alpha'] - row['measured_alpha']:+.3f}",
         ]
-        for row in found
+        for row in entries
     ]
     return TitledTable("Break-even acceptance", ("point", "measured", "predicted", "difference"), rows)
 
 
-def without(document: Document) -> TitledTable:
-    """Points where one side has no break-even."""
-    found = document["summary"]["no_breakeven"] or ()
-    rows = [[place(row), row["measured"], row["predicted"], "yes" if row["agree"] else "no"] for row in found]
+def without(document: JsonObject) -> TitledTable:
+    """Points without a measured or without a predicted break-even."""
+    entries = document["summary"]["no_breakeven"] or ()
+    rows = [
+        [place(row), row["measured"], row["predicted"], "yes" if row["agree"] else "no"] for row in entries
+    ]
     return TitledTable("Without a break-even", ("point", "measured", "predicted", "agree"), rows)
 
 
-def targets(document: Document) -> TitledTable:
-    """What the run is held to."""
-    found = document["summary"]["targets"] or ()
+def targets(document: JsonObject) -> TitledTable:
+    """The targets of the run."""
+    entries = document["summary"]["targets"] or ()
     rows = [
         [
             row["name"],
@@ -112,20 +114,20 @@ def targets(document: Document) -> TitledTable:
             _NONE if row["value"] is None else f"{row['value']:.3g}",
             "yes" if row["met"] else "no",
         ]
-        for row in found
+        for row in entries
     ]
     return TitledTable("Targets on a quiet machine", ("error |ln|", "limit", "reached", "met"), rows)
 
 
-def step_pairs(document: Document) -> Iterator[tuple[str, str, float, float]]:
+def step_pairs(document: JsonObject) -> Iterator[tuple[str, str, float, float]]:
     """(kind of step, point, measured s, predicted s)."""
     for row in _points(document):
-        for kind, (mine, its) in _STEPS.items():
-            yield kind, place(row), row[mine], row[its]
+        for kind, (measured, predicted) in _STEPS.items():
+            yield kind, place(row), row[measured], row[predicted]
 
 
-def _points(document: Document) -> Sequence[Document]:
-    """One row per point: dialled acceptances share its times."""
+def _points(document: JsonObject) -> Sequence[JsonObject]:
+    """One row per point, because its dialled acceptances share its times."""
     return list({place(row): row for row in document["points"]}.values())
 
 

@@ -1,4 +1,4 @@
-"""Whether speculation emits what plain greedy decoding does, in fp32."""
+"""Checks that speculation emits the same text as plain greedy decoding, in fp32."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def speculative_text(
     count: int,
     draft_length: int,
 ) -> tuple[Tensor, float]:
-    """The same by speculation, and the share of its drafts that were accepted."""
+    """The same by speculation, and the share of accepted drafts."""
     room = count * (draft_length + 1)  # the slowest sequence may take a cycle per token
     decoding = SpeculativeDecoding(target, drafter, prompts, batch, context, room, draft_length)
     clock, drafted, accepted = Clock(target.device), 0, 0
@@ -43,19 +43,19 @@ def speculative_text(
     while min(map(len, texts)) < count:
         drafts = decoding.drafts.clone()
         decoding.cycle(clock)
-        for text, row, taken, token in zip(
+        for text, row, accepted_drafts, token in zip(
             texts, drafts.tolist(), decoding.accepted.tolist(), decoding.last.tolist(), strict=True
         ):
-            text += [*row[:taken], token]
-            drafted, accepted = drafted + draft_length, accepted + taken
+            text += [*row[:accepted_drafts], token]
+            drafted, accepted = drafted + draft_length, accepted + accepted_drafts
     return torch.tensor([text[:count] for text in texts]), accepted / drafted
 
 
 @dataclass(frozen=True)
 class TextCheck:
-    """Whether speculation left every text as it is, and the least share of drafts accepted in one of them.
+    """Whether speculation left every text unchanged, and the smallest share of accepted drafts in a text.
 
-    TextCheck that are equal with no draft accepted would prove nothing.
+    Equal texts without accepted drafts would prove nothing.
     """
 
     equal: bool
@@ -63,13 +63,13 @@ class TextCheck:
 
 
 def compare_texts(target: Decoder) -> TextCheck:
-    """Two greedy texts with 1, 3 and 7 drafts of four fifths of the layers; for fp32."""
+    """Compare two greedy texts with 1, 3 and 7 drafts of four fifths of the layers; for fp32."""
     prompts = PromptCache.random(target, _TEXTS, _CONTEXT)
     drafter = target.first_layers(target.shape.layers * 4 // 5)
     plain = plain_text(target, prompts, _TEXTS, _CONTEXT, _TOKENS).cpu()
     shares, equal = [], True
     for draft_length in _DRAFT_LENGTHS:
-        found = speculative_text(target, drafter, prompts, _TEXTS, _CONTEXT, _TOKENS, draft_length)
-        equal = equal and torch.equal(plain, found[0])
-        shares.append(found[1])
+        speculative = speculative_text(target, drafter, prompts, _TEXTS, _CONTEXT, _TOKENS, draft_length)
+        equal = equal and torch.equal(plain, speculative[0])
+        shares.append(speculative[1])
     return TextCheck(equal, min(shares))

@@ -1,1 +1,1 @@
-"""A lean Llama-type decoder in torch: the operators that are timed, and that the closed loop decodes with."""
+"""A minimal Llama-type decoder in torch: its operators are timed, and the closed loop decodes with it."""

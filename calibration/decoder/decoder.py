@@ -1,6 +1,6 @@
-"""The decoder: a static KV cache, and a pass of q tokens per sequence through some of its layers.
+"""The decoder: a static KV cache, and passes of q tokens per sequence through all or some layers.
 
-No call waits for the device and all shapes are fixed by (batch, queries, span), so that a pass can be
+No call waits for the device, and all shapes are fixed by (batch, queries, span), so that a pass can be
 captured as a CUDA graph.
 """
 
@@ -20,9 +20,10 @@ from calibration.decoder.weights import DecoderWeights
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values (layers, batch, kv_heads, most tokens, head_dim).
+    """Keys and values (layers, batch, kv_heads, max tokens, head_dim).
 
-    What lies beyond a sequence's length is junk that no query sees: to forget tokens is to lower the length.
+    Rows beyond a sequence's length are garbage that no query attends to, so that lowering the length drops
+    tokens.
     """
 
     keys: Tensor
@@ -39,13 +40,13 @@ class Cache:
 
 @dataclass(frozen=True)
 class PassInputs:
-    """What all layers of one pass share, made once by `Decoder.prepare`."""
+    """The inputs that all layers of a pass share, made once by `Decoder.prepare`."""
 
     hidden: Tensor  # (b, q, hidden) embeddings
     cosines: Tensor
     sines: Tensor
     mask: Tensor
-    rows: Tensor  # (b, 1), (b, q): where new keys and values go
+    rows: Tensor  # (b, 1), (b, q): indices of the new keys and values
     positions: Tensor
     span: int
 
@@ -58,7 +59,7 @@ class Decoder:
         self.dtype, self.device = weights.embedding.dtype, weights.embedding.device
 
     def first_layers(self, count: int) -> Decoder:
-        """The decoder that leaves out all layers but the first: a drafter for nothing."""
+        """The decoder with only the first `count` layers, a drafter without training."""
         layers = self.weights.layers[:count]
         return Decoder(replace(self.shape, layers=count), replace(self.weights, layers=layers))
 
@@ -67,7 +68,9 @@ class Decoder:
         return Cache.empty(self.shape, batch, tokens, self.dtype, str(self.device), layers)
 
     def prepare(self, tokens: Tensor, lengths: Tensor, span: int) -> PassInputs:
-        """Embed tokens (b, q) that follow `lengths` (b,) cached ones; `span` >= lengths + q is looked at."""
+        """Embed tokens (b, q) that follow `lengths` (b,) cached tokens; attention covers `span` >= lengths +
+        q.
+        """
         batch, queries = tokens.shape
         shape = self.shape
         positions = lengths[:, None] + torch.arange(queries, device=self.device)
@@ -83,17 +86,17 @@ class Decoder:
         )
 
     def layer(self, index: int, hidden: Tensor, step: PassInputs, cache: Cache) -> Tensor:
-        """One decoder layer on (b, q, hidden); writes the tokens' keys and values into the cache."""
+        """One decoder layer on (b, q, hidden); writes the tokens' keys and values to the cache."""
         w, shape, eps = self.weights.layers[index], self.shape, self.shape.norm_eps
         batch, queries, _ = hidden.shape
         qkv = functional.linear(norm(hidden, w.norm, eps), w.qkv)
         heads = qkv.view(batch, queries, shape.heads + 2 * shape.kv_heads, shape.head_dim)
-        turned = rope(heads[:, :, : shape.heads + shape.kv_heads], step.cosines, step.sines)
+        rotated = rope(heads[:, :, : shape.heads + shape.kv_heads], step.cosines, step.sines)
         keys, values = cache.keys[index], cache.values[index]
-        keys[step.rows, :, step.positions] = turned[:, :, shape.heads :]
+        keys[step.rows, :, step.positions] = rotated[:, :, shape.heads :]
         values[step.rows, :, step.positions] = heads[:, :, shape.heads + shape.kv_heads :]
         span = step.span
-        mixed = attention(turned[:, :, : shape.heads], keys[:, :, :span], values[:, :, :span], step.mask)
+        mixed = attention(rotated[:, :, : shape.heads], keys[:, :, :span], values[:, :, :span], step.mask)
         hidden, normed = add_norm(hidden, functional.linear(mixed, w.o), w.mlp_norm, eps)
         return hidden + functional.linear(silu_mul(functional.linear(normed, w.gate_up)), w.down)
 
@@ -104,7 +107,7 @@ class Decoder:
     def forward(
         self, tokens: Tensor, lengths: Tensor, cache: Cache, span: int, layers: Iterable[int] | None = None
     ) -> Tensor:
-        """Hidden states (b, q, hidden) after the last layer (of `layers`: all), before the head."""
+        """Hidden states (b, q, hidden) after all layers, or after `layers`, before the head."""
         step = self.prepare(tokens, lengths, span)
         hidden = step.hidden
         for index in range(self.shape.layers) if layers is None else layers:

@@ -1,4 +1,4 @@
-"""What a GPU does in one go: work captured once as a CUDA graph. Not for a CPU."""
+"""Captures work as a CUDA graph. Not for a CPU."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 
 
 def captured_graph(work: Callable[[], object], warm_up: Callable[[], object]) -> Any:
-    """The CUDA graph of what `work` launches.
+    """The CUDA graph of the kernels that `work` launches.
 
-    `warm_up` is called first, beside the graph, as capturing demands.
+    `warm_up` runs first on another stream, as graph capture requires.
     """
     cuda: Any = torch.cuda
-    side = cuda.Stream()
-    side.wait_stream(cuda.current_stream())
-    with cuda.stream(side):
+    stream = cuda.Stream()
+    stream.wait_stream(cuda.current_stream())
+    with cuda.stream(stream):
         warm_up()
-    cuda.current_stream().wait_stream(side)
+    cuda.current_stream().wait_stream(stream)
     graph = cuda.CUDAGraph()
     with cuda.graph(graph):
         work()

@@ -1,4 +1,4 @@
-"""The operators of a decoder layer besides its matrices, each as it is called in a layer and timed alone."""
+"""The operators of a decoder layer besides its matrices, as a layer calls them and benches time them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def silu_mul(gate_up: Tensor) -> Tensor:
 
 
 def causal_mask(lengths: Tensor, queries: int, span: int, groups: int, dtype: torch.dtype) -> Tensor:
-    """Additive mask (b, 1, groups · q, span): query i sees the cache up to and with its own position.
+    """Additive mask (b, 1, groups · q, span): query i attends to the cache up to and including its own
+    position.
 
     `lengths` (b,) tokens in the cache before this pass, `groups` query heads per KV head.
     """
@@ -51,7 +52,7 @@ def causal_mask(lengths: Tensor, queries: int, span: int, groups: int, dtype: to
 def attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
     """Attention of (b, q, heads, d) to keys and values (b, kv_heads, span, d) → (b, q, heads · d).
 
-    The query heads of one KV head are packed as rows, so that the cache is read once.
+    The query heads of one KV head are stacked as rows, so that the cache is read once.
     """
     batch, count, heads, dim = queries.shape
     kv_heads = keys.shape[1]

@@ -1,4 +1,4 @@
-"""What a round does with logits: choose, draw, accept. Batched; nothing waits for the device."""
+"""The operations of a round on logits: choose, draw, accept. Batched; no call waits for the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Llama-type decoder is made of on one rank: counts and widths, as the simulator reads a config."""
+"""The shape of a Llama-type decoder on one rank, from a model of the simulator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.models.model import Layer, Model
 
 @dataclass(frozen=True)
 class DecoderShape:
-    """Sizes of one rank. `heads`, `kv_heads`, `intermediate` and `vocab` are what this rank holds."""
+    """Sizes on one rank. `heads`, `kv_heads`, `intermediate` and `vocab` are this rank's share."""
 
     name: str
     layers: int
@@ -27,11 +27,15 @@ class DecoderShape:
 
     @classmethod
     def of(cls, model: Model, tensor_parallel: int = 1) -> DecoderShape:
-        """The shape of a dense model of alike layers with grouped-query attention. Raises InputError."""
+        """The shape of a dense model with identical layers and grouped-query attention. Raises InputError."""
         layer = model.layers[0]
         attention = layer.attention
-        widths = _mlp_width(layer, model.hidden_size)
-        if len({replace(one, count=1) for one in model.layers}) > 1 or attention is None or widths is None:
+        mlp_width = _mlp_width(layer, model.hidden_size)
+        if (
+            len({replace(block, count=1) for block in model.layers}) > 1
+            or attention is None
+            or mlp_width is None
+        ):
             raise InputError(_refused(model.name))
         if attention.kind != "full" or attention.v_head_dim != attention.head_dim:
             raise InputError(_refused(model.name))
@@ -42,7 +46,7 @@ class DecoderShape:
             heads=share(attention.heads, tensor_parallel),
             kv_heads=max(1, share(attention.kv_heads, tensor_parallel)),
             head_dim=attention.head_dim,
-            intermediate=share(widths, tensor_parallel),
+            intermediate=share(mlp_width, tensor_parallel),
             vocab=share(model.vocab_size, tensor_parallel),
             max_context_tokens=model.max_context_tokens,
         )
@@ -59,13 +63,15 @@ class DecoderShape:
 
 
 def _mlp_width(layer: Layer, hidden: int) -> int | None:
-    """The intermediate width of a gated MLP; None where the layer has another one."""
-    found = {linear.name: linear for linear in layer.linears}
-    if set(found) != {"gate_up", "down"} or layer.experts is not None:
+    """The intermediate width of a gated MLP; None if the layer has another MLP."""
+    linears = {linear.name: linear for linear in layer.linears}
+    if set(linears) != {"gate_up", "down"} or layer.experts is not None:
         return None
-    down = found["down"].in_features
+    down = linears["down"].in_features
     return (
-        down if found["gate_up"].out_features == 2 * down and found["down"].out_features == hidden else None
+        down
+        if linears["gate_up"].out_features == 2 * down and linears["down"].out_features == hidden
+        else None
     )
 
 
@@ -73,6 +79,6 @@ def _refused(name: str) -> Problem:
     return Problem(
         field="model",
         value=name,
-        message="is no dense Llama-type decoder (alike layers, grouped-query attention, gated MLP)",
+        message="is not a dense Llama-type decoder (identical layers, grouped-query attention, gated MLP)",
         allowed="a model like Llama, Qwen or SmolLM",
     )

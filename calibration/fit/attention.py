@@ -38,32 +38,34 @@ _PARAMETERS = (
 )
 _SWEEPS = 3
 _NOISE = 0.03
-"""By how much, relative, a table may be moved to make it rise; what falls by more stays as measured."""
+"""Largest relative change that makes a table monotone; larger falls stay as measured."""
 _FAR = 0.25
-"""A point further from the form times its neighbours' correction than this is measured again."""
+"""A point is measured again if it is further than this from the form times its neighbours' correction."""
 
 
 def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> FittedPart:
-    """The part `attention/<kv>`: by cache and query tokens, the cache read once for all of a sequence.
+    """The part `attention/<kv>`, by cache and query tokens; the cache is read once for all queries of a
+    sequence.
 
-    Heads of a KV head and query tokens are rows alike: what has twice the heads counts as twice the queries.
+    Query heads of a KV head and query tokens are both rows, so that twice the heads count as twice the
+    queries.
     """
     group = min(_group(p) for p in points)
-    pairs = [(as_one, p) for p in points if (as_one := _regrouped(p, group)) is not None]
-    kept = [as_one for as_one, _ in pairs]
-    axes = [sorted({p.shape[name] for p in kept}) for name in _AXES]
-    solved = solve(_PARAMETERS, lambda x: _form_us(kept, _form(x, group, kv_cache, gpu)), us_of(kept))
+    pairs = [(regrouped, p) for p in points if (regrouped := _regrouped(p, group)) is not None]
+    used = [regrouped for regrouped, _ in pairs]
+    axes = [sorted({p.shape[name] for p in used}) for name in _AXES]
+    solved = solve(_PARAMETERS, lambda x: _form_us(used, _form(x, group, kv_cache, gpu)), us_of(used))
     form = _form(rounded_values(solved.values), group, kv_cache, gpu)
-    raw, known = _table(kept, axes, form)
+    raw, measured = _table(used, axes, form)
     table = _rising(raw)
-    errors = _left_out(table, np.where(known, raw, np.nan), axes, form)
+    errors = _held_out_errors(table, np.where(measured, raw, np.nan), axes, form)
     residual = errors.summary("each batch, context and query count from its neighbours, on the form")
-    residual |= {"noise_percent": noise_percent(kept), "intervals": intervals_json(solved.intervals)}
+    residual |= {"noise_percent": noise_percent(used), "intervals": intervals_json(solved.intervals)}
     residual |= {"form_percent": round(100 * float(np.median(np.abs(solved.errors))), 2)}
     names = ("head_dims", "kv_heads", "batches", "contexts", "queries")
-    empty = known.size - int(known.sum())
-    holes = f"; {empty} of {known.size} points from the form" if empty else ""
-    others = len(points) - len(kept)
+    empty = measured.size - int(measured.sum())
+    holes = f"; {empty} of {measured.size} points from the form" if empty else ""
+    unused = len(points) - len(used)
     part = Part(
         name=f"attention/{kv_cache}",
         status="measured",
@@ -74,8 +76,14 @@ def fit_decode(points: Sequence[Measurement], kv_cache: str, gpu: Gpu) -> Fitted
         residual=residual,
         note=f"head_dims, kv_heads, batches, contexts, queries; {group:g} query heads per KV head{holes}",
     )
-    notes = (f"attention: {others} points have no whole number of rows and are left out",) if others else ()
-    far = [p for (_, p), error in zip(pairs, _lonely(kept, solved), strict=True) if error > _FAR]
+    notes = (
+        (f"attention: {unused} points are left out: their number of rows is no integer",) if unused else ()
+    )
+    far = [
+        p
+        for (_, p), error in zip(pairs, _distance_from_neighbours(used, solved), strict=True)
+        if error > _FAR
+    ]
     return FittedPart(part, tuple(far), notes)
 
 
@@ -85,8 +93,8 @@ def _group(point: Measurement) -> float:
 
 
 def _regrouped(point: Measurement, group: float) -> Measurement | None:
-    """The point as if it had `group` query heads per KV head, with as many rows; None when that is no whole
-    number of query tokens.
+    """The point with `group` query heads per KV head and the same number of rows; None if its query tokens
+    are then not an integer.
     """
     queries = point.shape["queries"] * _group(point) / group
     if queries == point.shape["queries"]:
@@ -112,22 +120,24 @@ def _form_us(points: Sequence[Measurement], form: AttentionForm) -> Floats:
 def _table(
     points: Sequence[Measurement], axes: Sequence[list[int]], form: AttentionForm
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Measured µs over the axes; holes take the form, corrected as at the nearest point that was measured."""
-    at = np.array(
+    """Measured µs over the axes, and where they are measured. Holes get the form with the nearest point's
+    correction.
+    """
+    indices = np.array(
         [[axis.index(p.shape[name]) for axis, name in zip(axes, _AXES, strict=True)] for p in points]
     )
     ratio = np.full(tuple(len(axis) for axis in axes), np.nan)
-    ratio[tuple(at.T)] = us_of(points) / _form_us(points, form)
-    known = ~np.isnan(ratio)
-    for hole in zip(*np.nonzero(~known), strict=True):
-        nearest = at[int(np.argmin(np.abs(at - np.array(hole)).sum(axis=1)))]
+    ratio[tuple(indices.T)] = us_of(points) / _form_us(points, form)
+    measured = ~np.isnan(ratio)
+    for hole in zip(*np.nonzero(~measured), strict=True):
+        nearest = indices[int(np.argmin(np.abs(indices - np.array(hole)).sum(axis=1)))]
         ratio[hole] = ratio[tuple(nearest)]
     d, h, b, c, q = np.meshgrid(*axes, indexing="ij")
-    return ratio * form.time_us(b, c, h, d, q), known
+    return ratio * form.time_us(b, c, h, d, q), measured
 
 
 def _rising(table: Floats) -> Floats:
-    """The table made to rise with batch, context and queries, where that changes no more than noise does."""
+    """The table made monotone in batch, context and queries, where this changes it by no more than noise."""
     smooth = np.log(table)
     for _ in range(_SWEEPS):
         for axis in (2, 3, 4):
@@ -136,26 +146,29 @@ def _rising(table: Floats) -> Floats:
     return np.where(changed <= _NOISE, np.exp(smooth), table)
 
 
-def _left_out(
+def _held_out_errors(
     table: Floats, measured: Floats, axes: Sequence[list[int]], form: AttentionForm
 ) -> HeldOutErrors:
-    """What was measured (nan: not) at every inner knot of batch, context and queries, and what the form says
-    with the corrections of the table without it. The form itself has seen all.
+    """Errors at every inner knot of batch, context and queries, predicted from the table without that knot.
+
+    `measured` is nan where nothing was measured. The form itself was fitted to all points.
     """
     errors = HeldOutErrors()
     for axis in (2, 3, 4):
         for j in range(1, len(axes[axis]) - 1):
-            kept = [i for i in range(len(axes[axis])) if i != j]
-            fewer, held = [[list(a) for a in axes] for _ in range(2)]
-            fewer[axis], held[axis] = [axes[axis][i] for i in kept], [axes[axis][j]]
-            operator = _operator(np.take(table, kept, axis=axis), fewer, form)
+            others = [i for i in range(len(axes[axis])) if i != j]
+            remaining, held_out = [[list(a) for a in axes] for _ in range(2)]
+            remaining[axis], held_out[axis] = [axes[axis][i] for i in others], [axes[axis][j]]
+            operator = _operator(np.take(table, others, axis=axis), remaining, form)
             true = np.take(measured, [j], axis=axis)
             for (d, dim), (h, heads) in product(enumerate(axes[0]), enumerate(axes[1])):
-                for k, queries in enumerate(held[4]):
+                for k, queries in enumerate(held_out[4]):
                     rows = queries * form.group
-                    found = operator.time_us(np.array(held[2])[:, None], np.array(held[3]), heads, dim, rows)
-                    there = ~np.isnan(true[d, h, :, :, k])
-                    errors.add(found[there].tolist(), true[d, h, :, :, k][there].tolist())
+                    predicted = operator.time_us(
+                        np.array(held_out[2])[:, None], np.array(held_out[3]), heads, dim, rows
+                    )
+                    measured_here = ~np.isnan(true[d, h, :, :, k])
+                    errors.add(predicted[measured_here].tolist(), true[d, h, :, :, k][measured_here].tolist())
     return errors
 
 
@@ -166,21 +179,21 @@ def _operator(table: Floats, axes: Sequence[list[int]], form: AttentionForm) -> 
     return MeasuredAttention(form=form, log_ratio=np.log(table / form.time_us(b, c, h, d, q)), **arrays)
 
 
-def _lonely(points: Sequence[Measurement], solved: Solved) -> list[float]:
-    """How far each point's error of the form is from the median of its neighbours' on the grid."""
+def _distance_from_neighbours(points: Sequence[Measurement], solved: Solved) -> list[float]:
+    """Distance of each point's error of the form from the median error of its neighbours on the grid."""
     keys = [tuple(p.shape[name] for name in _AXES) for p in points]
     axes = [sorted({key[i] for key in keys}) for i in range(len(_AXES))]
     error = dict(zip(keys, solved.errors.tolist(), strict=True))
-    found = []
+    distances = []
     for key in keys:
-        near = []
+        neighbour_errors = []
         for i, axis in enumerate(axes):
-            at = axis.index(key[i])
-            for other in axis[max(at - 1, 0) : at] + axis[at + 1 : at + 2]:
+            place = axis.index(key[i])
+            for other in axis[max(place - 1, 0) : place] + axis[place + 1 : place + 2]:
                 neighbour = (*key[:i], other, *key[i + 1 :])
-                near += [error[neighbour]] if neighbour in error else []
-        found.append(abs(error[key] - float(np.median(near))) if near else 0.0)
-    return found
+                neighbour_errors += [error[neighbour]] if neighbour in error else []
+        distances.append(abs(error[key] - float(np.median(neighbour_errors))) if neighbour_errors else 0.0)
+    return distances
 
 
 def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> FittedPart:
@@ -198,10 +211,10 @@ def fit_prompts(points: Sequence[Measurement], gpu: Gpu) -> FittedPart:
         return x.get("start_us", 0.0) + US * of / (gpu.peak_flops_per_s["bf16"] * x["compute_efficiency"])
 
     errors = HeldOutErrors()
-    for out in range(len(points) if len(points) > len(used) else 0):
-        kept = np.arange(len(points)) != out
-        others = solve(used, lambda x, kept=kept: predict(x, flops[kept]), us[kept])  # type: ignore[misc]
-        errors.add([float(predict(others.values)[out])], [float(us[out])])
+    for index in range(len(points) if len(points) > len(used) else 0):
+        mask = np.arange(len(points)) != index
+        others = solve(used, lambda x, mask=mask: predict(x, flops[mask]), us[mask])  # type: ignore[misc]
+        errors.add([float(predict(others.values)[index])], [float(us[index])])
     solved = solve(used, predict, us)
     residual = errors.summary("each prompt from the others") | {"noise_percent": noise_percent(points)}
     part = Part(

@@ -1,4 +1,4 @@
-"""Whole passes against the sum of their parts: what was timed, and never enters a fit."""
+"""Checks of complete passes against the sum of their parts. The passes are timed, but no fit uses them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from simulator.costs.profiles import Profile
 
 
 def checks(measurements: Measurements, profile: Profile) -> list[dict[str, Any]]:
-    """Stacks of layers with head, and loops of draft passes: measured, predicted, error in percent.
+    """Stacks of layers with head, and loops of draft passes: measured, predicted, error in per cent.
 
-    Only of layers and heads whose matrices were measured.
+    Only layers and heads with measured matrices are checked.
     """
     parts = _Parts(measurements, profile)
-    found = [_check(f"stack {p.op}", p, parts.stack_us(p)) for p in measurements.of("stack")]
-    # Where there are graphs, a loop without one is as slow as its launches.
+    results = [_check(f"stack {p.op}", p, parts.stack_us(p)) for p in measurements.of("stack")]
+    # If there are graphs, the loop without a graph would only measure launches.
     op = "graph" if measurements.of("draft_loop", "graph") else "eager"
-    found += [_check("draft loop", p, parts.loop_us(p)) for p in measurements.of("draft_loop", op)]
-    return [one for one in found if one is not None]
+    results += [_check("draft loop", p, parts.loop_us(p)) for p in measurements.of("draft_loop", op)]
+    return [check for check in results if check is not None]
 
 
 class _Parts:
-    """Sums of a profile's parts; None where one of them was not measured."""
+    """Sums of a profile's parts; None if one of them was not measured."""
 
     def __init__(self, measurements: Measurements, profile: Profile) -> None:
         self.profile = profile
@@ -44,14 +44,14 @@ class _Parts:
         kind, vocab = self.kinds.get(_heads(point)), self._vocab(point)
         if kind is None or vocab is None or sampler is None:
             return None
-        one = self._pass_us(point, kind, (shape["batch"], 1, shape["context"]), shape["batch"])
-        if one is None:
+        pass_us = self._pass_us(point, kind, (shape["batch"], 1, shape["context"]), shape["batch"])
+        if pass_us is None:
             return None
-        return shape["passes"] * (one + float(sampler.time_us(shape["batch"], vocab)))
+        return shape["passes"] * (pass_us + float(sampler.time_us(shape["batch"], vocab)))
 
     def _pass_us(self, point: Measurement, kind: Kind, step: tuple[int, int, int], rows: int) -> float | None:
         hidden, vocab = point.shape["hidden"], self._vocab(point)
-        matrices = {(float(one.n), float(one.k)) for one in one_layer(kind).matrices}
+        matrices = {(float(matrix.n), float(matrix.k)) for matrix in one_layer(kind).matrices}
         if vocab is None or not matrices | {(float(vocab), float(hidden))} <= self.shapes:
             return None
         batch, queries, context = step
@@ -61,11 +61,11 @@ class _Parts:
         return us + float(self.profile.gemm("bf16").time_us(vocab, hidden, rows))
 
     def _vocab(self, point: Measurement) -> int | None:
-        """Rows of the head, as the point says, or of the only one that was measured for its size."""
+        """Vocabulary of the head, from the point, or from the only measured head of its hidden size."""
         if "vocab" in point.shape:
             return point.shape["vocab"]
-        found = [vocab for hidden, vocab in self.heads if hidden == point.shape["hidden"]]
-        return found[0] if len(found) == 1 else None
+        vocabs = [vocab for hidden, vocab in self.heads if hidden == point.shape["hidden"]]
+        return vocabs[0] if len(vocabs) == 1 else None
 
 
 def _heads(point: Measurement) -> Kind:

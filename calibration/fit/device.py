@@ -1,4 +1,4 @@
-"""The device as a profile describes it: a known GPU by its datasheet, any other by what it reached."""
+"""The device of a profile: a known GPU by its datasheet, any other device by its measured rates."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from simulator.costs.profiles import BASE, Part
 from simulator.gpu import GPUS, Gpu
 
 _PCIE_BYTES_PER_S = 64e9
-_FEWEST_ROUNDS = 4
-"""Below it Student's t makes an interval of next to nothing."""
+_MIN_ROUNDS = 4
+"""With fewer rounds, Student's t gives uselessly wide intervals."""
 HERE = "measured on the device itself"
 
 
 def gpu_of(measurements: Measurements) -> tuple[str | dict[str, Any], Gpu]:
-    """(what the file says, the record). Raises ValueError when neither memory nor matrices were timed."""
+    """(entry of the profile file, record). Raises ValueError if memory or bf16 matrices were not timed."""
     device = measurements.device
     if device.gpu in GPUS:
         return str(device.gpu), GPUS[str(device.gpu)]
     bandwidth, flops = best_bandwidth(measurements), best_rate(measurements, "bf16")
     if not bandwidth or not flops:
-        raise ValueError("neither memory nor bf16 matrices were measured: nothing describes this device")
+        raise ValueError("memory and bf16 matrices must be measured to describe this device")
     peaks = {"bf16": flops} | ({"fp8": fp8} if (fp8 := best_rate(measurements, "fp8")) else {})
     on_gpu = device.kind == "cuda"
     figures: dict[str, Any] = {
@@ -45,25 +45,25 @@ def gpu_of(measurements: Measurements) -> tuple[str | dict[str, Any], Gpu]:
 
 
 def base_of(measurements: Measurements) -> str:
-    """The profile from which parts that were not measured are inherited."""
-    known = measurements.device.gpu
-    return str(known) if known in GPUS else BASE
+    """The profile from which unmeasured parts are inherited."""
+    gpu = measurements.device.gpu
+    return str(gpu) if gpu in GPUS else BASE
 
 
 def best_bandwidth(measurements: Measurements) -> float:
-    """Bytes per second of the fastest way through memory; 0 when none was timed."""
+    """Largest measured memory bandwidth in bytes/s; 0 without measurements."""
     return max((p.bytes / p.seconds for p in measurements.of("memory")), default=0.0)
 
 
 def best_rate(measurements: Measurements, dtype: str) -> float:
-    """FLOP/s of the best linear layer in that format; 0 when none was timed."""
+    """Largest FLOP/s of a linear layer in this format; 0 without measurements."""
     return max((p.flops / p.seconds for p in measurements.of("linear") if p.dtype == dtype), default=0.0)
 
 
 def fit_memory(measurements: Measurements) -> FittedPart | None:
-    """The part `memory`: bytes per second of each way through memory at the best of sizes, with intervals.
+    """The part `memory`: bytes/s of each access pattern at its best size, with intervals.
 
-    Nothing is priced by it: it says what this device reaches.
+    No operator is priced by it; it reports the bandwidth that the device reaches.
     """
     best: dict[str, Measurement] = {}
     for point in measurements.of("memory"):
@@ -78,17 +78,23 @@ def fit_memory(measurements: Measurements) -> FittedPart | None:
     intervals = {f"{op}_bytes_per_s": _rate_interval(p) for op, p in sorted(best.items())}
     residual = {"intervals": intervals, "noise_percent": noise_percent(tuple(best.values()))}
     part = Part(
-        "memory", "measured", "torch, large fp32 arrays", rates, {}, residual, "no price: what is reached"
+        "memory",
+        "measured",
+        "torch, large fp32 arrays",
+        rates,
+        {},
+        residual,
+        "not a price: the bandwidth reached",
     )
     return FittedPart(part)
 
 
 def _rate_interval(point: Measurement) -> list[float]:
-    """95 % interval of bytes per second, from the rounds; P10 to P90 of calls where there are few rounds."""
+    """95 % interval of bytes/s from the rounds; P10 to P90 of the calls if there are few rounds."""
     from scipy.stats import t
 
     rates = point.bytes / np.array(point.rounds_s)
-    if len(rates) < _FEWEST_ROUNDS:
+    if len(rates) < _MIN_ROUNDS:
         return [rounded(point.bytes / point.p90_s), rounded(point.bytes / point.p10_s)]
     middle = point.bytes / point.seconds
     half = float(t.ppf(0.975, len(rates) - 1)) * float(rates.std(ddof=1)) / np.sqrt(len(rates))
@@ -98,10 +104,10 @@ def _rate_interval(point: Measurement) -> list[float]:
 def fit_launch(measurements: Measurements) -> FittedPart:
     """The part `launch`: host time of one operation that torch launches on a GPU.
 
-    On a CPU an operation is its own launch, and is timed with it.
+    On a CPU the time of an operation includes its call.
     """
     if measurements.device.kind != "cuda":
-        note = "the host is the device: what operators are timed at holds their calls"
+        note = "the host is the device: the times of operators include their calls"
         return FittedPart(Part("launch", "assumed", "torch on the CPU", {"eager_call_us": 0.0}, {}, {}, note))
     points = measurements.of("launch", "eager")
     us = float(np.median([p.seconds for p in points])) * 1e6
@@ -113,7 +119,7 @@ def fit_launch(measurements: Measurements) -> FittedPart:
 
 
 def provenance(measurements: Measurements, file: str) -> dict[str, Any]:
-    """Where the figures come from: device, driver, versions, threads, clocks before and after, dates."""
+    """The provenance of the figures: device, driver, versions, threads, clocks before and after, dates."""
     device, sessions = measurements.device, list(measurements.sessions)
     began: Sequence[str] = sorted(str(session.get("begun", "")) for session in sessions)
     return {

@@ -1,4 +1,4 @@
-"""Routed experts: the simulator's form, and what was measured as a table on it, under skewed routing."""
+"""Routed experts under skewed routing: the simulator's form, and the measured times as a table on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _PARAMETERS = (
     FormParameter("per_expert_us", 1.0, 0.0, 1e4),
 )
 _SMOOTHNESS, _SKEW = 1.5, 0.94
-"""Not told apart by few token counts; the skew is that of the routing measured (arXiv 2505.19645)."""
+"""Fixed, because few token counts do not determine them; the skew is that of the measured routing (arXiv
+2505.19645).
+"""
 
 
 def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> FittedPart:
@@ -50,15 +52,15 @@ def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> FittedPart:
         )
 
     def predict(x: Mapping[str, float]) -> Floats:
-        one = form(x)
-        return np.array([float(one.time_us(t, h, i, k, e, 1, m)) for t, h, i, k, e, m in arguments])
+        experts = form(x)
+        return np.array([float(experts.time_us(t, h, i, k, e, 1, m)) for t, h, i, k, e, m in arguments])
 
     us = us_of(points)
     solved, errors = solve(_PARAMETERS, predict, us), HeldOutErrors()
-    for out in range(len(points) if len(points) > len(_PARAMETERS) else 0):
-        kept = np.arange(len(points)) != out
-        others = solve(_PARAMETERS, lambda x, kept=kept: predict(x)[kept], us[kept])  # type: ignore[misc]
-        errors.add([float(predict(others.values)[out])], [float(us[out])])
+    for index in range(len(points) if len(points) > len(_PARAMETERS) else 0):
+        mask = np.arange(len(points)) != index
+        others = solve(_PARAMETERS, lambda x, mask=mask: predict(x)[mask], us[mask])  # type: ignore[misc]
+        errors.add([float(predict(others.values)[index])], [float(us[index])])
     shapes = sorted({tuple(p.shape[name] for name in keys[:4]) for p in points})
     knots = sorted({p.shape["tokens"] for p in points})
     smooth = form(solved.values)
@@ -66,8 +68,8 @@ def fit_experts(points: Sequence[Measurement], gpu: Gpu) -> FittedPart:
         [[float(smooth.time_us(t, h, i, k, e, 1)) for t in knots] for h, i, k, e in shapes], dtype=np.float64
     )
     for p in points:
-        at = shapes.index(tuple(p.shape[name] for name in keys[:4])), knots.index(p.shape["tokens"])
-        table[at] = p.seconds * 1e6
+        cell = shapes.index(tuple(p.shape[name] for name in keys[:4])), knots.index(p.shape["tokens"])
+        table[cell] = p.seconds * 1e6
     part = Part(
         name="experts/bf16",
         status="measured",

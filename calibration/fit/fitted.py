@@ -1,4 +1,4 @@
-"""From measurements to a profile: every part that was measured, and how well; the rest is inherited."""
+"""From measurements to a profile: every measured part with its residuals; other parts are inherited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from simulator.errors import InputError
 from simulator.gpu import Gpu
 
 FORMATS, KV_CACHE = ("bf16", "fp8"), "bf16"
-"""Formats of weights and of the cache that benches time and profiles have parts for."""
+"""Formats of weights and of the KV cache that benches time."""
 _VERIFY = "a round of verification"
 SAMPLERS = {
     "sampler": ("accept_sampled", True, f"torch rejection sampling, {_VERIFY}"),
@@ -36,12 +36,12 @@ SAMPLERS = {
     "draft_sampler": ("sample", True, "torch sampling of a draft pass, its law kept"),
     "draft_sampler/greedy": ("greedy", True, "torch argmax of a draft pass"),
 }
-"""Part → (op, whether something is drafted, what it is)."""
+"""Part → (op, whether it has drafts, description)."""
 
 
 @dataclass(frozen=True)
 class FittedProfile:
-    """A profile as JSON data; points to measure again; parts refused, a line each; and notes."""
+    """A profile as JSON data, points to measure again, refused parts (one line each), and notes."""
 
     profile: dict[str, Any]
     suspects: tuple[Measurement, ...]
@@ -55,45 +55,45 @@ class FittedProfile:
 
 
 def fit_profile(measurements: Measurements, name: str) -> FittedProfile:
-    """The profile of a device from all its points. Raises InputError when they make none."""
+    """The profile of a device from all its points. Raises InputError if they do not make one."""
     try:
-        described, gpu = gpu_of(measurements)
-        fits = list(_alone(measurements, gpu))
-        fits += _in_place(measurements, _as_profile(name, gpu, fits))
-        origin = provenance(measurements, f"{name}.measurements.csv")
-        made = {
+        gpu_entry, gpu = gpu_of(measurements)
+        fits = list(_separate_parts(measurements, gpu))
+        fits += _in_place_parts(measurements, _as_profile(name, gpu, fits))
+        provenance_entry = provenance(measurements, f"{name}.measurements.csv")
+        profile = {
             "schema": SCHEMA,
             "name": name,
-            "gpu": described,
+            "gpu": gpu_entry,
             "inherits": base_of(measurements),
-            "provenance": origin,
+            "provenance": provenance_entry,
             "parts": [_as_json(fit.part) for fit in fits],
         }
         suspects = {id(point): point for fit in fits for point in fit.suspects}
         fitted = FittedProfile(
-            profile=made,
+            profile=profile,
             suspects=tuple(suspects.values()),
             refused=tuple(line for fit in fits if (line := fit.refusal)),
             notes=tuple(_notes(measurements, fits)),
         )
-        origin["checks"] = checks(measurements, fitted.parsed)
+        provenance_entry["checks"] = checks(measurements, fitted.parsed)
     except KeyError as error:
         raise InputError(f"{name}: a row of the measurements lacks {error.args[0]}") from error
     except ValueError as error:
-        raise InputError(f"{name}: the measurements make no profile: {error}") from error
+        raise InputError(f"{name}: the measurements do not make a profile: {error}") from error
     return fitted
 
 
 def _notes(measurements: Measurements, fits: Sequence[FittedPart]) -> Iterator[str]:
-    """What is not in the profile, and why."""
+    """Notes on what is not in the profile, and why."""
     for fit in fits:
         yield from fit.notes
     if measurements.of("layer") and not any(fit.part.name == "elementwise" for fit in fits):
-        yield "the rest of a layer is inherited: bf16 matrices of layers that were timed were not"
+        yield "small kernels are inherited: the bf16 matrices of the timed layers were not measured"
 
 
-def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[FittedPart]:
-    """Operators that are timed by themselves."""
+def _separate_parts(measurements: Measurements, gpu: Gpu) -> Iterator[FittedPart]:
+    """Parts of operators that are timed by themselves."""
     kind = measurements.device.kind
     if (memory := fit_memory(measurements)) is not None:
         yield memory
@@ -120,8 +120,8 @@ def _alone(measurements: Measurements, gpu: Gpu) -> Iterator[FittedPart]:
         yield fit_launch(measurements)
 
 
-def _in_place(measurements: Measurements, profile: Profile) -> Iterator[FittedPart]:
-    """What is timed in company, less what is known of the company."""
+def _in_place_parts(measurements: Measurements, profile: Profile) -> Iterator[FittedPart]:
+    """Parts of operators that are timed together with others, whose known times are subtracted."""
     layers = measurements.of("layer")
     if layers and {"gemm/bf16", "attention/bf16"} <= set(profile.parts):
         yield from fit_rests(layers, profile)
@@ -129,7 +129,7 @@ def _in_place(measurements: Measurements, profile: Profile) -> Iterator[FittedPa
 
 
 def _linear(measurements: Measurements) -> list[Measurement]:
-    """Linear layers; a head that was timed in place stands for the one that was timed alone."""
+    """Linear layers; a head timed in place replaces the same head timed by itself."""
     heads = [_head_as_linear(p) for p in measurements.of("head")]
     in_place = {_shape(p) for p in heads}
     return [p for p in measurements.of("linear") if _shape(p) not in in_place] + heads
@@ -145,23 +145,23 @@ def _shape(point: Measurement) -> tuple[int, int, str]:
 
 
 def _allreduce(graph: tuple[Measurement, ...], eager: tuple[Measurement, ...]) -> Part:
-    both: list[dict[tuple[int, ...], float]] = [
-        {(p.shape["gpus"], p.shape["bytes"]): p.seconds * US for p in found} for found in (graph, eager)
+    times: list[dict[tuple[int, ...], float]] = [
+        {(p.shape["gpus"], p.shape["bytes"]): p.seconds * US for p in points} for points in (graph, eager)
     ]
     errors = HeldOutErrors()
-    for gpus in {key[0] for key in both[0]}:
-        sizes = sorted(key[1] for key in both[0] if key[0] == gpus)
-        us = np.array([both[0][gpus, size] for size in sizes])
+    for gpus in {key[0] for key in times[0]}:
+        sizes = sorted(key[1] for key in times[0] if key[0] == gpus)
+        us = np.array([times[0][gpus, size] for size in sizes])
         for j in range(1, len(sizes) - 1):
-            kept = np.arange(len(sizes)) != j
-            errors.add([float(loglog(sizes[j], np.array(sizes)[kept], us[kept]))], [us[j]])
-    made = fit_allreduce(both[0], both[1], "torch.distributed all-reduce")
+            others = np.arange(len(sizes)) != j
+            errors.add([float(loglog(sizes[j], np.array(sizes)[others], us[others]))], [us[j]])
+    made = fit_allreduce(times[0], times[1], "torch.distributed all-reduce")
     residual = errors.summary("each size from its neighbours") | {"noise_percent": noise_percent(graph)}
     return replace(made, note="bf16 messages", residual=residual)
 
 
 def _as_profile(name: str, gpu: Gpu, fits: Sequence[FittedPart]) -> Profile:
-    """The parts so far, as operators."""
+    """The parts so far as a profile."""
     return Profile(name, gpu, {fit.part.name: fit.part for fit in fits}, {}, "")
 
 

@@ -1,8 +1,9 @@
-"""Linear layers: a form for shapes nobody measured, and what was measured as a table on it.
+"""Linear layers: a form for unmeasured shapes, and the measured times as a table on it.
 
-Between the measured token counts the form carries the curve (`Gemm.follows_form`): bf16 kernels are affine in
-m to 1 %, where a log-log line is 1 % too high between octaves. A kernel that takes longer for fewer tokens is
-kept as it is where the data insist (fp32 on CPUs has a pattern in m modulo 4, which no knots but all show).
+Between measured token counts the curve follows the form (`Gemm.follows_form`): bf16 kernels are affine in m
+to 1 %, and a log-log line would be 1 % too high between octaves. If the data show that fewer tokens take
+longer, the table is not made monotone (fp32 on CPUs has a pattern in m modulo 4, which only a full set of
+knots can represent).
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ _PARAMETERS = (
     FormParameter("per_k_us", 1e-4, 0.0, 0.05),
 )
 _DIP = 0.03
-"""By how much a time may fall with more tokens before it is the kernel's doing, relative …"""
+"""A fall of the time with more tokens is real if it exceeds this relative amount …"""
 _DIP_SD = 3.0
-"""… and in standard errors of the measurement."""
-_DIPPING = 0.03
-"""Share of such points from which a table is kept as measured."""
+"""… and this many standard errors of the measurement."""
+_MAX_DIP_SHARE = 0.03
+"""With a larger share of such points, a table is kept as measured."""
 
 
 @dataclass(frozen=True)
 class ShapeTimes:
-    """Times (s, j) of `shapes` (s, 2: n, k) at `knots` (j,) tokens, µs, nan where not measured."""
+    """Times `us` (s, j) in µs of `shapes` (s, 2: n, k) at `knots` (j,) tokens; nan where not measured."""
 
     shapes: Floats
     knots: Floats
@@ -64,15 +65,17 @@ class ShapeTimes:
 def fit_linear(
     points: Sequence[Measurement], weights: str, gpu: Gpu, kind: str, quantise: Sequence[Measurement] = ()
 ) -> FittedPart:
-    """The part `gemm/<weights>` from points of n, k, m; `quantise`: what fp8 inputs cost before."""
-    curves = _curves(points, _quantising(quantise) if ARITHMETIC[weights] == "fp8" else (0.0, 0.0))
-    known = ~np.isnan(curves.us)
-    form, solved = _best_form(curves, known, weights, gpu, kind)
-    us = _filled(curves, known, form)
-    table, rises = _rising(us, curves)
-    gemm = Gemm(form, curves.knots, curves.shapes, _ratio(form, curves, table), True, rises)
-    residual = _left_out(gemm, curves, known).summary("each token count from its neighbours, on the form")
-    residual |= {"noise_percent": noise_percent(curves.points), "form_percent": _percent(solved.errors)}
+    """The part `gemm/<weights>` from points by n, k, m; `quantise`: points of quantising fp8 inputs."""
+    times = _shape_times(points, _quantising(quantise) if ARITHMETIC[weights] == "fp8" else (0.0, 0.0))
+    measured = ~np.isnan(times.us)
+    form, solved = _best_form(times, measured, weights, gpu, kind)
+    us = _filled(times, measured, form)
+    table, rises = _rising(us, times)
+    gemm = Gemm(form, times.knots, times.shapes, _ratio(form, times, table), True, rises)
+    residual = _held_out_errors(gemm, times, measured).summary(
+        "each token count from its neighbours, on the form"
+    )
+    residual |= {"noise_percent": noise_percent(times.points), "form_percent": _percent(solved.errors)}
     residual |= {"intervals": intervals_json(solved.intervals)}
     coefficients = rounded_values(solved.values) | {"tile_tokens": form.tile_tokens, "follows_form": 1.0}
     part = Part(
@@ -81,40 +84,40 @@ def fit_linear(
         source=f"torch {weights} linear layers, cold weights",
         coefficients=coefficients | ({} if rises else {"rises": 0.0}),
         table={
-            "knots": [int(m) for m in curves.knots],
-            "shapes": [[int(n), int(k)] for n, k in curves.shapes],
+            "knots": [int(m) for m in times.knots],
+            "shapes": [[int(n), int(k)] for n, k in times.shapes],
             "us": nested(table),
         },
         residual=residual,
         note="m tokens, n outputs, k inputs; lm_head with the final norm"
-        + ("" if rises else "; as measured, where fewer tokens take longer"),
+        + ("" if rises else "; as measured, because fewer tokens take longer at some shapes"),
     )
     far = [
         point
-        for point, (i, j) in zip(curves.points, curves.index, strict=True)
-        if _off(us, form, curves, i, j)
+        for point, (i, j) in zip(times.points, times.index, strict=True)
+        if _is_outlier(us, form, times, i, j)
     ]
     return FittedPart(part, tuple(far))
 
 
-def _curves(points: Sequence[Measurement], quantising: tuple[float, float]) -> ShapeTimes:
+def _shape_times(points: Sequence[Measurement], quantise_us: tuple[float, float]) -> ShapeTimes:
     by_shape = Counter((p.shape["n"], p.shape["k"]) for p in points)
     by_tokens = Counter(p.shape["m"] for p in points)
     knots = sorted(m for m, count in by_tokens.items() if 2 * count >= len(by_shape))
     shapes = sorted({(p.shape["n"], p.shape["k"]) for p in points if p.shape["m"] in knots})
     us = np.full((len(shapes), len(knots)), np.nan)
-    kept, index = [], []
+    used, index = [], []
     for p in points:
         if p.shape["m"] in knots:
-            at = shapes.index((p.shape["n"], p.shape["k"])), knots.index(p.shape["m"])
-            us[at] = p.seconds * US + quantising[0] + quantising[1] * p.shape["m"] * p.shape["k"]
-            kept.append(p)
-            index.append(at)
-    return ShapeTimes(np.array(shapes, float), np.array(knots, float), us, tuple(kept), tuple(index))
+            cell = shapes.index((p.shape["n"], p.shape["k"])), knots.index(p.shape["m"])
+            us[cell] = p.seconds * US + quantise_us[0] + quantise_us[1] * p.shape["m"] * p.shape["k"]
+            used.append(p)
+            index.append(cell)
+    return ShapeTimes(np.array(shapes, float), np.array(knots, float), us, tuple(used), tuple(index))
 
 
 def _quantising(points: Sequence[Measurement]) -> tuple[float, float]:
-    """µs once, and per value, of quantising the input of a matrix."""
+    """µs of quantising the input of a matrix: constant, and per value."""
     if len(points) < 2:
         return 0.0, 0.0
     values = np.array([p.shape["tokens"] * p.shape["width"] for p in points], float)
@@ -126,13 +129,13 @@ def _quantising(points: Sequence[Measurement]) -> tuple[float, float]:
 
 
 def _best_form(
-    curves: ShapeTimes, known: NDArray[np.bool_], weights: str, gpu: Gpu, kind: str
+    times: ShapeTimes, is_measured: NDArray[np.bool_], weights: str, gpu: Gpu, kind: str
 ) -> tuple[GemmForm, Solved]:
-    """The form of the tile that fits best."""
-    n, k = (np.broadcast_to(curves.shapes[:, i : i + 1], known.shape)[known] for i in (0, 1))
-    m = np.broadcast_to(curves.knots, known.shape)[known]
-    measured = curves.us[known]
-    tried = []
+    """The form with the tile that fits best."""
+    n, k = (np.broadcast_to(times.shapes[:, i : i + 1], is_measured.shape)[is_measured] for i in (0, 1))
+    m = np.broadcast_to(times.knots, is_measured.shape)[is_measured]
+    measured_us = times.us[is_measured]
+    candidates = []
     for tile in _TILES[kind]:
 
         def form(values: Mapping[str, float], tile: int = tile) -> GemmForm:
@@ -145,66 +148,68 @@ def _best_form(
                 **values,
             )
 
-        solved = solve(_PARAMETERS, lambda x, form=form: form(x).time_us(n, k, m), measured)  # type: ignore[misc]
-        tried.append((float(np.abs(solved.errors).mean()), form(rounded_values(solved.values)), solved))
-    return min(tried, key=lambda one: one[0])[1:]
+        solved = solve(_PARAMETERS, lambda x, form=form: form(x).time_us(n, k, m), measured_us)  # type: ignore[misc]
+        candidates.append((float(np.abs(solved.errors).mean()), form(rounded_values(solved.values)), solved))
+    return min(candidates, key=lambda candidate: candidate[0])[1:]
 
 
-def _ratio(form: GemmForm, curves: ShapeTimes, us: Floats) -> Floats:
-    return np.asarray(np.log(us / form.time_us(curves.shapes[:, :1], curves.shapes[:, 1:], curves.knots)))
+def _ratio(form: GemmForm, times: ShapeTimes, us: Floats) -> Floats:
+    return np.asarray(np.log(us / form.time_us(times.shapes[:, :1], times.shapes[:, 1:], times.knots)))
 
 
-def _filled(curves: ShapeTimes, known: NDArray[np.bool_], form: GemmForm) -> Floats:
-    """The table with its gaps as the form, corrected as around them."""
-    us = curves.us.copy()
-    for i in np.flatnonzero((~known).any(axis=1)):
-        there = known[i]
-        n, k = curves.shapes[i].tolist()
-        smooth = form.time_us(n, k, curves.knots)
+def _filled(times: ShapeTimes, is_measured: NDArray[np.bool_], form: GemmForm) -> Floats:
+    """The table with gaps filled by the form, with the correction interpolated from the neighbours."""
+    us = times.us.copy()
+    for i in np.flatnonzero((~is_measured).any(axis=1)):
+        row_mask = is_measured[i]
+        n, k = times.shapes[i].tolist()
+        smooth = form.time_us(n, k, times.knots)
         ratio = np.interp(
-            np.log(curves.knots), np.log(curves.knots[there]), np.log(us[i, there] / smooth[there])
+            np.log(times.knots), np.log(times.knots[row_mask]), np.log(us[i, row_mask] / smooth[row_mask])
         )
-        us[i, ~there] = (smooth * np.exp(ratio))[~there]
+        us[i, ~row_mask] = (smooth * np.exp(ratio))[~row_mask]
     return us
 
 
-def _rising(us: Floats, curves: ShapeTimes) -> tuple[Floats, bool]:
-    """The table made to rise with m, and whether the data agree; as measured where they do not."""
+def _rising(us: Floats, times: ShapeTimes) -> tuple[Floats, bool]:
+    """The table made monotone in m, and True; or as measured, and False, if the data contradict that."""
     smooth = np.exp(np.array([isotonic(np.log(row), np.ones(len(row))) for row in us]))
     error = np.zeros(us.shape)
-    for point, at in zip(curves.points, curves.index, strict=True):
+    for point, at in zip(times.points, times.index, strict=True):
         error[at] = noise(point)
     dips = np.abs(np.log(smooth / us)) > np.maximum(_DIP, _DIP_SD * error)
-    return (us, False) if dips.mean() > _DIPPING else (smooth, True)
+    return (us, False) if dips.mean() > _MAX_DIP_SHARE else (smooth, True)
 
 
-def _left_out(gemm: Gemm, curves: ShapeTimes, known: NDArray[np.bool_]) -> HeldOutErrors:
-    """What was measured at every inner knot of every shape, and what the form says with the corrections of
-    the other knots. The form itself has seen all.
+def _held_out_errors(gemm: Gemm, times: ShapeTimes, is_measured: NDArray[np.bool_]) -> HeldOutErrors:
+    """Errors at every inner knot of every shape, predicted from the form with the corrections of the other
+    knots.
+
+    The form itself was fitted to all points.
     """
     errors = HeldOutErrors()
     for row, (n, k) in enumerate(gemm.shapes.tolist()):
         for j in range(1, len(gemm.knots) - 1):
-            if not known[row, j]:
+            if not is_measured[row, j]:
                 continue
-            kept = np.arange(len(gemm.knots)) != j
-            one = replace(
+            others = np.arange(len(gemm.knots)) != j
+            without_knot = replace(
                 gemm,
-                knots=gemm.knots[kept],
+                knots=gemm.knots[others],
                 shapes=gemm.shapes[row : row + 1],
-                log_ratio=gemm.log_ratio[row : row + 1, kept],
+                log_ratio=gemm.log_ratio[row : row + 1, others],
             )
-            errors.add([float(one.time_us(n, k, gemm.knots[j]))], [float(curves.us[row, j])])
+            errors.add([float(without_knot.time_us(n, k, gemm.knots[j]))], [float(times.us[row, j])])
     return errors
 
 
-def _off(us: Floats, form: GemmForm, curves: ShapeTimes, i: int, j: int) -> bool:
-    """Whether a knot lies far from the line between its neighbours, on the form."""
-    if not 0 < j < len(curves.knots) - 1:
+def _is_outlier(us: Floats, form: GemmForm, times: ShapeTimes, i: int, j: int) -> bool:
+    """Whether a knot is far from the line between its neighbours, relative to the form."""
+    if not 0 < j < len(times.knots) - 1:
         return False
-    n, k = curves.shapes[i].tolist()
-    ratio = np.log(us[i] / form.time_us(n, k, curves.knots))
-    x = np.log(curves.knots)
+    n, k = times.shapes[i].tolist()
+    ratio = np.log(us[i] / form.time_us(n, k, times.knots))
+    x = np.log(times.knots)
     share = (x[j] - x[j - 1]) / (x[j + 1] - x[j - 1])
     return bool(abs(ratio[j] - (1 - share) * ratio[j - 1] - share * ratio[j + 1]) > _FAR)
 

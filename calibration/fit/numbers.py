@@ -1,5 +1,7 @@
-"""The four numbers of a device: achieved bandwidth, how a step grows with the batch, what a draft pass costs,
-and what verification adds. All from the parts of its profile; their intervals from the parts' errors.
+"""The four numbers of a device: achieved bandwidth, step time by batch, cost of a draft pass, overhead of
+verification.
+
+All are computed from the parts of its profile, and their intervals from the parts' errors.
 """
 
 from __future__ import annotations
@@ -20,17 +22,17 @@ from simulator.models.model import Model
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DRAFT_LENGTHS = (1, 2, 3, 4, 5, 6, 7)
-CPU_MOST_BATCH = 16
+CPU_MAX_BATCH = 16
 CONTEXT_TOKENS = 1024
 _UNKNOWN_PERCENT = 20.0
-"""The median error of a part that is not measured here: inherited or assumed, and nobody knows how well."""
+"""Assumed median error of a part that was not measured here, because it is inherited or assumed."""
 
 Table = tuple[str, list[str], list[list[str]]]
 
 
 @dataclass(frozen=True)
-class Priced:
-    """Seconds, and their standard error from each part of the profile."""
+class PassTime:
+    """Seconds of a pass, and the standard error that each part of the profile contributes."""
 
     seconds: float
     errors_s: Mapping[str, float]
@@ -50,18 +52,18 @@ def four_numbers(
     drafter: DrafterModel | None = None,
     context: int = CONTEXT_TOKENS,
 ) -> dict[str, Any]:
-    """The four keys of `calibrate`'s answer; `profile` may be its JSON.
+    """The four keys of the answer of `calibrate`; `profile` may be its JSON.
 
-    Greedy steps at one context as plain torch runs them, on a GPU in graphs, without host time. Without a
-    drafter a draft pass is one layer of the target and its head.
+    The steps are greedy, at one context, as plain torch runs them, in graphs on a GPU, without host time.
+    Without a drafter, a draft pass is one layer of the target and its head.
     """
-    read = profile if isinstance(profile, Profile) else parse_profile(dumps(profile), str(profile["name"]))
-    cost = _cost(read, target, drafter)
-    batches = [b for b in BATCHES if b <= CPU_MOST_BATCH or not read.on_cpu]
-    alone = replace(cost, sampling=f"plain-{cost.sampling}")
-    plain = {b: _step(alone, b, 1, context) for b in batches}
+    parsed = profile if isinstance(profile, Profile) else parse_profile(dumps(profile), str(profile["name"]))
+    cost = _cost(parsed, target, drafter)
+    batches = [b for b in BATCHES if b <= CPU_MAX_BATCH or not parsed.on_cpu]
+    plain_cost = replace(cost, sampling=f"plain-{cost.sampling}")
+    plain = {b: _step(plain_cost, b, 1, context) for b in batches}
     return {
-        "hbm_bandwidth_bytes_per_s": _bandwidth(read, cost),
+        "hbm_bandwidth_bytes_per_s": _bandwidth(parsed, cost),
         "batch_response": [_response(plain, b, context) for b in batches],
         "draft_pass_s": [
             {"batch": b, "context": context, **_draft_pass(cost, b, context).json} for b in batches
@@ -73,7 +75,7 @@ def four_numbers(
 
 
 def number_tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """The same as (title, columns, rows) for a terminal or a page."""
+    """The numbers as tables (title, columns, rows) for a terminal or a page."""
     from simulator.units import format_number
 
     bandwidth = numbers["hbm_bandwidth_bytes_per_s"]
@@ -88,16 +90,16 @@ def number_tables(numbers: Mapping[str, Any]) -> list[Table]:
         low, high = estimate["ci95"]
         return f"{format_number(1e3 * estimate['value'])} ± {format_number(500 * (high - low))}"
 
-    def rate(one: Mapping[str, Any]) -> list[str]:
-        low, high = one["ci95"]
-        return [f"{one['value'] / 1e9:,.4g}", f"{low / 1e9:,.4g} to {high / 1e9:,.4g}"]
+    def rate(estimate: Mapping[str, Any]) -> list[str]:
+        low, high = estimate["ci95"]
+        return [f"{estimate['value'] / 1e9:,.4g}", f"{low / 1e9:,.4g} to {high / 1e9:,.4g}"]
 
     lengths = sorted(next(iter(overhead.values())))
     return [
         (
             "Memory bandwidth reached",
             ["by", "GB/s", "95 %"],
-            [[name, *rate(one)] for name, one in bandwidth["by"].items()],
+            [[name, *rate(estimate)] for name, estimate in bandwidth["by"].items()],
         ),
         (
             f"Plain step and draft pass, {context:,} tokens of context",
@@ -131,35 +133,37 @@ def _cost(profile: Profile, target: Model, drafter: DrafterModel | None) -> Cost
     return CostModel(target, first, profile, 1, 1, 1, "bf16", preset, "greedy", "greedy")
 
 
-def _step(cost: CostModel, batch: int, queries: int, context: int) -> Priced:
+def _step(cost: CostModel, batch: int, queries: int, context: int) -> PassTime:
     rows = batch * queries
     ops = cost.explain_pass(rows, batch, batch * context, queries, logit_rows=rows)
     sampler = cost.profile.sampler_part(cost.sampling).name
-    return _priced(cost, cost.target_pricing, [*ops, (sampler, cost.sample(rows, batch))])
+    return _pass_time(cost, cost.target_pricing, [*ops, (sampler, cost.sample(rows, batch))])
 
 
-def _draft_pass(cost: CostModel, batch: int, context: int) -> Priced:
+def _draft_pass(cost: CostModel, batch: int, context: int) -> PassTime:
     assert cost.draft_pricing is not None
     ops = cost.explain_draft_pass(batch, batch, batch * context, 1, logit_rows=batch)
-    return _priced(cost, cost.draft_pricing, ops)
+    return _pass_time(cost, cost.draft_pricing, ops)
 
 
-def _priced(cost: CostModel, pricing: NetworkPricing, ops: Explained) -> Priced:
-    """Seconds without host time, and what the parts' errors make of them: alike within a part, independent
-    between parts. Where a layer was measured in place its error is that of the whole layer.
+def _pass_time(cost: CostModel, pricing: NetworkPricing, ops: Explained) -> PassTime:
+    """Seconds without host time, with errors by part: fully correlated within a part, independent between
+    parts.
+
+    If layers were measured in place, the error of a layer is that of the complete layer.
     """
     by_part: dict[str, float] = {}
     in_place = cost.profile.rest_of_layer(1.0) is not None
-    for name, one in ops:
+    for name, op_cost in ops:
         part = _part_of(name, pricing, in_place)
-        by_part[part] = by_part.get(part, 0.0) + one.gpu_s
-    errors = {part: spent * _relative_error(cost.profile, part) for part, spent in by_part.items()}
-    return Priced(sum(by_part.values()), errors)
+        by_part[part] = by_part.get(part, 0.0) + op_cost.gpu_s
+    errors = {part: part_s * _relative_error(cost.profile, part) for part, part_s in by_part.items()}
+    return PassTime(sum(by_part.values()), errors)
 
 
 def _part_of(name: str, pricing: NetworkPricing, in_place: bool) -> str:
-    """The part of the profile whose error an operator of the explanation has."""
-    matrices = {one.name: one.weights for one in pricing.network.matrices}
+    """The part of the profile that determines the error of an operator."""
+    matrices = {matrix.name: matrix.weights for matrix in pricing.network.matrices}
     if name == "lm_head":
         return f"gemm/{pricing.network.head.weights}"
     if in_place and (name in matrices or name.startswith(("norms", "attention"))):
@@ -184,14 +188,14 @@ _PARTS = {
 
 
 def _relative_error(profile: Profile, name: str) -> float:
-    """Standard error of a part, relative: what its points left out of the fit say, or not known."""
+    """Relative standard error of a part, from points left out of its fit, else assumed."""
     part = profile.parts.get(name) or profile.parts.get(name.partition("/")[0])
     if part is None:
         return 0.0
     return TO_SD * float(part.residual.get("p50_percent", _UNKNOWN_PERCENT)) / 100
 
 
-def _response(plain: Mapping[int, Priced], batch: int, context: int) -> dict[str, Any]:
+def _response(plain: Mapping[int, PassTime], batch: int, context: int) -> dict[str, Any]:
     return {
         "batch": batch,
         "context": context,
@@ -201,7 +205,7 @@ def _response(plain: Mapping[int, Priced], batch: int, context: int) -> dict[str
     }
 
 
-def _overhead(plain: Priced, verify: Priced, batch: int, draft_length: int) -> dict[str, Any]:
+def _overhead(plain: PassTime, verify: PassTime, batch: int, draft_length: int) -> dict[str, Any]:
     return {
         "batch": batch,
         "draft_length": draft_length,
@@ -211,16 +215,19 @@ def _overhead(plain: Priced, verify: Priced, batch: int, draft_length: int) -> d
     }
 
 
-def _ratio(one: Priced, other: Priced) -> dict[str, Any]:
-    """Of two passes. A part's error counts as half shared by both (a kernel that was timed 5 % slow is so in
-    both) and half of each alone: how much of it is shared is not known.
+def _ratio(numerator: PassTime, denominator: PassTime) -> dict[str, Any]:
+    """The ratio of two passes with its interval.
+
+    A kernel that was timed 5 % too slow is too slow in both passes, but the correlation of the errors is not
+    known. So half of a part's error is treated as common to both passes and half as independent.
     """
-    value = one.seconds / other.seconds
-    if one is other:
+    value = numerator.seconds / denominator.seconds
+    if numerator is denominator:
         return _estimate(value, 0.0)
     variance = 0.0
-    for part in {*one.errors_s, *other.errors_s}:
-        up, down = one.errors_s.get(part, 0.0) / one.seconds, other.errors_s.get(part, 0.0) / other.seconds
+    for part in {*numerator.errors_s, *denominator.errors_s}:
+        up = numerator.errors_s.get(part, 0.0) / numerator.seconds
+        down = denominator.errors_s.get(part, 0.0) / denominator.seconds
         variance += 0.5 * (up - down) ** 2 + 0.5 * (up**2 + down**2)
     return _estimate(value, value * math.sqrt(variance))
 
@@ -231,17 +238,17 @@ def _estimate(value: float, error: float) -> dict[str, Any]:
 
 
 def _bandwidth(profile: Profile, cost: CostModel) -> dict[str, Any]:
-    """Timed arrays where there are some, else what matrices stream their weights at."""
+    """The bandwidth of timed arrays if there are any, else the rate at which matrices read their weights."""
     part = profile.parts.get("memory")
     if part is not None:
-        known = part.residual.get("intervals", {})
+        intervals = part.residual.get("intervals", {})
         by = {
-            name.removesuffix("_bytes_per_s"): {"value": rate, "ci95": known.get(name, [rate, rate])}
+            name.removesuffix("_bytes_per_s"): {"value": rate, "ci95": intervals.get(name, [rate, rate])}
             for name, rate in part.coefficients.items()
         }
         best = max(by, key=lambda name: float(by[name]["value"]))
         return {**by[best], "of": best, "by": by}
     weights = cost.target_pricing.network.head.weights
     rate = profile.bandwidth() * profile.gemm(weights).form.memory_efficiency
-    found = _estimate(rate, rate * _relative_error(profile, f"gemm/{weights}"))
-    return {**found, "of": "weights of large matrices", "by": {"weights of large matrices": found}}
+    estimate = _estimate(rate, rate * _relative_error(profile, f"gemm/{weights}"))
+    return {**estimate, "of": "weights of large matrices", "by": {"weights of large matrices": estimate}}

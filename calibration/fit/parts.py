@@ -1,4 +1,4 @@
-"""What the parts of a fit share: points with their times, how noisy they are, and what a part looks like."""
+"""Shared by all fits: fitted parts, held-out errors, columns and noise of points, rounding."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ LIMITS: Mapping[str, float] = {
     "sampler": 30.0,
     "draft_sampler": 30.0,
 }
-"""Family → the median error in percent on points left out of the table beyond which it is refused.
+"""Family → the largest median error in per cent, on points left out of the table, with which a part is
+accepted.
 
-Of `elementwise` it is the error of a layer in place, of which the rest is a part. Samplers, preparation are
-a few percent of a step, and jump where a buffer outgrows an allocator's cache: a few points tell them badly.
+For `elementwise` it is the error of a complete layer in place. Samplers and preparation are a few per cent of
+a step, and their times jump where a buffer outgrows an allocator's cache, so that a few points determine them
+badly.
 """
 
 
 @dataclass(frozen=True)
 class FittedPart:
-    """A part, the points that do not fit, and notes about them."""
+    """A part of a profile, the points that do not fit, and notes."""
 
     part: Part
     suspects: tuple[Measurement, ...] = ()
@@ -44,7 +46,7 @@ class FittedPart:
 
     @property
     def refusal(self) -> str | None:
-        """What is wrong when the residual exceeds its limit."""
+        """Why the part is refused; None if its residual is within the limit."""
         family = self.part.name.partition("/")[0]
         limit, error = LIMITS.get(family), self.part.residual.get("p50_percent")
         if limit is None or error is None or error <= limit:
@@ -55,7 +57,7 @@ class FittedPart:
 
 @dataclass
 class HeldOutErrors:
-    """Predictions beside what was measured, collected point by point."""
+    """Pairs of predicted and measured times of held-out points, collected point by point."""
 
     predicted: list[float] = field(default_factory=list)
     measured: list[float] = field(default_factory=list)
@@ -65,7 +67,7 @@ class HeldOutErrors:
         self.measured += list(measured)
 
     def summary(self, split: str) -> dict[str, Any]:
-        """As the residual of a part says it; empty without points."""
+        """The residual entry of a part; empty without points."""
         from calibration.heldout import summary
 
         if not self.measured:
@@ -78,7 +80,7 @@ def us_of(points: Sequence[Measurement]) -> Floats:
 
 
 def noise(point: Measurement) -> float:
-    """Relative standard error of a point's time, from how its rounds differ; 0 where there is but one."""
+    """Relative standard error of a point's time, from its rounds; 0 with a single round."""
     rounds = np.array(point.rounds_s)
     return error_of_median(rounds / np.median(rounds)) if len(rounds) > 1 else 0.0
 
@@ -89,12 +91,12 @@ def noise_percent(points: Sequence[Measurement]) -> float:
 
 
 def column(points: Sequence[Measurement], name: str) -> Floats:
-    """One number of every point's shape."""
+    """One number of every point's shape, (n,)."""
     return np.array([point.shape[name] for point in points], dtype=np.float64)
 
 
 def intervals_json(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
-    """Intervals as a residual holds them."""
+    """Intervals as in a residual entry."""
     return {name: [rounded(low), rounded(high)] for name, (low, high) in intervals.items()}
 
 
@@ -107,5 +109,5 @@ def rounded_values(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def nested(values: Floats) -> Any:
-    """An array as lists of numbers to significant digits."""
+    """An array as nested lists of numbers with `DIGITS` significant digits."""
     return rounded(float(values)) if values.ndim == 0 else [nested(row) for row in values]

@@ -1,4 +1,4 @@
-"""How good a profile is, part by part: what was measured, how far off it is, and what that means."""
+"""The quality of a profile, part by part: what was measured, its errors, and a verdict."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from simulator.costs.profiles import Part, Profile
 
 GOOD, USABLE, POOR, UNMEASURED = "good", "usable", "poor", "not measured"
 _GOOD_SHARE = 0.5
-"""Of its limit: a part whose median error is below this share is good."""
+"""A part is good if its median error is below this share of its limit."""
 _CHECK_LIMIT_PERCENT = 10.0
-"""Median error of whole passes against the sum of their parts, from which a note says so."""
+"""Median error of complete passes against the sum of their parts above which a note is written."""
 
 
 def quality(profile: Profile) -> dict[str, Any]:
@@ -62,22 +62,22 @@ def _word(part: Part, error: float | None, limit: float | None) -> str:
 
 def _device(profile: Profile) -> dict[str, Any]:
     gpu, origin = profile.gpu, profile.provenance
-    known = ("kind", "driver", "torch", "threads", "date", "platform")
+    keys = ("kind", "driver", "torch", "threads", "date", "platform")
     return {
         "name": gpu.name,
         "title": gpu.title,
         "memory_bytes": gpu.memory_bytes,
         "bandwidth_bytes_per_s": gpu.hbm_bandwidth_bytes_per_s,
         "peak_flops_per_s": dict(gpu.peak_flops_per_s),
-        **{name: origin[name] for name in known if name in origin},
+        **{name: origin[name] for name in keys if name in origin},
     }
 
 
 def _checks(origin: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Whole passes against the sum of their parts, by kind."""
+    """Complete passes against the sum of their parts, by kind of pass."""
     by_name: dict[str, list[float]] = {}
-    for one in origin.get("checks", []):
-        by_name.setdefault(one["name"], []).append(float(one["error_percent"]))
+    for check in origin.get("checks", []):
+        by_name.setdefault(check["name"], []).append(float(check["error_percent"]))
     return [
         {
             "name": name,
@@ -97,12 +97,12 @@ def _notes(profile: Profile, parts: list[dict[str, Any]]) -> list[str]:
         if part["quality"] == POOR
     ]
     notes += [
-        f"{part['name']}: the benches alone vary by {part['noise_percent']:g} %: the device was not quiet"
+        f"{part['name']}: the measurements vary by {part['noise_percent']:g} %: the device was not quiet"
         for part in parts
         if (part["noise_percent"] or 0.0) > 2.0
     ]
     notes += [
-        f"{check['name']}: whole passes are {check['median_error_percent']:g} % off the sum of their parts"
+        f"{check['name']}: complete passes are {check['median_error_percent']:g} % off the sum of their parts"
         for check in _checks(profile.provenance)
         if check["median_error_percent"] > _CHECK_LIMIT_PERCENT
     ]

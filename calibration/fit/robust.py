@@ -1,4 +1,4 @@
-"""Medians in place of means: how far values scatter, and which lie far off, whatever a few of them do."""
+"""Robust statistics based on medians: spread, standard errors and outliers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from simulator.costs.ops.numeric import Floats
 
 TO_SD = 1.4826
-"""Standard deviation of a normal error whose median size is 1."""
+"""Standard deviation of a normal error whose median absolute value is 1."""
 TWO_SIDED = 1.96
-"""Standard deviations of a 95 % interval."""
+"""Half-width of a 95 % interval in standard deviations."""
 _OF_MEDIAN = 1.2533
-"""Standard error of a median ÷ that of a mean, normal values."""
+"""Standard error of a median ÷ that of a mean, for normal values."""
 FAR_SD = 4.0
-"""Robust standard deviations from which a value is an outlier …"""
-FAR_LEAST = 0.05
-"""… if it is off by this much, relative: below it nothing is worth another measurement."""
+"""A value is an outlier if it is off by more than this many robust standard deviations …"""
+FAR_MIN = 0.05
+"""… and by more than this relative amount, below which no point is worth another measurement."""
 
 
 def spread(values: Floats) -> float:
@@ -25,11 +25,11 @@ def spread(values: Floats) -> float:
 
 
 def error_of_median(values: Floats) -> float:
-    """Standard error of the median of values that scatter."""
+    """Standard error of the median."""
     return _OF_MEDIAN * spread(values) / float(np.sqrt(len(values)))
 
 
 def far_off(errors: Floats) -> NDArray[np.bool_]:
-    """Which errors lie far from their median."""
-    limit = max(FAR_SD * spread(errors), FAR_LEAST)
+    """Mask (n,) of the errors that are far from their median."""
+    limit = max(FAR_SD * spread(errors), FAR_MIN)
     return np.asarray(np.abs(errors - np.median(errors)) > limit, dtype=np.bool_)

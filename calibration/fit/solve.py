@@ -1,7 +1,7 @@
-"""One least-squares fit of a form to measured times: parameters with 95 % intervals, and what does not fit.
+"""Least-squares fit of a form to measured times: parameters with 95 % intervals, and outliers.
 
-Errors are relative (logarithms), because times span four decades. A first, robust pass finds points far off
-the rest; the second leaves them out, and its Jacobian gives the intervals.
+Errors are logarithmic, because times span four decades. A first, robust pass finds outliers; the second pass
+leaves them out, and its Jacobian gives the intervals.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.robust import FAR_LEAST, far_off
+from calibration.fit.robust import FAR_MIN, far_off
 from simulator.costs.ops.numeric import Floats
 
 _CONFIDENCE = 0.975
@@ -21,7 +21,7 @@ _AT_BOUND = 1e-6
 
 @dataclass(frozen=True)
 class FormParameter:
-    """A parameter of a form: where its search starts, and between what."""
+    """A parameter of a form, with the start and the bounds of its search."""
 
     name: str
     start: float
@@ -31,9 +31,10 @@ class FormParameter:
 
 @dataclass(frozen=True)
 class Solved:
-    """Fitted values by name, 95 % intervals of those the data determine, and logs of predicted ÷ measured.
+    """Fitted values by name, 95 % intervals of those that the data determine, errors ln(predicted ÷ measured)
+    (n,), and the mask (n,) of outliers.
 
-    A value that ends at a bound has no interval: the data say no more than that it lies beyond.
+    A value at a bound has no interval: the data only show that it lies beyond.
     """
 
     values: Mapping[str, float]
@@ -52,18 +53,18 @@ def solve(
 
     if len(measured) < len(parameters):
         raise ValueError(f"{len(measured)} points do not determine {len(parameters)} parameters")
-    scale = np.array([max(one.start, 1e-12) for one in parameters])
-    low, high = (np.array([getattr(one, end) for one in parameters]) / scale for end in ("low", "high"))
+    scale = np.array([max(parameter.start, 1e-12) for parameter in parameters])
+    low, high = (np.array([getattr(p, end) for p in parameters]) / scale for end in ("low", "high"))
     target = np.log(measured)
 
     def named(x: Floats) -> dict[str, float]:
-        return {one.name: float(value) for one, value in zip(parameters, x * scale, strict=True)}
+        return {p.name: float(value) for p, value in zip(parameters, x * scale, strict=True)}
 
     def errors(x: Floats) -> Floats:
         return np.asarray(np.log(np.maximum(predict(named(x)), 1e-12)) - target)
 
     rough = least_squares(
-        errors, np.clip(1.0, low, high), bounds=(low, high), loss="soft_l1", f_scale=FAR_LEAST
+        errors, np.clip(1.0, low, high), bounds=(low, high), loss="soft_l1", f_scale=FAR_MIN
     )
     outliers = far_off(errors(rough.x))
     if (~outliers).sum() <= len(parameters):
@@ -79,21 +80,21 @@ def _intervals(
 ) -> dict[str, tuple[float, float]]:
     from scipy.stats import t
 
-    x, jacobian, left = (np.asarray(getattr(fine, name)) for name in ("x", "jac", "fun"))
+    x, jacobian, residuals = (np.asarray(getattr(fine, name)) for name in ("x", "jac", "fun"))
     free = (x - low > _AT_BOUND * np.maximum(1, np.abs(low))) & (high - x > _AT_BOUND * high)
-    degrees = len(left) - int(free.sum())
+    degrees = len(residuals) - int(free.sum())
     if degrees < 1 or not free.any():
         return {}
     used = jacobian[:, free]
     try:
-        covariance = np.linalg.inv(used.T @ used) * (left @ left) / degrees
+        covariance = np.linalg.inv(used.T @ used) * (residuals @ residuals) / degrees
     except np.linalg.LinAlgError:
         return {}
     half = float(t.ppf(_CONFIDENCE, degrees)) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    found = {}
-    for one, middle, width, size, least, most in zip(
+    intervals = {}
+    for parameter, middle, width, unit, lower, upper in zip(
         np.array(parameters)[free], x[free], half, scale[free], low[free], high[free], strict=True
     ):
-        ends = max(middle - width, least) * size, min(middle + width, most) * size
-        found[one.name] = (float(ends[0]), float(ends[1]))
-    return found
+        ends = max(middle - width, lower) * unit, min(middle + width, upper) * unit
+        intervals[parameter.name] = (float(ends[0]), float(ends[1]))
+    return intervals

@@ -1,1 +1,1 @@
-"""Timings of single operators on the user's own device: benches, one timing core, one plan of points."""
+"""Microbenchmarks of single operators on the user's device: benches, a timing core, a plan of points."""

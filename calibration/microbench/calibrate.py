@@ -1,4 +1,4 @@
-"""From a request to a profile: measure, fit, measure again what fits badly, write."""
+"""From a request to a profile: measure, fit, measure outliers again, write."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from calibration.fit import FittedProfile
 
 ESSENTIAL = frozenset({"gemm/bf16", "attention/bf16"})
-"""Parts without which a profile says nothing of a device; another one that is refused is inherited."""
-MOST_WIDE = 0.1
-"""Points whose repeats may differ too much, as a fraction of all, before the device counts as busy."""
+"""Parts that a profile must have; another part that is refused is inherited."""
+MAX_WIDE_SHARE = 0.1
+"""Share of points whose repeats vary too much from which the device counts as busy."""
 
 
 class BusyError(InputError):
-    """Measurements of one point differ too much from call to call, at too many points."""
+    """The repeats of too many points vary too much."""
 
 
 @dataclass(frozen=True)
 class CalibrationRequest:
-    """What to measure: a device, the networks that are to run on it, and how thoroughly.
+    """What to measure: a device, the networks that will run on it, and how thoroughly.
 
-    `skip` names benches, or ops as bench/op, that nobody will ask for.
+    `skip`: benches, or ops as bench/op, that are not needed.
     """
 
     kind: str
@@ -49,9 +49,7 @@ class CalibrationRequest:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A profile that was written, where it came from, what this device could not measure, and what no bench
-    measures.
-    """
+    """A written profile, its origin, and what was not measured: on this device, or by any bench."""
 
     device: Device
     fitted: FittedProfile
@@ -67,13 +65,13 @@ def calibrate(
     note: Callable[[str], None],
     between: Callable[[float], None] | None = None,
 ) -> Calibration:
-    """Measure, fit, write the profile, as `measure_and_fit` does."""
+    """Open the device, then measure, fit and write the profile (see `measure_and_fit`)."""
     device = open_device(request.kind)
     return measure_and_fit(device, plan_of(device, request), profile, progress, note, between)
 
 
 def plan_of(device: Device, request: CalibrationRequest) -> BenchPlan:
-    """All points of a request, less those it skips."""
+    """All points of a request, except those it skips."""
     plan = make_plan(
         *(device, request.model, request.drafter),
         *(request.tensor_parallel, request.weights, request.quick),
@@ -91,25 +89,27 @@ def measure_and_fit(
     first: Callable[[BenchPoint], bool] | None = None,
     limit_s: float = math.inf,
 ) -> Calibration:
-    """Measure and fit, and write the profile; its measurements lie beside it, and the next run goes on from
-    them. `between` is called after each visit of a point with the share of its round that is done; `first`
-    points come before all others; `limit_s` ends the measuring wherever it is.
+    """Measure, fit and write the profile. The measurements are kept next to it, and the next run continues
+    them.
 
-    Raises BusyError; InputError where what makes a profile does not fit; OSError where nothing can be
-    written. What was measured until then is kept.
+    `between` is called after each visit of a point with the share of its round that is done. Points selected
+    by `first` are measured before all others. `limit_s` ends the measurements early.
+
+    Raises BusyError; InputError if an essential part does not fit; OSError if a file cannot be written.
+    Measurements made until then are kept.
     """
     path = measurements_path(profile)
     file = MeasurementFile.open(path, device.notes)
     for line in (*plan.left_out, *plan.uncovered):
         note(f"not measured: {line}")
-    note(f"{device.notes.name}: {_extent(plan, file, device)}; kept in {path} as it is measured")
+    note(f"{device.notes.name}: {_extent(plan, file, device)}; stored in {path} while it is measured")
     session = Session(device, file, plan, progress, limit_s)
     with session.noted():
         session.measure([point for point in plan.points if first is not None and first(point)])
         session.measure(plan.points, between)
         session.measure_groups()
-    if device.held_back:
-        note(f"the driver says that clocks are held back, reasons {device.held_back}")
+    if device.throttle_reasons:
+        note(f"the driver reports throttled clocks, reasons {device.throttle_reasons}")
     _refuse_when_busy(session, plan, path)
     outliers = _outliers(plan, _fit(file, profile).suspects)
     if outliers:
@@ -121,25 +121,27 @@ def measure_and_fit(
 
 
 def _refuse_when_busy(session: Session, plan: BenchPlan, path: Path) -> None:
-    """Raises BusyError when too many points vary too much: a shared or throttled device has no profile."""
+    """Raises BusyError if too many points vary too much: a shared or throttled device has no profile."""
     wide, measured = len(session.wide(plan.points)), len(session.measured(plan.points))
-    if wide > MOST_WIDE * measured:
+    if wide > MAX_WIDE_SHARE * measured:
         message = (
             f"the device is busy, shared or throttled: {wide} of {measured} points vary by more than "
-            f"{plan.grid.widest} × from call to call"
+            f"{plan.grid.max_spread} × from call to call"
         )
-        again = "measurements are kept, and the same command measures anew what varies"
-        raise BusyError(Problem(str(path), message=message, allowed=again))
+        allowed = "measurements are kept; run the same command again to repeat those that vary"
+        raise BusyError(Problem(str(path), message=message, allowed=allowed))
 
 
 def _without_refused(fitted: FittedProfile, path: Path) -> tuple[FittedProfile, tuple[str, ...]]:
-    """The profile without parts that do not fit, which are inherited. InputError for an essential one."""
+    """The profile without parts that do not fit, which are inherited. Raises InputError for an essential
+    part.
+    """
     names = {line.partition(":")[0] for line in fitted.refused}
     if names & ESSENTIAL:
-        other = (
-            "measurements are kept; a run without --quick has a finer grid, one without the file begins anew"
+        allowed = (
+            "measurements are kept; run without --quick for a finer grid, or delete the file to start over"
         )
-        raise InputError([Problem(str(path), message=line, allowed=other) for line in fitted.refused])
+        raise InputError([Problem(str(path), message=line, allowed=allowed) for line in fitted.refused])
     parts = [part for part in fitted.profile["parts"] if part["name"] not in names]
     return replace(fitted, profile={**fitted.profile, "parts": parts}), fitted.refused
 
@@ -149,15 +151,15 @@ def _extent(plan: BenchPlan, file: MeasurementFile, device: Device) -> str:
     done = sum(len(file.points.get(point.key, ())) >= rounds for point in plan.points)
     about_s = plan.visits_s(device) * (1 - done / max(len(plan.points), 1))
     about = f"{about_s / 60:.0f} min" if about_s > 90 else f"{about_s:.0f} s"
-    there = f", {done} of them measured before" if done else ""
-    return f"{len(plan.points)} points in {rounds} rounds{there}, about {about}"
+    measured = f", {done} of them measured before" if done else ""
+    return f"{len(plan.points)} points in {rounds} rounds{measured}, about {about}"
 
 
 def _outliers(plan: BenchPlan, suspects: Sequence[Measurement]) -> list[BenchPoint]:
-    """Points that the fit asks for again; none where they are so many that they are no outliers."""
-    keys = {one.key for one in suspects}
-    found = [point for point in plan.points if point.key in keys]
-    return found if len(found) <= MOST_WIDE * len(plan.points) else []
+    """Points to measure again according to the fit; none if they are too many to be outliers."""
+    keys = {suspect.key for suspect in suspects}
+    outliers = [point for point in plan.points if point.key in keys]
+    return outliers if len(outliers) <= MAX_WIDE_SHARE * len(plan.points) else []
 
 
 def _fit(file: MeasurementFile, profile: Path) -> FittedProfile:

@@ -11,9 +11,9 @@ from calibration.decoder.graphs import captured_graph
 
 
 def captured(runs: Callable[[], object], warm_up: Callable[[], object]) -> Callable[[], float]:
-    """A function that replays what `runs` launches and returns the seconds of all of it.
+    """A function that replays the kernels that `runs` launches and returns their seconds.
 
-    `warm_up` is called first, beside the graph, as capturing demands.
+    `warm_up` runs first on another stream, as graph capture requires.
     """
     cuda: Any = torch.cuda
     graph = captured_graph(runs, warm_up)

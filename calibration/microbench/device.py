@@ -1,4 +1,4 @@
-"""The device that is measured: opened, described, never changed."""
+"""The measured device: opened and described, but never changed."""
 
 from __future__ import annotations
 
@@ -19,31 +19,36 @@ from calibration.measurements import DeviceNotes
 from simulator.errors import InputError, Problem
 
 _FP8_CAPABILITY = (8, 9)
-"""Ada: the first with fp8 matrix units."""
+"""Ada, the first capability with fp8 matrix units."""
 CACHES_COLD = 2
-"""Distinct copies take turns over so many times the last-level cache: none is still there when it is read."""
-MOST_COPIES = 1024
-"""What is so small that more would be needed stays in the cache of a real step, too."""
+"""Copies together cover this multiple of the last-level cache, so that none is still cached when its turn
+comes.
+"""
+MAX_COPIES = 1024
+"""Data so small that more copies would be needed stays in the cache of a real step, too."""
 _IDLE = 1
-"""The reason that a GPU without work gives."""
+"""The throttle reason of a GPU without work."""
 _CACHE_UNKNOWN = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
 _CLOCK_FIELDS = (
     *("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"),
-    *("clocks_event_reasons.active", "clocks_throttle_reasons.active"),  # the second in older drivers
+    *(
+        "clocks_event_reasons.active",
+        "clocks_throttle_reasons.active",
+    ),  # the second name is that of older drivers
 )
 _TITLES = {"H100 80GB HBM3": "h100-sxm", "H100 NVL": "h100-nvl", "H100 PCIe": "h100-pcie"} | {
     "H200": "h200-sxm",
     "A100-SXM4-80GB": "a100-sxm-80gb",
     "A100-SXM4-40GB": "a100-sxm-40gb",
 }
-"""The driver's name of a GPU, less its maker → its catalogue name. Slices have longer names."""
+"""The driver's name of a GPU without its maker → its catalogue name. MIG slices have longer names."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device ready to be measured; `notes` say which."""
+    """A device ready for measurements; `notes` describe it."""
 
     notes: DeviceNotes
     fp8: bool
@@ -61,40 +66,40 @@ class Device:
         """Memory that is free now."""
         if self.on_gpu:
             return float(torch.cuda.mem_get_info()[0])
-        return min(_memory_info().get("MemAvailable", self.notes.memory_bytes), _left_to_the_container())
+        return min(_memory_info().get("MemAvailable", self.notes.memory_bytes), _container_bytes_left())
 
     @property
-    def held_back(self) -> str | None:
-        """Why the driver of a GPU holds its clocks back now, a mask of bits; None: it does not."""
+    def throttle_reasons(self) -> str | None:
+        """Bit mask of the reasons for which the driver throttles the clocks now; None if it does not."""
         if not self.on_gpu:
             return None
         for name, value in self.clocks().items():
-            with suppress(ValueError):  # of a driver that says neither yes nor no
+            with suppress(ValueError):  # the driver reports neither yes nor no
                 if name.endswith("_reasons.active") and int(str(value), 16) & ~_IDLE:
                     return str(value)
         return None
 
     def copies_of(self, size_bytes: float) -> int:
-        """Copies that together leave nothing of the first in the cache; at least two, not too many."""
-        return min(MOST_COPIES, max(2, math.ceil(CACHES_COLD * self.notes.cache_bytes / size_bytes)))
+        """Number of copies that together evict the first from the cache; from 2 to `MAX_COPIES`."""
+        return min(MAX_COPIES, max(2, math.ceil(CACHES_COLD * self.notes.cache_bytes / size_bytes)))
 
     def clocks(self) -> Mapping[str, Any]:
-        """Clocks, and on a GPU temperature, power and why it is throttled, now; empty where nobody says."""
+        """Current clocks, and on a GPU temperature, power and throttle reasons; empty if they are unknown."""
         if self.on_gpu:
             return _nvidia_smi(_CLOCK_FIELDS)
-        found = _cpu_facts("cpu MHz")
+        clocks = _cpu_facts("cpu MHz")
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-        return {"mean_mhz": round(sum(map(float, found)) / len(found))} | {"load": load} if found else {}
+        return {"mean_mhz": round(sum(map(float, clocks)) / len(clocks))} | {"load": load} if clocks else {}
 
 
 def open_device(kind: str) -> Device:
-    """The device by kind, its thread count pinned. Raises InputError when it is not there."""
+    """Open the device of a kind and pin its thread count. Raises InputError if there is none."""
     if kind == "cuda" and not torch.cuda.is_available():
         built = torch.version.cuda
         why = (
             f"torch {torch.__version__} sees no GPU" if built else f"torch {torch.__version__} is a CPU build"
         )
-        message, allowed = f"CUDA is not there: {why}", "--device cpu measures this machine's CPU"
+        message, allowed = f"CUDA is not available: {why}", "--device cpu measures this machine's CPU"
         raise InputError(Problem(field="--device", value=kind, message=message, allowed=allowed))
     threads = min(torch.get_num_threads(), _usable_cpus())
     torch.set_num_threads(threads)
@@ -137,10 +142,10 @@ def _cpu_device(threads: int) -> Device:
 
 
 def _keep_freed_memory() -> None:
-    """Makes the C library keep what is freed for what is asked for next, where it can be told to.
+    """Make the C library keep freed memory for later allocations, if it has `mallopt`.
 
-    Left alone, glibc gives large blocks back to the system or not, depending on what was freed before: the
-    same temporary costs its page faults in one run and none in another, twice the time of a sampler.
+    By default, glibc returns large blocks to the system or not depending on earlier frees. Then the same
+    temporary has page faults in one run and none in another, which doubles the time of a sampler.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -155,7 +160,7 @@ def _usable_cpus() -> int:
 
 
 def _cpu_facts(field: str) -> list[str]:
-    """All values of a field of /proc/cpuinfo; none where there is no such file."""
+    """All values of a field of /proc/cpuinfo; empty without the file."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -164,7 +169,7 @@ def _cpu_facts(field: str) -> list[str]:
 
 
 def _memory_info() -> dict[str, int]:
-    """Bytes by name of /proc/meminfo; empty where there is no such file."""
+    """Bytes by name from /proc/meminfo; empty without the file."""
     try:
         lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
     except OSError:
@@ -172,37 +177,39 @@ def _memory_info() -> dict[str, int]:
     return {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
 
 
-def _left_to_the_container() -> float:
-    """Bytes that a memory limit of the container leaves; infinite without one."""
+def _container_bytes_left() -> float:
+    """Bytes left under the container's memory limit; infinite without one."""
     try:
-        most, now = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
-        return int(most) - int(now)
+        limit, used = (
+            Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current")
+        )
+        return int(limit) - int(used)
     except (OSError, ValueError):  # no such file, or "max"
         return math.inf
 
 
 def _last_level_cache_bytes() -> int:
-    """Size of the outermost cache of the first core; a usual one where the system does not say."""
-    found: dict[int, int] = {}
+    """Size of the last-level cache of the first core; a usual size if the system does not report it."""
+    sizes: dict[int, int] = {}
     for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
             size = (cache / "size").read_text().strip()
-            found[int((cache / "level").read_text())] = int(size.rstrip("KM")) << (20 if "M" in size else 10)
+            sizes[int((cache / "level").read_text())] = int(size.rstrip("KM")) << (20 if "M" in size else 10)
         except (OSError, ValueError):
             continue
-    return found[max(found)] if found else _CACHE_UNKNOWN
+    return sizes[max(sizes)] if sizes else _CACHE_UNKNOWN
 
 
 def _nvidia_smi(names: tuple[str, ...]) -> dict[str, str]:
-    """Fields of torch's GPU as the driver's own tool prints them, without those it does not know."""
+    """Fields of torch's GPU as nvidia-smi prints them, without those it does not know."""
     uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None)
-    which = "0" if uuid is None else f"GPU-{uuid}"
-    found = {}
+    gpu_id = "0" if uuid is None else f"GPU-{uuid}"
+    values = {}
     for name in names:
-        command = ["nvidia-smi", f"--query-gpu={name}", "--format=csv,noheader", f"--id={which}"]
+        command = ["nvidia-smi", f"--query-gpu={name}", "--format=csv,noheader", f"--id={gpu_id}"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+            process = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
         except (OSError, subprocess.SubprocessError):
             continue
-        found[name] = done.stdout.strip()
-    return found
+        values[name] = process.stdout.strip()
+    return values

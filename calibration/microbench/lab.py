@@ -1,4 +1,4 @@
-"""What benches share on one device: random memory that is cold when its turn comes, whole decoders."""
+"""Resources that benches share on one device: random memory that is cold at every use, and decoders."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from calibration.microbench.device import CACHES_COLD, Device
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp8": torch.float8_e4m3fn}
 ROOM_TOKENS = 64
-"""Tokens by which caches are longer than what is read of them."""
+"""Tokens by which caches are longer than the part that is read."""
 _SEED = 20
 _CHUNK = 1 << 24
 _ALIGNED = 256
-"""Copies begin at multiples of so many bytes, as separate tensors would."""
+"""Copies start at multiples of this many bytes, as separate tensors would."""
 
 
 @dataclass
 class Lab:
-    """Shared memory and decoders of one device. Every value is random: zeros are cheaper to move."""
+    """Shared memory and decoders of one device. All values are random, because zeros are cheaper to move."""
 
     device: Device
     _arenas: dict[tuple[str, str], Tensor] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Lab:
         return self._fill(torch.empty(shape, dtype=DTYPES[dtype], device=self.device.torch_device))
 
     def uniforms(self, *shape: int) -> Tensor:
-        """Values in [0, 1), as draws are decided by."""
+        """Uniform values in [0, 1) for draws."""
         return torch.rand(
             shape, dtype=torch.float64, device=self.device.torch_device, generator=self._generator
         )
@@ -54,52 +54,54 @@ class Lab:
         return torch.randint(vocab, shape, device=self.device.torch_device, generator=self._generator)
 
     def shared(self, use: str, *shape: int, dtype: str = "bf16") -> Tensor:
-        """A piece of the memory for `use`: what needs as much after it gets the same."""
+        """A part of the memory for `use`; later calls get the same memory."""
         return self._arena(use, dtype, math.prod(shape))[: math.prod(shape)].view(shape)
 
     def empty_caches(self) -> None:
-        """Read so much that the caches hold nothing else: what a head does to whatever comes after it."""
+        """Read enough memory to evict everything else from the caches, as a head does."""
         size = CACHES_COLD * self.device.notes.cache_bytes
         self.shared("swept", size // 4, dtype="fp32").sum()
 
     def cold(self, use: str, *shape: int, dtype: str = "bf16") -> list[Tensor]:
-        """Distinct copies of that shape in the memory for `use` (weights, kv): enough to be cold in turn."""
+        """Distinct copies of a tensor in the memory for `use` (weights, kv), enough to be cold when used in
+        turn.
+        """
         size = math.prod(shape)
-        each = DTYPES[dtype].itemsize
-        stride = math.ceil(size * each / _ALIGNED) * _ALIGNED // each
-        count = self.device.copies_of(stride * each)
+        value_bytes = DTYPES[dtype].itemsize
+        stride = math.ceil(size * value_bytes / _ALIGNED) * _ALIGNED // value_bytes
+        count = self.device.copies_of(stride * value_bytes)
         arena = self._arena(use, dtype, count * stride)
         return [arena[i * stride : i * stride + size].view(shape) for i in range(count)]
 
     def cache(self, shape: DecoderShape, batch: int, tokens: int) -> Cache:
-        """A full KV cache with room for some more than `tokens`, as a cache in use has."""
+        """A full KV cache with room for a few more tokens than `tokens`, as in use."""
         size = (2, shape.layers, batch, shape.kv_heads, tokens + ROOM_TOKENS, shape.head_dim)
         return Cache(*self.shared("kv", *size))
 
     def decoder(self, shape: DecoderShape) -> Decoder:
-        """A decoder of that shape with random weights."""
+        """A decoder of this shape with random weights."""
         if shape not in self._decoders:
             weights = random_weights(shape, DTYPES["bf16"], self.device.notes.kind, _SEED)
             self._decoders[shape] = Decoder(shape, weights)
         return self._decoders[shape]
 
     def forget(self) -> None:
-        """Let go of all of it."""
+        """Free all memory and decoders."""
         self._arenas.clear()
         self._decoders.clear()
         if self.on_gpu:
             torch.cuda.empty_cache()
 
     def _arena(self, use: str, dtype: str, size: int) -> Tensor:
-        found = self._arenas.get((use, dtype))
-        if found is None or found.numel() < size:
-            self._arenas.pop((use, dtype), None)  # first let go of it: both may not fit
-            del found
-            self._arenas[use, dtype] = found = self.random(size, dtype=dtype)
-        return found
+        arena = self._arenas.get((use, dtype))
+        if arena is None or arena.numel() < size:
+            self._arenas.pop((use, dtype), None)  # freed first, because both may not fit
+            del arena
+            self._arenas[use, dtype] = arena = self.random(size, dtype=dtype)
+        return arena
 
     def _fill(self, tensor: Tensor) -> Tensor:
-        """Normal values in place; types that cannot draw them take them piece by piece."""
+        """Fill with normal values in place; types without a generator are filled piece by piece."""
         if tensor.dtype in (torch.float32, torch.bfloat16):
             return tensor.normal_(generator=self._generator)
         flat = tensor.view(-1)

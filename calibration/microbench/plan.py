@@ -1,4 +1,4 @@
-"""One plan of points from the networks, their parallelism and formats, and the device."""
+"""The plan of points, from the networks, their parallelism and formats, and the device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 
 _ARENAS = 3
-"""Memories of weights, of KV and of the rest lie side by side: each may take its share of what is free."""
+"""Memory pools for weights, KV and the rest, which share the free memory equally."""
 _FREE_FRACTION = 0.8
 
 
@@ -30,8 +30,8 @@ _FREE_FRACTION = 0.8
 class BenchPlan:
     """What a session measures.
 
-    `left_out` says what was asked for and cannot be measured here, and why; `uncovered` which parts of the
-    networks no bench measures, whatever the device. `groups` are the sizes of those whose all-reduces count.
+    `left_out`: what was requested but cannot be measured here, with reasons. `uncovered`: parts of the
+    networks that no bench measures on any device. `groups`: GPU counts whose all-reduces are measured.
     """
 
     points: tuple[BenchPoint, ...]
@@ -40,12 +40,12 @@ class BenchPlan:
     uncovered: tuple[str, ...]
     groups: tuple[int, ...] = ()
 
-    def where(self, wanted: Callable[[BenchPoint], bool]) -> BenchPlan:
-        """Only the points that are wanted."""
-        return replace(self, points=tuple(point for point in self.points if wanted(point)))
+    def where(self, condition: Callable[[BenchPoint], bool]) -> BenchPlan:
+        """The plan with only the points that meet a condition."""
+        return replace(self, points=tuple(point for point in self.points if condition(point)))
 
     def __or__(self, other: BenchPlan) -> BenchPlan:
-        """The points of both, each once, on the grid of the first."""
+        """The points of both plans, each once, on the grid of the first."""
         points = {point.key: point for point in (*self.points, *other.points)}
         left_out, uncovered = (
             tuple(dict.fromkeys((*mine, *theirs)))
@@ -55,7 +55,7 @@ class BenchPlan:
         return BenchPlan(tuple(points.values()), self.grid, left_out, uncovered, groups)
 
     def visits_s(self, device: Device) -> float:
-        """About how long it lasts, by what such devices usually do; the progress bar learns the truth."""
+        """Estimated seconds, from typical rates of such devices; the progress bar corrects the estimate."""
         return self.grid.rounds * sum(_visit_s(point, self.grid, device.on_gpu) for point in self.points)
 
 
@@ -69,7 +69,7 @@ def make_plan(
 ) -> BenchPlan:
     """All points of a target on one rank of each parallelism, and of its drafter."""
     grid = grid_of(device.notes.kind, quick)
-    formats = [one for one in weights if one != "fp8" or device.fp8]
+    formats = [weight_format for weight_format in weights if weight_format != "fp8" or device.fp8]
     no_fp8 = [] if len(formats) == len(weights) else [f"fp8: {device.notes.name} has no fp8 matrix units"]
     points = [*memory_points(grid), *launch_points(device.on_gpu)]
     uncovered: list[str] = []
@@ -78,8 +78,8 @@ def make_plan(
         points += _points_of(subject, grid, device, "fp8" in formats)
         uncovered += _uncovered(subject)
     if "bf16" not in (formats or ["bf16"]):
-        uncovered.append("layers in place, which are timed with matrices in bf16: --dtype bf16,fp8 has them")
-    decoders = {one.decoder for one in subjects if one.in_place and one.decoder is not None}
+        uncovered.append("layers in place, which are timed with bf16 matrices: use --dtype bf16,fp8")
+    decoders = {subject.decoder for subject in subjects if subject.in_place and subject.decoder is not None}
     free = _FREE_FRACTION * device.free_bytes - sum(_weight_bytes(shape) for shape in decoders)
     fitting, too_large = _that_fit(_heads_once(points), device, max(free, 0.0) / _ARENAS)
     groups = tuple(ranks for ranks in tensor_parallel if 1 < ranks <= device.notes.count)
@@ -96,8 +96,8 @@ def _subjects(
     own_decoder = drafter is not None and drafter.kind == "draft_model"
     layers = 0 if own_decoder else 1 if drafter is None else drafter.model.layer_count
     for ranks in tensor_parallel:
-        for form in weights:
-            yield target_subject(device, model.with_weights(form), ranks, layers)
+        for weight_format in weights:
+            yield target_subject(device, model.with_weights(weight_format), ranks, layers)
         if drafter is not None:
             yield drafter_subject(device, drafter, ranks)
 
@@ -113,33 +113,35 @@ def _points_of(subject: BenchSubject, grid: ShapeGrid, device: Device, fp8: bool
 
 
 def _heads_once(points: Sequence[BenchPoint]) -> list[BenchPoint]:
-    """Without the heads as matrices that are timed with their norm, too: they are the dearest of all."""
+    """The points without heads as matrices that are also timed with their norm, because these are the
+    slowest.
+    """
     heads = {(p.shape["vocab"], p.shape["hidden"]) for p in points if p.bench == "head"}
     return [p for p in points if p.op != "lm_head" or (p.shape["n"], p.shape["k"]) not in heads]
 
 
 def _uncovered(subject: BenchSubject) -> Iterator[str]:
-    """Parts of a network that no bench here measures: the profile inherits them."""
-    one = subject.network
-    kinds = {layers.attention.kind for layers in one.attentions} - {"full"}
+    """Parts of a network that no bench measures, so that the profile inherits them."""
+    network = subject.network
+    kinds = {layers.attention.kind for layers in network.attentions} - {"full"}
     if kinds:
-        yield f"{one.name}: attention of the kind {', '.join(sorted(kinds))}"
-    formats = {matrix.weights for matrix in one.matrices} - set(BYTES)
+        yield f"{network.name}: attention of the kind {', '.join(sorted(kinds))}"
+    formats = {matrix.weights for matrix in network.matrices} - set(BYTES)
     if formats:
-        yield f"{one.name}: weights in {', '.join(sorted(formats))}"
-    if any(experts.weights != "bf16" for experts in one.experts):
-        yield f"{one.name}: routed experts in other formats than bf16"
+        yield f"{network.name}: weights in {', '.join(sorted(formats))}"
+    if any(experts.weights != "bf16" for experts in network.experts):
+        yield f"{network.name}: routed experts in other formats than bf16"
 
 
 def _weight_bytes(shape: DecoderShape) -> float:
-    """Bytes of a decoder that is timed in place: it stays for the session."""
+    """Bytes of a decoder that is timed in place, which stays allocated during the session."""
     return BYTES["bf16"] * (shape.layers * shape.layer_parameters + shape.vocab * shape.hidden)
 
 
 def _that_fit(
     points: Iterable[BenchPoint], device: Device, room: float
 ) -> tuple[tuple[BenchPoint, ...], list[str]]:
-    """Each point once, without those that need more than `room` bytes; and a line about those."""
+    """The points that need at most `room` bytes, each once, and a line per bench about the others."""
     fitting: dict[str, BenchPoint] = {}
     large: dict[str, dict[str, float]] = {}
     for point in points:
@@ -165,4 +167,4 @@ def _visit_s(point: BenchPoint, grid: ShapeGrid, on_gpu: bool) -> float:
     bandwidth, flops_per_s, start_s = (2e12, 3e14, 5e-6) if on_gpu else (1e10, 1e11, 3e-5)
     call_s = start_s + point.bytes / bandwidth + point.flops / flops_per_s
     effort = grid.effort
-    return min(effort.most_s, max(effort.least_s, effort.repeats * call_s)) + 4 * call_s
+    return min(effort.max_s, max(effort.min_s, effort.repeats * call_s)) + 4 * call_s

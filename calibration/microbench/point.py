@@ -1,4 +1,4 @@
-"""What is to be measured: a point is one operator at one shape, and how to set it up."""
+"""A point of a plan: one operator at one shape, and how to set it up."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ BYTES = {"bf16": 2, "fp8": 1, "fp32": 4}
 
 @dataclass(frozen=True)
 class BenchPoint(Operation):
-    """An operation and how to set it up.
+    """An operation with its setup.
 
-    `holds_bytes`: memory it needs besides what all points share; `prepare` sets it up on a device.
+    `holds_bytes`: memory that it needs in addition to the memory that all points share. `prepare` sets it up
+    on a device.
     """
 
     holds_bytes: float

@@ -1,4 +1,4 @@
-"""A session: the plan gone through round by round, each row kept as it is measured."""
+"""A measurement session: visits all points of the plan round by round and stores every row at once."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from calibration.microbench.point import BenchPoint
 from calibration.microbench.timing import Timed, time_work
 
 Progress = Callable[[int, int, str], None]
-"""Called with visits done, visits in all, what is measured now."""
+"""Called with visits done, total visits, and the current operator."""
 MORE_ROUNDS = 2
-"""Rounds that a point gets again when its repeats differ too much, or its fit asks for it."""
-MOST_FAILURES = 3
-"""Visits of one op that may fail before it is left out altogether."""
+"""Additional rounds for a point whose repeats vary too much, or that the fit suspects."""
+MAX_FAILURES = 3
+"""Failed visits after which an op is left out."""
 _SEED = 4
 
 
 class Session:
     """Measures points on a device and appends them to a file.
 
-    A round visits every point once, in an order of its own: what slows the machine down for a minute touches
-    a few rounds of many points, and the median over rounds leaves it alone. Rounds that the file has already
-    are not measured again. After `limit_s` nothing more is begun.
+    A round visits every point once, in random order. So a disturbance of a minute affects a few rounds of
+    many points, and the median over rounds ignores it. Rounds that are already in the file are not measured
+    again. After `limit_s` no further visit starts.
     """
 
     def __init__(
@@ -55,102 +55,107 @@ class Session:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Writes what the run has to say into the file, however it ends."""
-        begun, before = _now(), self._device.clocks()
-        ended = "interrupted"
+        """Write the record of the session to the file, however it ends."""
+        begun, clocks_before = _now(), self._device.clocks()
+        outcome = "interrupted"
         try:
             yield
-            ended = "complete"
+            outcome = "complete"
         finally:
             self._file.add_session(
-                {"version": version("decodesim"), "begun": begun, "ended": _now(), "how": ended}
+                {"version": version("decodesim"), "begun": begun, "ended": _now(), "how": outcome}
                 | {"left_out": self.left_out}
-                | {"clocks_before": before, "clocks_after": self._device.clocks()}
+                | {"clocks_before": clocks_before, "clocks_after": self._device.clocks()}
             )
 
     @property
     def left_out(self) -> list[str]:
-        """What was asked for and could not be measured, and why."""
-        failed = [f"{what}: {errors[-1]}" for what, errors in sorted(self._failures.items())]
-        late = [f"{self._missed} visits of points: the time was over"] if self._missed else []
+        """What was requested and could not be measured, with reasons."""
+        failed = [f"{name}: {errors[-1]}" for name, errors in sorted(self._failures.items())]
+        late = [f"{self._missed} visits of points: the time limit was reached"] if self._missed else []
         return [*self._plan.left_out, *failed, *late]
 
     def measure(self, points: Sequence[BenchPoint], between: Callable[[float], None] | None = None) -> None:
-        """All rounds of these points that the file lacks, then a few more of those that vary too much.
+        """Measure all rounds that the file lacks, then a few more of points that vary too much.
 
-        Points that an earlier run left varying too much are begun anew. `between` is called after each visit
-        of a point with the share of the round that is done, up to 1.
+        Points from an earlier run that vary too much are measured from the start. `between` is called after
+        each visit of a point with the share of the round that is done, up to 1.
         """
-        wanted = self._plan.grid.rounds
-        whole = {point.key for point in self.wide(points) if self._rounds_of(point) >= wanted}
-        anew = whole & self._old
-        self._old -= anew
-        self._visit([(point, wanted - self._rounds_of(point)) for point in points], anew, between)
+        rounds = self._plan.grid.rounds
+        complete = {point.key for point in self.wide(points) if self._rounds_of(point) >= rounds}
+        restarted = complete & self._old
+        self._old -= restarted
+        self._visit([(point, rounds - self._rounds_of(point)) for point in points], restarted, between)
         self.again(self.wide(points))
 
     def again(self, points: Sequence[BenchPoint]) -> None:
-        """A few more rounds of these points."""
+        """Measure a few more rounds of these points."""
         self._visit([(point, MORE_ROUNDS) for point in points])
 
     def measure_groups(self) -> None:
-        """All-reduces of the plan's groups that the file lacks."""
+        """Measure the all-reduces of the plan's groups that the file lacks."""
         sizes, kind = self._plan.grid.message_bytes, self._device.notes.kind
-        done = {one.shape["gpus"] for one in self._file.measurements.of("allreduce")}
+        done = {measurement.shape["gpus"] for measurement in self._file.measurements.of("allreduce")}
         for gpus in self._plan.groups:
             if gpus in done or self._late():
                 continue
             try:
                 rows = allreduce_rows(kind, gpus, sizes)
-            except Exception as error:  # of whatever kind in one of the processes: the rest is measured
+            except (
+                Exception
+            ) as error:  # an error of any kind in one of the processes; the rest is still measured
                 self._failed("allreduce", error)
             else:
                 for row in rows:
                     self._file.add(row)
 
     def measured(self, points: Sequence[BenchPoint]) -> list[BenchPoint]:
-        """Those with a row at least."""
+        """The points with at least one row."""
         return [point for point in points if point.key in self._file.points]
 
     def wide(self, points: Sequence[BenchPoint]) -> list[BenchPoint]:
-        """Those whose repeats differ by more than the grid allows."""
-        found = [(point, over_rounds(self._file.points[point.key])) for point in self.measured(points)]
-        return [point for point, one in found if one.spread > self._plan.grid.widest]
+        """The points whose repeats vary by more than the grid allows."""
+        medians = [(point, over_rounds(self._file.points[point.key])) for point in self.measured(points)]
+        return [point for point, measurement in medians if measurement.spread > self._plan.grid.max_spread]
 
     def _visit(
         self,
-        lacking: Sequence[tuple[BenchPoint, int]],
-        anew: Set[str] = frozenset(),
+        missing: Sequence[tuple[BenchPoint, int]],
+        restarted: Set[str] = frozenset(),
         between: Callable[[float], None] | None = None,
     ) -> None:
-        """Points with the rounds that each lacks; those in `anew` (keys) lack all, and begin at round 0."""
-        wanted = [(point, self._plan.grid.rounds if point.key in anew else lacks) for point, lacks in lacking]
-        total, done = sum(max(0, rounds) for _, rounds in wanted), 0
-        for number in range(max((rounds for _, rounds in wanted), default=0)):
-            turn = [point for point, rounds in wanted if rounds > number]
-            self._order.shuffle(turn)
-            for visited, point in enumerate(turn):
+        """Visit points for the rounds that each lacks; those in `restarted` (keys) lack all and start at
+        round 0.
+        """
+        visits = [
+            (point, self._plan.grid.rounds if point.key in restarted else rounds) for point, rounds in missing
+        ]
+        total, done = sum(max(0, rounds) for _, rounds in visits), 0
+        for number in range(max((rounds for _, rounds in visits), default=0)):
+            round_points = [point for point, rounds in visits if rounds > number]
+            self._order.shuffle(round_points)
+            for visited, point in enumerate(round_points):
                 self._progress(done, total, f"{point.bench} {point.op}")
-                at = number if point.key in anew else self._rounds_of(point)
-                self._measure(point, at)
+                self._measure(point, number if point.key in restarted else self._rounds_of(point))
                 done += 1
                 if between is not None:
-                    between((visited + 1) / len(turn))
+                    between((visited + 1) / len(round_points))
 
     def _measure(self, point: BenchPoint, number: int) -> None:
-        """One visit of a point, as round `number` of it."""
+        """Measure one visit of a point, as its round `number`."""
         name = f"{point.bench}/{point.op}"
-        if self._late() or len(self._failures.get(name, ())) >= MOST_FAILURES:
+        if self._late() or len(self._failures.get(name, ())) >= MAX_FAILURES:
             return
         try:
             timed = self._timed(point)
-        except (RuntimeError, AttributeError) as error:  # this torch, this device: the rest is measured
+        except (RuntimeError, AttributeError) as error:  # unsupported here; the rest is still measured
             self._failed(name, error)
             return
-        what = (point.bench, point.op, point.shape, point.dtype, point.bytes, point.flops)
-        self._file.add(MeasurementRow(*what, *timed, round=number))
+        operation = (point.bench, point.op, point.shape, point.dtype, point.bytes, point.flops)
+        self._file.add(MeasurementRow(*operation, *timed, round=number))
 
     def _timed(self, point: BenchPoint) -> Timed:
-        """Seconds of a point; when memory is short, once more after all that others hold is let go."""
+        """Time a point; if memory is short, try again after freeing the memory of other points."""
         try:
             return time_work(point.prepare(self._lab), self._plan.grid.effort, self._device.on_gpu)
         except RuntimeError as error:
@@ -160,11 +165,11 @@ class Session:
             return time_work(point.prepare(self._lab), self._plan.grid.effort, self._device.on_gpu)
 
     def _failed(self, name: str, error: Exception) -> None:
-        first = str(error).strip().partition("\n")[0]
-        self._failures.setdefault(name, []).append(f"{type(error).__name__}: {first}")
+        first_line = str(error).strip().partition("\n")[0]
+        self._failures.setdefault(name, []).append(f"{type(error).__name__}: {first_line}")
 
     def _late(self) -> bool:
-        """Whether the time is over; what is asked for then counts as missed."""
+        """Whether the time limit is reached; the visit then counts as missed."""
         if time.monotonic() <= self._ends_s and not self._missed:
             return False
         self._missed += 1

@@ -1,4 +1,4 @@
-"""What is measured for: a network on one rank, and the grid of shapes that a session goes through."""
+"""The subject of measurements, a network on one rank, and the grid of shapes of a session."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from simulator.errors import InputError
 from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 
-MOST_LAYERS = 64
-"""Layers of a decoder that is timed in place: as many are cold in turn where they have a megabyte each."""
+MAX_LAYERS = 64
+"""Max layers of a decoder that is timed in place; enough to be cold in turn if a layer has a megabyte or
+more.
+"""
 
 
 @dataclass(frozen=True)
 class BenchSubject:
     """One network on one rank.
 
-    `decoder` has as many layers as are cold in turn; None where the network has no such layers. Layers are
-    timed in place in bf16 only, beside matrices in bf16. `draft_layers` make a draft pass, 0: none.
+    `decoder` has enough layers to be cold in turn; None if the network has other layers. Layers are timed in
+    place only in bf16, with bf16 matrices. `draft_layers`: layers of a draft pass; 0: no draft passes.
     """
 
     network: Interconnect
@@ -30,23 +32,23 @@ class BenchSubject:
 
     @property
     def in_place(self) -> bool:
-        """Whether whole layers of it are timed."""
-        return self.decoder is not None and {one.weights for one in self.network.matrices} == {"bf16"}
+        """Whether complete layers are timed."""
+        return self.decoder is not None and {matrix.weights for matrix in self.network.matrices} == {"bf16"}
 
 
 def target_subject(device: Device, model: Model, tensor_parallel: int, draft_layers: int = 0) -> BenchSubject:
-    """The target on one rank; `draft_layers` stand for a drafter that has no decoder of its own."""
+    """The target on one rank; `draft_layers` of it represent a drafter without its own decoder."""
     shape = _decoder_shape(device, model, tensor_parallel)
     return BenchSubject(network(model, tensor_parallel), shape, draft_layers)
 
 
 def drafter_subject(device: Device, drafter: DrafterModel, tensor_parallel: int) -> BenchSubject:
-    """The drafter on one rank: a model of its own is timed in place too, a head by its matrices."""
-    one = network(drafter.model, tensor_parallel, 1, drafter.fc)
+    """The drafter on one rank: a draft model is timed in place as well, a head only by its matrices."""
+    rank_network = network(drafter.model, tensor_parallel, 1, drafter.fc)
     if drafter.kind != "draft_model":
-        return BenchSubject(one, None)
+        return BenchSubject(rank_network, None)
     return BenchSubject(
-        one, _decoder_shape(device, drafter.model, tensor_parallel), drafter.model.layer_count
+        rank_network, _decoder_shape(device, drafter.model, tensor_parallel), drafter.model.layer_count
     )
 
 
@@ -55,19 +57,19 @@ def _decoder_shape(device: Device, model: Model, tensor_parallel: int) -> Decode
         shape = DecoderShape.of(model, tensor_parallel)
     except InputError:
         return None
-    # Without a name: a drafter of the same layers is the same decoder.
-    layers = min(MOST_LAYERS, device.copies_of(2.0 * shape.layer_parameters))
+    # Without a name, so that a drafter with the same layers shares the decoder.
+    layers = min(MAX_LAYERS, device.copies_of(2.0 * shape.layer_parameters))
     return replace(shape, name="", layers=layers)
 
 
 @dataclass(frozen=True)
 class ShapeGrid:
-    """The shapes of a session: counts of tokens, rows, sequences, context tokens; bytes; and how often.
+    """The shapes of a session, its rounds and its effort per point.
 
-    `tokens` of matrices and heads, `few_tokens` of small kernels and experts, `rows` of samplers, `contexts`
-    of attention as far as a batch has no more than `most_cached_tokens`, `layer_contexts` of layers in place,
-    `passes` of the draft loop, `drafts` accepted in a round. `rounds` through the whole list, in each the
-    `effort` on a point; `widest` is the P90 ÷ P10 from which a point is measured again.
+    `tokens`: of matrices and heads. `few_tokens`: of small kernels and experts. `rows`: of samplers.
+    `contexts`: of attention, while a batch has at most `max_cached_tokens`. `layer_contexts`: of layers in
+    place. `passes`: of the draft loop. `drafts`: draft lengths of acceptance. `max_spread`: the P90 ÷ P10
+    above which a point is measured again.
     """
 
     tokens: tuple[int, ...]
@@ -76,7 +78,7 @@ class ShapeGrid:
     batches: tuple[int, ...]
     queries: tuple[int, ...]
     contexts: tuple[int, ...]
-    most_cached_tokens: int
+    max_cached_tokens: int
     layer_contexts: tuple[int, ...]
     prefills: tuple[tuple[int, int], ...]
     passes: tuple[int, ...]
@@ -85,18 +87,18 @@ class ShapeGrid:
     message_bytes: tuple[int, ...]
     rounds: int
     effort: Effort
-    widest: float
+    max_spread: float
 
-    def steps(self, most_tokens: int) -> list[tuple[int, int]]:
-        """(batch, queries) of at most so many tokens."""
-        return [(b, q) for b in self.batches for q in self.queries if b * q <= most_tokens]
+    def steps(self, max_tokens: int) -> list[tuple[int, int]]:
+        """All (batch, queries) of at most `max_tokens` tokens."""
+        return [(b, q) for b in self.batches for q in self.queries if b * q <= max_tokens]
 
 
 _MIB = 1 << 20
 _STEP_TOKENS = (*range(1, 11), 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 96, 112, 128, 144)
-"""Those that 1 to 16 sequences of 1 to 9 tokens have, and what lies between."""
+"""Token counts of 1 to 16 sequences with 1 to 9 tokens each, and values in between."""
 _KNOTS = (1, 8, 16, 32, 64, 96, 128, 129, 160, 192, 256, 257, 320, 384, 512, 768, 1024, 2048, 4096)
-"""Those of the cost model, one more than a tile at two of them, and 320, where fp8 is irregular."""
+"""Knots of the cost model, one more token than a tile at two of them, and 320, where fp8 is irregular."""
 
 _CPU = ShapeGrid(
     tokens=_STEP_TOKENS,
@@ -105,7 +107,7 @@ _CPU = ShapeGrid(
     batches=(1, 2, 4, 8, 16),
     queries=(1, 2, 3, 5, 9),
     contexts=(192, 384, 768, 1280),
-    most_cached_tokens=1 << 15,
+    max_cached_tokens=1 << 15,
     layer_contexts=(192, 768),
     prefills=((1, 128), (1, 512), (4, 256)),
     passes=(1, 3),
@@ -113,8 +115,8 @@ _CPU = ShapeGrid(
     memory_bytes=(64 * _MIB, 256 * _MIB),
     message_bytes=(),
     rounds=6,
-    effort=Effort(repeats=8, least_s=0.015, most_s=0.3),
-    widest=1.6,
+    effort=Effort(repeats=8, min_s=0.015, max_s=0.3),
+    max_spread=1.6,
 )
 _CPU_QUICK = ShapeGrid(
     tokens=(1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 36, 48, 64, 96, 144),
@@ -123,7 +125,7 @@ _CPU_QUICK = ShapeGrid(
     batches=(1, 4, 16),
     queries=(1, 2, 4, 9),
     contexts=(192, 640, 1280),
-    most_cached_tokens=1 << 15,
+    max_cached_tokens=1 << 15,
     layer_contexts=(640,),
     prefills=((1, 256),),
     passes=(3,),
@@ -131,8 +133,8 @@ _CPU_QUICK = ShapeGrid(
     memory_bytes=(64 * _MIB,),
     message_bytes=(),
     rounds=3,
-    effort=Effort(repeats=5, least_s=0.006, most_s=0.15),
-    widest=1.6,
+    effort=Effort(repeats=5, min_s=0.006, max_s=0.15),
+    max_spread=1.6,
 )
 _CUDA = ShapeGrid(
     tokens=_KNOTS,
@@ -141,7 +143,7 @@ _CUDA = ShapeGrid(
     batches=(1, 4, 16, 64, 256),
     queries=(1, 2, 4, 6, 8, 16),
     contexts=(512, 2048, 8192, 16384),
-    most_cached_tokens=2 << 20,
+    max_cached_tokens=2 << 20,
     layer_contexts=(1024,),
     prefills=((1, 512), (1, 2048), (1, 8192), (8, 1024)),
     passes=(1, 3, 8),
@@ -149,8 +151,8 @@ _CUDA = ShapeGrid(
     memory_bytes=(64 * _MIB, 512 * _MIB, 4096 * _MIB),
     message_bytes=tuple(2048 << shift for shift in range(0, 16, 3)),
     rounds=2,
-    effort=Effort(repeats=20, least_s=0.02, most_s=1.0),
-    widest=1.1,
+    effort=Effort(repeats=20, min_s=0.02, max_s=1.0),
+    max_spread=1.1,
 )
 _CUDA_QUICK = ShapeGrid(
     tokens=(1, 8, 32, 64, 128, 256, 1024, 4096),
@@ -159,7 +161,7 @@ _CUDA_QUICK = ShapeGrid(
     batches=(1, 16, 64),
     queries=(1, 4, 8),
     contexts=(512, 4096),
-    most_cached_tokens=2 << 20,
+    max_cached_tokens=2 << 20,
     layer_contexts=(1024,),
     prefills=((1, 2048),),
     passes=(3,),
@@ -167,8 +169,8 @@ _CUDA_QUICK = ShapeGrid(
     memory_bytes=(512 * _MIB,),
     message_bytes=(2048, 131072, 8 * _MIB),
     rounds=2,
-    effort=Effort(repeats=20, least_s=0.02, most_s=0.5),
-    widest=1.1,
+    effort=Effort(repeats=20, min_s=0.02, max_s=0.5),
+    max_spread=1.1,
 )
 
 

@@ -1,4 +1,4 @@
-"""The one timing core: calls of an operator → seconds of each, by host timer or by replays of a graph."""
+"""The timing core: seconds per call of an operator, by host timer or by replays of a graph."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from numpy.typing import NDArray
 from calibration.microbench.cuda_graph import captured
 
 WARM_UPS = 3
-_LEAST_IN_GRAPH, _MOST_IN_GRAPH = 20, 512
-"""Runs in one graph: enough for its start to be nothing beside them and for all cold copies to take turns,
-few enough to be captured in no time."""
+_MIN_IN_GRAPH, _MAX_IN_GRAPH = 20, 512
+"""Runs in one graph: enough to make its start negligible and to use all cold copies, but few enough to
+capture fast.
+"""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is timed: `run(i)` makes call number i, on the i-th of `copies` cold copies in turn.
+    """The work that is timed: `run(i)` makes call number i, on the cold copy i modulo `copies`.
 
-    One run counts as `calls` calls (a chain of kernels). On a CPU `before` is done first and not timed: what
-    a step does before such a call, and empties the caches of data and code with. On a GPU runs are captured
-    in a graph; `eager` ones are launched one by one, and the host's launching is part of their time.
+    A run counts as `calls` calls (a chain of kernels). On a CPU, `before` runs first and is not timed: it
+    does the work of a step before such a call, which evicts data and code from the caches. On a GPU, runs are
+    captured in a graph; `eager` runs are launched one by one, and their time includes the launches.
     """
 
     run: Callable[[int], object]
@@ -37,15 +38,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long one visit of a point lasts: until both are met, but no longer than `most_s`."""
+    """The duration of one visit of a point: until `repeats` and `min_s` are reached, but at most `max_s`."""
 
     repeats: int
-    least_s: float
-    most_s: float
+    min_s: float
+    max_s: float
 
 
 class Timed(NamedTuple):
-    """Seconds of one call, over so many repeats."""
+    """Seconds of one call: median, P10 and P90 over `repeats` repeats."""
 
     seconds: float
     p10_s: float
@@ -54,7 +55,7 @@ class Timed(NamedTuple):
 
 
 def time_work(work: Work, effort: Effort, on_gpu: bool) -> Timed:
-    """Median, P10 and P90 over repeats. Warms up first; what was allocated for the work stays."""
+    """Median, P10 and P90 over repeats, after a warm-up. Memory allocated for the work stays allocated."""
     with torch.inference_mode():
         if not on_gpu:
             samples = _host_samples(work, effort)
@@ -83,7 +84,7 @@ def _host_samples(work: Work, effort: Effort) -> list[float]:
 
 
 def _eager_samples(work: Work, effort: Effort) -> list[float]:
-    """Launched by the host; the clock stops when the GPU has done it."""
+    """Runs launched by the host; the clock stops when the GPU has finished."""
 
     def run(i: int) -> float:
         def launched() -> None:
@@ -98,11 +99,11 @@ def _eager_samples(work: Work, effort: Effort) -> list[float]:
 
 
 def _graph_samples(work: Work, effort: Effort) -> list[float]:
-    """Replays of a graph that holds a run on each copy, as far as they fit; seconds of one run."""
-    runs = min(max(work.copies, _LEAST_IN_GRAPH), _MOST_IN_GRAPH)
+    """Seconds per run from replays of a graph with a run on each copy, up to `_MAX_IN_GRAPH`."""
+    runs = min(max(work.copies, _MIN_IN_GRAPH), _MAX_IN_GRAPH)
 
     def launch(count: int) -> None:
-        for i in range(count):  # what a run returns is let go at once, so that the next one takes its memory
+        for i in range(count):  # the result of a run is freed at once, so that the next run reuses its memory
             work.run(i)
 
     replay = captured(lambda: launch(runs), lambda: launch(WARM_UPS))
@@ -113,15 +114,15 @@ def _graph_samples(work: Work, effort: Effort) -> list[float]:
 
 def _repeat(effort: Effort, first: int, sample: Callable[[int], float]) -> list[float]:
     samples: list[float] = []
-    begun = time.perf_counter()
+    started_s = time.perf_counter()
     while True:
         samples.append(sample(first + len(samples)))
-        spent = time.perf_counter() - begun
-        if (len(samples) >= effort.repeats and spent >= effort.least_s) or spent >= effort.most_s:
+        elapsed_s = time.perf_counter() - started_s
+        if (len(samples) >= effort.repeats and elapsed_s >= effort.min_s) or elapsed_s >= effort.max_s:
             return samples
 
 
 def _seconds_of(run: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    started_s = time.perf_counter()
     run()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_s

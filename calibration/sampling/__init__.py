@@ -1,4 +1,6 @@
-"""Exact speculative sampling: one rejection rule, one decode loop, chains and trees (docs/sampling.md)."""
+"""Exact speculative sampling: the rejection rule and the decode loop, for chains and trees
+(docs/sampling.md).
+"""
 
 from calibration.sampling.decode import Decoded, Round, speculative_decode
 

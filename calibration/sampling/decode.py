@@ -1,4 +1,4 @@
-"""The one decode loop: any target, any drafter, chains and trees, greedy and sampled."""
+"""The decode loop, for any target and drafter, chains and trees, greedy and sampled decoding."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from calibration.sampling.rejection import accept_tree, acceptance_probability
 from simulator.errors import InputError, Problem
 
 Rule = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Called like `accept_tree`: which drafts survive, and the token after them."""
+"""Called like `accept_tree`; returns the accepted drafts and the token after them."""
 
 Observer = Callable[["Round", Proposal, Tensor], None]
-"""Sees a round, its drafts, and the target's filtered distributions (n + 1, V)."""
+"""Called with a round, its drafts, and the target's filtered distributions (n + 1, V)."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One draft and verify. Counts are taken before stop tokens and `max_tokens` cut the rest.
+    """One draft and verify round. Counts are taken before stop tokens and `max_tokens` cut the output.
 
-    position: output tokens before it. drafted: levels of drafts (a chain's length). nodes: drafts scored.
-    path: accepted drafts as places in the proposal. ranks: place of each among its siblings.
-    chances: for each level tried, the probability that its first candidate is accepted, given all above:
-    1 - TV of the two distributions, or the target's probability of a deterministic draft.
+    position: output tokens before the round. drafted: levels of drafts (the length of a chain). nodes: drafts
+    scored. path: accepted drafts as indices into the proposal. ranks: index of each accepted draft among its
+    siblings. chances: for each level tried, the probability that its first candidate is accepted, given the
+    levels above: 1 - TV of the two distributions, or the target's probability of a deterministic draft.
     """
 
     position: int
@@ -41,15 +41,15 @@ class Round:
 
     @property
     def accepted(self) -> int:
-        """Drafts that survived; one more token is emitted."""
+        """Number of accepted drafts; the round emits one more token."""
         return len(self.path)
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """The output of a request, the prompt not included, and the rounds that made it.
+    """The output of a request, without the prompt, and its rounds.
 
-    The first token comes from the prompt's pass, so that rounds emit the others.
+    The first token comes from the pass over the prompt; the rounds emit the others.
     """
 
     tokens: tuple[int, ...]
@@ -59,7 +59,7 @@ class Decoded:
     @property
     def mean_acceptance_length(self) -> float:
         """1 + accepted ÷ rounds with a draft; NaN without any."""
-        drafted = [one.accepted for one in self.rounds if one.drafted]
+        drafted = [outcome.accepted for outcome in self.rounds if outcome.drafted]
         return 1.0 + sum(drafted) / len(drafted) if drafted else float("nan")
 
 
@@ -80,34 +80,37 @@ def speculative_decode(
     rule: Rule = accept_tree,
     observe: Observer | None = None,
 ) -> Decoded:
-    """Decode up to `max_tokens` tokens after a prompt (n,), n >= 1; a stop token ends it and is in it.
+    """Decode up to `max_tokens` tokens after a prompt (n,), n >= 1. A stop token ends the output and is part
+    of it.
 
-    `draft_length`: most levels of drafts per round; a tree's own depth may be less. `draft` None: plain
-    decoding. A target with `room`, the levels that still fit its window, gets no more, and the output ends
-    where not even a token fits. Under `accept_tree` the output has the distribution of plain decoding with
-    the same filters, whatever the drafter; at temperature 0 it is the same output. Same seed, same output, on
-    one device. Raises InputError for values that mean nothing.
+    `draft_length`: max levels of drafts per round; a tree may have fewer. `draft` None: plain decoding.
+    `target.room`, if there is one, limits the levels to those that fit the target's window; the output ends
+    when no token fits.
+
+    With `accept_tree` the output has the distribution of plain decoding with the same filters, whatever the
+    drafter; at temperature 0 it is the same output. On one device, the same seed gives the same output.
+    Raises InputError for invalid values.
     """
     if max_tokens < 1 or draft_length < 0:
         field, value = ("max_tokens", max_tokens) if max_tokens < 1 else ("draft_length", draft_length)
-        least = "1 or more" if max_tokens < 1 else "0 or more"
-        raise InputError(Problem(field=field, value=value, message="is too small", allowed=least))
+        allowed = "1 or more" if max_tokens < 1 else "0 or more"
+        raise InputError(Problem(field=field, value=value, message="is too small", allowed=allowed))
     sampling = Sampling(temperature, top_k, top_p, draft_sampling)
-    luck = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     distribution = filtered_distribution(target.start(prompt), sampling)
-    last = int(draw(distribution, _uniforms(1, luck, distribution)[0, 0]))
+    last = int(draw(distribution, _uniforms(1, generator, distribution)[0, 0]))
     tokens, rounds = [last], list[Round]()
     if draft is not None:
         draft.start(prompt)
     while len(tokens) < max_tokens and last not in stop_tokens:
-        room = getattr(target, "room", math.inf)  # a model's window ends; a table has none
+        room = getattr(target, "room", math.inf)  # a table has no limited window
         if room < 0:
             break
         levels = int(min(draft_length, room))
-        proposal = NOTHING if draft is None else draft.propose(last, levels, sampling, luck)
+        proposal = NOTHING if draft is None else draft.propose(last, levels, sampling, generator)
         distributions = filtered_distribution(target.score(last, proposal), sampling)
         drafts, parents = proposal.tokens.to(distributions.device), proposal.parents
-        uniforms = _uniforms(len(drafts) + 1, luck, distributions)
+        uniforms = _uniforms(len(drafts) + 1, generator, distributions)
         proposed = (
             None if proposal.distributions is None else proposal.distributions[None].to(distributions.device)
         )
@@ -121,8 +124,10 @@ def speculative_decode(
             draft.keep(emitted)
         if observe is not None:
             observe(rounds[-1], proposal, distributions)
-        stop = next((place for place, one in enumerate(emitted, 1) if one in stop_tokens), len(emitted))
-        tokens += emitted[:stop]
+        emitted_count = next(
+            (count for count, token in enumerate(emitted, 1) if token in stop_tokens), len(emitted)
+        )
+        tokens += emitted[:emitted_count]
         last = tokens[-1]
     finish: Literal["stop", "length"] = "stop" if tokens[:max_tokens][-1] in stop_tokens else "length"
     return Decoded(tuple(tokens[:max_tokens]), tuple(rounds), finish)
@@ -132,9 +137,9 @@ NOTHING = Proposal(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch
 """A round without drafts: plain decoding."""
 
 
-def _uniforms(count: int, luck: torch.Generator, like: Tensor) -> Tensor:
-    """Uniforms (1, count), drawn on the CPU so that every device meets the same."""
-    return torch.rand(1, count, generator=luck, dtype=torch.float64).to(like.device)
+def _uniforms(count: int, generator: torch.Generator, like: Tensor) -> Tensor:
+    """Uniforms (1, count), drawn on the CPU so that they are the same for every device."""
+    return torch.rand(1, count, generator=generator, dtype=torch.float64).to(like.device)
 
 
 def _round(position: int, proposal: Proposal, distributions: Tensor, node: int) -> Round:
@@ -150,8 +155,8 @@ def _round(position: int, proposal: Proposal, distributions: Tensor, node: int) 
         depths.append(1 + depths[parent] if parent >= 0 else 1)
         firsts.setdefault(parent, index)
         ranks.append(parents[:index].count(parent))
-    tried = [(place, firsts[place]) for place in (-1, *path) if place in firsts]
-    places = torch.tensor([place for place, _ in tried], device=distributions.device)
+    tried = [(parent, firsts[parent]) for parent in (-1, *path) if parent in firsts]
+    tried_parents = torch.tensor([parent for parent, _ in tried], device=distributions.device)
     first = torch.tensor([child for _, child in tried])
     chances: list[float] = []
     if tried:
@@ -159,12 +164,12 @@ def _round(position: int, proposal: Proposal, distributions: Tensor, node: int) 
             None if proposal.distributions is None else proposal.distributions[first].to(distributions.device)
         )
         drafts = proposal.tokens[first].to(distributions.device)
-        chances = acceptance_probability(distributions[1 + places], proposed, drafts).tolist()
+        chances = acceptance_probability(distributions[1 + tried_parents], proposed, drafts).tolist()
     return Round(
         position=position,
         drafted=max(depths, default=0),
         nodes=len(parents),
         path=tuple(path),
-        ranks=tuple(ranks[one] for one in path),
+        ranks=tuple(ranks[draft] for draft in path),
         chances=tuple(chances),
     )

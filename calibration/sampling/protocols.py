@@ -1,4 +1,4 @@
-"""What the decode loop asks of a target and of a drafter, be they tables or real models."""
+"""The interfaces of targets and drafters in the decode loop, for tables and real models."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from simulator.errors import InputError, Problem
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn: the same filters for target and drafts.
+    """How tokens are drawn, with the same filters for target and drafts.
 
-    Temperature 0 is greedy for both. `top_k` 0 and `top_p` 1 keep the whole vocabulary. `draft` says whether
-    drafts are the drafter's best tokens or drawn from its filtered distribution. Raises InputError: out of
-    range.
+    Temperature 0 is greedy for both. `top_k` 0 and `top_p` 1 keep the whole vocabulary. `draft`: whether
+    drafts are the drafter's best tokens or drawn from its filtered distribution. Raises InputError for values
+    out of range.
     """
 
     temperature: float = 0.0
@@ -45,8 +45,8 @@ class Proposal:
     """The drafts of one round, a chain or a tree, parents before children.
 
     tokens: (n,) int64. parents: (n,) int64, index within tokens, -1 for a child of the last emitted token.
-    Chain: arange(n) - 1. distributions: (n, V) distribution that each token was drawn from given its parent;
-    None: the drafts are deterministic (greedy, n-gram, ...), their distributions are point masses.
+    Chain: arange(n) - 1. distributions: (n, V) the distribution of each token given its parent; None: the
+    drafts are deterministic (greedy, n-gram, ...), their distributions are point masses.
     """
 
     tokens: Tensor
@@ -63,7 +63,7 @@ class Verifier(Protocol):
         ...
 
     def start(self, prompt: Tensor) -> Tensor:
-        """Forget everything, read the prompt (n,), return the logits after it (V,)."""
+        """Start over with a prompt (n,), return the logits after it (V,)."""
         ...
 
     def score(self, last: int, proposal: Proposal) -> Tensor:
@@ -71,12 +71,12 @@ class Verifier(Protocol):
         ...
 
     def keep(self, nodes: Sequence[int]) -> None:
-        """Keep `last` and the accepted nodes, a path from the root, of the last `score`; forget the rest."""
+        """Keep `last` and the accepted nodes of the last `score`, a path from the root, and drop the rest."""
         ...
 
 
 class Drafter(Protocol):
-    """Proposes tokens; cheap, and never trusted."""
+    """Proposes tokens, which the target verifies."""
 
     @property
     def kind(self) -> str:
@@ -84,11 +84,11 @@ class Drafter(Protocol):
         ...
 
     def start(self, prompt: Tensor) -> None:
-        """Forget everything and read the prompt (n,), after `Verifier.start`."""
+        """Start over with a prompt (n,), after `Verifier.start`."""
         ...
 
     def propose(self, last: int, limit: int, sampling: Sampling, generator: torch.Generator) -> Proposal:
-        """Return at most `limit` levels of drafts after `last`; none is a fine answer."""
+        """Return at most `limit` levels of drafts after `last`; the proposal may be empty."""
         ...
 
     def keep(self, tokens: Sequence[int]) -> None:

@@ -1,7 +1,9 @@
-"""Typical acceptance: take what is likely enough, and pay with a distribution that is no longer the target's.
+"""Typical acceptance: accepts drafts that are likely enough, at the cost of another distribution than the
+target's.
 
-A draft is taken when the target gives it more than min(epsilon, delta × exp(-entropy)), whatever distribution
-it was drawn from (Medusa, arXiv 2401.10774, section 2.3.1). `typical_distribution` is what comes out.
+A draft is accepted if its probability under the target exceeds min(epsilon, delta × exp(-entropy)), whatever
+distribution it was drawn from (Medusa, arXiv 2401.10774, section 2.3.1). `typical_distribution` is the
+resulting distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from calibration.sampling.distributions import draw
 
 @dataclass(frozen=True)
 class Typical:
-    """The rule with its two constants; called like `accept_tree`. At temperature 0 it is greedy decoding."""
+    """The rule with its two constants, called like `accept_tree`. At temperature 0 it is greedy decoding."""
 
     epsilon: float = 0.09
     delta: float = 0.3
@@ -31,7 +33,7 @@ class Typical:
     ) -> tuple[Tensor, Tensor]:
         """Return (last node of the longest path of likely drafts (b,), -1: none; the token after it (b,)).
 
-        Shapes as in `accept_tree`; the distributions of the drafts play no part.
+        Shapes as in `accept_tree`; the distributions of the drafts are ignored.
         """
         thresholds = self.threshold(p)
         last = drafts.new_full((len(p),), -1)
@@ -53,12 +55,12 @@ class Typical:
         """Return the distribution (..., V) of a token drafted from q (..., V; a point mass if greedy) under
         this rule.
 
-        A refused draft is replaced by a draw from the whole of p. Its distance from p is the distortion.
+        A rejected draft is replaced by a draw from p. The distance of the result from p is the distortion.
         """
         taken = q * (p > self.threshold(p).unsqueeze(-1))
         return taken + (1.0 - taken.sum(-1, keepdim=True)) * p
 
 
 def total_variation(first: Tensor, second: Tensor) -> Tensor:
-    """Return half of the summed absolute difference of two distributions (..., V)."""
+    """Return the total variation of two distributions (..., V), half of the summed absolute difference."""
     return (first - second).abs().sum(-1) / 2.0

@@ -135,8 +135,8 @@ def test_all_reduces_of_two_processes() -> None:
 
 def test_a_visit_lasts_as_long_as_it_should() -> None:
     calls: list[int] = []
-    timed = time_work(Work(calls.append, calls=10), Effort(repeats=50, least_s=0.0, most_s=60), on_gpu=False)
+    timed = time_work(Work(calls.append, calls=10), Effort(repeats=50, min_s=0.0, max_s=60), on_gpu=False)
     assert timed.repeats == 50
     assert calls[3:] == list(range(3, 53))  # warmed up three times, then every copy in turn
-    short = time_work(Work(calls.append), Effort(repeats=10**9, least_s=60, most_s=1e-4), on_gpu=False)
+    short = time_work(Work(calls.append), Effort(repeats=10**9, min_s=60, max_s=1e-4), on_gpu=False)
     assert short.repeats < 10**6

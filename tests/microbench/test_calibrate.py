@@ -37,7 +37,7 @@ def plan_of() -> BenchPlan:
             return Work(lambda _: name)
 
         points.append(BenchPoint(bench, op, shape, "bf16", moved, flops, 1.0, prepare))
-    return BenchPlan(tuple(points), replace(GRID, rounds=3, widest=1.6), (), ())
+    return BenchPlan(tuple(points), replace(GRID, rounds=3, max_spread=1.6), (), ())
 
 
 def calibrated(

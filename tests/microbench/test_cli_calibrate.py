@@ -82,7 +82,7 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_measured(
 def test_a_gpu_that_is_not_there(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
-    assert "CUDA is not there" in refused("--device", "cuda", *SMOL, "-o", tmp_path / "p.json")
+    assert "CUDA is not available" in refused("--device", "cuda", *SMOL, "-o", tmp_path / "p.json")
 
 
 def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ def points(prepare: Callable[[str], Work] = lambda _: Work(lambda _: None)) -> t
     )
 
 
-def plan_of(measured: tuple[BenchPoint, ...], widest: float = 1e9) -> BenchPlan:
-    return BenchPlan(measured, replace(GRID, rounds=3, widest=widest), (), ())
+def plan_of(measured: tuple[BenchPoint, ...], max_spread: float = 1e9) -> BenchPlan:
+    return BenchPlan(measured, replace(GRID, rounds=3, max_spread=max_spread), (), ())
 
 
 def open_file(tmp_path: Path) -> MeasurementFile:
@@ -99,7 +99,7 @@ def test_points_that_vary_get_more_rounds_and_begin_anew_in_the_next_run(
         return Timed(1e-5, 1e-5, 9e-5 if busy and name == "b" else 1e-5, 5)
 
     monkeypatch.setattr(sessions, "time_work", fake)
-    plan = plan_of(points(lambda name: Work(lambda _: name)), widest=1.6)
+    plan = plan_of(points(lambda name: Work(lambda _: name)), max_spread=1.6)
     first = session_of(tmp_path, plan)
     first.measure(plan.points)
     assert measured.count("b") == 3 + MORE_ROUNDS
@@ -159,7 +159,7 @@ def test_an_operator_that_fails_leaves_the_rest_to_be_measured(tmp_path: Path, e
     session = session_of(tmp_path, plan)
     session.measure(plan.points)
     assert rounds(tmp_path) == dict.fromkeys(set(NAMES) - {"c"}, 6)
-    assert tried.count("c") == sessions.MOST_FAILURES
+    assert tried.count("c") == sessions.MAX_FAILURES
     assert session.left_out == [f"linear/c: {type(error).__name__}: {str(error).splitlines()[0]}"]
 
 
@@ -188,7 +188,7 @@ def test_what_varies_is_begun_anew_by_the_next_run_alone_and_counts_when_it_is_w
         return Timed(each, each, 9 * each, 5)
 
     monkeypatch.setattr(sessions, "time_work", fake)
-    plan = plan_of(points()[:1], widest=1.6)
+    plan = plan_of(points()[:1], max_spread=1.6)
     first = session_of(tmp_path, plan)
     first.measure(plan.points)
     first.measure(plan.points)  # as a part of the plan and then as all of it
@@ -211,7 +211,7 @@ def test_after_the_time_nothing_more_is_begun(tmp_path: Path) -> None:
 def test_no_cuda_is_said_at_once() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
-    with pytest.raises(InputError, match=r"CUDA is not there.*--device cpu"):
+    with pytest.raises(InputError, match=r"CUDA is not available.*--device cpu"):
         open_device("cuda")
 
 

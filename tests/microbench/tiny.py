@@ -37,7 +37,7 @@ GRID = ShapeGrid(
     batches=(1, 2),
     queries=(1, 2),
     contexts=(64,),
-    most_cached_tokens=1 << 10,
+    max_cached_tokens=1 << 10,
     layer_contexts=(64,),
     prefills=((1, 16),),
     passes=(2,),
@@ -45,8 +45,8 @@ GRID = ShapeGrid(
     memory_bytes=(1 << 12,),
     message_bytes=(),
     rounds=2,
-    effort=Effort(repeats=3, least_s=0.0, most_s=0.1),
-    widest=1e9,
+    effort=Effort(repeats=3, min_s=0.0, max_s=0.1),
+    max_spread=1e9,
 )
 
 

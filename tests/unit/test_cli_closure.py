@@ -90,7 +90,7 @@ def test_cuda_that_is_not_there_is_said_in_one_line() -> None:
     done = CliRunner().invoke(decodesim, ["closure", "--device", "cuda", "--json"])
     assert done.exit_code == 2
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].startswith("--device: CUDA is not there")
+    assert done.stderr.splitlines()[-1].startswith("--device: CUDA is not available")
 
 
 def test_weights_that_are_not_there_are_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_bad_part_is_called_poor_and_named(folder: Path, made: dict[str, Any])
     assert [part["name"] for part in told["parts"] if part["quality"] == "poor"] == ["attention/bf16"]
     assert any("14 %, beyond its limit of 12 %" in note for note in told["notes"])
     assert any("vary by 5 %" in note for note in told["notes"])
-    assert any("whole passes are 20 % off" in note for note in told["notes"])
+    assert any("complete passes are 20 % off" in note for note in told["notes"])
 
 
 @pytest.mark.parametrize("name", ["h100-sxm", "a100-sxm-80gb"])

@@ -67,18 +67,18 @@ def test_acceptances_to_dial_lie_around_where_tokens_make_up_for_the_time() -> N
 
 
 def test_points_that_a_bench_has_measured_are_found_whatever_they_grow_to() -> None:
-    from calibration.closure.points import LoopPoint, met_in_calibration
+    from calibration.closure.points import LoopPoint, calibrated_points
 
     point = LoopPoint(4, 3, 256, 2)
-    assert met_in_calibration([point], [layer(4, 4, 192), layer(4, 4, 768), layer(2, 4, 270)]) == []
-    assert met_in_calibration([point], [layer(4, 4, 270)]) == [point]
-    assert met_in_calibration([point], [layer(4, 1, 265)]) == [point]
+    assert calibrated_points([point], [layer(4, 4, 192), layer(4, 4, 768), layer(2, 4, 270)]) == []
+    assert calibrated_points([point], [layer(4, 4, 270)]) == [point]
+    assert calibrated_points([point], [layer(4, 1, 265)]) == [point]
 
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_no_point_of_the_loop_is_calibrated(quick: bool) -> None:
     from calibration.closure.closure import MODES
-    from calibration.closure.points import met_in_calibration
+    from calibration.closure.points import calibrated_points
     from calibration.microbench.subject import grid_of
 
     points = MODES[quick].points
@@ -89,7 +89,7 @@ def test_no_point_of_the_loop_is_calibrated(quick: bool) -> None:
             grid = grid_of(kind, size)
             contexts = {*grid.contexts, *grid.layer_contexts}
             shapes = [layer(b, q, c) for b in range(1, 17) for q in range(1, 10) for c in contexts]
-            assert met_in_calibration(points, shapes) == []
+            assert calibrated_points(points, shapes) == []
 
 
 def test_most_steps_of_the_loop_are_new_in_batch_and_query_tokens_too() -> None:

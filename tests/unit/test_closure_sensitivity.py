@@ -1,6 +1,6 @@
 """Whether the closed loop would notice an operator that is off by half, on a device that is known exactly.
 
-MeasuredPoint steps are sums over the made-up device's own operators; predicted ones go the whole way, from
+Measured steps are sums over the made-up device's own operators; predicted ones go the whole way, from
 what benches read off it by fit, profile, scenario and simulated step.
 """
 

@@ -237,7 +237,7 @@ def test_more_heads_of_a_kv_head_count_as_more_queries() -> None:
 
 @pytest.mark.parametrize("benches", [set(), {"memory"}, {"layer", "prepare"}])
 def test_nothing_to_describe_the_device_by_is_said(benches: set[str]) -> None:
-    with pytest.raises(InputError, match="mine: the measurements make no profile"):
+    with pytest.raises(InputError, match="mine: the measurements do not make a profile"):
         fit_profile(measured(keep=lambda bench, *_: bench in benches), "mine")
 
 

@@ -1,1 +1,1 @@
-"""One operator family a file: a function that yields the points of a network on a grid of shapes."""
+"""One operator family per file: a function that yields the points of a network on a grid of shapes."""

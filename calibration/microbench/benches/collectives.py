@@ -1,4 +1,4 @@
-"""All-reduce of bf16 messages over the GPUs of this machine: one process each, in a graph and launched."""
+"""All-reduce of bf16 messages over the GPUs of this machine, one process per GPU, in a graph and launched."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ _HOST = "127.0.0.1"
 
 
 def allreduce_rows(kind: str, gpus: int, message_bytes: Sequence[int]) -> list[MeasurementRow]:
-    """A row per size and way of launching, from the first of `gpus` ranks; on CPUs launched only."""
+    """A row per message size and launch mode, from the first of `gpus` ranks; on CPUs only launched."""
     mp: Any = torch.multiprocessing
     context = mp.get_context("spawn")
-    answers = context.SimpleQueue()
-    rest = (gpus, kind, tuple(message_bytes), _free_port(), answers)
-    mp.spawn(for_worker(_rank), args=rest, nprocs=gpus)
-    found: list[tuple[str, int, Timed]] = answers.get()
-    return [_row(op, gpus, size, timed) for op, size, timed in found]
+    results = context.SimpleQueue()
+    arguments = (gpus, kind, tuple(message_bytes), _free_port(), results)
+    mp.spawn(for_worker(_rank), args=arguments, nprocs=gpus)
+    timings: list[tuple[str, int, Timed]] = results.get()
+    return [_row(op, gpus, size, timed) for op, size, timed in timings]
 
 
 def _row(op: str, gpus: int, size: int, timed: Timed) -> MeasurementRow:
-    moved = 2.0 * (gpus - 1) / gpus * size  # what one rank sends in a ring
+    moved = 2.0 * (gpus - 1) / gpus * size  # bytes that one rank sends in a ring
     shape = {"gpus": gpus, "bytes": size}
     return MeasurementRow("allreduce", op, shape, "bf16", moved, size / _BF16, *timed, round=0)
 
 
-def _rank(rank: int, gpus: int, kind: str, sizes: Sequence[int], port: int, answers: Any) -> None:
+def _rank(rank: int, gpus: int, kind: str, sizes: Sequence[int], port: int, results: Any) -> None:
     """One process of the group."""
     os.environ |= {"MASTER_ADDR": _HOST, "MASTER_PORT": str(port)}
     if kind == "cuda":
         torch.cuda.set_device(rank)
     dist.init_process_group("nccl" if kind == "cuda" else "gloo", rank=rank, world_size=gpus)
-    found = []
+    timings = []
     for size in sizes:
         message = torch.ones(size // _BF16, dtype=torch.bfloat16, device=kind)
         if kind == "cuda":
-            found.append(("graph", size, _in_graph(message)))
-        found.append(("eager", size, _launched(message)))
+            timings.append(("graph", size, _in_graph(message)))
+        timings.append(("eager", size, _launched(message)))
     if rank == 0:
-        answers.put(found)
+        results.put(timings)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -68,17 +68,17 @@ def _in_graph(message: torch.Tensor) -> Timed:
 
 
 def _launched(message: torch.Tensor) -> Timed:
-    """All ranks begin together; the clock stops when the device has done it."""
+    """All ranks start together; the clock stops when the device has finished."""
     import time
 
     samples = []
     for _ in range(WARM_UPS + _REPEATS):
         dist.barrier()
-        begun = time.perf_counter()
+        started_s = time.perf_counter()
         dist.all_reduce(message)
         if message.is_cuda:
             torch.cuda.synchronize()
-        samples.append(time.perf_counter() - begun)
+        samples.append(time.perf_counter() - started_s)
     return timed_of(np.array(samples[WARM_UPS:]))
 
 

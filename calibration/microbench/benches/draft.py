@@ -1,4 +1,4 @@
-"""The draft loop: K serial passes of a drafter, each on the token of the last, launched or in one graph."""
+"""The draft loop: K serial passes of a drafter, each on the last one's token, launched or in one graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calibration.microbench.timing import Work
 
 
 def draft_points(subject: BenchSubject, grid: ShapeGrid, on_gpu: bool) -> Iterator[BenchPoint]:
-    """Greedy drafts by (batch, passes); seconds are of the whole loop. A check, no part of any fit."""
+    """Greedy drafts by (batch, passes); seconds of the whole loop. It is a check and not used by any fit."""
     if not subject.in_place or not subject.draft_layers:
         return
     for op in ("eager", "graph") if on_gpu else ("eager",):
@@ -38,10 +38,12 @@ def _loop(subject: BenchSubject, op: str, batch: int, passes: int, context: int)
         lengths = torch.full((batch,), context - passes, device=first.device)
 
         def run(i: int) -> None:
-            tokens, before = first, lengths
+            tokens, cached_lengths = first, lengths
             for _ in range(passes):
-                hidden = decoder.forward(tokens, before, cache, context, _turn(shape, i, layers))
-                tokens, before = greedy(decoder.head(hidden)), before + 1
+                hidden = decoder.forward(
+                    tokens, cached_lengths, cache, context, _layers_of_call(shape, i, layers)
+                )
+                tokens, cached_lengths = greedy(decoder.head(hidden)), cached_lengths + 1
 
         return Work(run, shape.layers, eager=op == "eager")
 
@@ -53,6 +55,6 @@ def _loop(subject: BenchSubject, op: str, batch: int, passes: int, context: int)
     )
 
 
-def _turn(shape: DecoderShape, call: int, layers: int) -> list[int]:
-    """Layers of the i-th call: the same in all its passes, others than in the call before."""
+def _layers_of_call(shape: DecoderShape, call: int, layers: int) -> list[int]:
+    """Layers of a call: the same in all its passes, and other ones than in the call before."""
     return [(call * layers + i) % shape.layers for i in range(layers)]

@@ -1,4 +1,4 @@
-"""Small kernels alone: norm with the residual sum, rope, the gated activation, quantising to fp8."""
+"""Small kernels by themselves: norm with the residual sum, rope, gated activation, quantising to fp8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EPS, _THETA = 1e-5, 1e5
 
 
 def elementwise_points(subject: BenchSubject, grid: ShapeGrid, fp8: bool) -> Iterator[BenchPoint]:
-    """Each by tokens. `layer` measures them where they stand, between matrices: there they cost more."""
+    """Each kernel by tokens. `layer` measures them between matrices, where they cost more."""
     shape = subject.decoder
     if shape is None:
         return
@@ -60,7 +60,7 @@ def _silu_mul(width: int, tokens: int) -> BenchPoint:
 
 
 def _quantise(width: int, tokens: int) -> BenchPoint:
-    """To fp8 with one scale known beforehand."""
+    """Quantise to fp8 with one known scale."""
 
     def prepare(lab: Lab) -> Work:
         x = lab.random(tokens, width)

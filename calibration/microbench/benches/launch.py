@@ -1,4 +1,4 @@
-"""Launches: a kernel with next to nothing to do, called by the host, and in a chain of a graph."""
+"""Launches: a kernel with almost no work, launched by the host, and in a chain in a graph."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from calibration.microbench.point import BenchPoint
 from calibration.microbench.timing import Work
 
 CHAIN = 200
-"""Kernels one after the other."""
+"""Kernels in a row."""
 
 
 def launch_points(on_gpu: bool) -> Iterator[BenchPoint]:
-    """Seconds of one kernel of the chain; the chain in a graph only where there are graphs."""
+    """Seconds of one kernel of the chain; the graph only on a GPU."""
     for op in ("eager", "graph") if on_gpu else ("eager",):
 
         def prepare(lab: Lab, op: str = op) -> Work:

@@ -1,5 +1,6 @@
-"""In place: one layer of a decoder between its neighbours, each with cold weights and a cold cache; the first
-of a pass and what it prepares before; the head with its norm; the stack of them as a check of the sum."""
+"""In-place timing: one decoder layer between its neighbours, with cold weights and a cold cache; the first
+layer of a pass and its preparation; the head with its norm; and the whole stack, as a check of the sum.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ from calibration.microbench.subject import BenchSubject, ShapeGrid
 from calibration.microbench.timing import Work
 
 IN_A_ROW = 5
-"""Layers that are timed together: a step is the sum of many, so that their mean counts, not their median."""
+"""Layers that are timed together: a step is the sum of many layers, so that their mean counts, not their
+median.
+"""
 _BF16 = 2.0
 
 
 def layer_points(subject: BenchSubject, grid: ShapeGrid, on_gpu: bool) -> Iterator[BenchPoint]:
-    """Layers and preparation by (batch, queries, context), head by rows. `stack` is no part of any fit."""
+    """Layers and preparation by (batch, queries, context), head by rows. No fit uses `stack`."""
     shape = subject.decoder
     if shape is None or not subject.in_place:
         return
@@ -40,7 +43,7 @@ def layer_points(subject: BenchSubject, grid: ShapeGrid, on_gpu: bool) -> Iterat
 
 
 def layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> BenchPoint:
-    """A few layers in a row, each on what the last one made; the mean of them, as a pass has many."""
+    """A few layers in a row, each on the output of the last one."""
 
     def prepare(lab: Lab) -> Work:
         decoder, step, cache = _ready(lab, shape, batch, queries, context)
@@ -49,8 +52,8 @@ def layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> 
         def run(i: int) -> None:
             nonlocal hidden
             for index in range(i * IN_A_ROW, (i + 1) * IN_A_ROW):
-                turn = index % shape.layers
-                hidden = decoder.layer(turn, hidden if turn else step.hidden, step, cache)
+                layer_index = index % shape.layers
+                hidden = decoder.layer(layer_index, hidden if layer_index else step.hidden, step, cache)
 
         return Work(run, shape.layers, calls=IN_A_ROW)
 
@@ -58,7 +61,7 @@ def layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> 
 
 
 def first_layer_point(shape: DecoderShape, batch: int, queries: int, context: int) -> BenchPoint:
-    """The first layer of a pass: on a CPU what came before has emptied the caches of its code, too."""
+    """The first layer of a pass: on a CPU, the work before it has also evicted its code from the caches."""
 
     def prepare(lab: Lab) -> Work:
         decoder, step, cache = _ready(lab, shape, batch, queries, context)
@@ -76,7 +79,7 @@ def first_layer_point(shape: DecoderShape, batch: int, queries: int, context: in
 
 
 def prepare_point(shape: DecoderShape, batch: int, queries: int, context: int) -> BenchPoint:
-    """Embedding, positions, rope tables and mask of a pass, after the head of the last one."""
+    """Embedding, positions, rope tables and mask of a pass, after the head of the previous pass."""
 
     def prepare(lab: Lab) -> Work:
         decoder = lab.decoder(shape)
@@ -87,7 +90,7 @@ def prepare_point(shape: DecoderShape, batch: int, queries: int, context: int) -
 
 
 def head_point(shape: DecoderShape, rows: int) -> BenchPoint:
-    """The final norm and the head, on cold copies of it."""
+    """The final norm and the head, on cold copies of the head."""
     size = {"rows": rows, "hidden": shape.hidden, "vocab": shape.vocab}
 
     def prepare(lab: Lab) -> Work:
@@ -104,7 +107,7 @@ def head_point(shape: DecoderShape, rows: int) -> BenchPoint:
 
 
 def stack_point(shape: DecoderShape, batch: int, queries: int, context: int) -> BenchPoint:
-    """Preparation, all layers there are and the head in one go, to be held against the sum of its parts."""
+    """Preparation, all layers and the head together, to compare with the sum of the parts."""
 
     def prepare(lab: Lab) -> Work:
         decoder, _, cache = _ready(lab, shape, batch, queries, context)
@@ -135,7 +138,7 @@ def _with_head(decoder: Decoder, head: Tensor) -> Decoder:
 def _point(
     bench: str, op: str, shape: DecoderShape, step: tuple[int, int, int], prepare: Callable[[Lab], Work]
 ) -> BenchPoint:
-    """A point at (batch, queries, context), with the bytes and FLOPs of what it runs through."""
+    """A point at (batch, queries, context), with the bytes and FLOPs of its work."""
     batch, queries, context = step
     rows, weights = batch * queries, _BF16 * shape.layer_parameters
     cached = 2 * _BF16 * batch * shape.kv_heads * context * shape.head_dim

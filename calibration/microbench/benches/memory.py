@@ -13,18 +13,18 @@ from calibration.microbench.timing import Work
 
 _FP32 = 4
 _ARRAYS = {"read": 1, "copy": 2, "triad": 3}
-"""Arrays that each op goes through once."""
+"""Arrays that each op reads or writes once."""
 
 
 def memory_points(grid: ShapeGrid) -> Iterator[BenchPoint]:
-    """Each op over arrays of the grid's sizes, fp32; bytes are those of all its arrays."""
+    """Each op on fp32 arrays of the grid's sizes; bytes are the sum over its arrays."""
     for size in grid.memory_bytes:
         for op, arrays in _ARRAYS.items():
 
             def prepare(lab: Lab, op: str = op, size: int = size) -> Work:
                 return _work(lab, op, size // _FP32)
 
-            # Its three arrays are there once, where other benches have two copies of what they hold.
+            # Its three arrays exist once, whereas other benches need two copies of `holds_bytes`.
             holds = 3.0 * size / 2
             yield BenchPoint("memory", op, {"bytes": size}, "fp32", arrays * size, 0.0, holds, prepare)
 

@@ -1,6 +1,6 @@
-"""Sampling: what a draft pass does with its logits, and what a round does with those of verification.
+"""Sampling: the operations of a draft pass on its logits, and those of a round on the logits of verification.
 
-Both come after a head, which leaves nothing else in the caches of a CPU, code included.
+Both follow a head, which evicts everything else from the caches of a CPU, including code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _TOP_P = Sampling(temperature=_TEMPERATURE, top_p=0.9)
 
 
 def sampler_points(subject: BenchSubject, grid: ShapeGrid) -> Iterator[BenchPoint]:
-    """Choosing a token a row, by rows; accepting K drafts a sequence, by sequences (0: plain decoding)."""
+    """Choosing a token per row, by rows; accepting K drafts per sequence, by sequences (K = 0: plain
+    decoding).
+    """
     vocab = subject.network.head_features
     for rows in grid.rows:
         yield from (_choose(op, rows, vocab) for op in ("greedy", "sample", "top_p"))
@@ -39,9 +41,11 @@ def _choose(op: str, rows: int, vocab: int) -> BenchPoint:
             return Work(lambda _: greedy(logits), before=lab.empty_caches)
         if op == "top_p":
             return Work(lambda _: filtered_distribution(logits, _TOP_P), before=lab.empty_caches)
-        kept = lab.cold("distributions", rows, vocab, dtype="fp32")
+        draft_distributions = lab.cold("distributions", rows, vocab, dtype="fp32")
         return Work(
-            lambda i: _drawn(logits, uniforms, kept[i % len(kept)]), len(kept), before=lab.empty_caches
+            lambda i: _drawn(logits, uniforms, draft_distributions[i % len(draft_distributions)]),
+            len(draft_distributions),
+            before=lab.empty_caches,
         )
 
     logit_bytes = _BF16 * rows * vocab
@@ -51,10 +55,10 @@ def _choose(op: str, rows: int, vocab: int) -> BenchPoint:
     )
 
 
-def _drawn(logits: Tensor, uniforms: Tensor, kept: Tensor) -> Tensor:
-    """A draft of each row; its distribution is kept for verification."""
+def _drawn(logits: Tensor, uniforms: Tensor, stored: Tensor) -> Tensor:
+    """A draft of each row; its distribution is stored for verification."""
     tokens, distributions = sample(logits, uniforms, _TEMPERATURE)
-    kept.copy_(distributions)
+    stored.copy_(distributions)
     return tokens
 
 
@@ -67,7 +71,7 @@ def _accept(op: str, batch: int, drafts: int, vocab: int) -> BenchPoint:
         if op == "accept_greedy":
             return Work(lambda _: accept_greedy(logits, proposed), before=lab.empty_caches)
         uniforms = lab.uniforms(batch, drafts + 1)
-        # Any values will do for distributions: nothing depends on them but which drafts are taken.
+        # Any values serve as distributions: the time does not depend on which drafts are accepted.
         none = [logits[:, :0].float()]
         distributions = lab.cold("distributions", batch, drafts, vocab, dtype="fp32") if drafts else none
         return Work(
