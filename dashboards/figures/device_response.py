@@ -16,7 +16,7 @@ Numbers = Mapping[str, Any]
 
 PLAIN, DRAFT = "plain step", "draft pass"
 COLUMNS = (
-    Column("what", "plain step or draft pass"),
+    Column("curve", "plain step or draft pass"),
     Column("batch", "sequences"),
     Column("time", "predicted from the parts of the profile", "s"),
     Column("low", "lower end of the 95 % interval", "s"),

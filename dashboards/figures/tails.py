@@ -87,7 +87,7 @@ def prepare(subject: ReportedResult) -> Table:
             "The load is above capacity: waiting grows with the run, so there are no percentiles.",
         )
     return empty(
-        COLUMNS, "The result has no files of its requests (requests-ARM.npz), so there are no curves."
+        COLUMNS, "The result has no files of its requests (requests-VARIANT.npz), so there are no curves."
     )
 
 

@@ -68,7 +68,7 @@ def remove_store(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
-        raise bad_store(path, "is no store of decodesim", "the name of a file that is not there yet")
+        raise bad_store(path, "is not a store of decodesim", "the name of a new file")
     _unlink(path)
 
 

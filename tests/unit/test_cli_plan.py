@@ -77,7 +77,7 @@ def test_a_load_where_the_variants_tie_is_told_with_its_band(capsys: pytest.Capt
 
 
 def test_a_way_that_does_not_keep_the_slo_has_no_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    document = replace(tiny_plan(), plain=None, crossing=None, better_drafter=None).to_json()
+    document = replace(tiny_plan(), plain=None, crossover=None, better_drafter=None).to_json()
     text = page(capsys, **document)
     row = next(line for line in text.splitlines() if line.strip().startswith("replicas"))
     assert row.split()[1] == "–"
@@ -93,10 +93,10 @@ def test_a_way_that_does_not_keep_the_slo_has_no_figures(capsys: pytest.CaptureF
         (["--rate", "nan"], "--rate: is out of range (got nan)"),
         (["--gpu-hour-cost", "0"], "--gpu-hour-cost: is out of range (got 0.0), a number above 0"),
         (["--set", "speculation=[]"], "--set speculation: speculation: is empty"),
-        (["--set", "slo=null"], "--set slo: slo: is not given, so nothing limits the load"),
+        (["--set", "slo=null"], "--set slo: slo: is missing, so nothing limits the load"),
         (
             ["--set", "workload.arrivals={kind: burst}"],
-            "--set workload.arrivals: workload.arrivals: all come at once",
+            "--set workload.arrivals: workload.arrivals: arrives all at once",
         ),
     ],
 )

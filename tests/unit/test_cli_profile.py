@@ -132,7 +132,7 @@ def test_profiles_without_a_shape_in_common_say_so(folder: Path, made: dict[str,
     (folder / "other.json").write_text(dumps(other), "utf-8")
     told = answer("compare", "mine.json", "other.json")
     assert "gemm/bf16" not in {row["op"] for row in told["rows"]}
-    assert any("no shape is known to both: gemm/bf16" in note for note in told["notes"])
+    assert any("share no shape: gemm/bf16" in note for note in told["notes"])
 
 
 def test_the_four_numbers_hold_what_is_true(made: dict[str, Any]) -> None:
@@ -186,7 +186,7 @@ def test_shipped_profiles_have_the_numbers_too() -> None:
 def test_figures_show_what_the_numbers_say(made: dict[str, Any]) -> None:
     numbers = four_numbers(made, MODEL)
     response, verify = device_response.prepare(numbers), device_verify.prepare(numbers)
-    assert response.where(what="plain step")["time"] == [row["value"] for row in numbers["batch_response"]]
+    assert response.where(curve="plain step")["time"] == [row["value"] for row in numbers["batch_response"]]
     assert verify.where(batch=4, draft_length=0)["time"] == [1.0]
     lines = {trace.name for trace in device_verify.draw(verify).data if trace.name}
     assert lines == {f"batch {batch}" for batch in (1, 2, 4, 8, 16)}

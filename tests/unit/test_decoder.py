@@ -70,7 +70,7 @@ def test_shards_hold_their_part_and_other_architectures_are_refused() -> None:
     shard = DecoderShape.of(load_model("llama-3.3-70b-instruct"), tensor_parallel=4)
     assert (shard.heads, shard.kv_heads, shard.intermediate) == (16, 2, 7168)
     for name in ("mixtral-8x7b-instruct", "deepseek-v3"):
-        with pytest.raises(InputError, match="no dense Llama-type decoder"):
+        with pytest.raises(InputError, match="is not a dense Llama-type decoder"):
             DecoderShape.of(load_model(name))
 
 

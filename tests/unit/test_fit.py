@@ -290,7 +290,7 @@ def test_a_layer_whose_matrices_were_not_timed_makes_no_rest() -> None:
     head_alone = measured(keep=lambda bench, op, _: bench != "linear" or op == "lm_head")
     found = fit_profile(head_alone, "mine")
     assert found.parsed.statuses["elementwise"] == "assumed"
-    assert any("the rest of a layer is inherited" in note for note in found.notes)
+    assert any("small kernels are inherited" in note for note in found.notes)
     assert found.profile["provenance"]["checks"] == []
 
 

@@ -276,7 +276,7 @@ def test_an_end_that_two_columns_share_names_neither() -> None:
     ],
 )
 def test_what_is_no_condition_is_refused(condition: str) -> None:
-    with pytest.raises(InputError, match=r"no condition|has no column"):
+    with pytest.raises(InputError, match=r"not a condition|has no column"):
         condition_sql(condition, COLUMNS)
 
 

@@ -102,7 +102,7 @@ def test_a_result_file_without_its_requests_says_so(tmp_path: Path, counted: lis
         file.unlink()
     (subject,) = reported_results_at(tmp_path)
     shown = without_scripts(write_report([subject], tmp_path / "report.html").read_text("utf-8"))
-    assert "The requests are not next to the result" in shown
+    assert "The result has no files of its requests" in shown
 
 
 def test_files_of_the_scenario_are_looked_for_here_and_beside_the_result(
