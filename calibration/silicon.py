@@ -1,7 +1,6 @@
 """Builds a shipped profile from public kernel tables.
 
-    python -m calibration.silicon --from-tables DIR --system h100-sxm -o
-    simulator/data/profiles/h100-sxm.json
+    python -m calibration.silicon --from-tables DIR --system h100-sxm -o FILE
 
 DIR is an unpacked `aiconfigurator-core` package (or a folder of filtered copies of its tables, see
 `tables.py`). The same tables give the same bytes: nothing depends on the clock; dates come from the caller.
@@ -34,9 +33,7 @@ MODIFIED = "filtered, smoothed, fitted"
 
 VLLM, SGLANG, TRTLLM = ("vllm", "0.24.0"), ("sglang", "0.5.14"), ("trtllm", "1.3.0rc20")
 GEMMS = {"bf16": ("bfloat16", VLLM), "fp8": ("fp8", VLLM), "fp8_block": ("fp8_block", SGLANG)}
-"""Weight format → (dtype in the tables, framework). vLLM's fp8_block rows were timed eagerly, so SGLang's are
-used.
-"""
+"""Weight format → (dtype in the tables, framework). SGLang's fp8_block: vLLM's rows were timed eagerly."""
 EXPERTS = {
     "bf16": ("bfloat16", VLLM),
     "fp8": ("fp8", TRTLLM),

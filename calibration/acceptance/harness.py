@@ -59,7 +59,7 @@ def measure(
                     draft_sampling=setting.draft_sampling,  # type: ignore[arg-type]
                     max_tokens=max_tokens,
                     stop_tokens=() if stop_token is None else (stop_token,),
-                    seed=zlib.crc32(f"{seed}:{prompt.name}:{setting}".encode()),
+                    seed=zlib.crc32(f"{seed}:{prompt.name}:{setting.seed_text}".encode()),
                 )
                 yield sample_of(draft, prompt, setting, max_tokens, decoded)
 

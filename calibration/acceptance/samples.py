@@ -19,6 +19,14 @@ class DecodingSetting:
     draft_length: int
     draft_sampling: str = "greedy"
 
+    @property
+    def seed_text(self) -> str:
+        """The text that seeds its random numbers. It must not change: committed samples were drawn with it."""
+        return (
+            f"Setting(temperature={self.temperature!r}, draft_length={self.draft_length!r}, "
+            f"draft_sampling={self.draft_sampling!r})"
+        )
+
 
 SampleKey = tuple[str, str, DecodingSetting, int]
 """Draft, prompt, setting and max output tokens of a sample."""

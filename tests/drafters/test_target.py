@@ -160,7 +160,7 @@ def test_damaged_folders_are_refused_in_one_line(
 ) -> None:
     save_tiny(tmp_path, "llama")
     damage(tmp_path, text)
-    with pytest.raises(InputError, match="no language model that transformers can read") as caught:
+    with pytest.raises(InputError, match="not a language model that transformers can read") as caught:
         load_target(tmp_path)
     assert len(str(caught.value).splitlines()) == 1
 

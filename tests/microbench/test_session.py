@@ -205,7 +205,7 @@ def test_after_the_time_nothing_more_is_begun(tmp_path: Path) -> None:
     session = session_of(tmp_path, plan, limit_s=0.0)
     session.measure(plan.points)
     assert rounds(tmp_path) == {}
-    assert session.left_out == ["18 visits of points: the time was over"]
+    assert session.left_out == ["18 visits of points: the time limit was reached"]
 
 
 def test_no_cuda_is_said_at_once() -> None:

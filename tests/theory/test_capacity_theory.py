@@ -82,7 +82,7 @@ def test_constant_service_carries_the_rate_of_m_d_1(
 ) -> None:
     limit_s = sojourn_in_services * SERVICE_S
     found = capacity(monkeypatch, f"e2e_mean={limit_s}s", SERVICE_S)
-    assert found.limited_by == "E2E mean"
+    assert found.limited_by == "end to end mean"
     assert score(found, load_for_mean(limit_s, 0.0)) < SIGMAS
     assert score(found, load_for_mean(limit_s, 1.0)) > 3 * SIGMAS, "M/M/1 would carry less"
 
