@@ -21,7 +21,7 @@ class DecodingSetting:
 
     @property
     def seed_text(self) -> str:
-        """The text that seeds its random numbers. It must not change: committed samples were drawn with it."""
+        """The text that seeds its random numbers. Committed samples depend on it."""
         return (
             f"Setting(temperature={self.temperature!r}, draft_length={self.draft_length!r}, "
             f"draft_sampling={self.draft_sampling!r})"

@@ -191,7 +191,7 @@ def test_servers_that_are_no_scheduler_are_refused(greeting: bytes, monkeypatch:
 
         threading.Thread(target=serve, daemon=True).start()
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(InputError, match="what answers there is none"), dask_pool(address):
+        with pytest.raises(InputError, match="the server at this address is not one"), dask_pool(address):
             pass
 
 

@@ -15,7 +15,7 @@ PROGRAM = """
 import resource, sys
 from simulator.results.measure import measure
 from simulator.simulation import simulate
-from tests.runs import drafting_arm, run, small_scenario
+from tests.runs import drafting_variant, run, small_scenario
 
 def peak_mb():
     try:
@@ -37,7 +37,7 @@ scenario = small_scenario(
     }
 )
 if sys.argv[1] == "run":
-    record = run(drafting_arm(scenario))
+    record = run(drafting_variant(scenario))
     tokens = int(record.emitted_tokens.sum())
     assert measure(record)["throughput_tokens_per_s"] > 0
 else:
