@@ -51,7 +51,7 @@ def served(
         *parents, last = path.split("__")
         place: Any = document
         for name in parents:
-            place = variant if name == "arm" else place.setdefault(name, {})
+            place = variant if name == "variant" else place.setdefault(name, {})
         place[last] = value
     return scenario_from_data(document)
 
