@@ -68,7 +68,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-@pytest.mark.parametrize(("arm_index", "least"), [(None, 10), (0, 20)], ids=["plain", "eagle3-k3"])
+@pytest.mark.parametrize(("variant_index", "least"), [(None, 10), (0, 20)], ids=["plain", "eagle3-k3"])
 @pytest.mark.parametrize("concurrency", CONCURRENCIES)
 def test_output_tokens_per_bare_timeout(concurrency: int, variant_index: int | None, least: float) -> None:
     case = scenario(concurrency)

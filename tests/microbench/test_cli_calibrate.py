@@ -117,7 +117,7 @@ def test_an_interrupted_run_is_gone_on_with_and_ends_in_a_profile(tmp_path: Path
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130, said
-    assert "what was measured is kept beside" in said
+    assert "the measurements are kept next to" in said
     assert "Traceback" not in said
     kept = read_measurements(raw)
     assert kept.sessions[-1]["how"] == "interrupted"

@@ -109,7 +109,7 @@ def test_stopping_at_a_precision_leaves_the_95_percent(monkeypatch: pytest.Monke
     class Longer:
         compile = staticmethod(lambda scenario, variant: Queue(scenario))
 
-    monkeypatch.setattr(replications_module, "CompiledArm", Longer)
+    monkeypatch.setattr(replications_module, "CompiledVariant", Longer)
     asked = {"run.precision": precision, "run.precision_metric": "queue_s.mean"}
     found, counts = [], []
     for study, variant in studies(queue_scenario(0.5, 600, **asked)):

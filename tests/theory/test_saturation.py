@@ -90,7 +90,7 @@ def test_more_requests_at_once_than_seats_is_above_capacity_however_short_the_ru
     assert not saturation([record], running_limit=512).saturated
     answer = saturation([record], running_limit=256)
     assert answer.saturated
-    assert answer.reason == "at this rate 500 requests would have to be served at once, and 256 can be"
+    assert answer.reason == "this rate needs 500 running requests, and the limit is 256"
 
 
 def test_a_run_of_a_few_requests_is_not_judged() -> None:

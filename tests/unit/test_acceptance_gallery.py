@@ -11,11 +11,11 @@ from calibration.acceptance.gallery import (
     alpha_curves,
     alpha_table,
     best_length_table,
-    chosen,
     length_curves,
     length_table,
     quantised_table,
     read,
+    select,
     too_long_table,
 )
 from simulator.breakeven.theory import best_draft_length, leviathan_gain
@@ -62,7 +62,7 @@ def test_the_best_length_is_the_theorys() -> None:
 
 def test_a_scan_without_its_first_length_is_no_curve() -> None:
     assert length_curves(SCAN[1:], "layer-skip") == []
-    assert chosen(SCAN, draft_length=3, domain="prose") == []
+    assert select(SCAN, draft_length=3, domain="prose") == []
 
 
 def test_drafts_that_are_too_long_gain_nothing_and_cost() -> None:

@@ -27,7 +27,7 @@ from dashboards.figures import (
     step_time,
     tails,
 )
-from dashboards.figures.update_longest import (
+from dashboards.figures.look import (
     PLAIN_COLOUR,
     VARIANT_COLOURS,
     log_ticks,

@@ -10,7 +10,7 @@ from dashboards.figures import (
     break_even,
     speedup_map,
 )
-from dashboards.figures.update_longest import (
+from dashboards.figures.look import (
     draft_lengths,
 )
 from dashboards.table import Column, Table
