@@ -33,7 +33,7 @@ SAMPLERS = {
     "sampler/greedy": ("accept_greedy", True, f"torch argmax and comparison, {_VERIFY}"),
     "sampler/plain-sampled": ("accept_sampled", False, "torch sampling, a plain round"),
     "sampler/plain-greedy": ("accept_greedy", False, "torch argmax, a plain round"),
-    "draft_sampler": ("sample", True, "torch sampling of a draft pass, its law kept"),
+    "draft_sampler": ("sample", True, "torch sampling of a draft pass, its distribution kept"),
     "draft_sampler/greedy": ("greedy", True, "torch argmax of a draft pass"),
 }
 """Part → (op, whether it has drafts, description)."""
