@@ -63,8 +63,8 @@ def drafter_of(case: PublishedCase, point: Facts, target: ModelChoice, method: s
 
 def _named(words: object) -> list[str]:
     """The catalogue's drafter that a text names; empty for a text that names none or several."""
-    known = known_drafter(words) if isinstance(words, str) else None
-    return [] if known is None else [known]
+    drafter = known_drafter(words) if isinstance(words, str) else None
+    return [] if drafter is None else [drafter]
 
 
 def _usable(name: str, target: Model, kind: str) -> bool:

@@ -89,7 +89,7 @@ def _fits(name: str, target: PublishedModel) -> bool:
     """Whether the published sizes agree with a catalogue model, allowing for errors of the source."""
     size, active = _model_sizes(name)
     pairs = ((target.params_b, size), (target.active_params_b, active))
-    return all(stated is None or abs(_log_ratio(stated, known)) <= _OTHER_MODEL for stated, known in pairs)
+    return all(stated is None or abs(_log_ratio(stated, actual)) <= _OTHER_MODEL for stated, actual in pairs)
 
 
 def _similar(words: str, target: PublishedModel) -> str | None:
