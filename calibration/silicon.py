@@ -8,7 +8,6 @@ DIR is an unpacked `aiconfigurator-core` package (or a folder of filtered copies
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from calibration import heldout
 from calibration.profile_json import dumps
 from calibration.silicon_attention import fit_attention, fit_latent, fit_prefill, fit_streamed
 from calibration.silicon_exchange import exchange_part
-from calibration.silicon_fit import fit_allreduce, fit_experts, fit_gemm
+from calibration.silicon_fit import Points, fit_allreduce, fit_experts, fit_gemm
 from calibration.tables import Columns, Tables, medians, open_tables
 from simulator.costs.profiles import SCHEMA, Part
 from simulator.errors import InputError
@@ -67,8 +66,6 @@ half as much again at 1 to 8 MB. SGLang up to 0.5.10 uses vLLM's.
 GEMM_KEYS = ("n", "k", "m")
 ATTENTION_KEYS = ("heads", "kv_heads", "head_dim", "batch", "context")
 EXPERT_KEYS = ("hidden", "inter", "topk", "experts", "moe_tp", "moe_ep", "tokens")
-
-Points = Mapping[tuple[int, ...], float]
 
 
 def gemm_points(tables: Tables, weights: str) -> Points:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -34,9 +34,11 @@ from calibration.decoder.weights import smollm2_weights
 from calibration.measurements import DeviceNotes, measurements_path, read_measurements
 from calibration.microbench.calibrate import BusyError, CalibrationRequest, calibrate
 from calibration.microbench.device import open_device
-from calibration.microbench.session import Progress
 from simulator.errors import InputError, Problem
 from simulator.models.catalogue import load_model
+
+if TYPE_CHECKING:
+    from simulator.runs.replications import Progress
 
 _REFERENCE = LoopPoint(1, 1, 320, 1)
 _REFERENCE_STEPS = 4

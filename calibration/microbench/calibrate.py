@@ -12,7 +12,7 @@ from calibration.measurements import Measurement, MeasurementFile, measurements_
 from calibration.microbench.device import Device, open_device
 from calibration.microbench.plan import BenchPlan, make_plan
 from calibration.microbench.point import BenchPoint
-from calibration.microbench.session import Progress, Session
+from calibration.microbench.session import Session
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 from simulator.models.drafter import DrafterModel
@@ -20,6 +20,7 @@ from simulator.models.model import Model
 
 if TYPE_CHECKING:
     from calibration.fit import FittedProfile
+    from simulator.runs.replications import Progress
 
 ESSENTIAL = frozenset({"gemm/bf16", "attention/bf16"})
 """Parts that a profile must have; another part that is refused is inherited."""

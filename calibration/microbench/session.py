@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -20,8 +21,10 @@ from calibration.microbench.plan import BenchPlan
 from calibration.microbench.point import BenchPoint
 from calibration.microbench.timing import Timed, time_work
 
-Progress = Callable[[int, int, str], None]
-"""Called with visits done, total visits, and the current operator."""
+if TYPE_CHECKING:
+    from simulator.runs.replications import Progress
+
+
 MORE_ROUNDS = 2
 """Additional rounds for a point whose repeats vary too much, or that the fit suspects."""
 MAX_FAILURES = 3

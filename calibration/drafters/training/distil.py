@@ -6,7 +6,7 @@ import copy
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,9 +17,12 @@ from calibration.drafters.training.corpus import Mix
 from calibration.drafters.training.evaluation import judge
 from calibration.drafters.training.recipes import Recipe, Trainee
 from calibration.drafters.training.shards import Shards, fingerprint
-from calibration.drafters.training.trainer import CHECKPOINT, POSITIONS, Progress, TrainingPlan, train
+from calibration.drafters.training.trainer import CHECKPOINT, POSITIONS, TrainingPlan, train
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
+
+if TYPE_CHECKING:
+    from simulator.runs.replications import Progress
 
 RESULT = "distillation.json"
 _BYTES_PER_STATE = 2

@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -27,6 +26,9 @@ from calibration.drafters.training.shards import ShardPrefetcher, Shards, finger
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
+if TYPE_CHECKING:
+    from simulator.runs.replications import Progress
+
 CHECKPOINT = "checkpoint.pt"
 POSITIONS = 5
 """Draft positions at which acceptance is evaluated."""
@@ -37,9 +39,6 @@ _KL_WEIGHT_WITH_REGRESSION = 0.1
 _WARM_UP = 0.03
 _COOL_DOWN = 0.25
 _CLIP = 1.0
-
-Progress = Callable[[int, int, str], None]
-"""Called with tokens seen, total tokens, and a message."""
 
 
 @dataclass(frozen=True)
