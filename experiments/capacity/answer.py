@@ -13,6 +13,7 @@ from simulator.results.catalogue import paths_shown
 from simulator.results.metric import Detail
 
 if TYPE_CHECKING:
+    from calibration.launch.launch import Artefact
     from experiments.capacity.crossover import Crossover
     from experiments.capacity.decision import PlanDecision
     from experiments.capacity.demand import Demand
@@ -67,6 +68,8 @@ class CapacityPlan:
     mixed: Sequence[ClassFleet] | None
     pareto_front: Sequence[LoadPoint]
     alternatives: Sequence[Candidate]
+    engine: Mapping[str, Artefact]
+    """Engine → what starts it with the plan's choice."""
     gpu_hour_cost: float | None
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -133,6 +136,13 @@ class CapacityPlan:
             "break_even": self._break_even(),
             "value_of_better_drafter": self._better_drafter(),
             "mixed_fleet": self._mixed(),
+            "engine": {name: artefact.text or None for name, artefact in self.engine.items()},
+            "engine_files": {
+                file: text for artefact in self.engine.values() for file, text in artefact.files.items()
+            },
+            "engine_notes": {
+                name: [str(one) for one in artefact.unstated] for name, artefact in self.engine.items()
+            },
             "pareto": [_point_json(point) for point in self.pareto_front],
             "alternatives": [self.alternative(candidate) for candidate in self.alternatives],
             "provenance": dict(self.provenance),

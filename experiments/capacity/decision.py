@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from simulator.results.verdict import Verdict
 
 ENABLE, ENABLE_BELOW, DO_NOT, MEASURE_FIRST = "ENABLE", "ENABLE BELOW", "DO NOT", "MEASURE FIRST"
+SLO_UNREACHABLE = "SLO UNREACHABLE"
+PLAIN_VERDICTS = (DO_NOT, SLO_UNREACHABLE)
+"""Verdicts that leave speculation off."""
 
 _LEAST_CHANGE = 0.005
 """Smaller relative changes of the cost are not reported."""
@@ -31,7 +34,7 @@ _LEAST_CHANGE = 0.005
 
 @dataclass(frozen=True)
 class PlanDecision:
-    """`verdict` is ENABLE, ENABLE BELOW X, DO NOT or MEASURE FIRST.
+    """`verdict` is ENABLE, ENABLE BELOW X, DO NOT, SLO UNREACHABLE or MEASURE FIRST.
 
     `below` is X, the load of all replicas.
     """
@@ -51,7 +54,8 @@ def decision_without_slo(plain: Candidate, drafting: Candidate) -> PlanDecision 
     if drafting.replicas is not None:
         summary = f"{drafting.setting.name} meets the SLO and plain decoding does not"
         return PlanDecision(_unless_near(ENABLE, plain), f"{summary}: {reasons[0]}")
-    return PlanDecision(_unless_near(DO_NOT, plain, drafting), f"nothing meets the SLO: {'; '.join(reasons)}")
+    verdict = _unless_near(SLO_UNREACHABLE, plain, drafting)
+    return PlanDecision(verdict, f"nothing meets the SLO: {'; '.join(reasons)}")
 
 
 def _unless_near(verdict: str, *failing: Candidate) -> str:

@@ -14,6 +14,7 @@ from experiments.capacity.crossover import Crossover, find_crossover
 from experiments.capacity.decision import PlanDecision, decide, decision_unconfirmed, decision_without_slo
 from experiments.capacity.demand import RATE, Demand, demand_of
 from experiments.capacity.deployment import Deployment, deploy, served_tokens_ratio
+from experiments.capacity.launch import launches
 from experiments.capacity.mixed import mixed_fleet
 from experiments.capacity.replica import FULL
 from experiments.capacity.slo import slo_of
@@ -98,6 +99,7 @@ def _capacity_plan(
         mixed=mixed_fleet(candidates, (plain.setting, best.setting)),
         pareto_front=prospects.pareto_points(candidates, points, plains, drafting),
         alternatives=prospects.alternatives(candidates, plains, drafting, (plain, best), schedule),
+        engine=launches(scenario, basis.decision.verdict, plain.setting, best.setting, schedule),
         gpu_hour_cost=gpu_hour_cost,
         notes=prospects.notes(candidates, scenario, (before, after), schedule),
         provenance=_provenance(scenario, candidates),

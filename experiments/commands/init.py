@@ -1,4 +1,4 @@
-"""`decodesim init`: a scenario file from a few flags, with every key explained."""
+"""`decodesim init`: a scenario file from a launch configuration or a few flags, with every key explained."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from typing import Any
 
 import click
 
-from experiments.commands.options import flags_of, json_option, read_scenario, scenario_flags, writes_file
+from experiments.commands.launch_options import launch_options, launched
+from experiments.commands.options import (
+    check_new_file,
+    flags_of,
+    json_option,
+    read_scenario,
+    scenario_flags,
+    writes_file,
+)
 from experiments.commands.output import note, print_json
 
 
 @click.command()
+@launch_options
 @scenario_flags
 @click.option(
     "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change one field of the scenario."
@@ -22,20 +31,31 @@ from experiments.commands.output import note, print_json
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file to write; default stdout.",
 )
+@click.option("--force", is_flag=True, help="Replace the output file if it is there.")
 @json_option
 @writes_file
-def command(output: Path | None, as_json: bool, overrides: tuple[str, ...], **flags_given: Any) -> None:
-    """Write a scenario file from a few flags; without flags, the example.
+def command(
+    output: Path | None, force: bool, as_json: bool, overrides: tuple[str, ...], **flags_given: Any
+) -> None:
+    """Write a scenario file from a launch configuration, from a few flags, or the example without either.
 
-    The file contains every key with its default and its meaning.
+    The file contains every key with its default and its meaning. Flags replace what the launch states.
     """
     from simulator.scenario import relocated, scenario_yaml
     from simulator.scenario.flags import EXAMPLE
 
+    if output is not None:
+        check_new_file(output, force)
     flags = flags_of(flags_given)
-    if all(value is None for value in flags.values()):
-        flags = dict(EXAMPLE)
-    scenario = read_scenario(None, overrides, flags)
+    from_launch = launched(flags_given, flags, overrides)
+    if from_launch is not None:
+        scenario, notes = from_launch.scenario, from_launch.notes
+    else:
+        if all(value is None for value in flags.values()):
+            flags = dict(EXAMPLE)
+        scenario, notes = read_scenario(None, overrides, flags), ()
+    for text in notes:
+        note(text)
     if output is not None:
         scenario = relocated(scenario, output.parent)
         output.write_text(scenario_yaml(scenario), "utf-8")

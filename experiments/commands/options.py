@@ -207,3 +207,10 @@ def check_output(output: Path) -> None:
         raise InputError(Problem(str(output), message=f"the folder {output.parent} is not there"))
     if not os.access(output.parent, os.W_OK):
         raise InputError(Problem(str(output), message="cannot be written: permission denied"))
+
+
+def check_new_file(output: Path, force: bool) -> None:
+    """Raises InputError for a file that cannot be written, or is there and may not be replaced."""
+    check_output(output)
+    if output.exists() and not force:
+        raise InputError(Problem(str(output), message="exists already", allowed="--force replaces it"))

@@ -80,6 +80,7 @@ def print_plan(document: Mapping[str, Any], scenario: Scenario) -> None:
     _print_variants(document)
     for line in (*_best(document), *_changes(document)):
         print_text(line)
+    _print_engine(document, scenario)
     _print_alternatives(document)
     print_list("Notes", document["notes"])
 
@@ -145,6 +146,20 @@ def _print_variants(document: Mapping[str, Any]) -> None:
     rows.append(row("TPOT mean at the mean load, ms", "tpot_at_mean_s", lambda s: format_number(s * 1e3)))
     rows_with_values = [cells for cells in rows if cells[1:] != [NOTHING, NOTHING]]
     print_table(["± 95 % of sampling", "plain", heading], rows_with_values)
+
+
+def _print_engine(document: Mapping[str, Any], scenario: Scenario) -> None:
+    """Print what starts the engine of the scenario, as it is to be copied."""
+    from calibration.launch.registry import engine_key
+
+    engine = engine_key(scenario)
+    text = document["engine"][engine]
+    if text is not None:
+        click.echo(f"\nStart it with (other engines: --json):\n\n{text}\n")
+    for name in document["engine_files"] if text is not None else ():
+        if name in text:
+            click.echo(f"{name}:\n{document['engine_files'][name]}")
+    print_list("Not in these options", document["engine_notes"][engine])
 
 
 def _best(document: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from experiments.commands.options import check_output, json_option, writes_file
+from experiments.commands.options import check_new_file, json_option, writes_file
 from experiments.commands.output import note, print_json
 from simulator.errors import InputError, Problem
 
@@ -39,7 +39,7 @@ def command(files: tuple[str, ...], output: Path | None, force: bool, as_json: b
     if not files and sys.stdin.isatty():
         raise click.UsageError("name the files to read, or pipe one in")
     if output is not None:
-        _check_output(output, force)
+        check_new_file(output, force)
     document = read(files or (_STDIN,)).to_json()
     if output is not None:
         _write(output, document)
@@ -51,13 +51,6 @@ def command(files: tuple[str, ...], output: Path | None, force: bool, as_json: b
         print_reading(document)
     if output is not None:
         note(f"wrote {output}; in a scenario: acceptance: {{file: {output.name}}}")
-
-
-def _check_output(output: Path, force: bool) -> None:
-    """Raises InputError before anything is read."""
-    check_output(output)
-    if output.exists() and not force:
-        raise InputError(Problem(file=str(output), message="exists already", allowed="--force replaces it"))
 
 
 def _write(output: Path, document: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from calibration.launch.registry import ENGINES
 from experiments.capacity.answer import CapacityPlan
 from experiments.capacity.candidates import Candidate
 from experiments.capacity.crossover import ALL_LOADS, BELOW, NO_LOAD, Crossover
@@ -27,7 +28,7 @@ from tests.plans import candidates, tiny, tiny_plan
 
 KEYS = (
     "verdict reason best schedule replicas cost_per_million_tokens crossover value_of_better_drafter "
-    "alternatives"
+    "alternatives engine"
 )
 
 
@@ -46,6 +47,20 @@ def test_the_contract_of_the_json() -> None:
         assert (one["gpus"] is None) == (one["why_not"] is not None)
     gpu_pareto = [point["tokens_per_s_per_gpu"] for point in document["pareto"]]
     assert gpu_pareto == sorted(gpu_pareto)
+
+
+def test_the_launch_of_a_plan_is_its_choice_and_reads_back_as_it() -> None:
+    answer = tiny_plan()
+    document = answer.to_json()
+    assert document["engine"].keys() == {"vllm", "sglang", "trtllm"}
+    read = ENGINES["vllm"].read(document["engine"]["vllm"], "line")
+    if document["verdict"] == "DO NOT":
+        assert not read.speculation
+        return
+    assert answer.schedule is not None
+    triples = read.speculation["num_speculative_tokens_per_batch_size"]
+    for low, high, length in triples:
+        assert answer.schedule.draft_length(low) == answer.schedule.draft_length(high) == length
 
 
 def test_cost_is_gpus_by_price_by_tokens_asked_for() -> None:
@@ -113,7 +128,7 @@ def test_when_plain_decoding_misses_the_slo_at_any_rate_speculation_is_the_way()
 
 def test_when_nothing_keeps_the_slo_the_limit_and_the_miss_are_said() -> None:
     made = plan(tiny(), "ttft_p99=1s,tpot_p99=50us")
-    assert made.decision.verdict == "DO NOT"
+    assert made.decision.verdict == "SLO UNREACHABLE"
     assert made.decision.reason.startswith("nothing meets the SLO: plain: TPOT P99 is 1.36 ms even with one")
     assert "lookup: TPOT P99 is" in made.decision.reason
     assert made.to_json()["best"]["keeps_slo"] is False
@@ -273,7 +288,10 @@ def failing(ratio: float, within_model_error: bool = False) -> Candidate:
 
 def test_a_way_that_fails_decides_unless_it_fails_by_less_than_the_models_error() -> None:
     able = tiny_plan().best
-    for perhaps, verdicts in ((False, ("DO NOT", "ENABLE", "DO NOT")), (True, ("MEASURE FIRST",) * 3)):
+    for perhaps, verdicts in (
+        (False, ("DO NOT", "ENABLE", "SLO UNREACHABLE")),
+        (True, ("MEASURE FIRST",) * 3),
+    ):
         bad = failing(1.05, perhaps)
         cases = ((able, bad), (bad, able), (bad, bad))
         found = [decision_without_slo(*case) for case in cases]

@@ -1,0 +1,1 @@
+"""Launch configurations of serving engines: read into scenarios, and written from them."""
