@@ -14,7 +14,8 @@ from dashboards.subject import PLAIN, ReportedResult
 from simulator.results.catalogue import COMPARED, paths_shown, title_of
 from simulator.results.estimate import Estimate
 from simulator.results.metric import Detail
-from simulator.results.verdict import LOSES, PAYS, UNDECIDED
+from simulator.results.verdict import LOSES, NO_VERDICT, PAYS, UNDECIDED
+from simulator.scenario.basis import GIVEN
 from simulator.units import format_number, format_rate, format_seconds
 
 
@@ -37,7 +38,7 @@ class Headline:
     """The verdict on one variant. `claim` is one sentence; each of `support` another."""
 
     variant: str
-    outcome: str
+    outcome: str | None
     claim: str
     support: tuple[str, ...]
     changes: tuple[Tile, ...]
@@ -55,13 +56,12 @@ def _headline(subject: ReportedResult, variant: str) -> Headline:
     outcome = comparison.verdict.outcome
     reason, by_tpot = _reason(variant, outcome, comparison.verdict.sentence)
     ratio = comparison.ratios.get("tpot_mean_speedup" if by_tpot else "throughput_speedup")
-    if ratio is None or ratio.band is None or "serves the rate" in reason:
-        claim, support = f"{_variant_text(subject, variant)} {_OUTCOME_TEXTS[outcome]}.", [sentence(reason)]
+    claim = f"{_condition(subject, variant)}{_variant_text(subject, variant)} {_OUTCOME_TEXTS[outcome]}"
+    if outcome is NO_VERDICT or ratio is None or ratio.band is None or "serves the rate" in reason:
+        claim += "."
     else:
-        claim = (
-            f"{_variant_text(subject, variant)} {_OUTCOME_TEXTS[outcome]}: {_gain(ratio, outcome, by_tpot)}."
-        )
-        support = [sentence(reason)]
+        claim += f": {_gain(ratio, outcome, by_tpot)}."
+    support = [sentence(reason)]
     statements = (_saturated, _tail, _stragglers, _break_even, _assumed, _slo)
     support += [line for line in (statement(subject, variant) for statement in statements) if line]
     return Headline(variant, outcome, claim, tuple(support), tuple(_changes(subject, variant, _TILES)))
@@ -71,16 +71,35 @@ _TILES = tuple(name for name, ratio in COMPARED.items() if ratio.path in paths_s
 """Comparisons at the top of a page."""
 _TAILS = tuple(name for name in _TILES if COMPARED[name].part == "p99")
 """Comparisons of the slowest requests and gaps."""
-_OUTCOME_TEXTS = {PAYS: "pays", LOSES: "does not pay", UNDECIDED: "may or may not pay"}
+_OUTCOME_TEXTS = {
+    PAYS: "pays",
+    LOSES: "does not pay",
+    UNDECIDED: "may or may not pay",
+    NO_VERDICT: "gets no verdict",
+}
 
 
-def _reason(variant: str, outcome: str, sentence_text: str) -> tuple[str, bool]:
+def _reason(variant: str, outcome: str | None, sentence_text: str) -> tuple[str, bool]:
     """The reason in the verdict's sentence, and whether the verdict is about TPOT."""
-    reason = sentence_text.removeprefix(f"{variant}: ").removeprefix(f"{outcome}: ")
+    reason = sentence_text.removeprefix(f"{variant}: ").removeprefix(f"{outcome or 'no verdict'}: ")
     by_tpot = reason.startswith("TPOT ")
     if reason.startswith(("TPOT speedup × ", "throughput × ")):
         reason = reason.partition(": ")[2] or reason
     return reason, by_tpot
+
+
+def _condition(subject: ReportedResult, variant: str) -> str:
+    """`If α is 0.70, ` where the verdict holds for an acceptance that the scenario gives."""
+    from simulator.scenario import given_acceptance
+
+    comparison = subject.result.comparison[variant]
+    if (
+        subject.scenario is None
+        or comparison.acceptance_basis != GIVEN
+        or comparison.verdict.outcome is NO_VERDICT
+    ):
+        return ""
+    return f"If {given_acceptance(subject.scenario, variant)}, "
 
 
 def _variant_text(subject: ReportedResult, variant: str) -> str:
@@ -97,7 +116,7 @@ def _variant_text(subject: ReportedResult, variant: str) -> str:
     return f"{title[:1].upper()}{title[1:]} with up to {entry.max_draft_length} drafts a round"
 
 
-def _gain(ratio: Estimate, outcome: str, by_tpot: bool) -> str:
+def _gain(ratio: Estimate, outcome: str | None, by_tpot: bool) -> str:
     assert ratio.band is not None
     more, fewer = ("faster", "slower") if by_tpot else ("more", "fewer")
 

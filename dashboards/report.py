@@ -155,11 +155,10 @@ def _verdict(headline: Headline) -> Html:
         )
         for change in headline.changes
     ]
+    outcome = tag("span", headline.outcome or "no verdict", cls=f"word {headline.outcome or 'none'}")
     return tag(
         "section",
-        tag(
-            "p", tag("span", headline.outcome, cls=f"word {headline.outcome}"), headline.variant, cls="label"
-        ),
+        tag("p", outcome, headline.variant, cls="label"),
         tag("p", headline.claim, cls="claim"),
         *(tag("p", line, cls="support") for line in headline.support),
         tag("div", *tiles, cls="tiles"),

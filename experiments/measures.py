@@ -24,14 +24,15 @@ from experiments.metrics import (
 from simulator.breakeven.breakeven import FEWEST_FOR_BREAK_EVEN
 from simulator.breakeven.case import BreakEvenCase
 from simulator.breakeven.simulated_evaluator import SimulatedEvaluator
+from simulator.results.comparison import compare
 from simulator.results.estimate import Estimate
 from simulator.results.record import RunRecord
-from simulator.results.summary import STEP_BAND, compare
-from simulator.results.verdict import DOES_NOT_FIT
+from simulator.results.summary import STEP_BAND
+from simulator.results.verdict import DOES_NOT_FIT, NO_VERDICT
 from simulator.runs.fit import shortage_of
 from simulator.runs.replications import Replications, VariantRuns, traffic_of
 from simulator.runs.variant import CompiledVariant
-from simulator.scenario import Scenario, scenario_from_data
+from simulator.scenario import Scenario, acceptance_basis, scenario_from_data
 
 _PLAIN_VARIANTS = 256
 """Plain variants whose figures are cached, a few kilobytes each."""
@@ -86,14 +87,13 @@ def _simulated(
                 yield name, path, _json(estimate, study.bands)
         yield name, SATURATED, float(measurement.saturation.saturated)
     for variant_runs, measurement in zip(runs[1:], measurements[1:], strict=True):
-        name, comparison = (
-            variant_runs.variant.name,
-            compare(variant_runs.variant.name, measurements[0], measurement),
-        )
+        name = variant_runs.variant.name
+        comparison = compare(name, measurements[0], measurement, acceptance_basis(scenario, name))
         for ratio, estimate in comparison.ratios.items():
             if estimate is not None and keep.holds(name, ratio):
                 yield name, ratio, _json(estimate, study.bands)
-        yield name, VERDICT, comparison.verdict.outcome
+        if comparison.verdict.outcome is not NO_VERDICT:
+            yield name, VERDICT, comparison.verdict.outcome
         yield name, REASON, comparison.verdict.sentence
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from experiments.alternatives import Alternative, scenario_with
 from simulator.results.catalogue import COMPARED, COMPARED_BY_PATH, metric_of, paths_shown
 from simulator.results.change import change_of, speedup_change
+from simulator.results.comparison import ratio_of
 from simulator.results.estimate import Estimate
 from simulator.results.metric import Detail
-from simulator.results.summary import ratio_of
 from simulator.results.verdict import DOES_NOT_FIT, LOSES, PAYS, judge_speedup
 from simulator.scenario import PLAIN
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simulator.models.catalogue import taken_as
+from simulator.results.catalogue import title_of
+from simulator.results.comparison import compare
 from simulator.results.result import Provenance, Result
-from simulator.results.summary import compare
+from simulator.results.verdict import NO_VERDICT
 from simulator.runs.fit import fitting_variants
 from simulator.runs.replications import Progress, Replications, VariantRuns
 from simulator.runs.variant import CompiledVariant
-from simulator.scenario import Scenario, defaults_used
+from simulator.scenario import Scenario, acceptance_basis, defaults_used
 from simulator.traffic.workload import workload_notes
-from simulator.units import format_bytes
+from simulator.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from simulator.drivers.pipeline import Stage
+    from simulator.results.variant_summary import VariantSummary
 
 _WITHOUT_MISSES = ("geometric", "decay", "hierarchical")
 """Acceptance models under which a prompt lookup always finds a match."""
@@ -44,19 +47,32 @@ def simulate(
     study = Replications(scenario, runs, progress, timelines=timelines if trace_out is not None else None)
     missed = study.run()
     measurements = study.measurements()
+    comparison = {
+        compiled.name: compare(
+            compiled.name, measurements[0], measured, acceptance_basis(scenario, compiled.name)
+        )
+        for compiled, measured in zip(variants[1:], measurements[1:], strict=True)
+    }
+    without_verdict = tuple(
+        entry.verdict.sentence for entry in comparison.values() if entry.verdict.outcome is NO_VERDICT
+    )
+    summaries = {
+        compiled.name: measured.summary() for compiled, measured in zip(variants, measurements, strict=True)
+    }
     if trace_out is not None:
         _write_trace(trace_out, scenario, timelines)
     return Result(
         scenario=scenario.model_dump(mode="json"),
         provenance=_provenance(scenario, study),
-        variants={
-            variant.name: measured.summary() for variant, measured in zip(variants, measurements, strict=True)
-        },
-        comparison={
-            variant.name: compare(variant.name, measurements[0], measured)
-            for variant, measured in zip(variants[1:], measurements[1:], strict=True)
-        },
-        notes=(*_notes(scenario, study.variants), *study.notes(), *([missed] if missed else ())),
+        variants=summaries,
+        comparison=comparison,
+        notes=(
+            *without_verdict,
+            *_missed_limits(scenario, summaries),
+            *_notes(scenario, study.variants),
+            *study.notes(),
+            *([missed] if missed else ()),
+        ),
         records={runs.variant.name: runs.records(study.warm_up) for runs in study.variants}
         if keep_requests
         else {},
@@ -103,14 +119,23 @@ def _provenance(scenario: Scenario, study: Replications) -> Provenance:
 
 def _never_served(runs: VariantRuns) -> str:
     """Return how many requests are left out, and the limits that they exceed."""
-    settings = runs.variant.settings
-    limits = [f"the model's context ({settings.max_context_tokens:,} tokens)"]
-    if runs.variant.scenario.run.mechanisms.kv_limit:
-        limits.append(f"the KV memory ({settings.total_blocks * settings.block_tokens:,})")
-    if not settings.chunked_prefill:
-        limits.append(f"a step that holds a whole prompt ({settings.max_num_batched_tokens:,})")
     count = runs.rejected / runs.made
-    return f"{count:g} requests a run are left out, as they are longer than {' or '.join(limits)}"
+    return f"{count:g} requests a run are left out, as they are longer than {runs.variant.request_limits}"
+
+
+def _missed_limits(scenario: Scenario, summaries: Mapping[str, VariantSummary]) -> Iterator[str]:
+    """Yield a note for every limit of the SLO that a variant's P99 exceeds."""
+    limits = scenario.slo.model_dump(exclude_none=True) if scenario.slo is not None else {}
+    for name, summary in summaries.items():
+        missed = []
+        for key, limit_s in limits.items():
+            latency, _, percentile = key.removesuffix("_s").rpartition("_")
+            estimate = summary.estimates.get(f"{latency}_s.{percentile}")
+            if estimate is not None and estimate.value > limit_s:
+                title = title_of(f"{latency}_s.{percentile}")
+                missed.append(f"{title} {format_seconds(estimate.value)}, limit {format_seconds(limit_s)}")
+        if missed:
+            yield f"{name}: misses the SLO: {'; '.join(missed)}"
 
 
 def _of_the_engine(scenario: Scenario, variants: Sequence[CompiledVariant]) -> Iterator[str]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from dashboards.subject import ReportedResult, reported_result
 from experiments.maps.speedup import SpeedupMap
+from simulator.results.comparison import Comparison
 from simulator.results.estimate import Estimate
 from simulator.results.result import Provenance, Result
-from simulator.results.summary import Comparison, VariantSummary
+from simulator.results.summary import VariantSummary
 from simulator.results.verdict import Verdict
 from simulator.scenario import load_scenario
 from simulator.simulation import simulate

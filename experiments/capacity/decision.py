@@ -157,7 +157,7 @@ def _cost_text(plain: Deployment, drafting: Deployment, served_tokens_ratio: Est
     return f"{counts}: a GPU serves {served_tokens_ratio.value:.2f} × the tokens{band} {limit}"
 
 
-def _latency_text(plain: Deployment, drafting: Deployment, verdict: Verdict, outcome: str) -> str:
+def _latency_text(plain: Deployment, drafting: Deployment, verdict: Verdict, outcome: str | None) -> str:
     """The verdict's sentence without its outcome; bare figures where `outcome` differs from it."""
     if verdict.outcome == outcome:
         return verdict.sentence.replace(f": {verdict.outcome}: ", ": ", 1)

@@ -164,7 +164,7 @@ def _at_peak(demand: Demand, before: Deployment, after: Deployment) -> Verdict:
     Where users are spread over different numbers of replicas, throughputs of one replica are not comparable,
     and the time per token decides.
     """
-    from simulator.results.summary import compare
+    from simulator.results.comparison import compare
     from simulator.results.verdict import explain
 
     name = setting_label(after.setting, ranks=False)

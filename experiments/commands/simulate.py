@@ -32,6 +32,8 @@ from experiments.commands.output import (
 from simulator.errors import InputError, Problem
 from simulator.results.catalogue import COMPARED, label_of, metric_of, paths_shown
 from simulator.results.metric import Detail
+from simulator.results.verdict import NO_VERDICT
+from simulator.scenario.basis import GIVEN
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -92,10 +94,15 @@ def command(
 
 def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
     """The answer for people: verdict, table of the variants, ratios, what it rests on."""
+    from simulator.scenario import given_acceptance
+
     variants = document["arms"]
     print_text(f"{scenario.title}: {_traffic(scenario)}")
     for name, comparison in document["comparison"].items():
-        print_text(f"→ {comparison.get('reason') or name + ': ' + comparison['verdict']}")
+        condition = ""
+        if comparison.get("acceptance_basis") == GIVEN and comparison["verdict"] is not NO_VERDICT:
+            condition = f"If {given_acceptance(scenario, name)}: "
+        print_text(f"→ {condition}{comparison['reason']}")
     rows = [
         [
             label_of(path),

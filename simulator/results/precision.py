@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from simulator.errors import InputError, Problem, did_you_mean
 from simulator.results.catalogue import COMPARED, COMPARED_BY_WORD
+from simulator.results.comparison import ratio_of
 from simulator.results.estimate import Estimate
 from simulator.results.metric import QUANTILE
-from simulator.results.summary import VariantMeasurement, ratio_of
+from simulator.results.summary import VariantMeasurement
 from simulator.scenario import PLAIN, RunSection
 
 FEWEST_REPLICATIONS = 10

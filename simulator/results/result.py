@@ -17,9 +17,9 @@ import numpy as np
 
 from simulator.errors import InputError, Problem, reason
 from simulator.files import whole_file
-from simulator.results.summary import Comparison, comparison_from_json
+from simulator.results.comparison import Comparison, comparison_from_json
 from simulator.results.variant_summary import VariantSummary, summary_from_json
-from simulator.results.verdict import LOSES, PAYS, UNDECIDED
+from simulator.results.verdict import LOSES, NO_VERDICT, PAYS, UNDECIDED
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -184,7 +184,7 @@ def _damage(
     if strangers:
         return f"{strangers[0]} is compared, but is no variant"
     for name, entry in comparison.items():
-        if entry.verdict.outcome not in (PAYS, LOSES, UNDECIDED):
+        if entry.verdict.outcome not in (PAYS, LOSES, UNDECIDED, NO_VERDICT):
             return f"{name}: unknown verdict {entry.verdict.outcome!r}"
     texts = [notes, [entry.verdict.sentence for entry in comparison.values()]]
     if not all(isinstance(text, str) for group in texts for text in group):

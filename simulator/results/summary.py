@@ -1,10 +1,9 @@
-"""Replications of one variant as estimates, and two variants against each other.
+"""Replications of one variant as estimates.
 
 Figures of single runs come from `measure.py`; here they get their Student t interval over replications and
 the band of the cost model: the same random numbers are run again with every GPU stage longer and shorter by
-`STEP_BAND`, and what a figure becomes there is the model's part of its band. Ratios of two variants are
-paired by replication. Their error is that of the ratio of both step times, which is as large: their band
-leaves the plain variant as it is and scales the decodes of the other; prompts cost both variants the same.
+`STEP_BAND`, and what a figure becomes there is the model's part of its band. `comparison.py` compares two
+variants.
 """
 
 from __future__ import annotations
@@ -12,27 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from simulator.results.catalogue import COMPARED, metric_of
-from simulator.results.estimate import Estimate, estimate_from_json, mean_estimate, paired_ratio
+from simulator.results.catalogue import metric_of
+from simulator.results.estimate import Estimate, mean_estimate
 from simulator.results.measure import measure, window_of
-from simulator.results.metric import Kind, Ratio
+from simulator.results.metric import Kind
 from simulator.results.metrics import samples_needed
+from simulator.results.record import STATUS_DONE
 from simulator.results.saturation import Saturation, SaturationEvidence, evidence, judge
 from simulator.results.tails import FEWEST_BUNCHES, Tail, bunches, tails
 from simulator.results.variant_summary import MeasurementScope, VariantSummary
-from simulator.results.verdict import LOSES, PAYS, Verdict, explain
 
-__all__ = [
-    "STEP_BAND",
-    "Comparison",
-    "MeasuredRun",
-    "MeasurementScope",
-    "VariantMeasurement",
-    "VariantSummary",
-    "compare",
-]
+__all__ = ["STEP_BAND", "MeasuredRun", "MeasurementScope", "VariantMeasurement", "VariantSummary"]
 
 if TYPE_CHECKING:
     from simulator.results.record import RunRecord
@@ -55,6 +46,10 @@ class MeasuredRun:
     """The same, should the load turn out to be above capacity."""
     evidence: SaturationEvidence | None
     """Whether it is; None where it cannot be (closed loops, bursts)."""
+    requests: int
+    """Requests of the run."""
+    measured: int
+    """Of them, those that are measured and ended."""
     drafted: bool
     steady: bool
     """There was a stretch of steady arrivals to take rates from."""
@@ -70,6 +65,8 @@ class MeasuredRun:
             figures=figures,
             figures_above_capacity=measure(record, *how, True) if scope.open_loop else figures,
             evidence=evidence(record) if scope.open_loop else None,
+            requests=len(record.arrival_ns),
+            measured=int((record.status[record.first_measured : record.end_measured] == STATUS_DONE).sum()),
             drafted=bool(record.drafted_at[:, 1:].any()),
             steady=window_of(record).last >= 0,
             tails=tails(record, scope.class_names) if intervals else {},
@@ -183,84 +180,6 @@ class VariantMeasurement:
         if metric_of(path).is_latency and statistic != "mean":
             return f"too few samples for {statistic} ({samples_needed(statistic):,} in each replication)"
         return "nothing to measure it on"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A speculative variant against the plain one: name of the ratio → estimate, and the verdict."""
-
-    ratios: Mapping[str, Estimate | None]
-    verdict: Verdict
-
-    def to_json(self) -> dict[str, Any]:
-        """`{"throughput_speedup": {…}, …, "verdict": "pays", "reason": "…"}`."""
-        ratios = {name: ratio and ratio.to_json() for name, ratio in self.ratios.items()}
-        return {**ratios, "verdict": self.verdict.outcome, "reason": self.verdict.sentence}
-
-
-def comparison_from_json(document: Mapping[str, Any]) -> Comparison:
-    """The comparison that `Comparison.to_json` wrote."""
-    ratios = {
-        name: value and estimate_from_json(value)
-        for name, value in document.items()
-        if name not in ("verdict", "reason")
-    }
-    return Comparison(ratios, Verdict(document["verdict"], document["reason"]))
-
-
-def compare(name: str, plain: VariantMeasurement, speculative: VariantMeasurement) -> Comparison:
-    """Ratios paired by replication, and the verdict:
-    on throughput in a closed loop, on mean TPOT at an offered rate.
-    """
-    ratios = {ratio: ratio_of(ratio, plain, speculative) for ratio in COMPARED}
-    return Comparison(ratios, _verdict(name, ratios, plain, speculative))
-
-
-def ratio_of(name: str, plain: VariantMeasurement, speculative: VariantMeasurement) -> Estimate | None:
-    """One of `COMPARED`, paired by replication; None where a variant lacks the figure."""
-    compared = COMPARED[name]
-    path = compared.path
-    if (plain.saturation.saturated or speculative.saturation.saturated) and metric_of(
-        path
-    ).is_void_above_capacity:
-        return None
-    return _paired(compared, plain, speculative)
-
-
-def _paired(compared: Ratio, plain: VariantMeasurement, speculative: VariantMeasurement) -> Estimate | None:
-    path, sign = compared.path, -1 if compared.inverted else 1
-    pair = (speculative.samples[path], plain.samples[path])[::sign]
-    estimate = paired_ratio(*pair)
-    factors = [model_factor(end[path], speculative.samples[path]) ** sign for end in speculative.decode_ends]
-    if estimate is not None and path in plain.without_interval | speculative.without_interval:
-        return Estimate(estimate.value)
-    if estimate is None or not factors:
-        return estimate
-    return estimate.with_model_range(*(estimate.value * f for f in (min(factors), max(factors))))
-
-
-def _verdict(
-    name: str,
-    ratios: Mapping[str, Estimate | None],
-    plain: VariantMeasurement,
-    speculative: VariantMeasurement,
-) -> Verdict:
-    before, after = plain.saturation, speculative.saturation
-    if before.saturated and not after.saturated:
-        return Verdict(
-            PAYS, f"{name}: {PAYS}: it serves the rate, which plain decoding does not: {before.reason}"
-        )
-    if after.saturated and not before.saturated:
-        return Verdict(
-            LOSES, f"{name}: {LOSES}: plain decoding serves the rate, and it does not: {after.reason}"
-        )
-    offered = plain.scope.open_loop and not before.saturated
-    metric, ratio = ("TPOT speedup", "tpot_mean_speedup") if offered else ("throughput", "throughput_speedup")
-    before_after = [
-        {path: sum(values) / len(values) for path, values in variant.samples.items()}
-        for variant in (plain, speculative)
-    ]
-    return explain(name, metric, ratios[ratio], *before_after)
 
 
 def model_factor(scaled: Sequence[float], samples: Sequence[float]) -> float:

@@ -20,6 +20,8 @@ class MeasurementScope:
     replicas: int = 1
     running_limit: int | None = None
     """Requests that all replicas together can run at once."""
+    clients: int | None = None
+    """Clients of a closed loop; None for other arrivals."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Every command, page, gate and validation asks here. A speedup *pays* when its whole band lies above
 the target, *loses* when all of it lies below, and is *undecided* in between: then the model does not know,
-and says so. The same holds turned round for an acceptance against its break-even. The reason
+and says so. The same holds turned round for an acceptance against its break-even. Where there is too little
+to judge by, there is no verdict at all: `NO_VERDICT`. The reason
 is the largest of the effects that a speedup is made of: throughput = batch × tokens per round ÷ step time
 (G = E / (1 + o) of `breakeven/theory.py`, with the batch).
 """
@@ -17,14 +18,21 @@ from simulator.results.estimate import Estimate
 
 PAYS, LOSES, UNDECIDED = "pays", "loses", "undecided"
 UNREACHABLE, DOES_NOT_FIT, SATURATED = "unreachable", "does-not-fit", "saturated"
+NO_VERDICT = None
+"""The outcome where the runs are too short, nothing was verified, or no acceptance was given."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """`outcome` is one of the words above; `sentence` says it in full, with the strongest reason."""
 
-    outcome: str
+    outcome: str | None
     sentence: str
+
+    @staticmethod
+    def none(variant: str, reason: str) -> Verdict:
+        """No verdict, and why."""
+        return Verdict(NO_VERDICT, f"{variant}: no verdict: {reason}")
 
 
 def judge_speedup(speedup: Estimate | None, target: float = 1.0) -> str:

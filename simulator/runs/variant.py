@@ -17,7 +17,7 @@ from simulator.drivers.cluster import Drive, drive
 from simulator.errors import InputError, Problem
 from simulator.memory.gpu_memory import GpuMemory
 from simulator.memory.report import gpu_memory
-from simulator.results.record import RunRecord
+from simulator.results.record import STATUS_REJECTED, RunRecord
 from simulator.results.variant_summary import MeasurementScope
 from simulator.results.warm_up import measured_requests
 from simulator.runs.engine_settings import engine_settings
@@ -61,6 +61,17 @@ class CompiledVariant:
         return self.settings.max_num_seqs < of_the_engine
 
     @property
+    def request_limits(self) -> str:
+        """What a request must not be longer than, in words: it is rejected otherwise."""
+        settings = self.settings
+        limits = [f"the model's context ({settings.max_context_tokens:,} tokens)"]
+        if self.scenario.run.mechanisms.kv_limit:
+            limits.append(f"the KV memory ({settings.total_blocks * settings.block_tokens:,})")
+        if not settings.chunked_prefill:
+            limits.append(f"a step that holds a whole prompt ({settings.max_num_batched_tokens:,})")
+        return " or ".join(limits)
+
+    @property
     def fits(self) -> bool:
         """Whether the memory holds the longest request to its end, or sets no limit."""
         return self.memory.fits or not self.scenario.run.mechanisms.kv_limit
@@ -76,6 +87,7 @@ class CompiledVariant:
             limits=slo.model_dump(exclude_none=True) if slo else {},
             replicas=replicas,
             running_limit=self.settings.max_num_seqs * replicas,
+            clients=workload.arrivals.concurrency if workload.arrivals.kind == "closed" else None,
         )
 
     @property
@@ -123,6 +135,7 @@ class CompiledVariant:
         `acceptance` replaces the scenario's models, one per traffic class. `step_scale` multiplies every GPU
         stage; with `scales_decodes_only`, of a step that also prefills only the decodes' share of its tokens.
         `timeline` collects the stages of the steps. `warm_up`: at least so many requests are not measured.
+        Raises InputError where not one of the requests can be served.
         """
         mechanisms = self.scenario.run.mechanisms
         requests = self._within_context(requests)
@@ -147,7 +160,11 @@ class CompiledVariant:
             timeline=timeline,
         )
         measured = measured_requests(self.scenario, len(requests.arrival_ns), warm_up)
-        return drive(how, settings, self.prices, tables, requests, seed, measured)
+        record = drive(how, settings, self.prices, tables, requests, seed, measured)
+        if (record.status == STATUS_REJECTED).all():
+            message = f"{self.name} can serve none of the requests: each is longer than {self.request_limits}"
+            raise InputError(Problem(field="workload.lengths", message=message, allowed="shorter requests"))
+        return record
 
     def step_times(
         self, sequences: int, context_tokens: float, draft_length: int | None = None

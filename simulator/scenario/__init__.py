@@ -33,7 +33,13 @@ from simulator.scenario.lengths import (
     LengthsUniform,
 )
 from simulator.scenario.load import load_scenario, parse_scenario, scenario_from_data
-from simulator.scenario.parts import assumed_acceptance, chosen_variant, with_workload
+from simulator.scenario.parts import (
+    acceptance_basis,
+    assumed_acceptance,
+    chosen_variant,
+    given_acceptance,
+    with_workload,
+)
 from simulator.scenario.schema import (
     EngineSection,
     HardwareSection,
@@ -85,10 +91,12 @@ __all__ = [
     "Tree",
     "Variant",
     "Workload",
+    "acceptance_basis",
     "assumed_acceptance",
     "chosen_variant",
     "defaults_used",
     "engine_preset",
+    "given_acceptance",
     "load_scenario",
     "memory_bytes",
     "parse_scenario",

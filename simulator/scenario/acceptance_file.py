@@ -18,16 +18,22 @@ _STAND_IN = {"model": "geometric", "alpha": 0.5}
 _SHORTEST_DRAFT = 1
 
 
-def inline_acceptance_files(document: Document, base_dir: Path) -> None:
+def inline_acceptance_files(document: Document, base_dir: Path) -> frozenset[str]:
     """Replaces every `{file: …}` without `model` in the document's data by the model that the file gives.
+    Returns the names of the variants whose own acceptance comes from a file.
 
     Beside `file` may stand what chooses among the rows of `decodesim accept`: draft, temperature, domain,
     draft_sampling. What is wrong joins the document's problems.
     """
+    measured = set()
     for holder, key, path, variant in _acceptances(document.data):
         value = holder.get(key)
-        if isinstance(value, dict) and "file" in value and "model" not in value:
-            holder[key] = _measured(document, value, path, variant, base_dir)
+        if isinstance(value, dict) and "file" in value:
+            if "model" not in value:
+                holder[key] = _measured(document, value, path, variant, base_dir)
+            if holder is variant:
+                measured.add(str(variant.get("name")))
+    return frozenset(measured)
 
 
 def _measured(

@@ -81,14 +81,14 @@ def scenario_from_document(
         apply_override(document, override)
     _name_variants(document)
     fill_drafts(document)
-    inline_acceptance_files(document, base_dir)
+    measured = inline_acceptance_files(document, base_dir)
     scenario, problems = checked(document, Scenario)
     problems += name_problems(document, base_dir)
     if scenario is None or problems:
         raise InputError(in_order(problems))
     taken = {document.name(path): value for path, value in document.taken.items()}
     places = {document.name(path): place for path, place in document.values.items()}
-    return scenario.at(base_dir, taken, places)
+    return scenario.at(base_dir, taken, places, measured)
 
 
 AnySection = TypeVar("AnySection", bound=Section)

@@ -197,6 +197,7 @@ class Scenario(Section):
     _base_dir: Path = PrivateAttr(default=Path("."))
     _taken: dict[str, Any] = PrivateAttr(default_factory=dict)
     _places: dict[str, Place] = PrivateAttr(default_factory=dict)
+    _measured: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
@@ -236,16 +237,24 @@ class Scenario(Section):
         base_dir: Path,
         taken: Mapping[str, Any] | None = None,
         places: Mapping[str, Place] | None = None,
+        measured: frozenset[str] | None = None,
     ) -> Self:
         """This scenario with relative file names relative to `base_dir`.
 
-        `places`: the place of each dotted path in its file.
+        `places`: the place of each dotted path in its file. `measured`: the variants whose acceptance comes
+        from a file.
         """
         copy = self.model_copy()
         copy._base_dir = base_dir
         copy._taken = dict(self._taken if taken is None else taken)
         copy._places = dict(self._places if places is None else places)
+        copy._measured = self._measured if measured is None else measured
         return copy
+
+    @property
+    def measured(self) -> frozenset[str]:
+        """Names of the variants whose acceptance comes from a file."""
+        return self._measured
 
     def located(self, error: InputError) -> InputError:
         """Return an error found after reading with each problem at the line of its field, or of what would

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from simulator.errors import InputError
+from simulator.results.comparison import compare
 from simulator.results.record import RunRecord
 from simulator.results.result import Provenance, Result, dump_json, read_results
-from simulator.results.summary import MeasuredRun, MeasurementScope, VariantMeasurement, compare
+from simulator.results.summary import MeasuredRun, MeasurementScope, VariantMeasurement
 from simulator.results.variant_summary import summary_from_json
 from tests.records import closed_loop_record
 
