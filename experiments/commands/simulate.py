@@ -33,7 +33,6 @@ from simulator.errors import InputError, Problem
 from simulator.results.catalogue import COMPARED, label_of, metric_of, paths_shown
 from simulator.results.metric import Detail
 from simulator.results.verdict import NO_VERDICT
-from simulator.scenario.basis import GIVEN
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -95,6 +94,7 @@ def command(
 def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
     """The answer for people: verdict, table of the variants, ratios, what it rests on."""
     from simulator.scenario import given_acceptance
+    from simulator.scenario.basis import GIVEN
 
     variants = document["arms"]
     print_text(f"{scenario.title}: {_traffic(scenario)}")

@@ -27,7 +27,8 @@ from tests.studies import ALPHA, CONCURRENCY, DRAFT_LENGTH, SCENARIO, study
 
 TWO_VARIANTS = SCENARIO.replace(
     "  workload:",
-    "    - {name: small.1b, method: draft_model, draft: llama-3.2-1b-instruct, draft_length: 4}\n  workload:",
+    "    - {name: small.1b, method: draft_model, draft: llama-3.2-1b-instruct, draft_length: 4, "
+    "acceptance: {model: geometric, alpha: 0.6}}\n  workload:",
 )
 SIMULATED = (*OF_A_VARIANT, *AGAINST_PLAIN, "conditional_acceptance.1", "acceptance_rate_at.3")
 EVERYTHING = (*SIMULATED, *BREAK_EVENS, "speedup_at.0.5")
@@ -59,6 +60,7 @@ def test_a_cell_says_what_simulate_says(tmp_path: Path) -> None:
         expected |= {f"{variant}.{path}": value for path, value in as_json(figures).items()}
         expected[f"{variant}.saturated"] = 0.0
     for variant, comparison in told.comparison.items():
+        assert comparison.verdict.outcome is not None
         ratios = {**as_json(comparison.ratios), "verdict": comparison.verdict.outcome}
         expected |= {f"{variant}.{path}": value for path, value in ratios.items()}
         expected[f"{variant}.reason"] = comparison.verdict.sentence
@@ -166,7 +168,7 @@ def test_memory_that_is_too_small_is_an_answer(tmp_path: Path) -> None:
 def test_one_variant_may_not_fit_where_others_do(tmp_path: Path) -> None:
     """70 GB of weights on one GPU of 80 GB leave room for requests, and none for a drafter of 3 GB."""
     rest = "axes:\n  hardware.tensor_parallel: [1]\nkeep: [verdict, plain.steps]\n"
-    both = SCENARIO.replace("  workload:", "    - {name: lookup, method: ngram}\n  workload:")
+    both = SCENARIO.replace("  workload:", "    - {name: lookup, method: ngram, acceptance: {model: geometric, alpha: 0.4}}\n  workload:")
     alone, beside = run_cell(one_cell(tmp_path, rest)), run_cell(one_cell(tmp_path, rest, both))
     assert alone.metrics["eagle3.verdict"] == beside.metrics["eagle3.verdict"] == DOES_NOT_FIT
     assert alone.metrics["plain.steps"] == beside.metrics["plain.steps"]

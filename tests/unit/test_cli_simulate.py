@@ -40,7 +40,7 @@ def test_simulate_prints_variants_ratios_verdict_and_what_it_rests_on() -> None:
     text = run("simulate", EXAMPLE, *SMALL).stdout
     for part in (
         "8 clients, 120 requests",
-        "→ eagle3-k3: ",
+        "→ If α is 0.70: eagle3-k3: ",
         "throughput, tokens/s",
         "TPOT mean, ms",
         "ITL mean, ms",
