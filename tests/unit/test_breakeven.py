@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 

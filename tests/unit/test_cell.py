@@ -168,7 +168,8 @@ def test_memory_that_is_too_small_is_an_answer(tmp_path: Path) -> None:
 def test_one_variant_may_not_fit_where_others_do(tmp_path: Path) -> None:
     """70 GB of weights on one GPU of 80 GB leave room for requests, and none for a drafter of 3 GB."""
     rest = "axes:\n  hardware.tensor_parallel: [1]\nkeep: [verdict, plain.steps]\n"
-    both = SCENARIO.replace("  workload:", "    - {name: lookup, method: ngram, acceptance: {model: geometric, alpha: 0.4}}\n  workload:")
+    lookup = "{name: lookup, method: ngram, acceptance: {model: geometric, alpha: 0.4}}"
+    both = SCENARIO.replace("  workload:", f"    - {lookup}\n  workload:")
     alone, beside = run_cell(one_cell(tmp_path, rest)), run_cell(one_cell(tmp_path, rest, both))
     assert alone.metrics["eagle3.verdict"] == beside.metrics["eagle3.verdict"] == DOES_NOT_FIT
     assert alone.metrics["plain.steps"] == beside.metrics["plain.steps"]
