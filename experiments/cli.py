@@ -48,6 +48,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.read",
         "Telemetry of a server or benchmark: acceptance, latency, load and health.",
     ),
+    "gate": (
+        "experiments.commands.gate",
+        "Pass or fail measured acceptance against the break-even of a scenario.",
+    ),
     "accept": (
         "experiments.commands.accept",
         "Measure the acceptance of a drafter on a real model.",

@@ -54,6 +54,11 @@ def model_from_file(
         raise error.at(file=str(path)) from None
 
 
+def model_from_reading(document: Mapping[str, Any]) -> AcceptanceModel:
+    """Return the acceptance in the document of `read`. Raises InputError where there is none."""
+    return _model(document, "")
+
+
 def _chosen(rows: object, draft_length: int, select: Mapping[str, object]) -> tuple[Mapping[str, Any], str]:
     """Return the row that answers for this draft length, and where it stands."""
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):

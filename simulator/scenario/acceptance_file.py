@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simulator.document import DataPath, Document
 from simulator.errors import InputError
+
+if TYPE_CHECKING:
+    from simulator.acceptance.base import AcceptanceModel
 
 _STAND_IN = {"model": "geometric", "alpha": 0.5}
 """Takes the place of a file that cannot be used, so that the rest of the scenario is still checked."""
@@ -39,9 +42,7 @@ def inline_acceptance_files(document: Document, base_dir: Path) -> frozenset[str
 def _measured(
     document: Document, value: dict[str, Any], path: DataPath, variant: Mapping[str, Any], base_dir: Path
 ) -> Mapping[str, Any]:
-    from simulator.acceptance.chains import Geometric, Positional
     from simulator.acceptance.files import SELECTORS, model_from_file
-    from simulator.acceptance.gated import Gated
 
     name = value["file"]
     problems = [
@@ -60,19 +61,24 @@ def _measured(
         except InputError as error:
             problems += error.problems
         else:
-            if isinstance(model, Geometric):
-                return {"model": "geometric", "alpha": model.alpha}
-            if isinstance(model, Gated):
-                rates = {"first": model.first, "run": model.run, "request_sd": model.request_sd}
-                return {
-                    "model": "gated",
-                    "match": model.match_probability,
-                    "stickiness": model.stickiness,
-                } | rates
-            assert isinstance(model, Positional)
-            return {"model": "positional", "conditional": list(model.rates)}
+            return section_of(model)
     document.problems += problems
     return _STAND_IN
+
+
+def section_of(model: AcceptanceModel) -> dict[str, Any]:
+    """Return the scenario entry of a model that was made from a measurement."""
+    from simulator.acceptance.chains import Geometric, Positional
+    from simulator.acceptance.gated import Gated
+
+    if isinstance(model, Geometric):
+        return {"model": "geometric", "alpha": model.alpha}
+    if isinstance(model, Gated):
+        rates = {"first": model.first, "run": model.run, "request_sd": model.request_sd}
+        gate = {"match": model.match_probability, "stickiness": model.stickiness}
+        return {"model": "gated"} | gate | rates
+    assert isinstance(model, Positional)
+    return {"model": "positional", "conditional": list(model.rates)}
 
 
 def _longest_draft(variant: Mapping[str, Any]) -> int:
