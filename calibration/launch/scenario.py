@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from calibration.launch.launch import Launch
+from simulator.document import Document
 from simulator.errors import InputError, Problem
-from simulator.scenario import Scenario, assumed_acceptance, scenario_from_data
-from simulator.scenario.flags import with_flags
+from simulator.scenario import Scenario, assumed_acceptance
+from simulator.scenario.flag_overrides import set_flags
+from simulator.scenario.load import scenario_from_document
 
 DEFAULT_GPU = "h100-sxm"
 DEFAULT_CLIENTS = 64
@@ -28,16 +31,17 @@ def scenario_from_launch(
     no GPU, no load and no acceptance. Raises InputError.
     """
     data = {
-        **launch.scenario,
+        **deepcopy(dict(launch.scenario)),
         "hardware": {"gpu": DEFAULT_GPU, **launch.scenario["hardware"]},
         "workload": {"arrivals": {"kind": "closed", "concurrency": DEFAULT_CLIENTS}},
     }
     given = {name for name, value in flags.items() if value is not None}
-    data = with_flags(data, flags)
-    if not data["target"].get("model"):
+    document = Document(data, origin)
+    set_flags(document, flags)
+    if not document.data["target"].get("model"):
         message = "is missing: the configuration does not name the served model"
         raise InputError(Problem(origin, field="model", message=message, allowed="--model"))
-    scenario = scenario_from_data(data, base_dir, overrides, origin)
+    scenario = scenario_from_document(document, base_dir, overrides)
     assumed = [
         f"{text} is assumed: give {flag}"
         for name, text, flag in (

@@ -18,39 +18,24 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-FLAGS: Mapping[str, tuple[str, str, type | None, str]] = {
-    "model": ("--model", "target.model", None, "Catalogue name of the model, or path of its config.json."),
-    "weights": ("--weights", "target.weights", None, "bf16, fp8, fp8_block, int4 or mxfp4."),
-    "kv_cache": ("--kv-cache", "target.kv_cache", None, "bf16 or fp8."),
-    "gpu": ("--gpu", "hardware.gpu", None, "Catalogue name of the GPU, or path of a profile."),
-    "tensor_parallel": ("--tp", "hardware.tensor_parallel", int, "GPUs that share the model."),
-    "preset": ("--preset", "engine.preset", None, "Serving engine and version, e.g. vllm-0.33."),
-    "method": ("--method", "speculation.ARM.method", None, "Speculation method, e.g. eagle3."),
-    "draft": (
-        "--draft",
-        "speculation.ARM.draft",
-        None,
-        "Catalogue name of the drafter, or path of its config.json.",
-    ),
-    "draft_length": ("--draft-length", "speculation.ARM.draft_length", None, "Draft tokens per round (K)."),
-    "alpha": (
-        "--alpha",
-        "speculation.ARM.acceptance.alpha",
-        float,
-        "Acceptance of each draft token (geometric).",
-    ),
-    "concurrency": (
-        "--concurrency",
-        "workload.arrivals.concurrency",
-        None,
-        "Concurrent clients (closed loop).",
-    ),
+FLAGS: Mapping[str, tuple[str, type | None, str]] = {
+    "model": ("--model", None, "Catalogue name of the model, or path of its config.json."),
+    "weights": ("--weights", None, "bf16, fp8, fp8_block, int4 or mxfp4."),
+    "kv_cache": ("--kv-cache", None, "bf16 or fp8."),
+    "gpu": ("--gpu", None, "Catalogue name of the GPU, or path of a profile."),
+    "tensor_parallel": ("--tp", int, "GPUs that share the model."),
+    "preset": ("--preset", None, "Serving engine and version, e.g. vllm-0.33."),
+    "method": ("--method", None, "Speculation method, e.g. eagle3."),
+    "draft": ("--draft", None, "Catalogue name of the drafter, or path of its config.json."),
+    "draft_length": ("--draft-length", None, "Draft tokens per round (K)."),
+    "alpha": ("--alpha", float, "Acceptance of each draft token (geometric)."),
+    "concurrency": ("--concurrency", None, "Concurrent clients (closed loop)."),
 }
-"""Key of `scenario_from_flags` → (flag, the field it sets, its type if not text, help)."""
+"""Key of `scenario_from_flags` → (flag, its type if not text, help)."""
 
 
 def scenario_options(function: Function) -> Function:
-    """Adds the argument SCENARIO, the flags that can replace it, and `--set`."""
+    """Adds the argument SCENARIO, the flags that replace it or change it, and `--set`."""
     decorated: Function = scenario_flags(
         click.option(
             "--set", "overrides", multiple=True, metavar="PATH=VALUE",
@@ -62,7 +47,7 @@ def scenario_options(function: Function) -> Function:
 
 def scenario_flags(function: Function) -> Function:
     """Adds the flags that describe a scenario."""
-    for name, (flag, _, kind, text) in reversed(list(FLAGS.items())):
+    for name, (flag, kind, text) in reversed(list(FLAGS.items())):
         function = click.option(flag, name, type=kind, help=text)(function)
     return function
 
@@ -106,18 +91,17 @@ def flags_of(options: Mapping[str, Any]) -> dict[str, Any]:
 def read_scenario(
     scenario: Path | None, overrides: Sequence[str], flags: Mapping[str, Any], *, lists: bool = False
 ) -> Scenario:
-    """The scenario of the file, or of the flags in its place. Raises InputError.
+    """The scenario of the file changed by flags, or of the flags alone. Raises InputError.
 
     `lists`: the command takes several loads and draft lengths itself, and the scenario has the first of them.
     """
     from simulator.scenario import load_scenario, scenario_from_flags
 
     values = {name: value for name, value in flags.items() if value is not None}
+    values |= _first_numbers(values, lists)
     if scenario is None:
-        return scenario_from_flags(values | _first_numbers(values, lists), overrides)
-    if values:
-        raise InputError([_flag_with_file_problem(name, value) for name, value in values.items()])
-    return load_scenario(scenario, overrides)
+        return scenario_from_flags(values, overrides)
+    return load_scenario(scenario, overrides, values)
 
 
 @contextmanager
@@ -142,16 +126,6 @@ def _first_numbers(values: Mapping[str, Any], lists: bool) -> dict[str, Any]:
             message, allowed = "is a list", "one whole number; `breakeven` and `sweep` take several"
             raise InputError(Problem(field=flag, value=text, message=message, allowed=allowed))
     return first_numbers
-
-
-def _flag_with_file_problem(name: str, value: Any) -> Problem:
-    flag, path, _, _ = FLAGS[name]
-    return Problem(
-        field=flag,
-        value=value,
-        message="cannot be combined with a scenario file",
-        allowed=f"--set {path}={value}",
-    )
 
 
 def numbers(flag: str, text: str | None, *, integers: bool = False) -> list[Any]:

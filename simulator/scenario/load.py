@@ -16,6 +16,7 @@ from simulator.errors import InputError, Problem, did_you_mean, reason
 from simulator.scenario import fields
 from simulator.scenario.acceptance_file import inline_acceptance_files
 from simulator.scenario.base import FAULTS, Fault, Section
+from simulator.scenario.flag_overrides import set_flags
 from simulator.scenario.names import fill_drafts, name_problems
 from simulator.scenario.overrides import apply_override
 from simulator.scenario.schema import Scenario
@@ -24,10 +25,14 @@ _LONGEST_TEXT = 2_000_000
 """Characters that are still read as YAML, which takes seconds."""
 
 
-def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
-    """The scenario in a YAML or JSON file, with `--set` overrides. Raises InputError with all problems."""
+def load_scenario(
+    path: str | Path, overrides: Sequence[str] = (), flags: Mapping[str, Any] | None = None
+) -> Scenario:
+    """The scenario in a YAML or JSON file, changed by flags and then by `--set` overrides. Raises InputError
+    with all problems.
+    """
     path = Path(path)
-    return parse_scenario(read_text(path), str(path), path.parent, overrides)
+    return scenario_from_document(parse_yaml(read_text(path), str(path)), path.parent, overrides, flags)
 
 
 def read_text(path: Path) -> str:
@@ -70,16 +75,21 @@ def scenario_from_data(
 
 
 def scenario_from_document(
-    document: Document, base_dir: Path = Path("."), overrides: Sequence[str] = ()
+    document: Document,
+    base_dir: Path = Path("."),
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
 ) -> Scenario:
     """The scenario that a document holds; its data is filled in and changed on the way.
 
     Raises InputError with all problems.
     """
     require_mapping(document, Scenario)
+    _name_variants(document)  # by these names flags and overrides know them
+    set_flags(document, flags or {})
     for override in overrides:
         apply_override(document, override)
-    _name_variants(document)
+    _name_variants(document)  # those that came with them
     fill_drafts(document)
     measured = inline_acceptance_files(document, base_dir)
     scenario, problems = checked(document, Scenario)

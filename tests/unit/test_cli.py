@@ -95,11 +95,9 @@ def test_bad_scenarios_end_with_exit_2_and_every_problem(command: str, tmp_path:
 
 
 @pytest.mark.parametrize("command", WITH_SCENARIO)
-def test_a_scenario_or_flags_but_not_both(command: str) -> None:
+def test_a_scenario_or_flags_are_needed_and_flags_are_checked(command: str) -> None:
     assert bad(command)[0].startswith("--model: is missing")
-    assert bad(command, EXAMPLE, "--tp", "2") == [
-        "--tp: cannot be combined with a scenario file (got 2), --set hardware.tensor_parallel=2"
-    ]
+    assert bad(command, EXAMPLE, "--tp", "0")[0].startswith("--tp: hardware.tensor_parallel: is out of range")
     assert bad(command, "--model", "llama-3.3-70b-instruct", "--gpu", "tpu")[0].startswith(
         "--gpu: hardware.gpu:"
     )
