@@ -48,6 +48,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.read",
         "Telemetry of a server or benchmark: acceptance, latency, load and health.",
     ),
+    "check": (
+        "experiments.commands.check",
+        "Check a scenario, a launch line or a configuration for known mistakes.",
+    ),
     "gate": (
         "experiments.commands.gate",
         "Pass or fail measured acceptance against the break-even of a scenario.",

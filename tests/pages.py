@@ -18,7 +18,14 @@ from typing import NamedTuple
 
 from tests.shared_data import ROOT
 
-PAGES = ("docs/questions.md", "docs/methods.md", "docs/models.md", "docs/engines.md", "docs/results.md")
+PAGES = (
+    "docs/questions.md",
+    "docs/methods.md",
+    "docs/models.md",
+    "docs/engines.md",
+    "docs/results.md",
+    "docs/check.md",
+)
 
 _ANSWER = re.compile(r"^```(bash|python)\n(.*?)^```\n\n?```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HIDDEN = re.compile(r"^<!-- (python)\n(.*?)^-->\n\n(.*?)\n<!-- end -->$", re.MULTILINE | re.DOTALL)

@@ -95,6 +95,19 @@ def read(text: str, origin: str = ORIGIN) -> Launch:
     return Launch(ENGINE, line.version, scenario, _settings(line), config, tuple(notes))
 
 
+def read_config(text: str, origin: str) -> Launch:
+    """The launch in a speculative configuration alone, which states no model. Raises InputError."""
+    config = parse_config(text, origin)
+    notes: list[str] = []
+    scenario = {
+        "target": {},
+        "hardware": {"tensor_parallel": 1},
+        "engine": {},
+        "speculation": [_variant(config, notes)],
+    }
+    return Launch(ENGINE, None, scenario, {}, config, tuple(notes))
+
+
 def _settings(line: LaunchLine) -> dict[str, Any]:
     return {flag.name: flag.value for flag in line.flags} | {
         f"${name}": value for name, value in line.variables.items()

@@ -39,13 +39,17 @@ def artefacts(scenario: Scenario, variant: Variant | None) -> dict[str, Artefact
     """
     if variant is not None and variant.max_draft_length == 0:
         variant = None  # engines refuse a speculation that never drafts
-    preset = engine_preset(scenario)[0]
-    named = re.search(r"\d+(\.\d+)+", scenario.engine.preset)
-    own_version = named[0] if named is not None else preset.version
+    preset, own_version = engine_preset(scenario)[0], written_version(scenario)
     return {
         engine: entry.write(scenario, variant, own_version if entry.title == preset.engine else entry.newest)
         for engine, entry in ENGINES.items()
     }
+
+
+def written_version(scenario: Scenario) -> str:
+    """The engine's version in the words of the scenario: that of the preset's name, else of the preset."""
+    named = re.search(r"\d+(\.\d+)+", scenario.engine.preset)
+    return named[0] if named is not None else engine_preset(scenario)[0].version
 
 
 def engine_key(scenario: Scenario) -> str:

@@ -1,0 +1,1 @@
+"""Lints for scenarios, launch lines and configuration files of serving engines."""
