@@ -71,7 +71,7 @@ def mixed_chunk(subject: Subject) -> Iterator[Hit]:
     mixed = is_on(subject.settings, "--enable-mixed-chunk")
     if subject.engine == "sglang" and subject.method and mixed and subject.release < (0, 5, 17):
         text = "speculation switches mixed chunks off: while prompts are computed, no request gets a token"
-        yield Hit("--enable-mixed-chunk", text, "a smaller --chunked-prefill-size, or SGLang 0.5.17 or newer")
+        yield Hit("--enable-mixed-chunk", text, "a smaller --chunked-prefill-size, or a version with #35300")
 
 
 @lint(
