@@ -1,9 +1,8 @@
 """Seeded random scenarios of real models on real prices, small and full of rare events.
 
 `tests/scenarios.py` draws engines and prices freely, for the step and the oracle; here everything goes the
-way a user's file does: scenario → variant → run. So both drivers meet what the oracle leaves out:
-prefix hashes,
-sessions, hierarchical acceptance with drift, replayed traces, policies of K, recorded traffic.
+way a user's file does: scenario → variant → run. So leaps and stage by stage meet what the oracle leaves out:
+prefix hashes, sessions, hierarchical acceptance with drift, replayed traces, policies of K, recorded traffic.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.numerics.compiled import compiled, pointer
-from simulator.step.clock import decide
+from simulator.step.clock import advance, order_of
 from simulator.step.engine import ENGINE
-from simulator.step.state import NEVER, UPDATE
+from simulator.step.state import UPDATE
 from simulator.step.views import Engine, clients_of, item
 
 
@@ -28,39 +28,25 @@ engine_at = _engine_view()
 """The engine's record at an address."""
 
 
-@compiled(inline=True)
-def _order(when_ns: int, results: bool) -> int:
-    """Return where a decision stands in time: at one instant results come before all others.
-
-    Below `NEVER`, so that it can be doubled and one more still fits into 64 bits.
-    """
-    return 2 * min(when_ns, NEVER - 2) + (not results)
-
-
-@compiled(inline=True)
-def _order_of(e: Engine) -> int:
-    return _order(e.due_ns, e.phase == UPDATE)
-
-
 @compiled(entry=True)
-def leap(engines: NDArray[np.int64], horizon_ns: int) -> tuple[int, int]:
+def leap(engines: NDArray[np.int64], horizon_ns: int, decisions: int) -> tuple[int, int]:
     """Let the engines at these addresses decide, always the one whose decision is due first, until the next
     one lies at or beyond `horizon_ns`, where something else happens; results of that very instant still come
     before it (docs/step.md §5).
 
     Stops early at an instant at which requests end whose clients are outside: what they ask next may come
-    before anything that another engine would do. Return the time that was reached, and how many requests
-    `State.ended` then holds.
+    before anything that another engine would do. Stops early, too, after so many `decisions` of one engine.
+    Return the time that was reached, and how many requests `State.ended` then holds.
     """
     clients = clients_of(engine_at(item(engines, 0)))[0]
     clients.ended_count = 0
-    reports_ends = not engine_at(item(engines, 0)).binds_clients
     reached_ns = horizon_ns
-    end = _order(horizon_ns, True) + 1
+    end = order_of(horizon_ns, True) + 1
     while True:
         first, earliest, before = 0, end, end
         for index in range(len(engines)):
-            order = _order_of(engine_at(item(engines, index)))
+            e = engine_at(item(engines, index))
+            order = order_of(e.due_ns, e.phase == UPDATE)
             if order < earliest:
                 # Of equals the engine of the lowest number goes first: those before it wait for `earliest`,
                 # those after it for one more.
@@ -70,12 +56,10 @@ def leap(engines: NDArray[np.int64], horizon_ns: int) -> tuple[int, int]:
                 before = min(before, order + 1)
         if earliest >= end:
             return reached_ns, clients.ended_count
-        e = engine_at(item(engines, first))
-        while _order_of(e) < before:
-            now_ns = e.due_ns
-            decide(e, now_ns)
-            if reports_ends and clients.ended_count > 0:
-                # Everything else of this instant still happens, so that no client acts before a result.
-                reached_ns = now_ns
-                end = _order(now_ns, True) + 1
-                before = min(before, end)
+        ended_ns = advance(engine_at(item(engines, first)), before, decisions)
+        if ended_ns >= 0:
+            # Results of other engines at this instant still come, so that no client acts before them.
+            reached_ns = ended_ns
+            end = order_of(ended_ns, True) + 1
+        if decisions == 1:
+            return reached_ns, clients.ended_count

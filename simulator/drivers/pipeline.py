@@ -27,7 +27,7 @@ from simulator.drivers.resources import Resource
 from simulator.drivers.routing import Route
 from simulator.scheduling import BoundaryHook
 from simulator.step.clients import NO_REQUEST
-from simulator.step.entry import bring_queues_up_to, decide, deliver, next_request
+from simulator.step.entry import bring_queues_up_to, deliver, next_request, outlook
 from simulator.step.state import NEVER, PRICED, RESOURCES, SCHEDULE, START, UPDATE, WAIT, State
 
 RESULTS, PATIENCE, ARRIVAL, DECISION = NORMAL, 2, 3, NEVER
@@ -143,7 +143,11 @@ class Simulation:
                 happen(answer, at_ns - self.now_ns, RESULTS)
 
     def _leap(self) -> Process:
-        """Take all engines together as far as nothing else can happen, again and again."""
+        """Take all engines together as far as nothing else can happen, again and again.
+
+        They leap together, because one engine alone could not know whether a client that another one answers
+        comes to it next.
+        """
         env = self.env
         addresses = np.array([state.engine.ctypes.data for state in self.states])
         reached_ns = 0
@@ -151,7 +155,7 @@ class Simulation:
             yield self.moment(reached_ns - self.now_ns, DECISION)
             # the next event is one of the traffic or of a client: engines that leap have no other
             horizon_ns = int(min(env.peek(), NEVER))
-            reached_ns, ended = leap(addresses, horizon_ns)
+            reached_ns, ended = leap(addresses, horizon_ns, NEVER)
             if ended:
                 self.answer(ended, reached_ns)
 
@@ -172,6 +176,7 @@ class Engine:
         self.scheduler = Resource(self.env)
         self.resources = [Resource(self.env) for _ in range(RESOURCES)]
         self.stages: list[tuple[int, int, int]] = self.state.stages[["price", "resource", "after"]].tolist()
+        self.address = np.array([self.state.engine.ctypes.data])
         self.arrival = self.env.event()
         self.env.process(self._run())
 
@@ -181,6 +186,10 @@ class Engine:
             self.arrival.succeed()
 
     def _run(self) -> Process:
+        """Wait for what the next decision needs, decide, and queue the stages that follow from it.
+
+        A leap reads the same times off the clocks of the compiled step. Here they come out of the waiting.
+        """
         env, engine = self.env, self.state.engine
         results_after, next_step_after = (
             int(engine[0][f"{name}_after"]) for name in ("results", "next_step")
@@ -196,20 +205,23 @@ class Engine:
                     yield self._something_comes(due_ns)
                 yield next_step
                 yield prepared
+                # Whoever arrives at this instant can still be scheduled.
                 yield self.simulation.moment(0, DECISION)
                 if self.at_step_boundary is not None and (phase != START or schedules_ahead):
                     bring_queues_up_to(engine, self.simulation.now_ns)
                     self.at_step_boundary(self.state, self.simulation.now_ns)
-            decision = decide(engine, self.simulation.now_ns)
-            phase, due_ns = decision.phase, decision.due_ns
-            if decision.scheduled and decision.hidden_ns:
-                slot = 1 - decision.slot if decision.started else decision.slot
-                prepared = self.scheduler.occupy(decision.hidden_ns, None, self._note(slot, "host"))
-            if decision.started:
-                ends = self._occupy(decision.slot, decision.stages_ns)
+            now_ns, decided = self.simulation.now_ns, phase
+            engine["due_ns"] = now_ns  # the engine decides now, whatever its clocks have it
+            _, ended = leap(self.address, NEVER, 1)
+            phase, due_ns, slot, ahead, hidden_ns, stages_ns = outlook(engine)
+            if decided != UPDATE and hidden_ns and (ahead or phase == START):  # a step has been scheduled
+                note = self._note(1 - slot if ahead else slot, "host")
+                prepared = self.scheduler.occupy(hidden_ns, None, note)
+            if decided == START:
+                ends = self._occupy(slot, stages_ns)
                 results, next_step = ends[results_after], ends[next_step_after]
-            if decision.ended:
-                self.simulation.answer(decision.ended, self.simulation.now_ns)
+            if ended:
+                self.simulation.answer(ended, now_ns)
 
     def _something_comes(self, due_ns: int) -> simpy.Event:
         """Return the next delivery, or the next event on the way of what was delivered before."""

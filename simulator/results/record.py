@@ -83,7 +83,7 @@ class RunRecord:
     driver: str
     """fast_forward | pipeline"""
     driver_reason: str | None
-    """Why the pipeline ran; None for the compiled loop."""
+    """Why the engines went stage by stage; None: they leapt."""
     window_totals: dict[str, int] = field(default_factory=dict)
     """Steps and stages of `totals` between the arrivals of request `first_measured` and of the last one."""
 

@@ -30,7 +30,7 @@ RESULT_FILE = "result.json"
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a result rests on. `backend_reason` says why the slow driver ran, None when the fast one did.
+    """What a result rests on. `backend_reason` says why engines went stage by stage, None when they leapt.
 
     `requests` of each replication, of which those from the first up to the second of `measured_requests`
     are measured.

@@ -18,7 +18,7 @@ STAGES = ("host", "verify", "accept", "draft")
 
 class TimedStage(Protocol):
     """One stage of one step, occupied from `start_ns` to `end_ns`
-    of the simulated clock, as the pipeline notes it.
+    of the simulated clock, as the engine notes it.
     """
 
     @property

@@ -166,7 +166,8 @@ class RunSection(Section):
         description="what it is asked of: a metric of breakeven, a path of the results, or speedup",
     )
     backend: Literal["auto", "pipeline"] = Field(
-        default="auto", description="auto: the fast driver where nothing forbids it"
+        default="auto",
+        description="auto: engines leap where nothing forbids it; pipeline: they go stage by stage",
     )
     mechanisms: Mechanisms = Field(
         default=Mechanisms(), description="false switches one off, for attribution"

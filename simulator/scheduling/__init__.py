@@ -1,8 +1,8 @@
 """Scheduler rules, one file each: which requests run in the next step.
 
 A new rule is a new file here that calls `register`. A rule is data that the compiled step reads. One that
-needs more decides in Python at step boundaries, and then the pipeline runs. `engine.scheduler` of a scenario
-names the rule; otherwise the serving-engine preset does.
+needs more decides in Python at step boundaries, and then engines go stage by stage. `engine.scheduler` of a
+scenario names the rule; otherwise the serving-engine preset does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """One engine step, written once: `schedule` it, `price` its stages, `update` with its results (docs/step.md).
 
-Plain functions over the record arrays of `state.py`, compiled by numba. Both drivers call nothing else.
+Plain functions over the record arrays of `state.py`, compiled by numba. Every run calls nothing else.
 """

@@ -1,9 +1,9 @@
 """The clock of an engine (docs/step.md §5): what it decides next, when, and what each decision leads to.
 
 An engine decides one thing at a time: which requests run (SCHEDULE), that the scheduled step starts (START),
-what the results of the running step change (UPDATE). Nothing happens in it between two decisions. So every
-run is a sequence of calls of `decide`: many of them in one leap, or one at a time while SimPy's processes
-wait for the stages between them.
+what the results of the running step change (UPDATE). Between two decisions nothing happens in it. So every
+run is a sequence of decisions: many of them in one leap, or one at a time while SimPy's processes wait for
+the stages between them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,19 @@ from simulator.step.clients import patience_ends_ns
 from simulator.step.price import price
 from simulator.step.queues import next_event_ns, schedule_arrival
 from simulator.step.schedule import schedule
-from simulator.step.state import NO_STEP, PLAN, PRICED, SCHEDULE, START, UPDATE, WAIT
+from simulator.step.state import NEVER, NO_STEP, PLAN, PRICED, SCHEDULE, START, UPDATE, WAIT
 from simulator.step.update import update
-from simulator.step.views import Engine, clocks_of, item, plan_at, request_at, stage_ends_of, stages_of
+from simulator.step.views import (
+    Engine,
+    clients_of,
+    clocks_of,
+    item,
+    paths_of,
+    plan_at,
+    request_at,
+    stage_ends_of,
+    stages_of,
+)
 
 
 def _priced_view() -> Any:
@@ -39,68 +49,102 @@ priced_of = _priced_view()
 
 
 @compiled(inline=True)
-def _occupy(e: Engine, slot: int, start_ns: int) -> None:
-    """Let the stages of the step in `slot`, which starts at `start_ns`, queue for their resources."""
-    durations_ns, ends_ns = priced_of(e, slot), stage_ends_of(e)
-    first = slot * e.stage_count
-    end_ns = start_ns
+def order_of(when_ns: int, results: bool) -> int:
+    """Return where a decision stands in time, as a number: at one instant results come before all others.
+
+    Below `NEVER`, so that it can be doubled and one more still fits into 64 bits.
+    """
+    return 2 * min(when_ns, NEVER - 2) + (not results)
+
+
+@compiled(inline=True)
+def _path_ns(e: Engine, slot: int, first: int) -> int:
+    """Return the durations on the path from the start of a step to a stage; the path selects them by bits."""
+    durations_ns, path = priced_of(e, slot), paths_of(e)
+    host_and_verify_ns = (item(durations_ns, 0) & item(path, first)) + (
+        item(durations_ns, 1) & item(path, first + 1)
+    )
+    accept_and_draft_ns = (item(durations_ns, 2) & item(path, first + 2)) + (
+        item(durations_ns, 3) & item(path, first + 3)
+    )
+    return host_and_verify_ns + accept_and_draft_ns
+
+
+@compiled()
+def _queue_up(e: Engine, slot: int, start_ns: int) -> None:
+    """Let the stages of a step queue for their resources, each of which has a clock, and note their ends."""
+    durations_ns, clocks, ends_ns = priced_of(e, slot), clocks_of(e), stage_ends_of(e)
     for index in range(e.stage_count):
         stage = item(stages_of(e), index)
-        if stage.after != index - 1:  # otherwise it follows the stage before, whose end is at hand
-            end_ns = item(ends_ns, first + stage.after) if stage.after >= 0 else start_ns
-        if stage.queues:
-            end_ns = max(end_ns, item(clocks_of(e), stage.resource))
+        end_ns = max(start_ns, item(clocks, stage.resource))
+        if stage.after >= 0:
+            end_ns = max(end_ns, item(ends_ns, stage.after))
         if stage.price >= 0:
             end_ns += item(durations_ns, stage.price)
-        if stage.queues:
-            clocks_of(e)[np.uint64(stage.resource)] = end_ns
-        ends_ns[np.uint64(first + index)] = end_ns
+        ends_ns[np.uint64(index)] = end_ns
+        clocks[np.uint64(stage.resource)] = end_ns
 
 
 @compiled(inline=True)
-def _end_of(e: Engine, stage: int) -> int:
-    """Return when a stage of the running step ends."""
-    return item(stage_ends_of(e), e.slot * e.stage_count + stage)
+def _start(e: Engine, slot: int, start_ns: int) -> tuple[int, int]:
+    """Start the step in `slot`: price it, and let its stages begin; return when its results leave, and when
+    the next step may start.
+    """
+    price(e, slot, start_ns)
+    if e.stages_queue:
+        _queue_up(e, slot, start_ns)
+        return item(stage_ends_of(e), e.results_after), item(stage_ends_of(e), e.next_step_after)
+    # Every resource is free when its stage could begin: what counts is the way through the list.
+    return start_ns + _path_ns(e, slot, 0), start_ns + _path_ns(e, slot, len(PRICED))
 
 
 @compiled(inline=True)
-def decide(e: Engine, now_ns: int) -> None:
-    """Let the engine decide at `now_ns` what is due, and note what it decides next and when."""
-    if e.phase == UPDATE:
-        next_step_ns = max(_end_of(e, e.next_step_after), now_ns)
-        update(e, e.slot, now_ns)
-        if e.ahead:
-            e.slot = 1 - e.slot
-            p = plan_at(e, e.slot)
-            e.phase = START
-            e.due_ns = max(next_step_ns, p.scheduled_ns + p.hidden_ns)
-        else:
-            e.phase = SCHEDULE
-            e.due_ns = next_step_ns
-        return
-    starts = e.phase == START
-    slot, in_flight_step, in_flight_draft_length = e.slot, NO_STEP, 0
-    if starts:
-        price(e, slot, now_ns)
-        _occupy(e, slot, now_ns)
-        e.phase = UPDATE
-        e.due_ns = _end_of(e, e.results_after)
-        e.ahead = 0
-        if not e.asynchronous:
-            return
-        p = plan_at(e, slot)
-        slot, in_flight_step, in_flight_draft_length = 1 - slot, p.number, p.draft_length
-    entries = schedule(e, slot, now_ns, in_flight_step, in_flight_draft_length)
-    if starts:
-        e.ahead = entries > 0
-    elif entries > 0:
-        e.phase = START
-        e.due_ns = now_ns + plan_at(e, slot).hidden_ns
-    elif plan_at(e, slot).preempted:
-        e.phase = SCHEDULE  # a lone request that outgrew the memory is admitted anew at this very instant
-    else:
-        e.phase = WAIT
-        e.due_ns = next_event_ns(e)
+def advance(e: Engine, before: int, decisions: int) -> int:
+    """Let the engine make at most so many decisions, as long as the next one is due `before` (an `order_of`);
+    return when requests ended whose clients are outside, -1 where none did.
+
+    The engine then still makes what it decides at that very instant with results, so that no client acts
+    before a result.
+    """
+    clients, reports_ends = clients_of(e)[0], not e.binds_clients
+    # What is due next stays in local variables: written to memory and read again, it costs a small step 15 %.
+    phase, due_ns, slot, ahead, next_step_ns = e.phase, e.due_ns, e.slot, e.ahead, e.next_step_ns
+    ended_ns = -1
+    while decisions > 0:
+        if phase != UPDATE:
+            if order_of(due_ns, False) >= before:
+                break
+            decisions -= 1
+            if phase == START:
+                results_ns, next_step_ns = _start(e, slot, due_ns)
+                ahead = 0
+                if e.asynchronous:
+                    p = plan_at(e, slot)
+                    ahead = schedule(e, 1 - slot, due_ns, p.number, p.draft_length)
+                phase, due_ns = UPDATE, results_ns
+            elif schedule(e, slot, due_ns, NO_STEP, 0) > 0:
+                phase, due_ns = START, due_ns + plan_at(e, slot).hidden_ns
+            elif plan_at(e, slot).preempted:
+                phase = (
+                    SCHEDULE  # a lone request that outgrew the memory is admitted anew at this very instant
+                )
+            else:
+                phase, due_ns = WAIT, next_event_ns(e)
+            continue
+        if order_of(due_ns, True) >= before:
+            break
+        decisions -= 1
+        update(e, slot, due_ns)
+        if reports_ends and clients.ended_count > 0:
+            ended_ns = due_ns
+            before = min(before, order_of(due_ns, True) + 1)
+        phase, due_ns = SCHEDULE, max(next_step_ns, due_ns)
+        if ahead > 0:
+            slot, ahead = 1 - slot, 0
+            p = plan_at(e, slot)
+            phase, due_ns = START, max(due_ns, p.scheduled_ns + p.hidden_ns)
+    e.phase, e.due_ns, e.slot, e.ahead, e.next_step_ns = phase, due_ns, slot, ahead, next_step_ns
+    return ended_ns
 
 
 @compiled(inline=True)

@@ -22,6 +22,7 @@ ENGINE = np.dtype(
         ("prefix_block_tokens", "i8"),  # tokens of one hash block; 0: no prefix cache
         # The stages of a step
         ("stage_count", "i8"),
+        ("stages_queue", "i8"),  # a stage may find its resource occupied
         ("results_after", "i8"),  # the stage at whose end the tokens leave
         ("next_step_after", "i8"),  # the stage at whose end the next step may start
         # The clock
@@ -29,7 +30,8 @@ ENGINE = np.dtype(
         ("phase", "i8"),  # what it decides next: SCHEDULE … UPDATE
         ("due_ns", "i8"),  # and when
         ("slot", "i8"),  # which of the two plans runs, or starts next
-        ("ahead", "i8"),  # the other one is scheduled
+        ("ahead", "i8"),  # entries of the other one, when it is scheduled
+        ("next_step_ns", "i8"),  # when the step that runs lets the next one start
         ("in_flight_step", "i8"),  # number of the step that runs while the next one is scheduled
         ("in_flight_draft_length", "i8"),  # its K
         ("next_number", "i8"),

@@ -1,4 +1,4 @@
-"""The step from Python's side: one call per decision, and what clients and the router ask.
+"""The step from Python's side: what processes, clients and the router ask of it.
 
 `engine` is `State.engine`, the array of one engine record.
 """
@@ -16,14 +16,13 @@ from simulator.step.blocks import matched_hashes
 from simulator.step.clients import follow_up
 from simulator.step.price import price
 from simulator.step.queues import bring_up_to
-from simulator.step.state import SCHEDULE, START, WAIT
-from simulator.step.views import clients_of, plan_at
+from simulator.step.views import plan_at
 
 Engine = NDArray[np.void]
 
 
-class Decision(NamedTuple):
-    """What one decision of an engine led to."""
+class Outlook(NamedTuple):
+    """What an engine does next, and the steps that it holds."""
 
     phase: int
     """What it decides next: SCHEDULE … UPDATE."""
@@ -31,32 +30,22 @@ class Decision(NamedTuple):
     """When, as the clocks of its resources have it."""
     slot: int
     """The plan that runs, or starts next."""
-    started: bool
-    """A step has started: its stages queue for their resources."""
-    scheduled: bool
-    """A step has been scheduled: the scheduler has `hidden_ns` of work on it."""
+    ahead: bool
+    """The other plan is scheduled, too."""
     hidden_ns: int
+    """Work of the scheduler on the step that was scheduled last."""
     stages_ns: tuple[int, int, int, int]
     """`PRICED` of the plan that runs."""
-    ended: int
-    """How many requests `State.ended` holds: those that this decision ended."""
 
 
 @compiled(entry=True)
-def decide(engine: Engine, now_ns: int) -> Decision:
-    """Let the engine decide at `now_ns` what is due (docs/step.md §5)."""
+def outlook(engine: Engine) -> Outlook:
+    """Return what the engine does next."""
     e = engine[0]
-    clients = clients_of(e)[0]
-    clients.ended_count = 0
-    decided = e.phase
-    clock.decide(e, now_ns)
     p = plan_at(e, e.slot)
-    started = decided == START
-    ahead = started and e.ahead == 1
-    scheduled = ahead or (decided in (SCHEDULE, WAIT) and e.phase == START)
-    hidden_ns = plan_at(e, 1 - e.slot if ahead else e.slot).hidden_ns
+    hidden_ns = plan_at(e, 1 - e.slot if e.ahead else e.slot).hidden_ns
     stages_ns = (p.host_ns, p.verify_ns, p.accept_ns, p.draft_ns)
-    return Decision(e.phase, e.due_ns, e.slot, started, scheduled, hidden_ns, stages_ns, clients.ended_count)
+    return Outlook(e.phase, e.due_ns, e.slot, e.ahead > 0, hidden_ns, stages_ns)
 
 
 @compiled(entry=True)

@@ -131,7 +131,6 @@ STAGE = np.dtype(
         ("price", "i8"),  # which of `PRICED` it lasts; -1: no time
         ("resource", "i8"),  # HOST … KV_LINK
         ("after", "i8"),  # the stage of the same step that it waits for; -1: the start of the step
-        ("queues", "i8"),  # another stage may hold the resource when this one could begin
     ],
     align=True,
 )
@@ -184,8 +183,10 @@ class State(NamedTuple):
     """(2, S) ENTRY"""
     stages: NDArray[np.void]
     """(G,) STAGE, in the order in which a step queues for its resources."""
+    paths: NDArray[np.int64]
+    """(2, 4) which of `PRICED` lie on the way to the results, and to the next step; all bits or none."""
     stage_ends: NDArray[np.int64]
-    """(2, G) when each stage of the two plans ends."""
+    """(G,) when each stage of the running step ends, where stages queue."""
     clocks: NDArray[np.int64]
     """(4,) until when each resource is occupied."""
     running: NDArray[np.int32]

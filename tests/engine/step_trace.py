@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from simulator.acceptance.base import TRACE
 from simulator.acceptance.tables import AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
+from simulator.drivers.leap import leap
 from simulator.step.build import new_state
-from simulator.step.entry import Decision, decide
+from simulator.step.entry import outlook
 from simulator.step.settings import EngineSettings
-from simulator.step.state import NEVER, State
+from simulator.step.state import NEVER, START, UPDATE, State
 from simulator.traffic.workload import Requests
 
 TICK_NS = 1000
@@ -168,28 +169,27 @@ class _Run:
         self.emissions: list[list[list[int]]] = [[] for _ in scenario["requests"]]
 
     def to_the_end(self) -> None:
-        now_ns = 0
-        while now_ns < NEVER:
-            now_ns = self._decide(now_ns)
+        while (now_ns := int(self.state.engine["due_ns"][0])) < NEVER:
+            self._decide(now_ns)
             if len(self.steps) > MOST_STEPS:
                 raise RuntimeError(f"no end within {MOST_STEPS:,} steps")
 
-    def _decide(self, now_ns: int) -> int:
-        """Let the engine make its next decision and note what it changed; return when the next one is due."""
+    def _decide(self, now_ns: int) -> None:
+        """Let the engine make its next decision and note what it changed."""
         engine, requests = self.state.engine, self.state.requests
         preemptions, emitted = requests["preemptions"].copy(), requests["emitted"].copy()
-        decision: Decision = decide(engine, now_ns)
+        before = outlook(engine)
+        leap(np.array([engine.ctypes.data]), NEVER, 1)
+        after = outlook(engine)
         preempted = np.flatnonzero(requests["preemptions"] > preemptions).tolist()
-        rows = (
-            self._rows(1 - decision.slot if decision.started else decision.slot) if decision.scheduled else []
-        )
+        scheduled = before.phase != UPDATE and (after.ahead or after.phase == START)
+        rows = self._rows(1 - after.slot if after.ahead else after.slot) if scheduled else []
         if rows or preempted:
             free_blocks = int(engine["free_blocks"][0] + engine["cached_blocks"][0])
             self.steps.append([now_ns, rows, preempted, free_blocks])
         gains = requests["emitted"] - emitted
         for request in np.flatnonzero(gains).tolist():
             self.emissions[request].append([now_ns, int(gains[request])])
-        return decision.due_ns
 
     def _rows(self, slot: int) -> list[list[int]]:
         """Return [request, tokens, drafts] of every entry of the step in a slot."""

@@ -57,10 +57,13 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
         price.price,
         added("context_sum", "(q.prompt + emitted - 1) * entry.tokens + entry.tokens"),
     ),
-    "tokens leave after the drafts": (clock.decide, replaced("e.results_after", "e.next_step_after")),
+    "tokens leave after the drafts": (
+        clock._start,
+        replaced("_path_ns(e, slot, 0)", "_path_ns(e, slot, len(PRICED))"),
+    ),
     "hidden host work is not hidden": (
-        clock.decide,
-        replaced("p.scheduled_ns + p.hidden_ns", "next_step_ns + p.hidden_ns"),
+        clock.advance,
+        replaced("p.scheduled_ns + p.hidden_ns", "due_ns + p.hidden_ns"),
     ),
     "a client waits one tick too long": (clients.patience_ends_ns, one_more_than("timeout_ns")),
     "a client does not think": (
@@ -85,7 +88,7 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
 def outcome(case: dict[str, Any], edit: Edit | None) -> dict[str, Any]:
     """What becomes of a scenario under the interpreted step."""
     state = harness.state_of(case)
-    interpret(leap, edit)([state.engine.ctypes.data], NEVER)
+    interpret(leap, edit)([state.engine.ctypes.data], NEVER, NEVER)
     return harness.outcome(state)
 
 
