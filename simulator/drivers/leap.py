@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from simulator.numerics.compiled import compiled, pointer
 from simulator.step.clock import advance, order_of
 from simulator.step.engine import ENGINE
-from simulator.step.state import UPDATE
+from simulator.step.state import NEVER, UPDATE
 from simulator.step.views import Engine, clients_of, item
 
 
@@ -29,14 +29,14 @@ engine_at = _engine_view()
 
 
 @compiled(entry=True)
-def leap(engines: NDArray[np.int64], horizon_ns: int, decisions: int) -> tuple[int, int]:
+def leap(engines: NDArray[np.int64], horizon_ns: int) -> tuple[int, int]:
     """Let the engines at these addresses decide, always the one whose decision is due first, until the next
     one lies at or beyond `horizon_ns`, where something else happens; results of that very instant still come
     before it (docs/step.md §5).
 
     Stops early at an instant at which requests end whose clients are outside: what they ask next may come
-    before anything that another engine would do. Stops early, too, after so many `decisions` of one engine.
-    Return the time that was reached, and how many requests `State.ended` then holds.
+    before anything that another engine would do. Return the time that was reached, and how many requests
+    `State.ended` then holds.
     """
     clients = clients_of(engine_at(item(engines, 0)))[0]
     clients.ended_count = 0
@@ -56,10 +56,8 @@ def leap(engines: NDArray[np.int64], horizon_ns: int, decisions: int) -> tuple[i
                 before = min(before, order + 1)
         if earliest >= end:
             return reached_ns, clients.ended_count
-        ended_ns = advance(engine_at(item(engines, first)), before, decisions)
+        ended_ns = advance(engine_at(item(engines, first)), before, NEVER)
         if ended_ns >= 0:
             # Results of other engines at this instant still come, so that no client acts before them.
             reached_ns = ended_ns
             end = order_of(ended_ns, True) + 1
-        if decisions == 1:
-            return reached_ns, clients.ended_count

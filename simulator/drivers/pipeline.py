@@ -27,7 +27,7 @@ from simulator.drivers.resources import Resource
 from simulator.drivers.routing import Route
 from simulator.scheduling import BoundaryHook
 from simulator.step.clients import NO_REQUEST
-from simulator.step.entry import bring_queues_up_to, deliver, next_request, outlook
+from simulator.step.entry import bring_queues_up_to, decide, deliver, next_request
 from simulator.step.state import NEVER, PRICED, RESOURCES, SCHEDULE, START, UPDATE, WAIT, State
 
 RESULTS, PATIENCE, ARRIVAL, DECISION = NORMAL, 2, 3, NEVER
@@ -155,7 +155,7 @@ class Simulation:
             yield self.moment(reached_ns - self.now_ns, DECISION)
             # the next event is one of the traffic or of a client: engines that leap have no other
             horizon_ns = int(min(env.peek(), NEVER))
-            reached_ns, ended = leap(addresses, horizon_ns, NEVER)
+            reached_ns, ended = leap(addresses, horizon_ns)
             if ended:
                 self.answer(ended, reached_ns)
 
@@ -176,7 +176,6 @@ class Engine:
         self.scheduler = Resource(self.env)
         self.resources = [Resource(self.env) for _ in range(RESOURCES)]
         self.stages: list[tuple[int, int, int]] = self.state.stages[["price", "resource", "after"]].tolist()
-        self.address = np.array([self.state.engine.ctypes.data])
         self.arrival = self.env.event()
         self.env.process(self._run())
 
@@ -211,14 +210,11 @@ class Engine:
                     bring_queues_up_to(engine, self.simulation.now_ns)
                     self.at_step_boundary(self.state, self.simulation.now_ns)
             now_ns, decided = self.simulation.now_ns, phase
-            engine["due_ns"] = now_ns  # the engine decides now, whatever its clocks have it
-            _, ended = leap(self.address, NEVER, 1)
-            phase, due_ns, slot, ahead, hidden_ns, stages_ns = outlook(engine)
-            if decided != UPDATE and hidden_ns and (ahead or phase == START):  # a step has been scheduled
-                note = self._note(1 - slot if ahead else slot, "host")
-                prepared = self.scheduler.occupy(hidden_ns, None, note)
+            phase, due_ns, ended, hidden_ns, *stages_ns = decide(engine, now_ns)
+            if hidden_ns:  # of the step that has been scheduled
+                prepared = self.scheduler.occupy(hidden_ns, None, self._note("host", scheduled=True))
             if decided == START:
-                ends = self._occupy(slot, stages_ns)
+                ends = self._occupy(stages_ns)
                 results, next_step = ends[results_after], ends[next_step_after]
             if ended:
                 self.simulation.answer(ended, now_ns)
@@ -230,21 +226,24 @@ class Engine:
             return self.arrival
         return self.arrival | self.simulation.moment(due_ns - self.simulation.now_ns, DECISION)
 
-    def _occupy(self, slot: int, stages_ns: tuple[int, ...]) -> list[simpy.Event]:
+    def _occupy(self, stages_ns: Sequence[int]) -> list[simpy.Event]:
         """Queue the stages of the step that starts now for their resources; return their ends."""
         ends: list[simpy.Event] = []
         for price, resource, after in self.stages:
             duration_ns = stages_ns[price] if price >= 0 else 0
-            note = self._note(slot, PRICED[price].removesuffix("_ns")) if duration_ns else None
+            note = self._note(PRICED[price].removesuffix("_ns")) if duration_ns else None
             before = ends[after] if after >= 0 else None
             ends.append(self.resources[resource].occupy(duration_ns, before, note))
         return ends
 
-    def _note(self, slot: int, name: str) -> Callable[[int], None] | None:
-        """Return what notes a stage of a plan on the timeline as it begins; None where nobody watches."""
+    def _note(self, name: str, scheduled: bool = False) -> Callable[[int], None] | None:
+        """Return what notes a stage of the step that starts, or of the one that was `scheduled` last, on the
+        timeline as it begins; None where nobody watches.
+        """
         if self.timeline is None:
             return None
-        plan, timeline = self.state.plans[slot], self.timeline
+        engine, timeline = self.state.engine[0], self.timeline
+        plan = self.state.plans[engine["slot"] ^ (scheduled and engine["ahead"] > 0)]
         step, requests, tokens = (int(plan[field]) for field in ("number", "entries", "tokens"))
 
         def begins(duration_ns: int) -> None:

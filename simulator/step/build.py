@@ -15,7 +15,7 @@ from simulator.speculation.shape import DraftShape
 from simulator.step.engine import ENGINE
 from simulator.step.requests import RequestTable
 from simulator.step.settings import SETTING_FIELDS, EngineSettings
-from simulator.step.stages import path_to, stage_records, stages_queue
+from simulator.step.stages import SERIAL, stage_records
 from simulator.step.state import (
     ARRAYS,
     CLIENTS,
@@ -269,7 +269,7 @@ def new_state(
     engine["known_arrival_index"] = 0 if binds_clients else len(known_arrivals)
     stage_names = [stage.name for stage in settings.stages]
     engine["stage_count"] = len(stage_names)
-    engine["stages_queue"] = stages_queue(settings.stages, settings.next_step_after)
+    engine["stages_queue"] = (settings.stages, settings.next_step_after) != (SERIAL, "draft")
     engine["results_after"] = stage_names.index(settings.results_after)
     engine["next_step_after"] = stage_names.index(settings.next_step_after)
     engine["graph_cap"] = len(full_graph) - 1
@@ -284,9 +284,6 @@ def new_state(
         requests=_request_records(settings, acceptance, requests, seed, measured or (0, n)),
         plans=np.zeros(2, PLAN),
         stages=stage_records(settings.stages),
-        paths=np.stack(
-            [path_to(settings.stages, name) for name in (settings.results_after, settings.next_step_after)]
-        ),
         stage_ends=np.zeros(len(settings.stages), np.int64),
         clocks=np.zeros(RESOURCES, np.int64),
         entries=np.zeros((2, max_num_seqs), ENTRY),

@@ -24,7 +24,6 @@ from simulator.step.views import (
     clients_of,
     clocks_of,
     item,
-    paths_of,
     plan_at,
     request_at,
     stage_ends_of,
@@ -57,19 +56,6 @@ def order_of(when_ns: int, results: bool) -> int:
     return 2 * min(when_ns, NEVER - 2) + (not results)
 
 
-@compiled(inline=True)
-def _path_ns(e: Engine, slot: int, first: int) -> int:
-    """Return the durations on the path from the start of a step to a stage; the path selects them by bits."""
-    durations_ns, path = priced_of(e, slot), paths_of(e)
-    host_and_verify_ns = (item(durations_ns, 0) & item(path, first)) + (
-        item(durations_ns, 1) & item(path, first + 1)
-    )
-    accept_and_draft_ns = (item(durations_ns, 2) & item(path, first + 2)) + (
-        item(durations_ns, 3) & item(path, first + 3)
-    )
-    return host_and_verify_ns + accept_and_draft_ns
-
-
 @compiled()
 def _queue_up(e: Engine, slot: int, start_ns: int) -> None:
     """Let the stages of a step queue for their resources, each of which has a clock, and note their ends."""
@@ -94,55 +80,59 @@ def _start(e: Engine, slot: int, start_ns: int) -> tuple[int, int]:
     if e.stages_queue:
         _queue_up(e, slot, start_ns)
         return item(stage_ends_of(e), e.results_after), item(stage_ends_of(e), e.next_step_after)
-    # Every resource is free when its stage could begin: what counts is the way through the list.
-    return start_ns + _path_ns(e, slot, 0), start_ns + _path_ns(e, slot, len(PRICED))
+    p = plan_at(e, slot)
+    accepted_ns = start_ns + p.host_ns + p.verify_ns + p.accept_ns
+    drafted_ns = accepted_ns + p.draft_ns
+    return accepted_ns if e.emits_before_drafting else drafted_ns, drafted_ns
 
 
-@compiled(inline=True)
+@compiled()
 def advance(e: Engine, before: int, decisions: int) -> int:
     """Let the engine make at most so many decisions, as long as the next one is due `before` (an `order_of`);
     return when requests ended whose clients are outside, -1 where none did.
 
     The engine then still makes what it decides at that very instant with results, so that no client acts
-    before a result.
+    before a result. The decisions of a step follow one another here, so that a leap goes straight through.
     """
     clients, reports_ends = clients_of(e)[0], not e.binds_clients
+    updates_before_ns, decides_before_ns = (before + 1) // 2, before // 2
     # What is due next stays in local variables: written to memory and read again, it costs a small step 15 %.
     phase, due_ns, slot, ahead, next_step_ns = e.phase, e.due_ns, e.slot, e.ahead, e.next_step_ns
     ended_ns = -1
     while decisions > 0:
-        if phase != UPDATE:
-            if order_of(due_ns, False) >= before:
+        if phase < START:
+            if due_ns >= decides_before_ns:
                 break
-            decisions -= 1
-            if phase == START:
-                results_ns, next_step_ns = _start(e, slot, due_ns)
-                ahead = 0
-                if e.asynchronous:
-                    p = plan_at(e, slot)
-                    ahead = schedule(e, 1 - slot, due_ns, p.number, p.draft_length)
-                phase, due_ns = UPDATE, results_ns
-            elif schedule(e, slot, due_ns, NO_STEP, 0) > 0:
+            if schedule(e, slot, due_ns, NO_STEP, 0) > 0:
                 phase, due_ns = START, due_ns + plan_at(e, slot).hidden_ns
             elif plan_at(e, slot).preempted:
-                phase = (
-                    SCHEDULE  # a lone request that outgrew the memory is admitted anew at this very instant
-                )
+                # A lone request that outgrew the memory is admitted anew at this very instant.
+                phase = SCHEDULE
             else:
                 phase, due_ns = WAIT, next_event_ns(e)
-            continue
-        if order_of(due_ns, True) >= before:
-            break
-        decisions -= 1
-        update(e, slot, due_ns)
-        if reports_ends and clients.ended_count > 0:
-            ended_ns = due_ns
-            before = min(before, order_of(due_ns, True) + 1)
-        phase, due_ns = SCHEDULE, max(next_step_ns, due_ns)
-        if ahead > 0:
-            slot, ahead = 1 - slot, 0
-            p = plan_at(e, slot)
-            phase, due_ns = START, max(due_ns, p.scheduled_ns + p.hidden_ns)
+            decisions -= 1
+        if phase == START and decisions > 0:
+            if due_ns >= decides_before_ns:
+                break
+            results_ns, next_step_ns = _start(e, slot, due_ns)
+            if e.asynchronous:
+                p = plan_at(e, slot)
+                ahead = schedule(e, 1 - slot, due_ns, p.number, p.draft_length)
+            phase, due_ns = UPDATE, results_ns
+            decisions -= 1
+        if phase == UPDATE and decisions > 0:
+            if due_ns >= updates_before_ns:
+                break
+            update(e, slot, due_ns)
+            if reports_ends and clients.ended_count > 0:
+                ended_ns = due_ns
+                updates_before_ns, decides_before_ns = due_ns + 1, due_ns
+            phase, due_ns = SCHEDULE, max(next_step_ns, due_ns)
+            if ahead > 0:
+                slot, ahead = 1 - slot, 0
+                p = plan_at(e, slot)
+                phase, due_ns = START, max(due_ns, p.scheduled_ns + p.hidden_ns)
+            decisions -= 1
     e.phase, e.due_ns, e.slot, e.ahead, e.next_step_ns = phase, due_ns, slot, ahead, next_step_ns
     return ended_ns
 

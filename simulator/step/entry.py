@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,36 +14,31 @@ from simulator.step.blocks import matched_hashes
 from simulator.step.clients import follow_up
 from simulator.step.price import price
 from simulator.step.queues import bring_up_to
-from simulator.step.views import plan_at
+from simulator.step.views import clients_of, plan_at
 
 Engine = NDArray[np.void]
 
 
-class Outlook(NamedTuple):
-    """What an engine does next, and the steps that it holds."""
-
-    phase: int
-    """What it decides next: SCHEDULE … UPDATE."""
-    due_ns: int
-    """When, as the clocks of its resources have it."""
-    slot: int
-    """The plan that runs, or starts next."""
-    ahead: bool
-    """The other plan is scheduled, too."""
-    hidden_ns: int
-    """Work of the scheduler on the step that was scheduled last."""
-    stages_ns: tuple[int, int, int, int]
-    """`PRICED` of the plan that runs."""
-
-
 @compiled(entry=True)
-def outlook(engine: Engine) -> Outlook:
-    """Return what the engine does next."""
+def decide(engine: Engine, now_ns: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """Let the engine decide at `now_ns` what it decides next, whenever its clocks have it.
+
+    Return what it decides after that (SCHEDULE … UPDATE) and when, as its clocks have it; how many requests
+    `State.ended` holds, those that ended now; the scheduler's work on the step that was scheduled now; and
+    `PRICED` of the plan that runs. A named tuple would cost more than the decision.
+    """
     e = engine[0]
+    clients = clients_of(e)[0]
+    clients.ended_count = 0
+    e.due_ns = now_ns
+    scheduled_before = e.next_number
+    clock.advance(e, clock.order_of(now_ns, False) + 1, 1)
     p = plan_at(e, e.slot)
-    hidden_ns = plan_at(e, 1 - e.slot if e.ahead else e.slot).hidden_ns
+    hidden_ns = 0
+    if e.next_number > scheduled_before:
+        hidden_ns = plan_at(e, 1 - e.slot if e.ahead > 0 else e.slot).hidden_ns
     stages_ns = (p.host_ns, p.verify_ns, p.accept_ns, p.draft_ns)
-    return Outlook(e.phase, e.due_ns, e.slot, e.ahead > 0, hidden_ns, stages_ns)
+    return (e.phase, e.due_ns, clients.ended_count, hidden_ns, *stages_ns)
 
 
 @compiled(entry=True)

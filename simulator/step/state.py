@@ -183,8 +183,6 @@ class State(NamedTuple):
     """(2, S) ENTRY"""
     stages: NDArray[np.void]
     """(G,) STAGE, in the order in which a step queues for its resources."""
-    paths: NDArray[np.int64]
-    """(2, 4) which of `PRICED` lie on the way to the results, and to the next step; all bits or none."""
     stage_ends: NDArray[np.int64]
     """(G,) when each stage of the running step ends, where stages queue."""
     clocks: NDArray[np.int64]

@@ -36,7 +36,6 @@ requests_of = _view("requests")
 plans_of = _view("plans")
 entries_of = _view("entries")
 stages_of = _view("stages")
-paths_of = _view("paths")
 stage_ends_of = _view("stage_ends")
 clocks_of = _view("clocks")
 

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from simulator.acceptance.base import TRACE
 from simulator.acceptance.tables import AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
-from simulator.drivers.leap import leap
 from simulator.step.build import new_state
-from simulator.step.entry import outlook
+from simulator.step.entry import decide
 from simulator.step.settings import EngineSettings
-from simulator.step.state import NEVER, START, UPDATE, State
+from simulator.step.state import NEVER, State
 from simulator.traffic.workload import Requests
 
 TICK_NS = 1000
@@ -178,12 +177,11 @@ class _Run:
         """Let the engine make its next decision and note what it changed."""
         engine, requests = self.state.engine, self.state.requests
         preemptions, emitted = requests["preemptions"].copy(), requests["emitted"].copy()
-        before = outlook(engine)
-        leap(np.array([engine.ctypes.data]), NEVER, 1)
-        after = outlook(engine)
+        number = int(engine["next_number"][0])
+        decide(engine, now_ns)
         preempted = np.flatnonzero(requests["preemptions"] > preemptions).tolist()
-        scheduled = before.phase != UPDATE and (after.ahead or after.phase == START)
-        rows = self._rows(1 - after.slot if after.ahead else after.slot) if scheduled else []
+        newest_slot = int(engine["slot"][0]) ^ (int(engine["ahead"][0]) > 0)
+        rows = self._rows(newest_slot) if engine["next_number"][0] > number else []
         if rows or preempted:
             free_blocks = int(engine["free_blocks"][0] + engine["cached_blocks"][0])
             self.steps.append([now_ns, rows, preempted, free_blocks])

@@ -13,7 +13,7 @@ import pytest
 
 from simulator.acceptance import Geometric
 from simulator.drivers.pipeline import Stage as TimedStage
-from simulator.step.stages import SERIAL, Stage, path_to, stages_queue
+from simulator.step.stages import Stage
 from simulator.step.state import DRAFTER_GPU, GPU, HOST, KV_LINK
 from tests import step_harness as harness
 from tests.runs import constant_steps, differences, drafting_variant, run, small_scenario
@@ -94,17 +94,3 @@ def test_a_random_list_changes_what_happens() -> None:
         for seed in range(20)
     ]
     assert sum(changed) >= 10
-
-
-def test_only_a_list_whose_stages_could_meet_needs_clocks() -> None:
-    assert not stages_queue(SERIAL, "draft")
-    assert stages_queue(SERIAL, "accept")  # the next step could verify while this one drafts
-    assert stages_queue(OWN_GPU["stages"], "drafts are there")
-    assert stages_queue((SERIAL[0], Stage("verify", GPU), *SERIAL[2:]), "accept")
-    assert stages_queue((*SERIAL[:2], SERIAL[2]._replace(after="host"), SERIAL[3]), "draft")
-
-
-def test_the_way_to_a_stage_is_what_it_waits_for() -> None:
-    assert path_to(SERIAL, "accept").tolist() == [-1, -1, -1, 0]
-    assert path_to(SERIAL, "draft").tolist() == [-1, -1, -1, -1]
-    assert path_to((SERIAL[0], Stage("verify", GPU), *SERIAL[2:]), "draft").tolist() == [0, -1, -1, -1]

@@ -57,10 +57,7 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
         price.price,
         added("context_sum", "(q.prompt + emitted - 1) * entry.tokens + entry.tokens"),
     ),
-    "tokens leave after the drafts": (
-        clock._start,
-        replaced("_path_ns(e, slot, 0)", "_path_ns(e, slot, len(PRICED))"),
-    ),
+    "tokens leave after the drafts": (clock._start, replaced("e.emits_before_drafting", "False")),
     "hidden host work is not hidden": (
         clock.advance,
         replaced("p.scheduled_ns + p.hidden_ns", "due_ns + p.hidden_ns"),
@@ -88,7 +85,7 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
 def outcome(case: dict[str, Any], edit: Edit | None) -> dict[str, Any]:
     """What becomes of a scenario under the interpreted step."""
     state = harness.state_of(case)
-    interpret(leap, edit)([state.engine.ctypes.data], NEVER, NEVER)
+    interpret(leap, edit)([state.engine.ctypes.data], NEVER)
     return harness.outcome(state)
 
 
