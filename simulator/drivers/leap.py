@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.numerics.compiled import compiled, pointer
+from simulator.numerics.compiled import compiled
 from simulator.step.clock import advance, order_of
-from simulator.step.engine import ENGINE
 from simulator.step.state import NEVER, UPDATE
-from simulator.step.views import Engine, clients_of, item
-
-
-def _engine_view() -> Any:
-    from numba import carray  # type: ignore[attr-defined]
-
-    @compiled(inline=True)
-    def engine_at(address: int) -> Engine:
-        return carray(pointer(address), 1, ENGINE)[0]
-
-    return engine_at
-
-
-engine_at = _engine_view()
-"""The engine's record at an address."""
+from simulator.step.views import clients_of, engine_at, item
 
 
 @compiled(entry=True)

@@ -30,7 +30,7 @@ from simulator.step.clients import NO_REQUEST
 from simulator.step.entry import bring_queues_up_to, decide, deliver, next_request
 from simulator.step.state import NEVER, PRICED, RESOURCES, SCHEDULE, START, UPDATE, WAIT, State
 
-RESULTS, PATIENCE, ARRIVAL, DECISION = NORMAL, 2, 3, NEVER
+RESULTS, PATIENCE, ARRIVAL, DECISION = (EventPriority(rank) for rank in (NORMAL, 2, 3, NEVER))
 """SimPy priorities: the order of what falls on one instant. Arrivals add the number of the request."""
 
 Process = Generator[simpy.Event, Any, None]
@@ -49,13 +49,13 @@ class Stage(NamedTuple):
     tokens: int
 
 
-def happen(event: simpy.Event, delay_ns: int, priority: int) -> simpy.Event:
+def happen(event: simpy.Event, delay_ns: int, priority: EventPriority) -> simpy.Event:
     """Let an event happen after `delay_ns`, after all of a higher priority at that instant.
 
     `Event.succeed` knows no delay, and `Environment.timeout` no priority.
     """
     event._ok, event._value = True, None
-    event.env.schedule(event, EventPriority(priority), delay_ns)
+    event.env.schedule(event, priority, delay_ns)
     return event
 
 
@@ -96,7 +96,7 @@ class Simulation:
         """The clock. It only ever moves by whole nanoseconds, which SimPy cannot know."""
         return int(self.env.now)
 
-    def moment(self, delay_ns: int, priority: int) -> simpy.Event:
+    def moment(self, delay_ns: int, priority: EventPriority) -> simpy.Event:
         """Return an event after `delay_ns` that comes after all of a higher priority at that instant."""
         return happen(simpy.Event(self.env), delay_ns, priority)
 
@@ -105,7 +105,7 @@ class Simulation:
         known = self.states[0].known_arrivals
         times = self.states[0].requests["arrival_ns"][known]
         for request, arrival_ns in zip(known.tolist(), times.tolist(), strict=True):
-            yield self.moment(arrival_ns - self.now_ns, ARRIVAL + request)
+            yield self.moment(arrival_ns - self.now_ns, EventPriority(ARRIVAL + request))
             self.env.process(self._client(request))
 
     def _client(self, request: int) -> Process:
@@ -126,7 +126,7 @@ class Simulation:
                 self.outstanding[replica] -= 1
             request, arrival_ns = next_request(self.states[0].engine, request, self.now_ns)
             if request != NO_REQUEST:
-                yield self.moment(arrival_ns - self.now_ns, ARRIVAL + request)
+                yield self.moment(arrival_ns - self.now_ns, EventPriority(ARRIVAL + request))
 
     def _deliver(self, replica: int, request: int) -> int:
         """Hand a request to a replica; return until when its client waits at most."""
@@ -175,7 +175,10 @@ class Engine:
         self.timeline, self.at_step_boundary = timeline, at_step_boundary
         self.scheduler = Resource(self.env)
         self.resources = [Resource(self.env) for _ in range(RESOURCES)]
-        self.stages: list[tuple[int, int, int]] = self.state.stages[["price", "resource", "after"]].tolist()
+        self.stages = [
+            (price, self.resources[resource], after)
+            for price, resource, after in self.state.stages[["price", "resource", "after"]].tolist()
+        ]
         self.arrival = self.env.event()
         self.env.process(self._run())
 
@@ -193,7 +196,7 @@ class Engine:
         results_after, next_step_after = (
             int(engine[0][f"{name}_after"]) for name in ("results", "next_step")
         )
-        schedules_ahead = bool(engine[0]["asynchronous"])
+        schedules_ahead, address = bool(engine[0]["asynchronous"]), engine.ctypes.data
         phase, due_ns = SCHEDULE, 0
         results = next_step = prepared = happen(env.event(), 0, RESULTS)
         while True:
@@ -207,12 +210,13 @@ class Engine:
                 # Whoever arrives at this instant can still be scheduled.
                 yield self.simulation.moment(0, DECISION)
                 if self.at_step_boundary is not None and (phase != START or schedules_ahead):
-                    bring_queues_up_to(engine, self.simulation.now_ns)
-                    self.at_step_boundary(self.state, self.simulation.now_ns)
-            now_ns, decided = self.simulation.now_ns, phase
-            phase, due_ns, ended, hidden_ns, *stages_ns = decide(engine, now_ns)
+                    bring_queues_up_to(engine, int(env.now))
+                    self.at_step_boundary(self.state, int(env.now))
+            now_ns, decided = int(env.now), phase
+            phase, due_ns, ended, hidden_ns, *stages_ns = decide(address, now_ns)
             if hidden_ns:  # of the step that has been scheduled
-                prepared = self.scheduler.occupy(hidden_ns, None, self._note("host", scheduled=True))
+                note = None if self.timeline is None else self._note("host_ns", scheduled=True)
+                prepared = self.scheduler.occupy(hidden_ns, None, note)
             if decided == START:
                 ends = self._occupy(stages_ns)
                 results, next_step = ends[results_after], ends[next_step_after]
@@ -231,19 +235,18 @@ class Engine:
         ends: list[simpy.Event] = []
         for price, resource, after in self.stages:
             duration_ns = stages_ns[price] if price >= 0 else 0
-            note = self._note(PRICED[price].removesuffix("_ns")) if duration_ns else None
-            before = ends[after] if after >= 0 else None
-            ends.append(self.resources[resource].occupy(duration_ns, before, note))
+            note = self._note(PRICED[price]) if duration_ns and self.timeline is not None else None
+            ends.append(resource.occupy(duration_ns, ends[after] if after >= 0 else None, note))
         return ends
 
-    def _note(self, name: str, scheduled: bool = False) -> Callable[[int], None] | None:
-        """Return what notes a stage of the step that starts, or of the one that was `scheduled` last, on the
-        timeline as it begins; None where nobody watches.
+    def _note(self, price: str, scheduled: bool = False) -> Callable[[int], None]:
+        """Return what notes a stage that lasts one of `PRICED` on the timeline as it begins: a stage of the
+        step that starts, or of the one that was `scheduled` last.
         """
-        if self.timeline is None:
-            return None
         engine, timeline = self.state.engine[0], self.timeline
+        assert timeline is not None
         plan = self.state.plans[engine["slot"] ^ (scheduled and engine["ahead"] > 0)]
+        name = price.removesuffix("_ns")
         step, requests, tokens = (int(plan[field]) for field in ("number", "entries", "tokens"))
 
         def begins(duration_ns: int) -> None:

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import simpy
 from simpy.events import NORMAL
 
 
 class Occupation(simpy.Event):
-    """One stage on its resource; the event is its end.
-
-    It begins once all events `before` it are over, which is at once when they are over already.
-    """
+    """One stage on its resource; the event is its end. It begins with the event `before` it, or now."""
 
     def __init__(
         self,
         env: simpy.Environment,
         duration_ns: int,
-        before: Iterable[simpy.Event],
+        before: simpy.Event | None,
         begins: Callable[[int], None] | None,
     ) -> None:
-        super().__init__(env)
-        self.duration_ns, self.begins, self.missing = duration_ns, begins, 0
-        for event in before:
-            if event.callbacks is not None:  # it is still to come
-                event.callbacks.append(self._one_is_over)
-                self.missing += 1
-        if not self.missing:
+        self.env, self.callbacks = env, []  # as `simpy.Timeout` does: a call of its own would cost more
+        self.duration_ns, self.begins = duration_ns, begins
+        if before is None or before.callbacks is None:  # it is over
             self._begin()
+        else:
+            before.callbacks.append(self._begin)
 
-    def _one_is_over(self, event: simpy.Event) -> None:
-        self.missing -= 1
-        if not self.missing:
-            self._begin()
-
-    def _begin(self) -> None:
+    def _begin(self, _: simpy.Event | None = None) -> None:
         if self.begins is not None:
             self.begins(self.duration_ns)
         self._ok, self._value = True, None
@@ -58,6 +48,14 @@ class Resource:
         self, duration_ns: int, after: simpy.Event | None, begins: Callable[[int], None] | None = None
     ) -> simpy.Event:
         """Queue a stage that comes `after` an event; return its end. `begins` is called with its duration."""
-        before = [event for event in (self.newest, after) if event is not None]
-        self.newest = Occupation(self.env, duration_ns, before, begins)
-        return self.newest
+        newest = self.newest
+        if newest is None or newest is after or newest.callbacks is None:
+            before = newest if after is None else after
+        elif after is None or after.callbacks is None:
+            before = newest
+        else:
+            before = newest & after
+        if duration_ns or before is None:
+            before = Occupation(self.env, duration_ns, before, begins)
+        self.newest = before  # without a duration, a stage ends as it may begin
+        return before

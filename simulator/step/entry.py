@@ -14,20 +14,22 @@ from simulator.step.blocks import matched_hashes
 from simulator.step.clients import follow_up
 from simulator.step.price import price
 from simulator.step.queues import bring_up_to
-from simulator.step.views import clients_of, plan_at
+from simulator.step.views import clients_of, engine_at, plan_at
 
 Engine = NDArray[np.void]
 
 
 @compiled(entry=True)
-def decide(engine: Engine, now_ns: int) -> tuple[int, int, int, int, int, int, int, int]:
-    """Let the engine decide at `now_ns` what it decides next, whenever its clocks have it.
+def decide(address: int, now_ns: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """Let the engine whose record is at an address decide at `now_ns` what it decides next, whenever its
+    clocks have it.
 
     Return what it decides after that (SCHEDULE … UPDATE) and when, as its clocks have it; how many requests
     `State.ended` holds, those that ended now; the scheduler's work on the step that was scheduled now; and
-    `PRICED` of the plan that runs. A named tuple would cost more than the decision.
+    `PRICED` of the plan that runs. To look into an array, and to make a named tuple, would cost more than the
+    decision.
     """
-    e = engine[0]
+    e = engine_at(address)
     clients = clients_of(e)[0]
     clients.ended_count = 0
     e.due_ns = now_ns

@@ -143,11 +143,10 @@ def _price_drafts(
     entries lie once the step has ended, `pairs` and `chunks` what prefill attention reads.
     """
     p = plan_at(e, slot)
-    if not e.has_drafter:
-        lookup_ns = e.lookup_step_ns + e.lookup_per_sequence_ns * p.drafting_samples
-        return int(lookup_ns + 0.5) if p.drafts else 0
-    if not (p.drafts or (e.drafter_has_kv and p.drafters > 0)):
+    if not (p.drafts or (e.has_drafter and e.drafter_has_kv and p.drafters > 0)):
         return 0
+    if not e.has_drafter:
+        return int(e.lookup_step_ns + e.lookup_per_sequence_ns * p.drafting_samples + 0.5)
     requests = p.entries if e.prefill else p.decodes
     nodes = p.draft_length if p.drafts else 0
     first = nodes * e.max_passes  # where the passes of so many drafts begin in `pass_rows`

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from simulator.numerics.compiled import compiled, pointer
+from simulator.step.engine import ENGINE
 from simulator.step.state import ARRAYS
 
 Engine = Any
@@ -95,6 +96,20 @@ prefix_ids_of = _view("prefix_ids")
 hash_holders_of = _view("hash_holders")
 hash_older_of = _view("hash_older")
 hash_newer_of = _view("hash_newer")
+
+
+def _engine_view() -> Callable[[int], Engine]:
+    from numba import carray  # type: ignore[attr-defined]
+
+    @compiled(inline=True)
+    def engine_at(address: int) -> Engine:
+        return carray(pointer(address), 1, ENGINE)[0]
+
+    return engine_at
+
+
+engine_at = _engine_view()
+"""The engine's record at an address."""
 
 
 @compiled(inline=True)

@@ -178,7 +178,7 @@ class _Run:
         engine, requests = self.state.engine, self.state.requests
         preemptions, emitted = requests["preemptions"].copy(), requests["emitted"].copy()
         number = int(engine["next_number"][0])
-        decide(engine, now_ns)
+        decide(engine.ctypes.data, now_ns)
         preempted = np.flatnonzero(requests["preemptions"] > preemptions).tolist()
         newest_slot = int(engine["slot"][0]) ^ (int(engine["ahead"][0]) > 0)
         rows = self._rows(newest_slot) if engine["next_number"][0] > number else []
