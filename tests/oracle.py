@@ -2,7 +2,8 @@
 
 Plain data in and out, nothing of the simulator, no speed. Covered: plain decoding, chain methods, n-gram in
 both profiles, chunked and whole prefill, prefill apart, preemption, ghost rows, stops, closed loop, known
-arrivals, timeouts, cancellations. Not: prefix caching, sessions, effects per request, traces.
+arrivals, timeouts, cancellations, prefix caching with blocks that have an address. Not: sessions, effects per
+request, traces.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ Uniform = Callable[[int, int, int], float]  # (request, stream: 0 survival, 1 ma
 
 TIMES = ("admitted_ns", "first_ns", "last_ns", "ended_ns")  # -1: not yet
 COUNTS = ("emitted_tokens", "drafted_tokens", "accepted_tokens", "draft_rounds", "decode_rounds")
-OTHERS = ("max_itl_ns", "preemptions", "computed", "drafts", "blocks", "matched")
+OTHERS = ("max_itl_ns", "preemptions", "computed", "drafts", "keyed", "matched")
 
 
 def run_oracle(
@@ -40,7 +41,11 @@ class Oracle:
         self, engine: Record, prices: Record, given: list[Record], random_key: Record, uniform: Uniform
     ):
         self.engine, self.prices, self.random_key, self.uniform = engine, prices, random_key, uniform
-        self.on, self.free, self.timeout = engine["mechanisms"], engine["total_blocks"], engine["timeout_ns"]
+        self.on, self.timeout = engine["mechanisms"], engine["timeout_ns"]
+        self.size, self.longest = engine["block_tokens"], engine["max_context_tokens"]
+        # §8: the first to be reused comes first; and who has a content, in the order in which they got it
+        self.free: list[Record] = [{"key": None, "holders": 0} for _ in range(engine["total_blocks"])]
+        self.in_memory: dict[Any, list[Record]] = {}
         self.overlaps = engine["asynchronous"] and self.on["host_overlap"]
         self.junk_on_miss = random_key["kind"] == "gated" and not engine["ragged"]
         self.waiting, self.running, self.launched = list[Record](), list[Record](), 0
@@ -56,7 +61,7 @@ class Oracle:
         self.requests: list[Record] = [one | new for one in given]
         for number, r in enumerate(self.requests):  # a cancellation stops it, unforeseen
             stop = min(r["cancel_after_tokens"] or r["output_tokens"], r["output_tokens"])
-            r |= {"number": number, "stop": stop, "half": stop // 2}
+            r |= {"number": number, "stop": stop, "half": stop // 2, "blocks": []}
 
     # §2, §3.1, §6, §7: a request's life
     def may_draft(self, r: Record) -> bool:
@@ -71,8 +76,9 @@ class Oracle:
     def never_runs(self, r: Record) -> bool:
         whole, spare = r["prompt_tokens"] + r["stop"], self.engine["slots_per_request"]
         cut = self.engine["chunked_prefill"] or whole + spare <= self.engine["max_num_batched_tokens"]
-        slots = whole + self.engine["lookahead_tokens"]
-        return not cut or slots > self.engine["total_blocks"] * self.engine["block_tokens"]
+        slots = whole - 1 + self.engine["lookahead_tokens"] + self.engine["padded_drafts"]
+        slots = min(slots + (self.engine["reserved_output"] > 0), self.longest)
+        return not cut or slots > self.engine["total_blocks"] * self.size or whole > self.longest
 
     def next_events(self) -> list[tuple[int, int, int]]:
         """In order: (instant, 0 gives up 1 joins 2 leaves the loop 3 arrives 4 enters it, request number)."""
@@ -117,25 +123,74 @@ class Oracle:
 
     def end(self, r: Record, status: str, at: int) -> None:
         """Done, cancelled, timed out or rejected: blocks go back, a free client issues the next request."""
-        self.free += r["blocks"]
-        r |= {"blocks": 0, "status": status, "ended_ns": at}
+        self.give_back(r)
+        r |= {"status": status, "ended_ns": at}
         self.waiting, self.running = ([q for q in x if q is not r] for x in (self.waiting, self.running))
         for follower in [q for q in self.requests if q["arrival_ns"] < 0][:1]:
             follower["arrival_ns"] = at + self.engine["think_time_ns"]
 
     def preempt(self, r: Record) -> None:
-        self.free += r["blocks"]
-        r |= {"blocks": 0, "computed": 0, "drafts": 0, "preemptions": r["preemptions"] + 1}
+        self.give_back(r)
+        r |= {"computed": 0, "drafts": 0, "preemptions": r["preemptions"] + 1}
         self.counters["preemptions"] += 1
         self.running.remove(r)
         self.waiting.insert(0, r)
+
+    # §8: blocks
+    def key(self, r: Record, index: int) -> Any:
+        """What stands in a block of a request: what its prompt's names say, else something of its own."""
+        names, per_name = r["prefix_ids"], max(1, self.engine["prefix_block_tokens"] // self.size)
+        named = index < len(names) * per_name
+        return (names[index // per_name], index % per_name) if named else ("own", r["number"], index)
+
+    def find(self, r: Record) -> list[Record]:
+        """The leading blocks in memory, never all of them: one token at least is computed."""
+        blocks = list[Record]()
+        most = (r["prompt_tokens"] + r["emitted_tokens"] - 1) // self.size
+        while len(blocks) < most and (copies := self.in_memory.get(self.key(r, len(blocks)))):
+            blocks.append(copies[0])
+        return blocks[:-1] if self.engine["loses_last_match"] else blocks
+
+    def hold(self, r: Record, blocks: list[Record]) -> None:
+        for block in blocks:
+            if block["holders"] == 0:
+                self.free = [other for other in self.free if other is not block]
+            block["holders"] += 1
+        r |= {"blocks": list(blocks), "keyed": len(blocks), "computed": len(blocks) * self.size}
+        self.counters["prefix_hit_tokens"] += r["computed"]
+
+    def take(self, r: Record, count: int) -> None:
+        for block in self.free[:count]:
+            if block["key"] is not None:
+                self.in_memory[block["key"]] = [
+                    copy for copy in self.in_memory[block["key"]] if copy is not block
+                ]
+            block |= {"key": None, "holders": 1}
+            r["blocks"].append(block)
+        del self.free[:count]
+
+    def give_keys(self, r: Record, tokens: int) -> None:
+        """Let the full blocks of a request's first tokens be found."""
+        while self.engine["prefix_caching"] and (r["keyed"] + 1) * self.size <= tokens:
+            block, key = r["blocks"][r["keyed"]], self.key(r, r["keyed"])
+            block["key"] = key
+            self.in_memory.setdefault(key, []).append(block)
+            r["keyed"] += 1
+
+    def give_back(self, r: Record) -> None:
+        for block in r["blocks"]:
+            block["holders"] -= 1
+        left = [block for block in reversed(r["blocks"]) if block["holders"] == 0]
+        self.free[:0] = [block for block in left if block["key"] is None]
+        self.free += [block for block in left if block["key"] is not None]
+        r |= {"blocks": [], "keyed": 0}
 
     # §3: compose
     def schedule(self, now: int, in_flight: Record) -> Record:
         self.in_flight, self.flight_k = in_flight["entries"], in_flight["K"]
         self.clients(now)
         budget, apart = self.engine["max_num_batched_tokens"], not self.engine["mixes_prefill"]
-        plan: Record = {"entries": {}, "tokens": budget, "slots": budget, "preempted": False}
+        plan: Record = {"entries": {}, "tokens": budget, "slots": budget, "preempted": False, "chunks": False}
         self.schedule_running(plan, decodes=(False,) if apart else (False, True))
         self.admit(plan, now)
         if apart and not plan["entries"]:
@@ -152,8 +207,8 @@ class Oracle:
         return int(min(want, plan["tokens"], max(0, plan["slots"] - self.engine["slots_per_request"])))
 
     def blocks_missing(self, r: Record, n: int) -> int:
-        slots = r["computed"] + n + self.engine["lookahead_tokens"]
-        return int(max(0, -(-slots // self.engine["block_tokens"]) - r["blocks"]))
+        slots = min(r["computed"] + n + self.engine["lookahead_tokens"], self.longest)
+        return int(max(0, -(-slots // self.size) - len(r["blocks"])))
 
     def schedule_running(self, plan: Record, decodes: tuple[bool, ...]) -> None:
         """§3.3. The last running request is always this one or one that is not scheduled yet."""
@@ -167,49 +222,65 @@ class Oracle:
                     continue
             known = r["prompt_tokens"] + r["emitted_tokens"] + pending
             owed = known - r["computed"]
-            n = self.fit(plan, owed + drafts)
+            n = min(self.fit(plan, owed + drafts), self.longest - 1 - r["computed"])
             whole = owed == 1 or self.engine["chunked_prefill"] or n == owed
             if (owed == 1) not in decodes or n <= 0 or not whole or r not in self.running:
                 continue
-            while self.blocks_missing(r, n) > self.free:
+            while self.blocks_missing(r, n) > len(self.free):
                 victim, plan["preempted"] = self.running[-1], True
                 self.preempt(victim)
                 if victim is r:
                     return
             k = max(0, n - owed)
             self.counters["cut_drafts"] += drafts - k
+            plan["chunks"] |= not r["samples"]
             self.enter(plan, r, n, k, known, decodes=owed == 1)
 
     def admit(self, plan: Record, now: int) -> None:
         """§3.4. First come, first served; a preempted request waits for the result of its last entry."""
+        ran, padding = bool(plan["entries"]), self.engine["padded_drafts"]
         while self.waiting and len(self.running) < self.engine["max_num_seqs"] and not plan["preempted"]:
             r = self.waiting[0]
-            known = r["prompt_tokens"] + r["emitted_tokens"]
-            n = self.fit(plan, known)
-            whole = n > 0 and (self.engine["chunked_prefill"] or n == known)
-            if r["number"] in self.in_flight or not whole or self.blocks_missing(r, known) > self.free:
+            known, found = r["prompt_tokens"] + r["emitted_tokens"], self.find(r)
+            computed = len(found) * self.size
+            n = self.fit(plan, known - computed)
+            whole = n > 0 and (self.engine["chunked_prefill"] or n == known - computed)
+            fills = known - computed == 1 and padding > 0 and (ran or computed > 0) and not plan["chunks"]
+            if fills and computed + padding + 2 <= self.longest:
+                n = 1 + padding
+                whole = self.fit(plan, n) == n
+            fills = n > known - computed
+            slots = min(computed + n + self.engine["lookahead_tokens"], self.longest)
+            need = -(-max(slots, known) // self.size) - len(found)
+            if r["number"] in self.in_flight or not whole:
                 return
-            if self.reserved(r, self.engine["reserved_output"]) > self.engine["total_blocks"]:
+            if need > len(self.free) - sum(block["holders"] == 0 for block in found):
+                return
+            if self.reserved(r, len(found), self.engine["reserved_output"]) > self.engine["total_blocks"]:
                 self.counters["promises"] += 1
                 return
             self.running.append(self.waiting.pop(0))
             r["admitted_ns"] = now if r["admitted_ns"] < 0 else r["admitted_ns"]
-            self.enter(plan, r, n, 0, known, decodes=False)
+            self.hold(r, found)
+            self.counters["padded"] += fills
+            self.enter(plan, r, n, padding if fills else 0, known, decodes=fills, padded=fills)
 
-    def reserved(self, new: Record, share: float) -> int:
+    def reserved(self, new: Record, found: int, share: float) -> int:
         """Blocks set aside for the running requests and a new one; 0 when nothing is set aside."""
-        block = self.engine["block_tokens"]
         for r in [new] if share > 0 else []:
             end = r["prompt_tokens"] + max(r["emitted_tokens"], floor(share * r["stop"]))
-            r["reservation"] = -(-(end + self.engine["lookahead_tokens"]) // block)
+            r["reservation"] = -(-(end + self.engine["lookahead_tokens"]) // self.size) - found
         return sum(r["reservation"] for r in [*self.running, new]) if share > 0 else 0
 
-    def enter(self, plan: Record, r: Record, n: int, k: int, known: int, decodes: bool) -> None:
-        missing, start = self.blocks_missing(r, n), r["computed"]
-        self.free -= missing
-        r |= {"blocks": r["blocks"] + missing, "computed": start + n}
-        entry = {"request": r, "n": n, "k": k, "decodes": decodes, "start": start}
-        plan["entries"][r["number"]] = entry | {"samples": start + n >= known}
+    def enter(
+        self, plan: Record, r: Record, n: int, k: int, known: int, decodes: bool, padded: bool = False
+    ) -> None:
+        start = r["computed"]
+        self.take(r, self.blocks_missing(r, n))
+        r |= {"computed": start + n, "samples": start + n >= known}
+        self.give_keys(r, min(start + n, r["prompt_tokens"] + r["emitted_tokens"]))
+        entry = {"request": r, "n": n, "k": k, "decodes": decodes, "start": start, "samples": r["samples"]}
+        plan["entries"][r["number"]] = entry | {"padded": padded}
         plan["tokens"] -= n
         plan["slots"] -= n + self.engine["slots_per_request"]
 
@@ -303,11 +374,12 @@ class Oracle:
             if r["ended_ns"] >= 0:
                 self.counters["ghost_rows"] += e["n"]
             elif e["samples"]:
-                self.emit(r, e["k"], e["decodes"], plan["K"], m)
+                self.emit(r, e["k"], e["decodes"], e["padded"], plan["K"], m)
 
-    def emit(self, r: Record, k: int, decodes: bool, next_k: int, m: int) -> None:
-        got, preempted = self.accepted(r, k), r in self.waiting  # preempted since its entry was made
-        if k > 0 and self.junk_on_miss:
+    def emit(self, r: Record, k: int, decodes: bool, padded: bool, next_k: int, m: int) -> None:
+        preempted = r in self.waiting  # since its entry was made
+        got = 0 if padded else self.accepted(r, k)
+        if k > 0 and self.junk_on_miss and not padded:
             r["matched"] = self.match(r)
         tokens = min(got + 1, r["stop"] - r["emitted_tokens"]) if self.on["stop_trim"] else got + 1
         self.counters["trimmed_tokens"] += got + 1 - tokens
@@ -316,6 +388,8 @@ class Oracle:
         r["computed"] -= 0 if preempted else k - got
         r["max_itl_ns"] = max(r["max_itl_ns"], m - r["last_ns"] if r["first_ns"] >= 0 else 0)
         r |= {"first_ns": m if r["first_ns"] < 0 else r["first_ns"], "last_ns": m, "drafts": 0}
+        if self.engine["asynchronous"] and not preempted:
+            self.give_keys(r, r["prompt_tokens"] + r["emitted_tokens"] - 1)
         if r["emitted_tokens"] >= r["stop"]:
             self.end(r, "cancelled" if r["stop"] < r["output_tokens"] else "done", m)
         elif next_k > 0 and self.may_draft(r) and not preempted:

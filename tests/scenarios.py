@@ -24,6 +24,7 @@ METHODS: dict[str, Record] = {
 }
 METHOD_ORDER = ("plain", "eagle", "model", "ngram", "eagle", "heads", "ngram", "model")
 TICK_NS = 20_000
+UNLIMITED = 2**62
 CONTEXT_KNOTS = [64, 128, 192, 256, 384]
 
 
@@ -37,6 +38,8 @@ def scenario(seed: int) -> Record:
     requests = make_requests(rng, engine, tight)
     fit_memory(rng, engine, requests)
     limit_drafts(random.Random(f"draft lengths {seed}"), engine, requests)
+    share_prefixes(random.Random(f"prefixes {seed}"), name, engine, requests)
+    limit_context(random.Random(f"context {seed}"), engine, requests)
     return {
         "seed": seed,
         "engine": engine,
@@ -156,6 +159,37 @@ def limit_drafts(rng: random.Random, engine: Record, requests: list[Record]) -> 
     if chance(rng, 0.25):
         for request in requests:
             request["draft_length"] = rng.randint(0, max(engine["draft_length_by_batch"]))
+
+
+def share_prefixes(rng: random.Random, name: str, engine: Record, requests: list[Record]) -> None:
+    """Let most engines keep blocks for their contents, and requests begin alike: their blocks are paths from
+    the root of a tree, which may reach into their outputs.
+    """
+    fixed = len(set(engine["draft_length_by_batch"])) == 1
+    block = engine["block_tokens"] * (rng.choice((1, 1, 2, 3)) if engine["block_tokens"] > 1 else 1)
+    shares = chance(rng, 0.6)
+    engine |= {
+        "prefix_caching": chance(rng, 0.75),
+        "loses_last_match": name == "eagle",
+        "padded_drafts": max(engine["draft_length_by_batch"]) if fixed and chance(rng, 0.7) else 0,
+        "prefix_block_tokens": block if shares else 0,
+    }
+    children: dict[int, list[int]] = {}
+    for request in requests:
+        request["prefix_ids"] = []
+        full = (request["prompt_tokens"] + request["output_tokens"]) // block
+        for _ in range(rng.randint(0, full) if shares else 0):
+            parent = request["prefix_ids"][-1] if request["prefix_ids"] else -1
+            known = children.setdefault(parent, [])
+            if not known or chance(rng, 0.15):
+                known.append(sum(map(len, children.values())))
+            request["prefix_ids"].append(rng.choice(known))
+
+
+def limit_context(rng: random.Random, engine: Record, requests: list[Record]) -> None:
+    """Give every third engine a context that ends with its longest requests, or just before."""
+    longest = max(request["prompt_tokens"] + request["output_tokens"] for request in requests)
+    engine["max_context_tokens"] = longest - rng.choice((0, 0, 1, 5)) if chance(rng, 0.35) else UNLIMITED
 
 
 def fit_memory(rng: random.Random, engine: Record, requests: list[Record]) -> None:

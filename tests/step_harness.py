@@ -48,7 +48,7 @@ REQUEST_FIELDS = {
 }
 COUNTERS = (
     "steps ghost_rows trimmed_tokens cut_drafts preemptions eager_steps piecewise_steps full_steps "
-    "mixed_steps "
+    "mixed_steps prefix_hit_tokens "
     "host_ns hidden_ns verify_ns accept_ns draft_ns"
 ).split()
 
@@ -63,6 +63,10 @@ def settings_of(engine: Record) -> EngineSettings:
         block_tokens=engine["block_tokens"],
         total_blocks=engine["total_blocks"],
         draft_length_by_batch=tuple(engine["draft_length_by_batch"]),
+        max_context_tokens=engine["max_context_tokens"],
+        prefix_caching=engine["prefix_caching"],
+        loses_last_match=engine["loses_last_match"],
+        padded_drafts=engine["padded_drafts"],
         asynchronous=engine["asynchronous"],
         emits_before_drafting=engine["emits_before_drafting"],
         mixes_prefill=engine["mixes_prefill"],
@@ -132,8 +136,9 @@ def acceptance_of(acceptance: Record, requests: int) -> AcceptanceTables:
     )
 
 
-def requests_of(requests: list[Record]) -> Requests:
+def requests_of(requests: list[Record], prefix_block_tokens: int) -> Requests:
     """The requests of a scenario as columns."""
+    names = [request["prefix_ids"] for request in requests]
     n = len(requests)
 
     def column(name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -147,9 +152,9 @@ def requests_of(requests: list[Record]) -> Requests:
         successor=np.full(n, -1),
         successor_delay_ns=np.zeros(n, np.int64),
         cancel_after_tokens=column("cancel_after_tokens"),
-        prefix_start=np.zeros(n + 1, np.int64),
-        prefix_ids=np.zeros(0, np.int64),
-        prefix_block_tokens=0,
+        prefix_start=np.cumsum([0, *map(len, names)]),
+        prefix_ids=np.array([name for path in names for name in path], np.int64),
+        prefix_block_tokens=prefix_block_tokens,
         session=np.full(n, -1),
     )
 
@@ -166,7 +171,7 @@ def state_of(
     **settings: Any,
 ) -> State:
     """An engine at time 0, with changes to its settings; `measured` and `binds_clients` as in `new_state`."""
-    requests = requests_of(scenario["requests"])
+    requests = requests_of(scenario["requests"], scenario["engine"]["prefix_block_tokens"])
     state = new_state(
         replace(settings_of(scenario["engine"]), **settings),
         prices_of(scenario["prices"]),

@@ -41,7 +41,7 @@ def _session(states: Sequence[State], requests: Requests) -> Route:
 
 def _prefix(states: Sequence[State], requests: Requests) -> Route:
     """Return a route to the replica that holds most
-    of the prompt's leading blocks, the least loaded of equals.
+    of the prompt's leading tokens in memory, the least loaded of equals.
     """
 
     def route(request: int, outstanding: Sequence[int]) -> int:

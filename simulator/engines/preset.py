@@ -194,6 +194,14 @@ class Preset:
             ENGINE,
         ),
     ] = False
+    pads_first_decode: Annotated[
+        bool,
+        switch(
+            "a request that lacks one token when it is admitted gets K + 1 rows, next to requests that run "
+            "or behind a prefix in memory, so that the step stays uniform; not where K depends on the batch",
+            ENGINE,
+        ),
+    ] = False
     since: Annotated[
         str, word("the first version that works like this, where it is older than `version`", ENGINE)
     ] = ""

@@ -43,6 +43,7 @@ def engine_settings(
         block_tokens=preset.block_tokens,
         total_blocks=memory.kv_blocks if mechanisms.kv_limit else UNLIMITED_BLOCKS,
         max_context_tokens=setup.max_context_tokens,
+        prefix_caching=scenario.engine.prefix_caching,
         reserved_output=preset.reserved_output,
         asynchronous=runs_ahead,
         emits_before_drafting=preset.emits_before_drafting,
@@ -55,6 +56,7 @@ def engine_settings(
         shape=method.shape if method is not None else CHAIN,
         lookahead_tokens=method.lookahead_tokens(nodes) if method is not None else 0,
         slots_per_request=method.slots_per_request if method is not None else 0,
+        padded_drafts=_padded_drafts(variant, preset),
         ragged=host_lookup and not preset.pads_lookups,
         loses_last_match=method is not None and method.loses_last_match,
         has_drafter=has_drafter,
@@ -96,7 +98,11 @@ def _max_num_seqs(preset: Preset, memory: GpuMemory, groups: int, *, kv_limit: b
 
 
 def _draft_length_by_batch(variant: Variant | None, max_num_seqs: int) -> tuple[int, ...]:
-    """Return K by the number of requests of a step, up to `max_num_seqs`; the last one holds beyond."""
+    """Return K by the number of requests of a step, up to `max_num_seqs`; the last one holds beyond.
+
+    Gaps of a table, and what lies beyond its last row, carry the K before them on (vLLM 0.32,
+    `v1/spec_decode/dynamic/utils.py` `build_dynamic_sd_schedule_lookup`).
+    """
     if variant is None:
         return (0,)
     length = variant.draft_length
@@ -105,11 +111,16 @@ def _draft_length_by_batch(variant: Variant | None, max_num_seqs: int) -> tuple[
     if isinstance(length, GoodputPolicy):
         return (length.max,)
     table = [0] * (max_num_seqs + 1)
-    for low, high, tokens in length:
-        last = max_num_seqs if high is None else min(high, max_num_seqs)
-        table[low : last + 1] = [tokens] * (last + 1 - low)
+    for low, _, tokens in length:  # in ascending order: the next row overwrites what this one carries on
+        table[low:] = [tokens] * len(table[low:])
     table[0] = table[min(1, max_num_seqs)]
     return tuple(table)
+
+
+def _padded_drafts(variant: Variant | None, preset: Preset) -> int:
+    """Return the rows that fill up a first decode: K where it is the same for all batches."""
+    fixed = variant is not None and isinstance(variant.draft_length, int)
+    return variant.max_draft_length if variant is not None and fixed and preset.pads_first_decode else 0
 
 
 def _drafter_max_context(variant: Variant | None, setup: Setup) -> int:

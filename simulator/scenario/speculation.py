@@ -26,7 +26,7 @@ DraftLengthTable = Annotated[
 ]
 """Rows [low, high, K] by the number of requests in a step, both ends included; high null: without end.
 
-Beyond a last row that ends, nothing is drafted.
+Beyond a last row that ends, its K holds on.
 """
 
 

@@ -23,6 +23,7 @@ from simulator.step.state import (
     GAP_BINS,
     NO_STEP,
     NOT_ARRIVED,
+    PIECE,
     PLAN,
     REQUEST,
     RESOURCES,
@@ -88,8 +89,11 @@ def cannot_run(
     They need more KV blocks than there are, more context than the model has, or more tokens in one step
     than fit when prompts may not be cut.
     """
-    total_tokens = prompt_tokens + output_tokens
-    too_large = total_tokens + settings.lookahead_tokens > settings.total_blocks * settings.block_tokens
+    total_tokens = prompt_tokens.astype(np.int64) + output_tokens
+    # The last token that comes out needs no slot, unless slots are reserved for the whole output.
+    slots = total_tokens - 1 + settings.lookahead_tokens + settings.padded_drafts
+    slots += settings.reserved_output > 0
+    too_large = np.minimum(slots, settings.max_context_tokens) > settings.total_blocks * settings.block_tokens
     too_large |= total_tokens > settings.max_context_tokens
     if not settings.chunked_prefill:
         too_large |= total_tokens + settings.slots_per_request > settings.max_num_batched_tokens
@@ -105,6 +109,7 @@ def _engine_record(
         engine[name] = getattr(settings, name)
     engine["max_nodes"], engine["max_depth"] = settings.max_nodes, settings.max_depth
     engine["prefix_block_tokens"] = requests.prefix_block_tokens
+    engine["cache_block_tokens"] = cache_block_tokens(settings, requests.prefix_block_tokens)
     engine["in_flight_step"] = NO_STEP
     engine["free_blocks"] = settings.total_blocks
     engine["seed"] = seed
@@ -134,6 +139,9 @@ def _request_records(
     records["cancelled"] = cancels
     records["cannot_run"] = cannot_run(settings, records["prompt"], records["output"])
     records["traffic_class"] = requests.traffic_class
+    if settings.prefix_caching and requests.prefix_block_tokens:
+        per_name = requests.prefix_block_tokens // cache_block_tokens(settings, requests.prefix_block_tokens)
+        records["named_blocks"] = np.diff(requests.prefix_start) * per_name
     records["measured"][slice(*measured)] = 1
     records["matched"] = acceptance.matched_before
     records["random_key"] = stream_keys(seed, n, STREAM_SURVIVAL)
@@ -222,17 +230,34 @@ def _acceptance_arrays(acceptance: AcceptanceTables) -> Arrays:
     }
 
 
-def _prefix_arrays(requests: RequestTable) -> Arrays:
-    """Return the hash blocks of the prompts, none of them in memory."""
-    hashes = int(requests.prefix_ids.max()) + 1 if len(requests.prefix_ids) else 0
-    ring = np.zeros(hashes + 1, np.int32)
-    ring[hashes] = hashes  # the anchor alone: an empty ring
+def cache_block_tokens(settings: EngineSettings, prefix_block_tokens: int) -> int:
+    """Return the tokens of a piece of the prefix cache: a KV block. Where a KV block is a single token
+    (SGLang), a block that `prefix_ids` names comes and goes as a whole.
+    """
+    return (
+        prefix_block_tokens if settings.block_tokens == 1 and prefix_block_tokens else settings.block_tokens
+    )
+
+
+def _prefix_arrays(settings: EngineSettings, requests: RequestTable) -> Arrays:
+    """Return the named blocks of the requests, and an empty prefix cache.
+
+    A piece is at least one block of memory; where all blocks of all requests fit, each of them becomes one
+    piece at most.
+    """
+    size = cache_block_tokens(settings, requests.prefix_block_tokens)
+    pieces = named = 0
+    if settings.prefix_caching:
+        ahead = settings.lookahead_tokens + 2 * (settings.max_nodes + 1)
+        tokens = requests.prompt_tokens + requests.output_tokens + ahead
+        pieces = min(settings.total_blocks, int((tokens // settings.block_tokens + 1).sum()))
+        named = len(requests.prefix_ids) * (requests.prefix_block_tokens // size)
     return {
         "prefix_start": requests.prefix_start,
         "prefix_ids": requests.prefix_ids,
-        "hash_holders": np.full(hashes, -1, np.int32),
-        "hash_older": ring,
-        "hash_newer": ring.copy(),
+        "cache_pieces": np.zeros(pieces + 1, PIECE),
+        "cache_buckets": np.zeros(1 << pieces.bit_length(), np.int32),
+        "held_pieces": np.zeros(named, np.int32),
     }
 
 
@@ -308,7 +333,7 @@ def new_state(
         **priced,
         **queries,
         **_acceptance_arrays(acceptance),
-        **_prefix_arrays(requests),
+        **_prefix_arrays(settings, requests),
     )
     if shared_with is not None:
         state = state._replace(**{name: getattr(shared_with, name) for name in SHARED})

@@ -19,7 +19,8 @@ ENGINE = np.dtype(
         # The requests
         ("binds_clients", "i8"),  # what follows a request returns to this engine: no router decides
         ("first_measured", "i8"),  # the request whose arrival opens the window of the rates
-        ("prefix_block_tokens", "i8"),  # tokens of one hash block; 0: no prefix cache
+        ("prefix_block_tokens", "i8"),  # tokens of a block that `prefix_ids` names; 0: it names none
+        ("cache_block_tokens", "i8"),  # tokens of a piece of the prefix cache
         # The stages of a step
         ("stage_count", "i8"),
         ("stages_queue", "i8"),  # a stage may find its resource occupied
@@ -56,6 +57,8 @@ ENGINE = np.dtype(
         # Memory
         ("free_blocks", "i8"),
         ("cached_blocks", "i8"),  # held by no request, kept for their contents
+        ("piece_count", "i8"),  # pieces of the prefix cache that have been in use
+        ("unused_piece", "i8"),  # the first of those that are free again; 0: none
         ("reserved_blocks", "i8"),  # what admission reserved for the running requests
         # Acceptance, the scalar part
         ("seed", "i8"),

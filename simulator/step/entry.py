@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from simulator.numerics.compiled import compiled
 from simulator.step import clock
-from simulator.step.blocks import matched_hashes
+from simulator.step.blocks import prefix_hit
 from simulator.step.clients import follow_up
 from simulator.step.price import price
 from simulator.step.queues import bring_up_to
@@ -72,5 +72,5 @@ def next_request(engine: Engine, request: int, ended_ns: int) -> tuple[int, int]
 
 @compiled(entry=True)
 def cached_prefix(engine: Engine, request: int) -> int:
-    """Return how many leading hash blocks of a request the engine has in memory."""
-    return matched_hashes(engine[0], request)
+    """Return how many leading tokens of a request the engine would not have to compute."""
+    return prefix_hit(engine[0], request)[0]

@@ -145,7 +145,7 @@ def end_request(e: Engine, r: int, status: int, ended_ns: int) -> None:
     q = request_at(e, r)
     if q.status == WAITING:
         _remove_waiting(e, r)
-    release_blocks(e, r)
+    release_blocks(e, r, False)
     q.status = status
     q.ended_ns = ended_ns
     e.in_system -= 1

@@ -11,10 +11,10 @@ from simulator.step.acceptance_sampling import accepted_drafts
 from simulator.step.blocks import (
     available_blocks,
     hold_matched,
-    matched_hashes,
+    name_blocks,
+    prefix_hit,
     release_blocks,
     take_blocks,
-    unheld_matched,
 )
 from simulator.step.queues import bring_up_to, pop_waiting, push_waiting_head
 from simulator.step.state import NO_STEP, RUNNING, WAITING
@@ -49,7 +49,7 @@ def _preempt_last(e: Engine) -> int:
     e.running_count -= 1
     r = running_of(e)[e.running_count]
     q = request_at(e, r)
-    release_blocks(e, r)
+    release_blocks(e, r, True)
     q.computed = 0
     q.drafts = 0
     q.status = WAITING
@@ -63,9 +63,11 @@ def _preempt_last(e: Engine) -> int:
 
 @compiled(inline=True)
 def _add_entry(
-    e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: bool, known_tokens: int
+    e: Engine, slot: int, r: int, tokens: int, drafts: int, decodes: bool, known_tokens: int, padded: bool
 ) -> None:
-    """Write one entry. `known_tokens`: tokens of the request that are known once the running step ends."""
+    """Write one entry. `known_tokens`: tokens of the request that are known once the running step ends.
+    `padded`: its drafts only fill it up.
+    """
     p = plan_at(e, slot)
     q = request_at(e, r)
     entry = entry_at(e, slot, p.entries)
@@ -76,11 +78,17 @@ def _add_entry(
     entry.decodes = decodes
     entry.samples = samples
     entry.start = q.computed
+    entry.padded = padded
     # The next step may be scheduled while this one runs, so the request itself remembers its newest entry.
     q.computed += tokens
     q.last_step = p.number
     q.in_flight_drafts = drafts
     q.in_flight_samples = samples
+    # Blocks get their keys as they are scheduled, so that the next request of this very step finds them.
+    # What is not known yet, drafts and tokens of the running step, has none.
+    q.keyed_tokens = min(q.computed, q.prompt + q.emitted)
+    if q.pieces < q.named_blocks:
+        name_blocks(e, r)
     # The sums that `price` needs and that no later event changes: they save it a pass over the entries.
     p.entries += 1
     p.tokens += tokens
@@ -126,10 +134,11 @@ def _running_pass(e: Engine, slot: int, which: int) -> None:
             continue
         slots_used = p.tokens + e.slots_per_request * (p.entries + 1)
         tokens = min(missing_tokens + drafts, e.max_num_batched_tokens - max(p.tokens, slots_used))
+        tokens = min(tokens, e.max_context_tokens - 1 - q.computed)  # room for the token that comes out
         if tokens <= 0 or (tokens < missing_tokens and not e.chunked_prefill):
             continue
         scheduled_drafts = max(0, tokens - missing_tokens)
-        slots_needed = q.computed + tokens + e.lookahead_tokens
+        slots_needed = min(q.computed + tokens + e.lookahead_tokens, e.max_context_tokens)
         if slots_needed > q.capacity:
             need = (slots_needed + e.block_tokens - 1) // e.block_tokens - q.capacity // e.block_tokens
             preempted_itself = False
@@ -143,7 +152,19 @@ def _running_pass(e: Engine, slot: int, which: int) -> None:
             take_blocks(e, need)
             q.capacity += need * e.block_tokens
         totals_of(e)[0].cut_drafts += drafts - scheduled_drafts
-        _add_entry(e, slot, r, tokens, scheduled_drafts, decodes, known_tokens)
+        p.prefills_on |= not q.in_flight_samples  # its newest entry did not reach the end of its prompt
+        _add_entry(e, slot, r, tokens, scheduled_drafts, decodes, known_tokens, False)
+
+
+@compiled(inline=True)
+def _pads(e: Engine, slot: int, computed: int) -> bool:
+    """Return whether the one token that a request lacks at its admission is filled up to the rows of a
+    decode, which keeps the step uniform; `computed` tokens of it are in memory.
+    """
+    p = plan_at(e, slot)
+    joins = p.running_entries > 0 or computed > 0
+    fits = computed + e.padded_drafts + 2 <= e.max_context_tokens
+    return e.padded_drafts > 0 and joins and fits and not p.prefills_on
 
 
 @compiled()
@@ -156,32 +177,32 @@ def _admit_first(e: Engine, slot: int) -> bool:
     if q.last_step == e.in_flight_step and e.in_flight_step != NO_STEP:
         return False
     known_tokens = q.prompt + q.emitted
-    hits = matched_hashes(e, r)
-    # At least one token is computed anew, because a step must have its logits.
-    computed = min(hits * e.prefix_block_tokens, (known_tokens - 1) // e.block_tokens * e.block_tokens)
-    if computed > 0 and e.loses_last_match:
-        computed -= e.block_tokens
+    computed, matched, unheld = prefix_hit(e, r)
     missing_tokens = known_tokens - computed
     slots_used = p.tokens + e.slots_per_request * (p.entries + 1)
-    tokens = min(missing_tokens, e.max_num_batched_tokens - max(p.tokens, slots_used))
-    if tokens <= 0 or (tokens < missing_tokens and not e.chunked_prefill):
+    room = e.max_num_batched_tokens - max(p.tokens, slots_used)
+    tokens, drafts = min(missing_tokens, room), 0
+    if missing_tokens == 1 and _pads(e, slot, computed):
+        tokens, drafts = 1 + e.padded_drafts, e.padded_drafts
+    if tokens <= 0 or tokens > room or (tokens < missing_tokens and not e.chunked_prefill):
         return False
-    shared = hits * (e.prefix_block_tokens // e.block_tokens)
+    held = matched * (e.cache_block_tokens // e.block_tokens)
     # Matched blocks that no request holds count as available, but this request is about to hold them.
-    unheld = unheld_matched(e, r, hits) * (e.prefix_block_tokens // e.block_tokens)
-    prompt_blocks = (known_tokens + e.lookahead_tokens + e.block_tokens - 1) // e.block_tokens
-    if prompt_blocks - shared > available_blocks(e) - unheld:
+    available = available_blocks(e) - unheld
+    slots_needed = min(computed + tokens + e.lookahead_tokens, e.max_context_tokens)
+    need = (slots_needed + e.block_tokens - 1) // e.block_tokens - held
+    prompt_blocks = (known_tokens + e.block_tokens - 1) // e.block_tokens
+    if max(need, prompt_blocks - held) > available:
         return False
     if e.reserved_output > 0:
         end = q.prompt + max(q.emitted, int(e.reserved_output * q.output)) + e.lookahead_tokens
-        reservation = (end + e.block_tokens - 1) // e.block_tokens - shared
+        reservation = (end + e.block_tokens - 1) // e.block_tokens - held
         if e.reserved_blocks + reservation > e.total_blocks:
             return False
         q.reserved = reservation
         e.reserved_blocks += reservation
     pop_waiting(e)
-    hold_matched(e, r, hits)
-    need = (computed + tokens + e.lookahead_tokens + e.block_tokens - 1) // e.block_tokens - shared
+    hold_matched(e, r, matched)
     if need > 0:
         take_blocks(e, need)
         q.capacity += need * e.block_tokens
@@ -192,7 +213,7 @@ def _admit_first(e: Engine, slot: int) -> bool:
         q.admitted_ns = e.now_ns
     running_of(e)[e.running_count] = r
     e.running_count += 1
-    _add_entry(e, slot, r, tokens, 0, False, known_tokens)
+    _add_entry(e, slot, r, tokens, drafts, drafts > 0, known_tokens, drafts > 0)
     return True
 
 
@@ -201,7 +222,9 @@ def _waiting_pass(e: Engine, slot: int) -> None:
     """Admit waiting requests, first come, first served. A step that preempted a request admits none: the
     memory that came free belongs to those who still run.
     """
-    while not plan_at(e, slot).preempted and e.waiting_count > 0 and e.running_count < e.max_num_seqs:
+    p = plan_at(e, slot)
+    p.running_entries = p.entries
+    while not p.preempted and e.waiting_count > 0 and e.running_count < e.max_num_seqs:
         if not _admit_first(e, slot):
             break
 
@@ -227,6 +250,7 @@ def schedule(e: Engine, slot: int, now_ns: int, in_flight_step: int, in_flight_d
     p.samples = 0
     p.drafters = 0
     p.drafting_samples = 0
+    p.prefills_on = 0
     p.uniform = 1
     p.preempted = 0
     if e.mixes_prefill:

@@ -29,6 +29,8 @@ class EngineSettings:
     """KV blocks that the memory holds."""
     max_context_tokens: int = NEVER
     """Context of the model: a request whose prompt and output exceed it is rejected."""
+    prefix_caching: bool = False
+    """Full blocks keep their contents while no request needs the memory, and equal ones are computed once."""
     reserved_output: float = 0.0
     """Share of a request's output for which admission reserves blocks; 0: none."""
 
@@ -65,6 +67,8 @@ class EngineSettings:
     """KV slots kept free ahead of each running request."""
     slots_per_request: int = 0
     """What each scheduled request is charged against the token budget in addition to its tokens."""
+    padded_drafts: int = 0
+    """Rows that fill up the last missing token of an admitted request to those of a decode; 0: none."""
     ragged: bool = False
     """A request has drafts only after a match; otherwise always the K of its step."""
     loses_last_match: bool = False

@@ -55,7 +55,9 @@ REQUEST = np.dtype(
         ("drafts", "i4"),  # drafts that the request brings to its next round, not verified yet
         ("capacity", "i4"),  # tokens that its blocks can hold
         ("reserved", "i4"),  # blocks that its admission reserved
-        ("shared_hashes", "i4"),  # leading hash blocks that it may share with other requests
+        ("named_blocks", "i4"),  # leading blocks that it may share with other requests
+        ("keyed_tokens", "i4"),  # tokens whose full blocks have a key in the prefix cache
+        ("pieces", "i4"),  # leading blocks that it holds as pieces of their own
         ("last_step", "i4"),  # number of the newest step in which it has an entry
         ("in_flight_drafts", "i4"),  # drafts in that entry
         ("in_flight_samples", "i2"),  # whether that entry samples
@@ -91,6 +93,7 @@ ENTRY = np.dtype(
         ("decodes", "i4"),  # a decode or verify row, not a prefill chunk
         ("samples", "i4"),  # it reaches the end of what is known, so that a token comes out
         ("start", "i4"),  # tokens computed before it
+        ("padded", "i4"),  # its drafts only fill it up to the rows of a decode: all are rejected
     ],
     align=True,
 )
@@ -108,6 +111,8 @@ PLAN = np.dtype(
         ("drafting_samples", "i8"),  # of which sample
         ("draft_length", "i8"),  # K: drafts that a request gets at most at the end of this step
         ("drafts", "i8"),  # whether the step drafts; otherwise a drafter only keeps its KV current
+        ("running_entries", "i8"),  # of requests that ran before
+        ("prefills_on", "i8"),  # a running request prefills in it
         ("uniform", "i8"),  # all decodes have the largest number of query tokens
         ("preempted", "i8"),  # scheduling it preempted a request
         ("scheduled_ns", "i8"),  # when
@@ -135,6 +140,19 @@ STAGE = np.dtype(
     align=True,
 )
 """One stage of every step of an engine."""
+
+PIECE = np.dtype(
+    [
+        ("key", "i8"),  # what it contains; NO_KEY: no request will look for it
+        ("blocks", "i4"),  # KV blocks
+        ("holders", "i4"),  # requests that hold it
+        ("older", "i4"),  # the piece that came free before it, and after it, while no request holds it
+        ("newer", "i4"),
+        ("next_in_bucket", "i4"),  # the next piece of the bucket of its key, or the next unused one
+    ],
+    align=True,
+)
+"""A piece of the prefix cache (`blocks.py`)."""
 
 PRICED = ("host_ns", "verify_ns", "accept_ns", "draft_ns")
 """The durations in a plan, next to each other, that a stage can last."""
@@ -166,7 +184,8 @@ TOTALS = np.dtype(
 class State(NamedTuple):
     """One engine and its requests.
 
-    n requests, S = `max_num_seqs`, M nodes and D positions at most in one round, H prefix hashes.
+    n requests, S = `max_num_seqs`, M nodes and D positions at most in one round, P pieces of the prefix
+    cache.
     """
 
     engine: NDArray[np.void]
@@ -267,13 +286,16 @@ class State(NamedTuple):
     """(classes, M + 1) measured rounds by verified drafts."""
     prefix_start: NDArray[np.int64]
     prefix_ids: NDArray[np.int64]
-    hash_holders: NDArray[np.int32]
-    """(H,) requests that hold a hash block; -1: it is not in memory."""
-    hash_older: NDArray[np.int32]
-    """(H + 1,) ring of the blocks that are kept for their contents only, least recently used first; element H
-    is its anchor.
+    cache_pieces: NDArray[np.void]
+    """(P + 1,) PIECE; element 0 is the anchor of the ring of pieces that no request holds, which are in the
+    order in which they came free.
     """
-    hash_newer: NDArray[np.int32]
+    cache_buckets: NDArray[np.int32]
+    """(B,) the first piece of each bucket of keys, 0: none. A bucket has its pieces in the order in which
+    they were made.
+    """
+    held_pieces: NDArray[np.int32]
+    """Which piece a request holds as each of its named blocks, one request after another."""
 
 
 def _element(hint: Any) -> np.dtype[Any]:
@@ -289,6 +311,7 @@ _RECORDS = {
     "entries": ENTRY,
     "stages": STAGE,
     "clients": CLIENTS,
+    "cache_pieces": PIECE,
 }
 
 ARRAYS: dict[str, np.dtype[Any]] = {

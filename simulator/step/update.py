@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.acceptance.base import GATED
 from simulator.numerics.compiled import compiled, float_bits
 from simulator.step.acceptance_sampling import accepted_drafts, advance_drift, prompt_lookup
-from simulator.step.blocks import share_computed
+from simulator.step.blocks import name_blocks
 from simulator.step.queues import bring_up_to, end_request, remove_ended_running
 from simulator.step.schedule import may_draft
 from simulator.step.state import (
@@ -71,9 +71,10 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
     drafts = entry.drafts
     accepted = 0
     if drafts > 0:
-        accepted = accepted_drafts(e, r, drafts)
-        if e.acceptance_kind == GATED and not e.ragged:
-            prompt_lookup(e, r)  # on the GPU: the drafts of a miss were junk, and all are rejected
+        if not entry.padded:
+            accepted = accepted_drafts(e, r, drafts)
+            if e.acceptance_kind == GATED and not e.ragged:
+                prompt_lookup(e, r)  # on the GPU: the drafts of a miss were junk, and all are rejected
         q.drafted += drafts
         q.accepted += accepted
         q.draft_rounds += 1
@@ -91,8 +92,12 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
     was_preempted = q.preempted_step == p.number
     if not was_preempted:  # the KV of a preempted request is gone: nothing is left to take back
         q.computed -= drafts - accepted
-        if e.prefix_block_tokens > 0:
-            share_computed(e, r, q.prompt + q.emitted - 1)
+        if e.asynchronous:
+            # A synchronous engine gives blocks their keys as it schedules what fills them, so that those
+            # which a last step fills have none.
+            q.keyed_tokens = q.prompt + q.emitted - 1
+            if q.pieces < q.named_blocks:
+                name_blocks(e, r)
     if q.emitted >= q.output:
         end_request(e, r, CANCELLED if q.cancelled else DONE, now_ns)
         return True
@@ -118,8 +123,6 @@ def update(e: Engine, slot: int, now_ns: int) -> None:
             continue
         if entry.samples:
             any_ended |= _sample(e, slot, index, now_ns)
-        elif e.prefix_block_tokens > 0 and q.preempted_step != p.number:
-            share_computed(e, r, entry.start + entry.tokens)
     if any_ended:  # once for all: each removal walks the list
         remove_ended_running(e)
     _count(e, slot)

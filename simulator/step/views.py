@@ -93,9 +93,9 @@ drafted_at_of = _view("drafted_at")
 
 prefix_start_of = _view("prefix_start")
 prefix_ids_of = _view("prefix_ids")
-hash_holders_of = _view("hash_holders")
-hash_older_of = _view("hash_older")
-hash_newer_of = _view("hash_newer")
+cache_pieces_of = _view("cache_pieces")
+cache_buckets_of = _view("cache_buckets")
+held_pieces_of = _view("held_pieces")
 
 
 def _engine_view() -> Callable[[int], Engine]:
@@ -142,3 +142,9 @@ def plan_at(e: Engine, slot: int) -> Any:
 def entry_at(e: Engine, slot: int, index: int) -> Any:
     """Return entry `index` of the step in `slot`."""
     return item(entries_of(e), slot * e.max_num_seqs + index)
+
+
+@compiled(inline=True)
+def piece_at(e: Engine, piece: int) -> Any:
+    """Return a piece of the prefix cache."""
+    return item(cache_pieces_of(e), piece)

@@ -39,9 +39,13 @@ class StepTrace(NamedTuple):
     """Per request: [time, tokens] of every emission."""
 
 
-def trace_of(scenario: Scenario) -> StepTrace:
-    """Run a scenario to its end. Raises RuntimeError where it has none within `MOST_STEPS`."""
-    run = _Run(scenario)
+def trace_of(scenario: Scenario, *, verifies_padding: bool = False) -> StepTrace:
+    """Run a scenario to its end. Raises RuntimeError where it has none within `MOST_STEPS`.
+
+    `verifies_padding`: the scripted model takes the rows that only pad a request's first decode for drafts,
+    and accepts of them what the script says. Otherwise it rejects them all, as a real one does.
+    """
+    run = _Run(scenario, verifies_padding)
     run.to_the_end()
     return StepTrace(run.steps, run.emissions)
 
@@ -77,12 +81,14 @@ def settings_of(engine: Scenario) -> EngineSettings:
         max_context_tokens=engine["max_model_len"],
         lookahead_tokens=max(lengths) if has_kv else 0,
         slots_per_request=int(method == "draft_model"),
+        padded_drafts=max(lengths) if isinstance(engine["K"], int) else 0,
         ragged=engine["ragged"],
         has_drafter=has_kv,
         drafter_has_kv=has_kv,
         timeout_ns=engine.get("timeout") or NEVER,
         host_step_ns=TICK_NS,
         loses_last_match=method in READS_TARGET_FEATURES,
+        prefix_caching=engine["prefix_caching"],
     )
 
 
@@ -158,7 +164,8 @@ def requests_of(scenario: Scenario) -> Requests:
 class _Run:
     """The step on one scenario, in steps of one length, each recorded as it is scheduled and updated."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, verifies_padding: bool) -> None:
+        self.verifies_padding = verifies_padding
         settings = settings_of(scenario["engine"])
         acceptance = acceptance_of(scenario, max(settings.draft_length_by_batch))
         requests = requests_of(scenario)
@@ -192,4 +199,6 @@ class _Run:
     def _rows(self, slot: int) -> list[list[int]]:
         """Return [request, tokens, drafts] of every entry of the step in a slot."""
         entries = self.state.entries[slot][: self.state.plans[slot]["entries"]]
+        if self.verifies_padding:
+            entries["padded"] = 0
         return [[int(entry[name]) for name in ("request", "tokens", "drafts")] for entry in entries]

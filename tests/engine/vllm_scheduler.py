@@ -122,13 +122,15 @@ def scheduler_of(engine: Scenario, model: ModelConfig) -> Scheduler:
     group = KVCacheGroupSpec(["layer"], spec, is_eagle_group=engine["method"] == "eagle")
     kv_cache = KVCacheConfig(num_blocks=cache.num_gpu_blocks, kv_cache_tensors=[], kv_cache_groups=[group])
     kind = AsyncScheduler if engine["asynchronous"] else Scheduler
-    return kind(
+    scheduler = kind(
         vllm_config=config,
         kv_cache_config=kv_cache,
         block_size=engine["block_size"],
         log_stats=False,
         structured_output_manager=StructuredOutputManager(config),
     )
+    scheduler.use_v2_model_runner = True  # what vLLM 0.32 runs on a GPU; on a CPU its Triton is missing
+    return scheduler
 
 
 def speculative_config(engine: Scenario, model: ModelConfig) -> SpeculativeConfig:

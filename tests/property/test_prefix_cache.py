@@ -1,14 +1,12 @@
-"""Prefix caching against a plain reference: what a cache with least-recently-used eviction finds when
-requests come one after the other.
+"""Prefix caching of real variants against a plain reference: what a queue of free blocks holds when requests
+come one after the other.
 
-The oracle of the step leaves prefixes out; this reference is a dictionary and knows nothing of the step. With
-one request at a time everything about it is certain: what is found, what is computed, what is evicted.
+With one request at a time everything about it is certain: what is found, what is computed, what is evicted.
 """
 
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +26,7 @@ PLENTY = 10**9
 def one_at_a_time(speculative: bool) -> CompiledVariant:
     scenario = small_scenario(
         {
-            "engine.preset": "vllm-0.10",
+            "engine.preset": "vllm-0.33" if speculative else "vllm-0.10",
             "engine.max_num_seqs": 1,
             "workload.arrivals.concurrency": 1,
             "workload.requests": COUNT,
@@ -78,35 +76,46 @@ class Found(NamedTuple):
     evicted: int
 
 
+class Block(NamedTuple):
+    """One block of memory that no request holds: what it contains, and when that was computed."""
+
+    content: tuple[int, int, int]
+    number: int
+
+
+def contents(requests: Requests, r: int, blocks: int) -> list[tuple[int, int, int]]:
+    """What stands in the leading blocks of a request: pieces of what its ids name, then its own."""
+    per_id = requests.prefix_block_tokens // BLOCK
+    ids = requests.prefix_ids[requests.prefix_start[r] : requests.prefix_start[r + 1]].tolist()
+    named = [(-1, name, piece) for name in ids for piece in range(per_id)]
+    return [*named, *((r, index, 0) for index in range(len(named), blocks))][:blocks]
+
+
 def reference(variant: CompiledVariant, requests: Requests, total_blocks: int) -> Found:
-    """One request after the other: look up, hold, evict the oldest as needed, keep what was computed."""
-    per_id, settings = requests.prefix_block_tokens // BLOCK, variant.settings
-    kept: OrderedDict[int, None] = OrderedDict()
-    hits = evicted = 0
+    """One request after the other: what it finds leaves the queue of free blocks, what it needs besides comes
+    from its front, and what it has filled goes to its end, the deepest first.
+    """
+    settings = variant.settings
+    queue: list[Block] = []
+    hits = evicted = number = 0
     for r in range(COUNT):
-        ids = requests.prefix_ids[requests.prefix_start[r] : requests.prefix_start[r + 1]].tolist()
         prompt, output = int(requests.prompt_tokens[r]), int(requests.output_tokens[r])
-        matched = 0
-        while matched < len(ids) and ids[matched] in kept:
-            matched += 1
-        found = min(matched * requests.prefix_block_tokens, (prompt - 1) // BLOCK * BLOCK)
-        if found and settings.loses_last_match:
-            found -= BLOCK
-        hits += found
-        for block in ids[:matched]:
-            del kept[block]
-        computed = (prompt + output - 1) // requests.prefix_block_tokens
-        held = max(min(computed, len(ids)), matched)
-        for block in ids[matched:held]:
-            kept.pop(block, None)
-        own = -(-(prompt + output - 1 + settings.lookahead_tokens) // BLOCK)
-        room = total_blocks - per_id * len(kept)
-        while room < max(own, per_id * held):
-            kept.popitem(last=False)
-            room += per_id
-            evicted += 1
-        for block in reversed(ids[:held]):  # the deepest is the first to go
-            kept[block] = None
+        filled = contents(requests, r, (prompt + output - 1) // BLOCK)
+        found: list[Block] = []
+        for content in filled[: (prompt - 1) // BLOCK]:
+            copies = [block for block in queue if block.content == content]
+            if not copies:
+                break
+            found.append(min(copies, key=lambda block: block.number))
+        found = found[: len(found) - settings.loses_last_match] if found else found
+        hits += len(found) * BLOCK
+        queue = [block for block in queue if block not in found]
+        needed = -(-(prompt + output - 1 + settings.lookahead_tokens) // BLOCK) - len(found)
+        leaving = max(0, needed - (total_blocks - len(queue) - len(found)))
+        queue, evicted = queue[leaving:], evicted + leaving
+        computed = [Block(content, number + at) for at, content in enumerate(filled[len(found) :])]
+        number += len(computed)
+        queue += reversed([*found, *computed])
     return Found(hits, evicted)
 
 

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from tests import step_harness as harness
+from tests.balance import check_memory_is_given_back
 from tests.oracle import run_oracle
-from tests.scenarios import SEEDS, scenario
+from tests.scenarios import SEEDS, UNLIMITED, scenario
 
 LEAST = 5
 """Each rare branch must occur at least so often over all scenarios, or equality says little about it."""
 RARE = (
     "preemptions cut_drafts eager_steps trimmed_tokens ghost_rows mixed_steps full_steps piecewise_steps "
     "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged reserving front_end "
-    "own_draft_lengths"
+    "own_draft_lengths prefix_hit_tokens named_blocks own_blocks lost_match padded end_of_context"
 ).split()
 GROUPS = 8
 
@@ -62,11 +63,21 @@ def test_every_rare_branch_occurs() -> None:
         seen["ragged"] += engine["ragged"]
         longest = max(engine["draft_length_by_batch"])
         seen["own_draft_lengths"] += any(r.get("draft_length", longest) < longest for r in case["requests"])
-        reserved = harness.run_fast({**case, "engine": {**engine, "reserved_output": 0.0}})
-        seen["reserving"] += harness.outcome(reserved) != outcome
         free = dict.fromkeys(("request_latency_ns", "request_ns", "prompt_token_ns"), 0)
-        at_once = harness.run_fast({**case, "engine": {**engine, "host": {**engine["host"], **free}}})
-        seen["front_end"] += harness.outcome(at_once) != outcome
+        without: dict[str, dict[str, Any]] = {
+            "reserving": {"reserved_output": 0.0},
+            "front_end": {"host": {**engine["host"], **free}},
+            "lost_match": {"loses_last_match": False},
+            "padded": {"padded_drafts": 0},
+            "end_of_context": {"max_context_tokens": UNLIMITED},
+        }
+        if engine["prefix_block_tokens"]:
+            without["named_blocks"] = {"prefix_caching": False}
+        else:
+            without["own_blocks"] = {"prefix_caching": False}
+        for name, settings in without.items():
+            other = harness.run_fast({**case, "engine": {**engine, **settings}})
+            seen[name] += harness.outcome(other) != outcome
     assert {name: seen[name] for name in RARE if seen[name] < LEAST} == {}
     assert seen["unfinished"] == 0
 
@@ -83,7 +94,7 @@ def test_the_books_balance() -> None:
         surplus = requests["emitted"].sum() - requests["accepted"].sum() + totals["trimmed_tokens"]
         assert surplus <= samples, "emitted = sampling request-steps + accepted − trimmed"
         assert surplus >= requests["decode_rounds"].sum()
-        assert engine["free_blocks"] == case["engine"]["total_blocks"]
+        check_memory_is_given_back(state)
         assert engine["reserved_blocks"] == 0
         assert totals["peak_blocks"] <= case["engine"]["total_blocks"]
         done = requests["status"] == 2

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from simulator.drivers.leap import leap
-from simulator.step import acceptance_sampling, clients, clock, front_end, price, queues, schedule, update
+from simulator.step import (
+    acceptance_sampling,
+    blocks,
+    clients,
+    clock,
+    front_end,
+    price,
+    queues,
+    schedule,
+    update,
+)
 from simulator.step.state import NEVER
 from tests import step_harness as harness
 from tests.edits import (
@@ -73,6 +83,44 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
     ),
     "the front end parses one after another": (front_end.next_parsed_ns, without_operand("inside")),
     "prompts are tokenized at once": (front_end.hand_to_tokenizer, only_argument("now_ns")),
+    "drafts have keys": (
+        schedule._add_entry,
+        replaced("min(q.computed, q.prompt + q.emitted)", "q.computed"),
+    ),
+    "blocks of a last step have keys": (update._sample, replaced("e.asynchronous", "1")),
+    "blocks get their keys after the step": (
+        schedule._add_entry,
+        replaced("q.pieces < q.named_blocks", "0"),
+    ),
+    "a preempted request does not find its blocks": (
+        schedule._preempt_last,
+        replaced("release_blocks(e, r, True)", "release_blocks(e, r, False)"),
+    ),
+    "the first block of a request is evicted first": (
+        blocks.release_blocks,
+        replaced("range(q.pieces - 1, -1, -1)", "range(q.pieces)"),
+    ),
+    "blocks without a key are kept": (
+        blocks.release_blocks,
+        replaced("q.keyed_tokens // e.cache_block_tokens", "q.capacity // e.cache_block_tokens"),
+    ),
+    "EAGLE keeps its last match": (blocks.prefix_hit, replaced("e.loses_last_match", "0")),
+    "a prompt is found but for its last token": (
+        blocks.prefix_hit,
+        replaced("(known_tokens - 1) // e.block_tokens * e.block_tokens", "(known_tokens - 1)"),
+    ),
+    "admission counts slots ahead of the whole prompt": (
+        schedule._admit_first,
+        replaced(
+            "known_tokens + e.block_tokens - 1", "known_tokens + e.lookahead_tokens + e.block_tokens - 1"
+        ),
+    ),
+    "rows that pad are verified": (update._sample, replaced("entry.padded", "0")),
+    "a request is padded next to prefills": (schedule._pads, replaced("p.prefills_on", "0")),
+    "drafts go on beyond the context": (
+        schedule._running_pass,
+        replaced("e.max_context_tokens - 1 - q.computed", "e.max_context_tokens - q.computed"),
+    ),
     "the match is never remembered": (acceptance_sampling.prompt_lookup, replaced("_finds_match(e, r)", "0")),
     "a draft meets its neighbour's random number": (
         acceptance_sampling.accepted_drafts,

@@ -62,6 +62,11 @@ def engine(draft_length: int = 0, host: Record | None = None, **changes: Any) ->
         "max_num_batched_tokens": 32,
         "block_tokens": 4,
         "total_blocks": 100,
+        "max_context_tokens": 2**62,
+        "prefix_caching": False,
+        "prefix_block_tokens": 0,
+        "loses_last_match": False,
+        "padded_drafts": 0,
         "asynchronous": False,
         "emits_before_drafting": False,
         "mixes_prefill": True,
@@ -86,9 +91,11 @@ def engine(draft_length: int = 0, host: Record | None = None, **changes: Any) ->
     }
 
 
-def request(prompt: int, output: int, arrival: int = 0, cancel: int = 0) -> Record:
+def request(
+    prompt: int, output: int, arrival: int = 0, cancel: int = 0, names: tuple[int, ...] = ()
+) -> Record:
     lengths = {"prompt_tokens": prompt, "output_tokens": output, "cancel_after_tokens": cancel}
-    return {**lengths, "arrival_ns": arrival, "traffic_class": 0}
+    return {**lengths, "arrival_ns": arrival, "traffic_class": 0, "prefix_ids": list(names)}
 
 
 def simulate(
@@ -193,6 +200,58 @@ def test_preemption_recomputes_prompt_and_output() -> None:
     check(counters, preemptions=1, steps=7)
 
 
+def shared(**changes: Any) -> Record:
+    return engine(**{"prefix_caching": True, "prefix_block_tokens": 4, **changes})
+
+
+def test_the_second_of_a_step_finds_the_blocks_of_the_first() -> None:
+    # Both prompts begin with two blocks of 4: the first computes 10 tokens, the second 2. One step of 12
+    # tokens and two logit rows: 1120 + 2.
+    (a, b), counters = simulate(shared(), [request(10, 1, names=(7, 8)), request(10, 1, names=(7, 8))])
+    check(a, first_ns=1122)
+    check(b, first_ns=1122)
+    check(counters, steps=1, prefix_hit_tokens=8)
+
+
+@pytest.mark.parametrize(("blocks", "found"), [(4, 8), (3, 4)])
+def test_blocks_leave_in_the_order_in_which_they_came_free(blocks: int, found: int) -> None:
+    # The first request fills two blocks and leaves them, the second block before the first one. The other
+    # has 5 tokens of its own, so two blocks: those without contents are taken first, of 4 both, of 3 one and
+    # then the deepest. The last request is like the first.
+    first, again = request(9, 1, names=(7, 8)), request(9, 1, arrival=6000, names=(7, 8))
+    requests = [first, request(5, 1, arrival=3000), again]
+    _, counters = simulate(shared(total_blocks=blocks), requests)
+    check(counters, prefix_hit_tokens=found)
+
+
+def test_the_last_block_of_an_aligned_prompt_is_computed_again() -> None:
+    # Of 8 tokens the second finds one block and computes four tokens: 1140 + 1 after it came. Without the
+    # target's features of that block EAGLE finds none.
+    requests = [request(8, 1, names=(7, 8)), request(8, 1, arrival=3000, names=(7, 8))]
+    (_, b), counters = simulate(shared(), requests)
+    check(b, first_ns=3000 + 1041)
+    check(counters, prefix_hit_tokens=4)
+    check(simulate(shared(loses_last_match=True), requests)[1], prefix_hit_tokens=0)
+
+
+def test_one_missing_token_is_filled_up_to_a_decode() -> None:
+    # The second prompt lacks one token: 1 + 2 rows in one full step: 1030 + 3. Its drafts are rejected,
+    # though chance would accept them; the next round has two drafts, which count.
+    drafting = shared(draft_length=2, padded_drafts=2)
+    requests = [request(9, 1, names=(7, 8)), request(9, 4, arrival=3000, names=(7, 8))]
+    luck = {(1, 0, position): 0.0 for position in range(1, 5)}
+    (_, b), counters = simulate(drafting, requests, luck)
+    check(b, first_ns=3000 + 1033, draft_rounds=2, drafted_tokens=4, accepted_tokens=2, decode_rounds=2)
+    check(counters, padded=1)
+
+
+def test_at_the_end_of_the_context_drafts_are_cut() -> None:
+    # Context 12: after 10 tokens there is room for one draft beside the token that comes out.
+    (r,), counters = simulate(engine(draft_length=4, max_context_tokens=12), [request(9, 3)])
+    check(r, drafted_tokens=1, draft_rounds=1, decode_rounds=2)
+    check(counters, cut_drafts=7)
+
+
 def test_an_asynchronous_engine_runs_a_ghost_row() -> None:
     # Composed at 0, hidden host work 40: starts at 40; 1101 -> 1141. Step 2, composed at 40, starts at 1141;
     # 1011 -> 2152: token 2, done. Step 3 was composed at 1141, before that was known: 2152 .. 3163, one ghost
@@ -289,9 +348,10 @@ def test_a_token_that_leaves_at_the_last_moment_counts() -> None:
 
 
 def test_a_client_cancels_and_an_impossible_request_is_set_aside() -> None:
-    # 4 blocks of 4: 12 + 5 tokens never fit: rejected at its arrival 7, and its client thinks for 3.
+    # 4 blocks of 4: 12 + 6 tokens, less the last, never fit: rejected at its arrival 7, and its client
+    # thinks for 3.
     # The next cancels at its second token: 10 -> 1111 -> 2122, though its output would be 6.
-    requests = [request(12, 5, 7), request(10, 6, -1, cancel=2)]
+    requests = [request(12, 6, 7), request(10, 6, -1, cancel=2)]
     (a, b), _ = simulate(engine(total_blocks=4, think_time_ns=3), requests)
     check(a, status="rejected", ended_ns=7, admitted_ns=-1, emitted_tokens=0)
     check(b, status="cancelled", arrival_ns=10, first_ns=1111, ended_ns=2122, emitted_tokens=2)
