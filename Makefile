@@ -1,6 +1,6 @@
 # decodesim: `make report` answers the example question, `make test` checks everything. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install report test bench docs engine accuracy map lint format lock clean
+.PHONY: help install report test bench docs engine traces accuracy map lint format lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/bash
 
@@ -83,6 +83,11 @@ engine: $(TOOLS) $(ENGINE)/.installed  ## the step against vLLM's own scheduler,
 	$(BIN)/python -m tests.engine.families --each $(EACH) --first $(FIRST) > $(ENGINE)/scenarios.jsonl
 	$(ENGINE)/bin/python tests/engine/vllm_scheduler.py < $(ENGINE)/scenarios.jsonl > $(ENGINE)/traces.jsonl
 	$(BIN)/python -m tests.engine.compare $(ENGINE)/traces.jsonl
+
+traces: $(TOOLS) $(ENGINE)/.installed  ## record traces of vLLM's own scheduler anew, which the tests compare with the step
+	$(BIN)/python -m tests.engine.families --each 28 > $(ENGINE)/scenarios.jsonl
+	$(ENGINE)/bin/python tests/engine/vllm_scheduler.py < $(ENGINE)/scenarios.jsonl > $(ENGINE)/traces.jsonl
+	gzip -9nc $(ENGINE)/traces.jsonl > tests/engine/traces.jsonl.gz
 
 accuracy: $(TOOLS)  ## simulate all published cases, write ACCURACY.md
 	$(BIN)/python -m calibration.validation.accuracy

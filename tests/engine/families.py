@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulator.numerics.random_numbers import STREAM_MATCH, draw
+from simulator.numerics.random_numbers import STREAM_MATCH, STREAM_SURVIVAL, draw
 
 TICK_NS = 1000
 MATCH_PROBABILITY = 0.5
@@ -55,6 +55,12 @@ class Shape:
     """Clients abort their requests after a while."""
     ends_at_context: bool = False
     """Requests end at the model's context."""
+    cancels: bool = False
+    """Clients cancel at an output token."""
+    wide_names: bool = False
+    """A name of the pool stands for several KV blocks."""
+    sampled: bool = False
+    """Drafts are accepted by a table of probabilities, and, of prompt lookups, only on a match."""
 
 
 METHODS = ("draft_model", "eagle", "ngram")
@@ -97,6 +103,10 @@ FAMILIES: dict[str, Shape] = {
     "abort": Shape(late=True, impatient=True),
     "abort_kv": replace(_TIGHT, late=True, impatient=True),
     "abort_spec": Shape(late=True, impatient=True, methods=METHODS),
+    "cancel": Shape(late=True, cancels=True),
+    "cancel_spec": Shape(late=True, cancels=True, methods=METHODS),
+    "prefix_wide": replace(_CACHED, own_ids=False, late=True, shares=True, wide_names=True),
+    "spec_sampled": Shape(late=True, sampled=True, methods=METHODS),
     "len_edge": Shape(ends_at_context=True),
     "len_edge_spec": Shape(ends_at_context=True, methods=METHODS),
 }
@@ -116,6 +126,7 @@ def scenario_of(family: str, number: int) -> Scenario:
     seed = rng.randrange(10**6)
     engine = _engine(rng, shape, asynchronous)
     requests = _requests(rng, shape, engine, seed)
+    sampled = _sample_acceptance(rng, engine, requests, seed) if shape.sampled else {}
     return {
         "id": f"{family}/{number}",
         "family": family,
@@ -123,7 +134,26 @@ def scenario_of(family: str, number: int) -> Scenario:
         "match_probability": MATCH_PROBABILITY,
         "engine": engine,
         "requests": requests,
+        **sampled,
     }
+
+
+def _sample_acceptance(
+    rng: random.Random, engine: Scenario, requests: list[Scenario], seed: int
+) -> dict[str, list[float]]:
+    """Give every request the accepted runs that the step's own random numbers make of a random table."""
+    conditional = [round(rng.uniform(0.2, 1.0), 3) for _ in range(engine["K"])]
+    for index, request in enumerate(requests):
+        request["accept"] = [
+            _sampled_run(seed, index, emitted, conditional) for emitted in range(request["output"] + 1)
+        ]
+    return {"conditional": conditional}
+
+
+def _sampled_run(seed: int, index: int, emitted: int, conditional: list[float]) -> int:
+    draws = [draw(seed, index, STREAM_SURVIVAL, emitted + 1 + at) for at in range(len(conditional))]
+    accepted = [value < chance for value, chance in zip(draws, conditional, strict=True)]
+    return [*accepted, False].index(False)
 
 
 def _engine(rng: random.Random, shape: Shape, asynchronous: bool) -> Scenario:
@@ -156,6 +186,8 @@ def _engine(rng: random.Random, shape: Shape, asynchronous: bool) -> Scenario:
         "ragged": method == "ngram" and not asynchronous,
         "junk_on_miss": method == "ngram" and asynchronous,
     }
+    if shape.wide_names:
+        engine["blocks_per_name"] = rng.randint(2, 4)
     if shape.impatient:
         engine["timeout"] = rng.randint(3, 30) * TICK_NS + TICK_NS // 2
     return engine
@@ -169,7 +201,8 @@ def _requests(rng: random.Random, shape: Shape, engine: Scenario, seed: int) -> 
         if shape.late:
             arrival_ns += rng.choice([0, 0, 1, 2, 5, 20]) * TICK_NS
         prompt, output = _lengths(rng, shape, engine)
-        prefix = _common_blocks(rng, pool, prompt // engine["block_size"]) if shape.shares else []
+        name_tokens = engine["block_size"] * engine.get("blocks_per_name", 1)
+        prefix = _common_blocks(rng, pool, prompt // name_tokens) if shape.shares else []
         begins_ns = arrival_ns
         if shape.sessions and requests and rng.random() < 0.6:
             turn = _later_turn(rng, rng.choice(requests), output, engine)
@@ -182,6 +215,8 @@ def _requests(rng: random.Random, shape: Shape, engine: Scenario, seed: int) -> 
         matches = [draw(seed, index, STREAM_MATCH, at + 1) < MATCH_PROBABILITY for at in range(output + 2)]
         accepted = accepted_runs(rng, output, rng.choice(SURVIVAL))
         request = {"arrival": begins_ns, "prompt": prompt, "output": output, "prefix": prefix}
+        if shape.cancels and rng.random() < 0.5:
+            request["cancel"] = rng.randint(1, output + 2)
         requests.append({**request, "accept": accepted, "match": matches})
     return requests
 

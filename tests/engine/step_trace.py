@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.base import TRACE
+from simulator.acceptance.base import GATED, TABLE, TRACE
 from simulator.acceptance.tables import AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
 from simulator.step.build import new_state
@@ -102,14 +102,18 @@ def free_prices(rows: int) -> Prices:
 
 
 def acceptance_of(scenario: Scenario, depth: int) -> AcceptanceTables:
-    """The scripted acceptance: accepted drafts by output position, and seeded matches of prompt lookups."""
+    """The acceptance: accepted drafts by output position, or a table of conditional probabilities where the
+    scenario has one; and seeded matches of prompt lookups.
+    """
     requests, drafts_on_a_miss = scenario["requests"], scenario["engine"].get("junk_on_miss", False)
     scripts = [_accepted(request, drafts_on_a_miss) for request in requests]
     count = len(scripts)
     match = np.full(count, scenario["match_probability"])
+    conditional = np.array(scenario.get("conditional", [1.0] * max(1, depth)))
+    sampled = GATED if scenario["engine"]["method"] == "ngram" else TABLE
     return AcceptanceTables(
-        kind=TRACE,
-        conditional=np.ones((1, 1, max(1, depth))),
+        kind=sampled if "conditional" in scenario else TRACE,
+        conditional=conditional.reshape(1, 1, -1),
         request_effect=np.zeros(count),
         effect_low=0.0,
         effect_bins_per_unit=0.0,
@@ -153,10 +157,10 @@ def requests_of(scenario: Scenario) -> Requests:
         traffic_class=np.zeros(count, np.int32),
         successor=np.full(count, -1),
         successor_delay_ns=np.zeros(count, np.int64),
-        cancel_after_tokens=np.zeros(count, np.int64),
+        cancel_after_tokens=np.array([request.get("cancel", 0) for request in requests]),
         prefix_start=np.cumsum([0, *map(len, prefixes)]),
         prefix_ids=np.array([block for prefix in prefixes for block in prefix], np.int64),
-        prefix_block_tokens=engine["block_size"] if ids else 0,
+        prefix_block_tokens=engine["block_size"] * engine.get("blocks_per_name", 1) if ids else 0,
         session=np.full(count, -1),
     )
 

@@ -190,7 +190,9 @@ class Run:
         tokens = [token for shared in asked["prefix"] for token in self._block_tokens(shared)][:prompt]
         tokens += [10_000_000 * (index + 1) + at for at in range(prompt - len(tokens))]
         if self.engine["foreseen"]:
-            parameters = SamplingParams(max_tokens=asked["output"], ignore_eos=True)
+            parameters = SamplingParams(
+                max_tokens=asked["output"], stop_token_ids=[STOP_TOKEN], ignore_eos=True
+            )
         else:
             room = self.engine["max_model_len"] - prompt
             parameters = SamplingParams(max_tokens=room, stop_token_ids=[STOP_TOKEN], ignore_eos=True)
@@ -204,7 +206,7 @@ class Run:
         )
 
     def _block_tokens(self, block_id: int) -> range:
-        block = self.engine["block_size"]
+        block = self.engine["block_size"] * self.engine.get("blocks_per_name", 1)
         return range(1_000_000 + block_id * block, 1_000_000 + (block_id + 1) * block)
 
     def _arrivals(self, now_ns: int) -> None:
@@ -290,9 +292,11 @@ class Run:
 
     def _token(self, index: int, asked: Scenario, position: int) -> int:
         """Output token `position`, from 1: the stop, one of a block that has an id, or one of its own."""
-        if not self.engine["foreseen"] and position == asked["output"]:
+        stops = not self.engine["foreseen"] and position == asked["output"]
+        if stops or position == asked.get("cancel"):
             return STOP_TOKEN
-        at, block = asked["prompt"] + position - 1, self.engine["block_size"]
+        block = self.engine["block_size"] * self.engine.get("blocks_per_name", 1)
+        at = asked["prompt"] + position - 1
         if at // block < len(asked["prefix"]):
             return self._block_tokens(asked["prefix"][at // block])[at % block]
         return 500_000_000 + index * 100_000 + position
