@@ -340,8 +340,10 @@ class Oracle:
         return fits if self.on["graph_padding"] else [rows]
 
     def graph(self, tokens: int, queries: list[int], has_chunks: bool) -> tuple[str, int]:
-        group, small = max(self.engine["draft_length_by_batch"]) + 1, tokens <= self.engine["graph_cap"]
-        full = not has_chunks and all(query == group for query in queries) and self.sizes(group, tokens)
+        lengths, small = self.engine["draft_length_by_batch"], tokens <= self.engine["graph_cap"]
+        captured = {k + 1 for k in (lengths[1:] if self.engine["graphs_of_every_length"] else [max(lengths)])}
+        uniform = not has_chunks and len(set(queries)) <= 1 and captured.issuperset(queries)
+        full = uniform and self.sizes(queries[0] if queries else 1, tokens)
         mode = "full" if full else "piecewise" if small or not self.on["graph_padding"] else "eager"
         return mode, min(full or self.sizes(1, tokens), default=tokens)
 

@@ -163,7 +163,7 @@ def limit_drafts(rng: random.Random, engine: Record, requests: list[Record]) -> 
 
 def share_prefixes(rng: random.Random, name: str, engine: Record, requests: list[Record]) -> None:
     """Let most engines keep blocks for their contents, and requests begin alike: their blocks are paths from
-    the root of a tree, which may reach into their outputs.
+    the root of a tree, which may reach into their outputs. Half of the engines have graphs of every K.
     """
     fixed = len(set(engine["draft_length_by_batch"])) == 1
     block = engine["block_tokens"] * (rng.choice((1, 1, 2, 3)) if engine["block_tokens"] > 1 else 1)
@@ -173,6 +173,7 @@ def share_prefixes(rng: random.Random, name: str, engine: Record, requests: list
         "loses_last_match": name == "eagle",
         "padded_drafts": max(engine["draft_length_by_batch"]) if fixed and chance(rng, 0.7) else 0,
         "prefix_block_tokens": block if shares else 0,
+        "graphs_of_every_length": chance(rng, 0.5),
     }
     children: dict[int, list[int]] = {}
     for request in requests:

@@ -95,6 +95,7 @@ def settings_of(engine: Record) -> EngineSettings:
         request_ns=host["request_ns"],
         prompt_token_ns=host["prompt_token_ns"],
         graph_sizes=tuple(engine["graph_sizes"]),
+        graphs_of_every_length=engine["graphs_of_every_length"],
         **{name: mechanisms[name] for name in mechanisms},
     )
 

@@ -194,6 +194,12 @@ class Preset:
             ENGINE,
         ),
     ] = False
+    graphs_of_every_length: Annotated[
+        bool,
+        switch(
+            "a uniform step of any K of a schedule replays as one graph, not of the largest alone", ENGINE
+        ),
+    ] = False
     pads_first_decode: Annotated[
         bool,
         switch(

@@ -76,6 +76,7 @@ def engine_settings(
         prompt_token_ns=host.prompt_token_s * NS_PER_S,
         graph_sizes=tuple(tokens * groups for tokens in preset.graph_grid(nodes + 1)),
         full_graphs=preset.full_graphs,
+        graphs_of_every_length=preset.graphs_of_every_length,
         piecewise_graphs=preset.piecewise_graphs,
         graph_padding=mechanisms.graph_padding,
         prefill=mechanisms.prefill,

@@ -49,25 +49,30 @@ SHARED = (
 Arrays = dict[str, NDArray[Any]]
 
 
-def graph_tables(settings: EngineSettings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the padded tokens of 0…cap tokens (cap + 1,): of a uniform step, and of any other step.
+def graph_tables(settings: EngineSettings) -> Arrays:
+    """Return the padded tokens of 0…cap tokens of a uniform step, by its query tokens for each decode, and of
+    any other step; and which uniform steps have graphs of their own.
 
     -1 where no graph is large enough, so that the step runs eagerly. A uniform step uses the graph sizes
-    rounded up to a multiple of its query tokens (vLLM V1 `_set_cudagraph_sizes`).
+    rounded up to a multiple of its query tokens (vLLM V1 `_set_cudagraph_sizes`). The second model runner
+    captures those of every K of a schedule (vLLM 0.32 `v1/worker/gpu/cudagraph_utils.py`).
     """
     cap = settings.graph_sizes[-1] if settings.graph_sizes else 0
-    tokens = np.arange(cap + 1)
-    no_graph = np.full(cap + 1, -1)
-    if cap == 0:
-        return no_graph, no_graph
-    sizes = np.array(settings.graph_sizes, dtype=np.int64)
-    width = settings.max_nodes + 1
-    uniform = np.unique(-(-sizes // width) * width)
-    uniform = uniform[uniform <= cap]
-    place = np.searchsorted(uniform, tokens)
-    full = np.where(place < len(uniform), np.append(uniform, -1)[place], -1)
-    mixed = np.append(sizes, -1)[np.searchsorted(sizes, tokens)]
-    return (full if settings.full_graphs else no_graph), (mixed if settings.piecewise_graphs else no_graph)
+    widths = {settings.max_nodes + 1}
+    if settings.graphs_of_every_length:
+        widths |= {length + 1 for length in settings.draft_length_by_batch[1:]}
+    full = np.full((settings.max_nodes + 2, cap + 1), -1)
+    mixed = np.full(cap + 1, -1)
+    if cap > 0:
+        tokens, sizes = np.arange(cap + 1), np.array(settings.graph_sizes, dtype=np.int64)
+        for width in widths if settings.full_graphs else ():
+            uniform = np.unique(-(-sizes // width) * width)
+            uniform = np.append(uniform[uniform <= cap], -1)
+            full[width] = uniform[np.searchsorted(uniform[:-1], tokens)]
+        if settings.piecewise_graphs:
+            mixed = np.append(sizes, -1)[np.searchsorted(sizes, tokens)]
+    has_graphs = np.isin(np.arange(settings.max_nodes + 2), list(widths)).astype(np.int64)
+    return {"full_graph": full, "any_graph": mixed, "has_full_graphs": has_graphs}
 
 
 def _cells(knots: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -281,7 +286,7 @@ def new_state(
     """
     n, max_num_seqs = len(requests.prompt_tokens), settings.max_num_seqs
     classes = acceptance.conditional.shape[0]
-    full_graph, any_graph = graph_tables(settings)
+    graphs = graph_tables(settings)
     known_arrivals, issue_order = _queues(requests)
     priced = _price_arrays(settings, prices)
     shaped = _shape_arrays(settings.shape, settings.max_nodes)
@@ -297,7 +302,7 @@ def new_state(
     engine["stages_queue"] = (settings.stages, settings.next_step_after) != (SERIAL, "draft")
     engine["results_after"] = stage_names.index(settings.results_after)
     engine["next_step_after"] = stage_names.index(settings.next_step_after)
-    engine["graph_cap"] = len(full_graph) - 1
+    engine["graph_cap"] = len(graphs["any_graph"]) - 1
     engine["max_passes"] = shaped["pass_rows"].shape[1]
     engine["dense_query_tokens"] = np.flatnonzero(np.append(queries["query_part"], 1.0))[0] - 1
     engine["context_knots"] = len(prices.context_knots)
@@ -322,13 +327,12 @@ def new_state(
         clients=np.zeros(1, CLIENTS),
         successor=requests.successor,
         successor_delay_ns=requests.successor_delay_ns,
-        full_graph=full_graph,
-        any_graph=any_graph,
         itl_histogram=np.zeros((classes, GAP_BINS), np.int64),
         itl_token_histogram=np.zeros((classes, GAP_BINS), np.int64),
         accepted_at=np.zeros((classes, settings.max_depth + 1), np.int64),
         drafted_at=np.zeros((classes, settings.max_nodes + 1), np.int64),
         draft_length_by_batch=_draft_length_by_batch(settings),
+        **graphs,
         **shaped,
         **priced,
         **queries,

@@ -40,6 +40,7 @@ from simulator.step.views import (
     draft_tokens_of,
     entry_at,
     full_graph_of,
+    has_full_graphs_of,
     item,
     pass_rows_of,
     passes_alike_of,
@@ -103,13 +104,18 @@ def _padded(e: Engine, tokens: int) -> int:
 
 
 @compiled(inline=True)
-def _graph(e: Engine, tokens: int, uniform: bool) -> tuple[int, int]:
-    """Return the CUDA-graph mode of a target pass of `tokens`, and to how many tokens it is padded."""
+def _graph(e: Engine, tokens: int, query_tokens: int) -> tuple[int, int]:
+    """Return the CUDA-graph mode of a target pass of `tokens`, and to how many tokens it is padded.
+
+    `query_tokens`: of each request of a uniform decode step; 0: the step is no such step.
+    """
+    uniform = item(has_full_graphs_of(e), query_tokens)
     if not e.graph_padding:
         return (FULL if uniform else PIECEWISE), tokens
     if tokens <= e.graph_cap:
-        if uniform and item(full_graph_of(e), tokens) >= 0:
-            return FULL, item(full_graph_of(e), tokens)
+        full = item(full_graph_of(e), query_tokens * (e.graph_cap + 1) + tokens)
+        if uniform and full >= 0:
+            return FULL, full
         if item(any_graph_of(e), tokens) >= 0:
             return PIECEWISE, item(any_graph_of(e), tokens)
     return EAGER, tokens
@@ -234,7 +240,7 @@ def price(e: Engine, slot: int, start_ns: int) -> None:
         p.graph_mode = FULL
         return
 
-    mode, padded = _graph(e, tokens, p.uniform and chunks == 0)
+    mode, padded = _graph(e, tokens, p.uniform if chunks == 0 else 0)
     attention = 0.0
     if chunks > 0:
         attention = pairs * item(scalars_of(e), PRICE_PREFILL_PAIR_NS)
@@ -246,7 +252,7 @@ def price(e: Engine, slot: int, start_ns: int) -> None:
     decodes = (0, 0.0, 0.0)
     if p.decodes > 0:
         context = context_sum / p.decodes if p.decodes > 1 else float(context_sum)
-        query_tokens = e.max_nodes + 1 if p.uniform else (p.decode_tokens + p.decodes - 1) // p.decodes
+        query_tokens = p.uniform if p.uniform else (p.decode_tokens + p.decodes - 1) // p.decodes
         decodes = _cell(e, p.decodes, context)
         attention += _attention_ns(e, attention_of(e), decodes, query_tokens)
     target = item(target_tokens_of(e), padded) + item(target_experts_of(e), tokens) + attention

@@ -96,7 +96,10 @@ def _add_entry(
     if decodes:
         p.decodes += 1
         p.decode_tokens += tokens
-        p.uniform &= tokens == e.max_nodes + 1
+        if p.decodes == 1:
+            p.uniform = tokens
+        elif p.uniform != tokens:
+            p.uniform = 0
     if may_draft(e, r):
         p.drafters += 1
         p.drafting_samples += samples
@@ -251,7 +254,7 @@ def schedule(e: Engine, slot: int, now_ns: int, in_flight_step: int, in_flight_d
     p.drafters = 0
     p.drafting_samples = 0
     p.prefills_on = 0
-    p.uniform = 1
+    p.uniform = 0
     p.preempted = 0
     if e.mixes_prefill:
         _running_pass(e, slot, ALL)

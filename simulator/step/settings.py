@@ -113,6 +113,8 @@ class EngineSettings:
     """Sizes in tokens, ascending; the last one is the cap."""
     full_graphs: bool = True
     """Uniform decode steps replay one graph."""
+    graphs_of_every_length: bool = False
+    """Uniform steps of any K of `draft_length_by_batch` do so; otherwise those of the largest alone."""
     piecewise_graphs: bool = True
     """Other steps within the cap replay graphs between attention kernels; otherwise they run eagerly."""
     graph_padding: bool = True

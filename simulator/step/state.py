@@ -113,7 +113,7 @@ PLAN = np.dtype(
         ("drafts", "i8"),  # whether the step drafts; otherwise a drafter only keeps its KV current
         ("running_entries", "i8"),  # of requests that ran before
         ("prefills_on", "i8"),  # a running request prefills in it
-        ("uniform", "i8"),  # all decodes have the largest number of query tokens
+        ("uniform", "i8"),  # query tokens that each decode has; 0: they differ
         ("preempted", "i8"),  # scheduling it preempted a request
         ("scheduled_ns", "i8"),  # when
         ("launched_ns", "i8"),  # until when the host launches its kernels one by one; 0: a graph
@@ -236,7 +236,11 @@ class State(NamedTuple):
     passes_alike: NDArray[np.int64]
     """(M + 1, most passes) how many passes in a row, from this one on, have the same rows."""
     full_graph: NDArray[np.int64]
-    """(cap + 1,) padded tokens of a uniform step of N tokens; -1 where no graph is large enough."""
+    """(M + 2, cap + 1) padded tokens of a uniform step of q query tokens for each decode and N tokens; -1 where
+    no graph is large enough.
+    """
+    has_full_graphs: NDArray[np.int64]
+    """(M + 2,) whether steps of q query tokens for each decode have full graphs, if they are large enough."""
     any_graph: NDArray[np.int64]
     """(cap + 1,) padded tokens of any other step."""
     batch_cell: NDArray[np.int64]

@@ -57,6 +57,7 @@ passes_by_nodes_of = _view("passes_by_nodes")
 pass_rows_of = _view("pass_rows")
 passes_alike_of = _view("passes_alike")
 full_graph_of = _view("full_graph")
+has_full_graphs_of = _view("has_full_graphs")
 any_graph_of = _view("any_graph")
 
 batch_cell_of = _view("batch_cell")

@@ -20,7 +20,7 @@ LEAST = 5
 RARE = (
     "preemptions cut_drafts eager_steps trimmed_tokens ghost_rows mixed_steps full_steps piecewise_steps "
     "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged reserving front_end "
-    "own_draft_lengths prefix_hit_tokens named_blocks own_blocks lost_match padded end_of_context"
+    "own_draft_lengths prefix_hit_tokens named_blocks own_blocks lost_match padded every_length end_of_context"
 ).split()
 GROUPS = 8
 
@@ -69,6 +69,7 @@ def test_every_rare_branch_occurs() -> None:
             "front_end": {"host": {**engine["host"], **free}},
             "lost_match": {"loses_last_match": False},
             "padded": {"padded_drafts": 0},
+            "every_length": {"graphs_of_every_length": False},
             "end_of_context": {"max_context_tokens": UNLIMITED},
         }
         if engine["prefix_block_tokens"]:

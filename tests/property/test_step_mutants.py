@@ -121,6 +121,10 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
         schedule._running_pass,
         replaced("e.max_context_tokens - 1 - q.computed", "e.max_context_tokens - q.computed"),
     ),
+    "graphs of the largest K alone": (
+        price._graph,
+        replaced("item(has_full_graphs_of(e), query_tokens)", "query_tokens == e.max_nodes + 1"),
+    ),
     "the match is never remembered": (acceptance_sampling.prompt_lookup, replaced("_finds_match(e, r)", "0")),
     "a draft meets its neighbour's random number": (
         acceptance_sampling.accepted_drafts,

@@ -85,6 +85,7 @@ def engine(draft_length: int = 0, host: Record | None = None, **changes: Any) ->
         "timeout_ns": None,
         "graph_sizes": list(range(1, 65)),
         "graph_cap": 64,
+        "graphs_of_every_length": False,
         "host": dict.fromkeys(HOST, 0.0) | (host or {}),
         "mechanisms": dict.fromkeys(MECHANISMS, True),
         **changes,
