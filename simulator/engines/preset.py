@@ -196,9 +196,7 @@ class Preset:
     ] = False
     graphs_of_every_length: Annotated[
         bool,
-        switch(
-            "a uniform step of any K of a schedule replays as one graph, not of the largest alone", ENGINE
-        ),
+        switch("a uniform step of any K of a schedule replays as one graph, not only the largest", ENGINE),
     ] = False
     pads_first_decode: Annotated[
         bool,

@@ -49,11 +49,8 @@ class UniformStep:
         plan["entries"] = plan["decodes"] = plan["samples"] = plan["drafters"] = sequences
         plan["drafting_samples"] = sequences
         plan["tokens"] = plan["decode_tokens"] = sequences * (draft_length + 1)
-        plan["draft_length"], plan["drafts"], plan["uniform"] = (
-            draft_length,
-            draft_length > 0,
-            draft_length + 1,
-        )
+        plan["draft_length"], plan["drafts"] = draft_length, draft_length > 0
+        plan["uniform"] = draft_length + 1
         price_step(self.state.engine, 0, 0)
         host = settings.host_step_ns + settings.host_per_sequence_ns * sequences
         hidden = settings.hidden_step_ns + settings.hidden_per_sequence_ns * sequences

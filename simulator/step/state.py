@@ -236,8 +236,8 @@ class State(NamedTuple):
     passes_alike: NDArray[np.int64]
     """(M + 1, most passes) how many passes in a row, from this one on, have the same rows."""
     full_graph: NDArray[np.int64]
-    """(M + 2, cap + 1) padded tokens of a uniform step of q query tokens for each decode and N tokens; -1 where
-    no graph is large enough.
+    """(M + 2, cap + 1) padded tokens of a uniform step of q query tokens for each decode and N tokens; -1
+    where no graph is large enough.
     """
     has_full_graphs: NDArray[np.int64]
     """(M + 2,) whether steps of q query tokens for each decode have full graphs, if they are large enough."""

@@ -20,7 +20,8 @@ LEAST = 5
 RARE = (
     "preemptions cut_drafts eager_steps trimmed_tokens ghost_rows mixed_steps full_steps piecewise_steps "
     "timed_out cancelled rejected asynchronous synchronous prefill_apart ragged reserving front_end "
-    "own_draft_lengths prefix_hit_tokens named_blocks own_blocks lost_match padded every_length end_of_context"
+    "own_draft_lengths prefix_hit_tokens named_blocks own_blocks lost_match padded every_length "
+    "end_of_context"
 ).split()
 GROUPS = 8
 

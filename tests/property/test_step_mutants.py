@@ -83,9 +83,9 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
     ),
     "the front end parses one after another": (front_end.next_parsed_ns, without_operand("inside")),
     "prompts are tokenized at once": (front_end.hand_to_tokenizer, only_argument("now_ns")),
-    "drafts have keys": (
+    "blocks get their keys a token late": (
         schedule._add_entry,
-        replaced("min(q.computed, q.prompt + q.emitted)", "q.computed"),
+        replaced("min(q.computed, q.prompt + q.emitted)", "min(q.computed - 1, q.prompt + q.emitted)"),
     ),
     "blocks of a last step have keys": (update._sample, replaced("e.asynchronous", "1")),
     "blocks get their keys after the step": (

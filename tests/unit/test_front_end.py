@@ -19,7 +19,7 @@ def joined_ns(host: dict[str, Any], arrivals_ns: Ints, prompts: list[int] | None
     """When the tokenizer is done with each request, on an engine that decodes plainly."""
     case = next(one for one in map(scenario, range(100)) if max(one["engine"]["draft_length_by_batch"]) == 0)
     prompts = prompts or [8] * len(arrivals_ns)
-    like = {"output_tokens": 1, "cancel_after_tokens": 0, "traffic_class": 0}
+    like = {"output_tokens": 1, "cancel_after_tokens": 0, "traffic_class": 0, "prefix_ids": []}
     requests = [
         {**like, "arrival_ns": int(at), "prompt_tokens": prompt}
         for at, prompt in zip(arrivals_ns, prompts, strict=True)
