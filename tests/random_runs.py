@@ -15,7 +15,8 @@ from typing import Any
 
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import scenario_from_data
-from simulator.traffic.workload import generate
+from simulator.step.build import cannot_run
+from simulator.traffic.workload import Requests, generate
 
 MECHANISMS = (
     "prefill graph_padding heterogeneity stop_trim ghost_rows expert_union host_overlap context_growth"
@@ -39,6 +40,11 @@ def random_variant(seed: int, folder: Path, **changes: Any) -> CompiledVariant:
     scenario = scenario_from_data(data, folder)
     variant = CompiledVariant.compile(scenario, scenario.speculation[0] if scenario.speculation else None)
     return _with_tight_memory(rng, variant)
+
+
+def serves_any(variant: CompiledVariant, requests: Requests) -> bool:
+    """Whether at least one of the requests can run; a variant that can serve none is refused."""
+    return not cannot_run(variant.settings, requests.prompt_tokens, requests.output_tokens).all()
 
 
 def chance(rng: random.Random, probability: float) -> bool:
