@@ -83,7 +83,10 @@ def page(rows: gallery.Rows, trees: Mapping[str, Any] | None, typical: Mapping[s
 def _trees(trees: Mapping[str, Any] | None) -> tuple[str, str]:
     if trees is None:
         return "Plans of drafts with as many nodes, on the same prompts.", PENDING
-    gains = "; ".join(f"{one['of']} − {one['to']}: {gallery.interval(one)}" for one in trees["differences"])
+    gains = "; ".join(
+        f"{difference['of']} − {difference['to']}: {gallery.interval(difference)}"
+        for difference in trees["differences"]
+    )
     text = (
         f"One {trees['draft']} head, {trees['requests']} requests, greedy decoding: the texts are the "
         f"same, the rounds are not. Differences of E, request by request: {gains}."
@@ -125,8 +128,13 @@ def draw(
         raise SystemExit(MISSING)
     drawings = Drawings()
     places = [
-        tag("figure", tag("h3", title), legend_of(one), drawings.place(f"figure-{number}", one, title))
-        for number, (title, one) in enumerate(figures.items())
+        tag(
+            "figure",
+            tag("h3", title),
+            legend_of(difference),
+            drawings.place(f"figure-{number}", difference, title),
+        )
+        for number, (title, difference) in enumerate(figures.items())
     ]
     with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
         path = Path(folder) / "page.html"
@@ -166,8 +174,8 @@ def length_figure(lengths: Sequence[LengthCurve]) -> Any:
     """Tokens per verify over K, a colour a setting."""
     figure = new_figure(340, "draft length K", "tokens per verify")
     for curve, colour in zip(lengths, VARIANT_COLOURS, strict=False):
-        values = [one["value"] for one in curve.measured]
-        ends = [one["ci95"] or (one["value"], one["value"]) for one in curve.measured]
+        values = [estimate["value"] for estimate in curve.measured]
+        ends = [estimate["ci95"] or (estimate["value"], estimate["value"]) for estimate in curve.measured]
         figure.add_scatter(
             x=curve.draft_lengths,
             y=values,
@@ -187,15 +195,15 @@ def tree_figure(trees: Mapping[str, Any]) -> Any:
     """Mean acceptance length of each plan."""
     figure = new_figure(300, "tokens per verify, mean over requests", "")
     rows = list(reversed(trees["plans"]))
-    found = [row["mean_acceptance_length"] for row in rows]
+    lengths = [row["mean_acceptance_length"] for row in rows]
     figure.add_bar(
-        x=[one["value"] for one in found],
+        x=[length["value"] for length in lengths],
         y=[f"{row['plan']} ({row['nodes']} nodes)" for row in rows],
         orientation="h",
         marker={
             "color": [PLAIN_COLOUR if row["plan"].startswith("chain") else VARIANT_COLOURS[0] for row in rows]
         },
-        error_x={"array": [(one["ci95"][1] - one["ci95"][0]) / 2 for one in found]},
+        error_x={"array": [(length["ci95"][1] - length["ci95"][0]) / 2 for length in lengths]},
         showlegend=False,
     )
     return figure

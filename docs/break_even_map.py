@@ -63,13 +63,13 @@ def _short(value: Any) -> Any:
 
 def read_figures() -> StoredStudy:
     """The study as it was kept."""
-    kept = json.loads(FIGURES.read_text(encoding="utf-8"))
-    columns = tuple(StoreColumn(**column) for column in kept["columns"])
+    document = json.loads(FIGURES.read_text(encoding="utf-8"))
+    columns = tuple(StoreColumn(**column) for column in document["columns"])
     rows = tuple(
-        {column.name: cell for column, cell in zip(columns, row, strict=True)} for row in kept["rows"]
+        {column.name: cell for column, cell in zip(columns, row, strict=True)} for row in document["rows"]
     )
-    reasons = tuple(tuple(reason) for reason in kept["reasons"])
-    return StoredStudy(kept["study"], kept["version"], columns, rows, kept["counts"], reasons)
+    reasons = tuple(tuple(reason) for reason in document["reasons"])
+    return StoredStudy(document["study"], document["version"], columns, rows, document["counts"], reasons)
 
 
 def with_blocks(text: str, blocks: Mapping[str, str]) -> str:

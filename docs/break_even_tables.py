@@ -22,19 +22,19 @@ SHOWN_LOADS = (1, 16, 64, 128, 256, 512)
 
 def blocks_of(study: StoredStudy) -> dict[str, str]:
     """Name → Markdown of every part of the page that is made of figures."""
-    found = study.map
-    variants = list(dict.fromkeys(cell.variant for cell in found.cells))
+    study_map = study.map
+    variants = list(dict.fromkeys(cell.variant for cell in study_map.cells))
     return {
         "state": _state(study),
-        "answer": "\n".join(_answer(found, variant) for variant in variants),
-        "threshold": _threshold(found, variants),
-        **{f"limits {variant}": _limits(found, variant) for variant in variants},
-        **{f"needed {variant}": _needed(found, variant) for variant in variants},
-        "choices": _choices(found, variants),
-        "regret": _regret(found, variants),
-        "ties": _ties(found),
-        "memory": _memory(found),
-        "closed form": _closed_form(found, variants),
+        "answer": "\n".join(_answer(study_map, variant) for variant in variants),
+        "threshold": _threshold(study_map, variants),
+        **{f"limits {variant}": _limits(study_map, variant) for variant in variants},
+        **{f"needed {variant}": _needed(study_map, variant) for variant in variants},
+        "choices": _choices(study_map, variants),
+        "regret": _regret(study_map, variants),
+        "ties": _ties(study_map),
+        "memory": _memory(study_map),
+        "closed form": _closed_form(study_map, variants),
     }
 
 
@@ -43,17 +43,17 @@ def _state(study: StoredStudy) -> str:
     return f"{sum(study.counts.values()):,} cells: {cells}; decodesim {study.version}."
 
 
-def _answer(found: StudyMap, variant: str) -> str:
+def _answer(study_map: StudyMap, variant: str) -> str:
     """Where the rule of thumb is too cautious, where it is right, and where too bold, in a sentence each."""
-    loads = sorted({cell.load for cell in found.cells})
-    by_load = {load: [cell for cell in _known(found, variant) if cell.load == load] for load in loads}
+    loads = sorted({cell.load for cell in study_map.cells})
+    by_load = {load: [cell for cell in _known(study_map, variant) if cell.load == load] for load in loads}
     sure = [*takewhile(lambda load: _surely_enough(by_load[load]), loads)]
     shares = {load: _share(by_load[load]) for load in loads}
     bold = [*dropwhile(lambda load: shares[load] < _MANY, loads)]
-    right = ", ".join(f"{_crossed(found, variant, length)} with K = {length}" for length in SHOWN_LENGTHS)
+    right = ", ".join(f"{_crossed(study_map, variant, length)} with K = {length}" for length in SHOWN_LENGTHS)
     needed = [
         alpha
-        for cell in _known(found, variant)
+        for cell in _known(study_map, variant)
         if (alpha := cell.required_alpha()) is not None and alpha < UNREACHABLE_ALPHA
     ]
     return (
@@ -76,23 +76,23 @@ def _share(cells: Sequence[MapCell]) -> float:
     return sum(_end(cell, 0) > THRESHOLD for cell in cells) / max(len(cells), 1)
 
 
-def _crossed(found: StudyMap, variant: str, length: int) -> str:
+def _crossed(study_map: StudyMap, variant: str, length: int) -> str:
     """From where to where the lines of a draft length cross the rule of thumb, over all places."""
-    lines = [line for (of, k, _), line in found.lines().items() if (of, k) == (variant, length)]
+    lines = [line for (of, k, _), line in study_map.lines().items() if (of, k) == (variant, length)]
     limits = [limit.load for line in lines if (limit := limit_of(line, THRESHOLD)) is not None]
     inside = [load for load in limits if 0 < load < math.inf]
     ends = [f"{float(f'{load:.2g}'):g}" for load in (min(inside, default=0.0), max(inside, default=0.0))]
     return "no number of" if not inside else ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def _threshold(found: StudyMap, variants: Sequence[str]) -> str:
+def _threshold(study_map: StudyMap, variants: Sequence[str]) -> str:
     """By clients: the share of cells in which the rule of thumb is surely enough, open, surely not enough."""
     heading = [f"{variant}, {word}" for variant in variants for word in ("enough", "open", "not enough")]
     rows = []
-    for load in sorted({cell.load for cell in found.cells}):
+    for load in sorted({cell.load for cell in study_map.cells}):
         row = [f"{load:g}"]
         for variant in variants:
-            cells = [cell for cell in _known(found, variant) if cell.load == load]
+            cells = [cell for cell in _known(study_map, variant) if cell.load == load]
             enough = sum(_end(cell, 1) < THRESHOLD for cell in cells)
             lacking = sum(_end(cell, 0) > THRESHOLD for cell in cells)
             shares = (enough, len(cells) - enough - lacking, lacking)
@@ -101,35 +101,35 @@ def _threshold(found: StudyMap, variants: Sequence[str]) -> str:
     return _table(["clients", *heading], rows)
 
 
-def _limits(found: StudyMap, variant: str) -> str:
+def _limits(study_map: StudyMap, variant: str) -> str:
     """By GPUs and prompt: up to how many clients the rule of thumb is enough."""
-    lines = found.lines()
+    lines = study_map.lines()
 
     def cell(place: tuple[Any, ...], length: int) -> str:
-        return _limit(limit_of(lines.get((variant, length, place), ()), THRESHOLD), found)
+        return _limit(limit_of(lines.get((variant, length, place), ()), THRESHOLD), study_map)
 
-    return _by_place(found, SHOWN_LENGTHS, lambda length: f"K = {length}", cell)
+    return _by_place(study_map, SHOWN_LENGTHS, lambda length: f"K = {length}", cell)
 
 
-def _limit(limit: Limit | None, found: StudyMap) -> str:
+def _limit(limit: Limit | None, study_map: StudyMap) -> str:
     if limit is None:
         return "–"
-    ends = (_clients(limit.low, found), _clients(limit.high, found))
+    ends = (_clients(limit.low, study_map), _clients(limit.high, study_map))
     band = f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
     again = " *" if limit.crossings > 1 else ""
-    return f"{_clients(limit.load, found)}{band}{again}"
+    return f"{_clients(limit.load, study_map)}{band}{again}"
 
 
-def _clients(load: float, found: StudyMap) -> str:
-    most = max(cell.load for cell in found.cells)
+def _clients(load: float, study_map: StudyMap) -> str:
+    most = max(cell.load for cell in study_map.cells)
     return "all" if load > most else "none" if load < 1 else f"{float(f'{load:.2g}'):g}"
 
 
-def _needed(found: StudyMap, variant: str) -> str:
+def _needed(study_map: StudyMap, variant: str) -> str:
     """By GPUs and prompt: the acceptance needed with K = 3, by clients."""
     at = {
         (cell.place, cell.load): cell
-        for cell in found.cells
+        for cell in study_map.cells
         if (cell.variant, cell.draft_length) == (variant, 3)
     }
 
@@ -141,19 +141,19 @@ def _needed(found: StudyMap, variant: str) -> str:
             return "none is enough"
         return f"{here.required_alpha():.2f} ({_end(here, 0):.2f} to {_end(here, 1):.2f})"
 
-    return _by_place(found, SHOWN_LOADS, lambda load: f"{load}", cell)
+    return _by_place(study_map, SHOWN_LOADS, lambda load: f"{load}", cell)
 
 
-def _choices(found: StudyMap, variants: Sequence[str]) -> str:
+def _choices(study_map: StudyMap, variants: Sequence[str]) -> str:
     """By clients and acceptance: the draft lengths that are best somewhere, by variant; how often plain
     is.
     """
-    best = [choices(found, alpha, (variant,)) for variant in variants for alpha in found.alphas]
+    best = [choices(study_map, alpha, (variant,)) for variant in variants for alpha in study_map.alphas]
     rows = []
-    for load in sorted({cell.load for cell in found.cells}):
+    for load in sorted({cell.load for cell in study_map.cells}):
         lengths = [sorted(one.best[1] or 0 for one in column if one.load == load) for column in best]
         rows.append([f"{load:g}", *map(_range, lengths)])
-    heading = [f"{variant}, α {alpha:g}" for variant in variants for alpha in found.alphas]
+    heading = [f"{variant}, α {alpha:g}" for variant in variants for alpha in study_map.alphas]
     return _table(["clients", *heading], rows)
 
 
@@ -164,12 +164,12 @@ def _range(lengths: Sequence[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}, mostly {max(set(lengths), key=lengths.count)}"
 
 
-def _regret(found: StudyMap, variants: Sequence[str]) -> str:
+def _regret(study_map: StudyMap, variants: Sequence[str]) -> str:
     """By variant and acceptance: what a fixed draft length gives away, mean and worst of all cells."""
     rows = []
     for variant in variants:
-        for alpha in found.alphas:
-            here = choices(found, alpha, (variant,))
+        for alpha in study_map.alphas:
+            here = choices(study_map, alpha, (variant,))
             row = [f"{variant}, α {alpha:g}"]
             for option in [PLAIN, *((variant, length) for length in SHOWN_LENGTHS)]:
                 regrets = [choice.regret(option).value for choice in here if option in choice.speedups]
@@ -178,26 +178,26 @@ def _regret(found: StudyMap, variants: Sequence[str]) -> str:
     return _table(["", "plain", *(f"K = {length}" for length in SHOWN_LENGTHS)], rows)
 
 
-def _ties(found: StudyMap) -> str:
+def _ties(study_map: StudyMap) -> str:
     """By clients and prompt: the α at which the draft model ties with a head of α 0.7, best K each."""
     best: dict[tuple[float, float], dict[tuple[str, float], list[float]]] = {}
-    for alpha in found.alphas:
+    for alpha in study_map.alphas:
         for variant in (VARIANT, OTHER):
-            for choice in choices(found, alpha, (variant,)):
+            for choice in choices(study_map, alpha, (variant,)):
                 gains = best.setdefault((choice.load, _number(choice.place[1])), {})
                 gains.setdefault((variant, alpha), []).append(choice.speedups[choice.best].value)
 
     def tie(load: float, prompt: float) -> str:
         gains = best.get((load, prompt), {})
-        wanted = fmean(map(math.log, gains.get((VARIANT, 0.7), [math.nan])))
+        target = fmean(map(math.log, gains.get((VARIANT, 0.7), [math.nan])))
         known = [
             (alpha, fmean(map(math.log, gains[OTHER, alpha])))
-            for alpha in found.alphas
+            for alpha in study_map.alphas
             if (OTHER, alpha) in gains
         ]
         for (low, below), (high, above) in pairwise(known):
-            if below <= wanted <= above and above > below:
-                return f"{low + (high - low) * (wanted - below) / (above - below):.2f}"
+            if below <= target <= above and above > below:
+                return f"{low + (high - low) * (target - below) / (above - below):.2f}"
         return "–"
 
     prompts = sorted({prompt for _, prompt in best})
@@ -208,22 +208,22 @@ def _ties(found: StudyMap) -> str:
     return _table(["clients", *(f"prompt {prompt:,g}" for prompt in prompts)], rows)
 
 
-def _memory(found: StudyMap) -> str:
+def _memory(study_map: StudyMap) -> str:
     """By GPUs and prompt: how many requests decode together, by clients."""
-    at = {(cell.place, cell.load): cell for cell in found.cells if cell.variant == VARIANT}
+    at = {(cell.place, cell.load): cell for cell in study_map.cells if cell.variant == VARIANT}
 
     def cell(place: tuple[Any, ...], load: int) -> str:
         here = at.get((place, float(load)))
         batch = here and here.row.get(f"{VARIANT}.plain_mean_batch")
         return "–" if batch is None else f"{batch:.0f}"
 
-    return _by_place(found, SHOWN_LOADS[2:], lambda load: f"{load}", cell)
+    return _by_place(study_map, SHOWN_LOADS[2:], lambda load: f"{load}", cell)
 
 
-def _closed_form(found: StudyMap, variants: Sequence[str]) -> str:
+def _closed_form(study_map: StudyMap, variants: Sequence[str]) -> str:
     """By prompt: simulated − geometric break-even, median over the cells, by variant and range of clients."""
     ranges = ((1, 8), (16, 64), (128, 512))
-    prompts = sorted({_prompt(cell) for cell in found.cells})
+    prompts = sorted({_prompt(cell) for cell in study_map.cells})
     rows = []
     for prompt in prompts:
         row = [f"{prompt:,g}"]
@@ -231,7 +231,7 @@ def _closed_form(found: StudyMap, variants: Sequence[str]) -> str:
             for low, high in ranges:
                 gaps = [
                     (cell.required_alpha() or 0) - cell.row[f"{variant}.geometric_alpha"]
-                    for cell in _known(found, variant)
+                    for cell in _known(study_map, variant)
                     if _prompt(cell) == prompt
                     and low <= cell.load <= high
                     and cell.required_alpha() != UNREACHABLE_ALPHA
@@ -244,12 +244,12 @@ def _closed_form(found: StudyMap, variants: Sequence[str]) -> str:
 
 
 def _by_place(
-    found: StudyMap,
+    study_map: StudyMap,
     columns: Sequence[int],
     name: Callable[[int], str],
     cell: Callable[[tuple[Any, ...], int], str],
 ) -> str:
-    places = list(dict.fromkeys(one.place for one in found.cells))
+    places = list(dict.fromkeys(one.place for one in study_map.cells))
     rows = [
         [f"{place[0]:g} GPUs, {place[1]:,g}", *(cell(place, column) for column in columns)]
         for place in places
@@ -262,8 +262,8 @@ def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _known(found: StudyMap, variant: str) -> Iterator[MapCell]:
-    return (cell for cell in found.cells if cell.variant == variant and cell.required_alpha() is not None)
+def _known(study_map: StudyMap, variant: str) -> Iterator[MapCell]:
+    return (cell for cell in study_map.cells if cell.variant == variant and cell.required_alpha() is not None)
 
 
 def _end(cell: MapCell, end: int) -> float:

@@ -76,8 +76,8 @@ def _short(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, dict):
-        return {key: _short(one) for key, one in value.items()}
-    return [_short(one) for one in value] if isinstance(value, list) else value
+        return {key: _short(entry) for key, entry in value.items()}
+    return [_short(entry) for entry in value] if isinstance(value, list) else value
 
 
 def draw(run: Mapping[str, Any]) -> None:

@@ -30,10 +30,10 @@ DOMAINS = ("code", "prose", "conversation")
 Run = Mapping[str, Any]
 
 
-def shown(one: Run, digits: int = 3) -> str:
+def shown(estimate: Run, digits: int = 3) -> str:
     """`0.412 ± 0.010` of an estimate's JSON."""
-    low, high = one["ci95"] or (one["value"],) * 2
-    return f"{one['value']:.{digits}f} ± {(high - low) / 2:.{digits}f}"
+    low, high = estimate["ci95"] or (estimate["value"],) * 2
+    return f"{estimate['value']:.{digits}f} ± {(high - low) / 2:.{digits}f}"
 
 
 def difference(left: Run, right: Run, domain: str | None = None) -> Estimate:
@@ -41,9 +41,9 @@ def difference(left: Run, right: Run, domain: str | None = None) -> Estimate:
     assert left["held_out"] == right["held_out"], "figures on different text cannot be paired"
     domains = left["held_out"]["domains"]
     pairs = zip(left["final"]["samples"], right["final"]["samples"], domains, strict=True)
-    found = mean_estimate([one - other for one, other, of in pairs if domain in (None, of)])
-    assert found is not None
-    return found
+    estimate = mean_estimate([alpha - other for alpha, other, of in pairs if domain in (None, of)])
+    assert estimate is not None
+    return estimate
 
 
 def against_random(run: Run) -> Estimate:
@@ -51,41 +51,41 @@ def against_random(run: Run) -> Estimate:
     return difference(run, {"held_out": run["held_out"], "final": run["random_initialisation"]})
 
 
-def beats(found: Estimate) -> bool:
+def beats(estimate: Estimate) -> bool:
     """Whether a difference is positive beyond its interval."""
-    return found.ci95 is not None and found.ci95[0] > 0
+    return estimate.ci95 is not None and estimate.ci95[0] > 0
 
 
-def signed(found: Estimate) -> str:
+def signed(estimate: Estimate) -> str:
     """`+0.120 ± 0.010`."""
-    return f"{found.value:+.3f} ± {found.half_width:.3f}"
+    return f"{estimate.value:+.3f} ± {estimate.half_width:.3f}"
 
 
 def complete(runs: Mapping[str, Run], names: Mapping[str, str], tokens: int) -> dict[str, Run]:
     """What is to be shown of each run of a budget that is done, by its text."""
-    found = {text: runs.get(f"{key}-{tokens}") for key, text in names.items()}
-    return {text: run for text, run in found.items() if run is not None and run["complete"]}
+    by_text = {text: runs.get(f"{key}-{tokens}") for key, text in names.items()}
+    return {text: run for text, run in by_text.items() if run is not None and run["complete"]}
 
 
 def student(runs: Mapping[str, Run]) -> list[str]:
     """α against tokens seen."""
-    found = next((run for name, run in runs.items() if name.startswith("student-")), None)
-    if found is None:
+    run = next((run for name, run in runs.items() if name.startswith("student-")), None)
+    if run is None:
         return []
-    curve = found["curve"]
-    kept = [one for place, one in enumerate(curve) if place < 4 or place % 4 == 0 or one is curve[-1]]
-    state = "" if found["complete"] else f"; it has seen {found['tokens']:,} so far, and goes on"
+    curve = run["curve"]
+    points = [point for place, point in enumerate(curve) if place < 4 or place % 4 == 0 or point is curve[-1]]
+    state = "" if run["complete"] else f"; it has seen {run['tokens']:,} so far, and goes on"
     lines = [
-        f"**Student**, a run over {found['plan']['tokens']:,} tokens{state}. On a third of the held-out "
+        f"**Student**, a run over {run['plan']['tokens']:,} tokens{state}. On a third of the held-out "
         "text. Distilled drafters of the literature reach an α of 0.6–0.7, after a thousand times as many.",
         "",
         "| tokens seen | α | code | prose | conversation | same best token | KL, nats |",
         "|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for one in kept:
-        domains = " | ".join(f"{one['alpha_in'][name]['value']:.3f}" for name in DOMAINS)
-        same, kl = one["same"]["value"], one["kl"]["value"]
-        lines.append(f"| {one['tokens']:,} | {shown(one['alpha'])} | {domains} | {same:.2f} | {kl:.2f} |")
+    for point in points:
+        domains = " | ".join(f"{point['alpha_in'][name]['value']:.3f}" for name in DOMAINS)
+        same, kl = point["same"]["value"], point["kl"]["value"]
+        lines.append(f"| {point['tokens']:,} | {shown(point['alpha'])} | {domains} | {same:.2f} | {kl:.2f} |")
     return [*lines, ""]
 
 
@@ -102,7 +102,7 @@ def heads(runs: Mapping[str, Run]) -> list[str]:
             "|---|--:|--:|--:|--:|--:|--:|--:|",
         ]
         for text, run in done.items():
-            places = [shown(one, 2) for one in run["final"]["conditional"]]
+            places = [shown(estimate, 2) for estimate in run["final"]["conditional"]]
             places += ["–"] * (5 - len(places))
             same = f"{run['final']['same']['value']:.2f}"
             lines.append(f"| {text} | {run['rows_per_token']} | {' | '.join(places)} | {same} |")
@@ -192,8 +192,8 @@ def results(document: Run | None) -> str:
 
 def committed() -> Run | None:
     """The committed results; None before there are any."""
-    found: Run | None = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else None
-    return found
+    document: Run | None = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else None
+    return document
 
 
 def written(page: str, document: Run | None) -> str:

@@ -102,7 +102,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
 
 def _begun(name: str, lower: Iterable[str]) -> list[str]:
-    return [one for one in lower if len(name) > 2 and one.startswith(name.lower())]
+    return [known for known in lower if len(name) > 2 and known.startswith(name.lower())]
 
 
 def _known_names(name: str, names: Sequence[str]) -> str:
@@ -111,10 +111,10 @@ def _known_names(name: str, names: Sequence[str]) -> str:
         return "none is known here"
     if len(names) <= _MOST_NAMES:
         return f"known: {', '.join(names)}"
-    by_lower = {one.lower(): one for one in names}
+    by_lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), list(by_lower), n=_CLOSE_NAMES, cutoff=0.3)
     close = list(dict.fromkeys((*_begun(name, by_lower), *near)))[:_CLOSE_NAMES]
-    among = f", among them {', '.join(by_lower[one] for one in close)}" if close else ""
+    among = f", among them {', '.join(by_lower[known] for known in close)}" if close else ""
     return f"{len(names)} are known{among}"
 
 

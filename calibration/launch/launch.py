@@ -54,5 +54,5 @@ class Artefact:
             "version": self.version,
             "text": self.text,
             "files": dict(self.files),
-            "unstated": [{"field": one.field, "text": one.text} for one in self.unstated],
+            "unstated": [{"field": option.field, "text": option.text} for option in self.unstated],
         }

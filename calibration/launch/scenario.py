@@ -35,7 +35,7 @@ def scenario_from_launch(
         "hardware": {"gpu": DEFAULT_GPU, **launch.scenario["hardware"]},
         "workload": {"arrivals": {"kind": "closed", "concurrency": DEFAULT_CLIENTS}},
     }
-    given = {name for name, value in flags.items() if value is not None}
+    stated_flags = {name for name, value in flags.items() if value is not None}
     document = Document(data, origin)
     set_flags(document, flags)
     if not document.data["target"].get("model"):
@@ -48,7 +48,7 @@ def scenario_from_launch(
             ("gpu", DEFAULT_GPU, "--gpu"),
             ("concurrency", f"a load of {DEFAULT_CLIENTS} clients", "--concurrency"),
         )
-        if name not in given
+        if name not in stated_flags
     ]
     acceptance = assumed_acceptance(scenario)
     return scenario, (*assumed, *([acceptance] if acceptance else []), *launch.notes)

@@ -29,14 +29,14 @@ class AcceptRate:
         """One line: mean acceptance length, accept rate, and the running requests that weigh it."""
         self._weighted += rate * weight
         self._weight += weight
-        kept: dict[tuple[str, int], int] = {}
+        consistent: dict[tuple[str, int], int] = {}
         for (era, drafts), inside in self._inside.items():
             less, divisor = (1.0, drafts) if era == NOW else (0.0, drafts + 1)
             low, high = (length - _HALF - less) / divisor, (length + _HALF - less) / divisor
             overlap = min(high, rate + _HALF) - max(low, rate - _HALF)
             if overlap >= -_SLACK:
-                kept[era, drafts] = inside + (overlap > _SLACK)
-        self._inside = kept
+                consistent[era, drafts] = inside + (overlap > _SLACK)
+        self._inside = consistent
 
     @property
     def mean(self) -> float | None:

@@ -35,19 +35,19 @@ class Answer:
         """The document of `read`: keys are a contract. What is not known is null or empty, with a note."""
         combined = self.combined
         notes = list(combined.notes)
-        if combined.acceptance is None and not any(one.acceptance for one in self.readings):
+        if combined.acceptance is None and not any(reading.acceptance for reading in self.readings):
             notes.append(_WHY_NO_ACCEPTANCE)
         return {
             "schema": SCHEMA,
-            "sources": [source.to_json() for one in self.readings for source in one.sources],
+            "sources": [source.to_json() for reading in self.readings for source in reading.sources],
             **_acceptance_json(combined.acceptance, combined.coverage, combined.tokens_per_step, notes),
-            "stated": [stated.to_json() for one in combined.accepted_by for stated in one.stated],
+            "stated": [stated.to_json() for reading in combined.accepted_by for stated in reading.stated],
             **_latencies_json(combined.latencies),
             "throughput_tokens_per_s": combined.throughput_tokens_per_s,
             "load": dict(combined.load),
             "health": [finding.to_json() for finding in self.findings],
             "skipped_lines": self.skipped_lines,
-            "readings": [_reading_json(one) for one in self.readings],
+            "readings": [_reading_json(reading) for reading in self.readings],
             "notes": notes,
         }
 
@@ -81,7 +81,7 @@ def _acceptance_json(
     acceptance: Acceptance | None, coverage: float | None, tokens_per_step: float | None, notes: list[str]
 ) -> dict[str, Any]:
     """The keys on acceptance. Rates are plain numbers by position; their intervals stand under `…_ci95`."""
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "draft_length": None,
         "mean_acceptance_length": None,
         "draft_acceptance_rate": None,
@@ -100,9 +100,9 @@ def _acceptance_json(
         "fits": [],
     }
     if acceptance is None:
-        return found
+        return document
     total, intervals = acceptance.total, intervals_of(acceptance)
-    found |= {
+    document |= {
         "draft_length": acceptance.draft_length,
         "mean_acceptance_length": {
             "value": total.mean_length,
@@ -119,11 +119,11 @@ def _acceptance_json(
         "fits": fits_of(acceptance),
     }
     if intervals is not None:
-        found["interval_method"] = intervals.method
-        found["acceptance_rate_at_ci95"] = [list(pair) for pair in intervals.rates_at]
-        found["conditional_acceptance_ci95"] = [pair and list(pair) for pair in intervals.conditional]
+        document["interval_method"] = intervals.method
+        document["acceptance_rate_at_ci95"] = [list(pair) for pair in intervals.rates_at]
+        document["conditional_acceptance_ci95"] = [pair and list(pair) for pair in intervals.conditional]
     if acceptance.counted:
-        found |= {
+        document |= {
             "draft_rounds": _whole(total.rounds),
             "drafted_tokens": _whole(total.drafted),
             "accepted_tokens": _whole(total.accepted),
@@ -136,11 +136,11 @@ def _acceptance_json(
         notes.append("the draft length is not known, so neither is α")
     gated = gated_of(acceptance, coverage)
     if gated is not None:
-        found["gated"] = gated
+        document["gated"] = gated
         notes.append(
             "a scenario takes `gated`; counts do not show how rounds with a draft follow, so stickiness is 0"
         )
-    return found
+    return document
 
 
 def _whole(count: float | None) -> float | int | None:

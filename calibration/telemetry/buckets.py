@@ -53,8 +53,8 @@ def histogram_of(name: str, values: Mapping[Series, float]) -> Histogram | None:
     for key in {**totals, **buckets}:
         total, bucket = totals.get(key, {}), buckets.get(key, {})
         counts = [bucket[bound] for bound in sorted(bucket)]
-        whole = total.keys() == {"_sum", "_count"} and bucket.get(math.inf) == total["_count"]
-        if not whole or counts != sorted(counts) or (below and below.keys() != bucket.keys()):
+        is_complete = total.keys() == {"_sum", "_count"} and bucket.get(math.inf) == total["_count"]
+        if not is_complete or counts != sorted(counts) or (below and below.keys() != bucket.keys()):
             raise DamagedError(f"{name} lacks a part or contradicts itself")
         below = {bound: below.get(bound, 0.0) + bucket[bound] for bound in sorted(bucket)}
     return Histogram(

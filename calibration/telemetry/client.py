@@ -20,13 +20,13 @@ def latencies_of(
     the latency to the number of samples behind it, where known."""
     values: dict[str, dict[str, float]] = {}
     for key in fields:
-        found = _KEY.fullmatch(key)
-        if found is None or found.group(2) not in names:
+        match = _KEY.fullmatch(key)
+        if match is None or match.group(2) not in names:
             continue
         value_ms = fields.number(key)
         if value_ms is not None:
-            statistic = _STATISTIC.get(found.group(1), found.group(1))
-            values.setdefault(names[found.group(2)], {})[statistic] = value_ms * MS
+            statistic = _STATISTIC.get(match.group(1), match.group(1))
+            values.setdefault(names[match.group(2)], {})[statistic] = value_ms * MS
     return {
         name: Latency(statistics, samples.get(name))
         for name, statistics in values.items()
@@ -43,12 +43,12 @@ def request_rate(fields: RecordFields, key: str = "request_rate") -> tuple[float
 
 def run_load(fields: RecordFields, names: Mapping[str, str]) -> dict[str, float]:
     """The load of a run: fields under the names of `Reading.load`, and the mean tokens of a request."""
-    found = {name: fields.number(key) for name, key in names.items()}
+    load = {name: fields.number(key) for name, key in names.items()}
     completed = fields.count("completed")
     for name, key in (
         ("prompt_tokens_mean", "total_input_tokens"),
         ("output_tokens_mean", "total_output_tokens"),
     ):
         total = fields.count(key)
-        found[name] = total / completed if total is not None and completed else None
-    return {name: value for name, value in found.items() if value is not None}
+        load[name] = total / completed if total is not None and completed else None
+    return {name: value for name, value in load.items() if value is not None}

@@ -44,7 +44,7 @@ def combine(readings: Sequence[Reading]) -> Combined:
     """One answer from the readings of all files."""
     notes: list[str] = []
     formats = list(FORMATS)
-    by_format = [[one for one in readings if one.format == name] for name in formats]
+    by_format = [[reading for reading in readings if reading.format == name] for name in formats]
     acceptance, accepted_by = _acceptance(by_format, notes)
     latencies: dict[str, Latency] = {}
     several = False
@@ -53,8 +53,8 @@ def combine(readings: Sequence[Reading]) -> Combined:
         several = several or of_several
         if latency is not None:
             latencies[name] = latency
-    throughput, unlike = _only(by_format, lambda one: one.throughput_tokens_per_s)
-    load, different = _only(by_format, lambda one: one.load or None)
+    throughput, unlike = _only(by_format, lambda reading: reading.throughput_tokens_per_s)
+    load, different = _only(by_format, lambda reading: reading.load or None)
     if several or unlike or different:
         notes.append("several runs: latencies, throughput and load are those of each run, in `readings`")
     return Combined(
@@ -63,42 +63,44 @@ def combine(readings: Sequence[Reading]) -> Combined:
         latencies=latencies,
         throughput_tokens_per_s=throughput,
         load=load or {},
-        coverage=_per_step(accepted_by, lambda one: one.acceptance.total.rounds if one.acceptance else None),
-        tokens_per_step=_per_step(accepted_by, lambda one: one.decoded_tokens),
+        coverage=_per_step(
+            accepted_by, lambda reading: reading.acceptance.total.rounds if reading.acceptance else None
+        ),
+        tokens_per_step=_per_step(accepted_by, lambda reading: reading.decoded_tokens),
         notes=tuple(notes),
     )
 
 
 def without_repeats(readings: Sequence[Reading]) -> tuple[list[Reading], list[Finding]]:
     """The readings without those that say the same as an earlier one, as when a file is given twice."""
-    kept: list[Reading] = []
+    distinct: list[Reading] = []
     findings = []
     for reading in readings:
-        same = next((one for one in kept if _says_the_same(one, reading)), None)
+        same = next((earlier for earlier in distinct if _says_the_same(earlier, reading)), None)
         if same is None:
-            kept.append(reading)
+            distinct.append(reading)
         else:
             text = f"{reading.label} says the same as {same.label} and is left out"
             findings.append(Finding("repeated-run", "warning", text))
-    return kept, findings
+    return distinct, findings
 
 
-def _says_the_same(one: Reading, other: Reading) -> bool:
-    if one.format != other.format or one.acceptance != other.acceptance:
+def _says_the_same(reading: Reading, other: Reading) -> bool:
+    if reading.format != other.format or reading.acceptance != other.acceptance:
         return False
-    return dict(one.latencies) == dict(other.latencies) and dict(one.load) == dict(other.load)
+    return dict(reading.latencies) == dict(other.latencies) and dict(reading.load) == dict(other.load)
 
 
 def _acceptance(
     by_format: Iterable[Sequence[Reading]], notes: list[str]
 ) -> tuple[Acceptance | None, tuple[Reading, ...]]:
     """The acceptance of the most exact format that has one, its readings added up."""
-    groups = [[one for one in group if one.acceptance is not None] for group in by_format]
+    groups = [[reading for reading in group if reading.acceptance is not None] for group in by_format]
     groups = sorted((group for group in groups if group), key=_doubt)
     if not groups:
         return None, ()
     chosen = groups[0]
-    parts = [one.acceptance for one in chosen if one.acceptance is not None]
+    parts = [reading.acceptance for reading in chosen if reading.acceptance is not None]
     if len(parts) == 1:
         return parts[0], tuple(chosen)
     why_not = _not_alike(parts)
@@ -157,12 +159,12 @@ def _latency_of(name: str, reading: Reading) -> Latency | None:
 
 def _doubt(group: Sequence[Reading]) -> int:
     """How far an acceptance is to be doubted: counts, then means without counts, then few counts."""
-    rounds = sum(one.acceptance.total.rounds for one in group if one.acceptance is not None)
+    rounds = sum(reading.acceptance.total.rounds for reading in group if reading.acceptance is not None)
     return 1 if not _counted(group) else 0 if rounds >= FEW_ROUNDS else 2
 
 
 def _counted(group: Sequence[Reading]) -> bool:
-    return all(one.acceptance is not None and one.acceptance.counted for one in group)
+    return all(reading.acceptance is not None and reading.acceptance.counted for reading in group)
 
 
 def _only(
@@ -170,16 +172,16 @@ def _only(
 ) -> tuple[Part | None, bool]:
     """A part of the first format that has it; nothing, and True, where several of its readings have it."""
     for group in by_format:
-        found = [value for one in group if (value := part(one)) is not None]
-        if found:
-            return (found[0], False) if len(found) == 1 else (None, True)
+        values = [value for reading in group if (value := part(reading)) is not None]
+        if values:
+            return (values[0], False) if len(values) == 1 else (None, True)
     return None, False
 
 
 def _per_step(readings: Sequence[Reading], part: Callable[[Reading], float | None]) -> float | None:
     """A count over the decode steps of all readings; None where one of them does not know either."""
-    counts = [part(one) for one in readings]
-    steps = [one.decode_steps for one in readings]
+    counts = [part(reading) for reading in readings]
+    steps = [reading.decode_steps for reading in readings]
     if not readings or not all(counts) or not all(steps) or not _counted(readings):
         return None
     return sum(count or 0.0 for count in counts) / sum(step or 0.0 for step in steps)

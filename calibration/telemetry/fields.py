@@ -113,10 +113,10 @@ class RecordFields:
         items = self._record.get(key)
         if not isinstance(items, list):
             return []
-        found = enumerate(items)
+        numbered = enumerate(items)
         return [
             RecordFields(item, f"{self._path}{key}[{place}].", self.problems)
-            for place, item in found
+            for place, item in numbered
             if isinstance(item, Mapping)
         ]
 

@@ -27,14 +27,14 @@ _LARGER_BATCH = 1.5
 
 def findings_of(readings: Sequence[Reading], combined: Combined, earlier: Sequence[Finding]) -> list[Finding]:
     """Every finding on the readings of one command, those made `earlier` included, the severest first."""
-    found = [*earlier, *(finding for reading in readings for finding in reading.findings)]
+    findings = [*earlier, *(finding for reading in readings for finding in reading.findings)]
     if combined.acceptance is not None:
-        found += _on_acceptance(combined.acceptance)
-    found += _on_coverage(combined)
-    found += _on_batch(readings)
-    found += _on_runs(readings)
-    found += _on_sources(readings)
-    return sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity))
+        findings += _on_acceptance(combined.acceptance)
+    findings += _on_coverage(combined)
+    findings += _on_batch(readings)
+    findings += _on_runs(readings)
+    findings += _on_sources(readings)
+    return sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def _on_acceptance(acceptance: Acceptance) -> Iterator[Finding]:
@@ -129,9 +129,9 @@ def _on_batch(readings: Sequence[Reading]) -> Iterator[Finding]:
                 (_mean_running(small), _mean_running(large)),
             )
     runs = [
-        (one.load["concurrency"], one.acceptance.total)
-        for one in readings
-        if one.acceptance and one.acceptance.counted and one.load.get("concurrency")
+        (reading.load["concurrency"], reading.acceptance.total)
+        for reading in readings
+        if reading.acceptance and reading.acceptance.counted and reading.load.get("concurrency")
     ]
     runs.sort(key=lambda run: run[0])
     if len(runs) > 1:
@@ -169,7 +169,11 @@ def _on_runs(readings: Sequence[Reading]) -> Iterator[Finding]:
 
 def _on_sources(readings: Sequence[Reading]) -> Iterator[Finding]:
     """Whether sources of different kinds, which may be of the same requests, agree on acceptance."""
-    counted = [(one, one.acceptance) for one in readings if one.acceptance and one.acceptance.counted]
+    counted = [
+        (reading, reading.acceptance)
+        for reading in readings
+        if reading.acceptance and reading.acceptance.counted
+    ]
     for (first, own), (other, theirs) in combinations(counted, 2):
         if first.format == other.format:
             continue

@@ -94,7 +94,9 @@ class Counts:
         positions = max(len(self.accepted_at), len(other.accepted_at))
         accepted_at: tuple[float, ...] = ()
         if self.accepted_at and other.accepted_at:
-            padded = [one + (0.0,) * (positions - len(one)) for one in (self.accepted_at, other.accepted_at)]
+            padded = [
+                rates + (0.0,) * (positions - len(rates)) for rates in (self.accepted_at, other.accepted_at)
+            ]
             accepted_at = tuple(map(sum, zip(*padded, strict=True)))
         return Counts(self.rounds + other.rounds, self.accepted + other.accepted, drafted, accepted_at)
 
@@ -164,12 +166,12 @@ class Latency:
 
     def to_json(self) -> dict[str, Any]:
         """`{"mean", "p50", …, "count"}`; statistics that are not known are left out."""
-        found: dict[str, Any] = dict(self.values)
+        document: dict[str, Any] = dict(self.values)
         if self.count is not None:
-            found["count"] = self.count
+            document["count"] = self.count
         if self.within:
-            found["within"] = {name: list(bounds) for name, bounds in self.within.items()}
-        return found
+            document["within"] = {name: list(bounds) for name, bounds in self.within.items()}
+        return document
 
 
 @dataclass(frozen=True)

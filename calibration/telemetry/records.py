@@ -112,11 +112,11 @@ def _pairs(repeated: list[str]) -> Any:
     """A hook that keeps the first value of a key and notes keys that repeat."""
 
     def hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        record = dict(pairs)
+        if len(record) < len(pairs):
             repeated.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-            found = dict(reversed(pairs))
-        return found
+            record = dict(reversed(pairs))
+        return record
 
     return hook
 

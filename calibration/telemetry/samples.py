@@ -52,8 +52,8 @@ class Samples:
         mean = self._sum / self._count
         if not self._bins:
             quantiles = np.quantile(np.array(self._kept), list(PERCENTILES.values()))
-            found = dict(zip(PERCENTILES, map(float, quantiles), strict=True))
-            return Latency({"mean": mean, **found}, self._count)
+            percentiles = dict(zip(PERCENTILES, map(float, quantiles), strict=True))
+            return Latency({"mean": mean, **percentiles}, self._count)
         self._to_bins()
         bins = np.array(sorted(self._bins))
         below = np.cumsum([self._bins[int(place)] for place in bins])

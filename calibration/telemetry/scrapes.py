@@ -116,11 +116,11 @@ class Increase:
     @property
     def total(self) -> dict[Series, float]:
         """Growth over all scrapes."""
-        found: dict[Series, float] = {}
+        growth: dict[Series, float] = {}
         for step in self.steps:
             for series, value in step.items():
-                found[series] = found.get(series, 0.0) + value
-        return found
+                growth[series] = growth.get(series, 0.0) + value
+        return growth
 
 
 def increase_of(scrapes: Sequence[Scrape], counters: frozenset[str]) -> Increase:

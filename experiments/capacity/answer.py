@@ -141,7 +141,7 @@ class CapacityPlan:
                 file: text for artefact in self.engine.values() for file, text in artefact.files.items()
             },
             "engine_notes": {
-                name: [str(one) for one in artefact.unstated] for name, artefact in self.engine.items()
+                name: [str(option) for option in artefact.unstated] for name, artefact in self.engine.items()
             },
             "pareto": [_point_json(point) for point in self.pareto_front],
             "alternatives": [self.alternative(candidate) for candidate in self.alternatives],

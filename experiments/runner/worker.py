@@ -105,10 +105,10 @@ def fingerprint() -> Mapping[str, str]:
     return versions | {"decodesim": decodesim, "code": code}
 
 
-def differences(required: Mapping[str, str], found: Mapping[str, str]) -> str:
+def differences(required: Mapping[str, str], installed: Mapping[str, str]) -> str:
     """`numpy 2.1.0 instead of 2.4.6, …`; empty where all versions agree."""
     return ", ".join(
-        f"{name} {found.get(name, 'none')} instead of {value}"
+        f"{name} {installed.get(name, 'none')} instead of {value}"
         for name, value in required.items()
-        if found.get(name) != value
+        if installed.get(name) != value
     )

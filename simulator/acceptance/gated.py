@@ -91,15 +91,15 @@ class Gated(AcceptanceModel):
     def mean_acceptance_lengths_by_request(self, draft_length: int) -> tuple[Floats, Floats]:
         """E of a request and the share of requests like it, at the nodes of its effect."""
         nodes, weights = normal_nodes(self.request_sd)
-        given = np.cumprod(self.conditional_at(np.zeros(1), draft_length)[0]).sum()
-        return 1.0 + self.match_at(nodes).stationary * given, weights
+        accepted = np.cumprod(self.conditional_at(np.zeros(1), draft_length)[0]).sum()
+        return 1.0 + self.match_at(nodes).stationary * accepted, weights
 
     def conditional_at(self, effects: Floats, depth: int) -> Floats:
         """c_j of a round with a match: first, then run."""
         check_draft_length(depth)
-        given: Floats = np.full(depth, self.run)
-        given[:1] = self.first
-        return np.broadcast_to(given, (len(effects), depth))
+        rates: Floats = np.full(depth, self.run)
+        rates[:1] = self.first
+        return np.broadcast_to(rates, (len(effects), depth))
 
     def conditional(self, depth: int) -> Floats:
         """c_j over all rounds, those without a match included: c_1 = match · first."""

@@ -54,8 +54,8 @@ def statistics(samples: Floats) -> dict[str, float]:
         return dict.fromkeys(STATISTICS, NAN)
     mean = math.fsum(known.tolist()) / len(known)
     values = np.quantile(known, list(QUANTILE.values()), overwrite_input=True)
-    found = {"mean": mean, **dict(zip(QUANTILE, map(float, values), strict=True))}
-    return {name: value if len(known) >= samples_needed(name) else NAN for name, value in found.items()}
+    figures = {"mean": mean, **dict(zip(QUANTILE, map(float, values), strict=True))}
+    return {name: value if len(known) >= samples_needed(name) else NAN for name, value in figures.items()}
 
 
 def histogram_statistics(counts: Ints, edges: Floats, mean: float) -> dict[str, float]:
@@ -69,13 +69,13 @@ def histogram_statistics(counts: Ints, edges: Floats, mean: float) -> dict[str, 
     if total == 0:
         return dict.fromkeys(STATISTICS, NAN)
     below = np.cumsum(counts)
-    found = {"mean": mean}
+    figures = {"mean": mean}
     for name, quantile in QUANTILE.items():
         rank = quantile * total
         cell = int(np.searchsorted(below, rank, side="left"))
         within = (rank - (below[cell] - counts[cell])) / counts[cell]
-        found[name] = float(edges[cell] + (edges[cell + 1] - edges[cell]) * within)
-    return {name: value if total >= samples_needed(name) else NAN for name, value in found.items()}
+        figures[name] = float(edges[cell] + (edges[cell + 1] - edges[cell]) * within)
+    return {name: value if total >= samples_needed(name) else NAN for name, value in figures.items()}
 
 
 def elapsed_s(start_ns: Ints, end_ns: Ints, valid: npt.NDArray[np.bool_]) -> Floats:
@@ -91,9 +91,9 @@ def tpot_s(first_ns: Ints, last_ns: Ints, output_tokens: Ints) -> Floats:
     return np.where(gaps > 0, (last_ns - first_ns) / (np.maximum(gaps, 1) * float(NS_PER_S)), NAN)
 
 
-def share(part: float, whole: float) -> float:
+def share(part: float, total: float) -> float:
     """`part ÷ whole`, NaN of nothing: a share of nothing is not zero."""
-    return part / whole if whole > 0 else NAN
+    return part / total if total > 0 else NAN
 
 
 def mean_acceptance_length(accepted_tokens: float, draft_rounds: float) -> float:

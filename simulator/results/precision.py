@@ -88,12 +88,12 @@ class Precision:
                 message = "needs a speculative variant to compare with plain decoding"
                 raise InputError(Problem(field=_FIELD, value=self.metric, message=message))
             return drafting, name
-        found = [one for one in ([variant] if variant else variants) if variants[one].has(name)]
-        if not found:
+        having = [entry for entry in ([variant] if variant else variants) if variants[entry].has(name)]
+        if not having:
             words = [*COMPARED_BY_WORD, SPEEDUP, *COMPARED]
             paths = dict.fromkeys(path for measured in variants.values() for path in measured.samples)
             guess = did_you_mean(name, [*words, *paths])
             message = "unknown metric" if guess is None else f"unknown metric, did you mean {guess!r}?"
             allowed = f"known: {', '.join(words)}; or a path of the results, such as tpot_s.p99"
             raise InputError(Problem(field=_FIELD, value=self.metric, message=message, allowed=allowed))
-        return found, name
+        return having, name

@@ -125,11 +125,11 @@ def _mean(runs: Sequence[Floats]) -> Floats:
     return np.where(counts > 0, np.where(known, values, 0.0).sum(axis=0) / np.maximum(counts, 1), np.nan)
 
 
-def _differ(runs: Sequence[Floats], one: slice, other: slice) -> bool:
+def _differ(runs: Sequence[Floats], first: slice, second: slice) -> bool:
     """Whether the mean stays in two parts of the runs differ, in all runs alike. One or two runs cannot
     agree: then the parts count as different.
     """
-    gaps = mean_estimate([_known_mean(run[one]) - _known_mean(run[other]) for run in runs])
+    gaps = mean_estimate([_known_mean(run[first]) - _known_mean(run[second]) for run in runs])
     if len(runs) < 3 or gaps is None or gaps.ci95 is None:
         return True
     return not gaps.ci95[0] <= 0 <= gaps.ci95[1]

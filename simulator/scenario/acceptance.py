@@ -37,15 +37,15 @@ class _WithAlpha(Section):
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
-        given = [key for key in ("alpha", "mean_acceptance_length") if raw.get(key) is not None]
-        if len(given) == 2:
+        levels = [key for key in ("alpha", "mean_acceptance_length") if raw.get(key) is not None]
+        if len(levels) == 2:
             yield Fault(
                 ("mean_acceptance_length",),
                 raw["mean_acceptance_length"],
                 "is given together with alpha, which it determines",
                 "one of the two",
             )
-        elif not given:
+        elif not levels:
             yield Fault(
                 ("alpha",),
                 None,
@@ -100,15 +100,15 @@ class AcceptancePositional(Section):
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
-        given = [key for key in ("conditional", "survival") if raw.get(key) is not None]
-        if len(given) == 2:
+        levels = [key for key in ("conditional", "survival") if raw.get(key) is not None]
+        if len(levels) == 2:
             yield Fault(
                 ("survival",),
                 raw["survival"],
                 "is given together with conditional, which it determines",
                 "one of the two",
             )
-        elif not given:
+        elif not levels:
             yield Fault(
                 ("conditional",), None, "is missing", "conditional or survival: a list of probabilities"
             )

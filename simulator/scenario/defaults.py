@@ -36,9 +36,9 @@ def engine_preset(scenario: Scenario) -> tuple[Preset, str | None]:
     if _is_small(_gpu(scenario)):
         small = {name: getattr(preset, f"small_gpu_{name}") for name in _FEWER_WHEN_SMALL}
         preset = replace(preset, **{name: value for name, value in small.items() if value})
-    given = {name: getattr(engine, name) for name in _FROM_PRESET if getattr(engine, name) is not None}
+    overrides = {name: getattr(engine, name) for name in _FROM_PRESET if getattr(engine, name) is not None}
     host = {name: getattr(engine.host, name) for name in _HOST if getattr(engine.host, name) is not None}
-    return replace(preset, **given, host=replace(preset.host, **host)), note
+    return replace(preset, **overrides, host=replace(preset.host, **host)), note
 
 
 def _is_small(gpu: Gpu) -> bool:

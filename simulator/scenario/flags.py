@@ -37,9 +37,9 @@ def scenario_from_flags(
     Keys: model, weights, kv_cache, gpu, tensor_parallel, preset, method, draft, draft_length, alpha,
     concurrency. Not given: GPU h100-sxm, one GPU, 64 clients, no speculation. Raises InputError.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
+    flagged = {name: value for name, value in flags.items() if value is not None}
     problems = []
-    if "model" not in given:
+    if "model" not in flagged:
         problems.append(
             Problem(
                 field="--model",
@@ -47,7 +47,7 @@ def scenario_from_flags(
                 allowed=("a catalogue name or the path of a config.json; or give a scenario file"),
             )
         )
-    if "method" not in given or given["method"] == "none":
+    if "method" not in flagged or flagged["method"] == "none":
         problems += [
             Problem(
                 field=flag_of(name),
@@ -55,29 +55,31 @@ def scenario_from_flags(
                 allowed="--method, see the methods known in --help",
             )
             for name in VARIANT_FLAGS
-            if name in given
+            if name in flagged
         ]
     if problems:
         raise InputError(problems)
     data: dict[str, Any] = {
-        "target": _some(model=given["model"], weights=given.get("weights"), kv_cache=given.get("kv_cache")),
-        "hardware": _some(gpu=given.get("gpu", "h100-sxm"), tensor_parallel=given.get("tensor_parallel")),
+        "target": _some(
+            model=flagged["model"], weights=flagged.get("weights"), kv_cache=flagged.get("kv_cache")
+        ),
+        "hardware": _some(gpu=flagged.get("gpu", "h100-sxm"), tensor_parallel=flagged.get("tensor_parallel")),
         "speculation": [],
-        "workload": {"arrivals": {"kind": "closed", "concurrency": given.get("concurrency", 64)}},
+        "workload": {"arrivals": {"kind": "closed", "concurrency": flagged.get("concurrency", 64)}},
     }
-    if "preset" in given:
-        data["engine"] = {"preset": given["preset"]}
-    if given.get("method", "none") != "none":
-        data["speculation"] = [_variant(given)]
+    if "preset" in flagged:
+        data["engine"] = {"preset": flagged["preset"]}
+    if flagged.get("method", "none") != "none":
+        data["speculation"] = [_variant(flagged)]
     return scenario_from_data(data, base_dir, overrides, "command line", _ORIGINS)
 
 
-def _variant(given: Mapping[str, Any]) -> dict[str, Any]:
-    variant = _some(method=given["method"], draft=given.get("draft"))
-    if "draft_length" in given:
-        variant["draft_length"] = draft_length_of(given["draft_length"])
-    if "alpha" in given:
-        variant["acceptance"] = {"model": "geometric", "alpha": given["alpha"]}
+def _variant(flagged: Mapping[str, Any]) -> dict[str, Any]:
+    variant = _some(method=flagged["method"], draft=flagged.get("draft"))
+    if "draft_length" in flagged:
+        variant["draft_length"] = draft_length_of(flagged["draft_length"])
+    if "alpha" in flagged:
+        variant["acceptance"] = {"model": "geometric", "alpha": flagged["alpha"]}
     return variant
 
 

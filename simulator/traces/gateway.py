@@ -104,8 +104,8 @@ def _rows(path: Path) -> Iterator[tuple[int, TraceRow | RowError]]:
 def _column(names: Container[str], spellings: Sequence[str], units: bool = False) -> str | None:
     """The column of the first spelling that is there, with a unit behind it or without."""
     ends = ("", *_UNITS_NS) if units else ("",)
-    found = (f"{spelling}{end}" for spelling in spellings for end in ends)
-    return next((name for name in found if name in names), None)
+    candidates = (f"{spelling}{end}" for spelling in spellings for end in ends)
+    return next((name for name in candidates if name in names), None)
 
 
 def _time_ns(row: TraceRow, column: str | None) -> tuple[int | None, bool]:

@@ -45,10 +45,10 @@ class MooncakePrompt:
 
 def prompt_of(row: TraceRow, tokenizer: CountTokens | None, block_tokens: int) -> MooncakePrompt:
     """The prompt of a row: by length, or by a text whose tokens are counted or estimated. Raises RowError."""
-    given = [name for name in _PROMPTS if row.get(name) is not None]
-    if len(given) != 1:
-        raise RowError(_PROMPTS[0], given or None, "several prompts" if given else "missing", _ONE_PROMPT)
-    (name,) = given
+    forms = [name for name in _PROMPTS if row.get(name) is not None]
+    if len(forms) != 1:
+        raise RowError(_PROMPTS[0], forms or None, "several prompts" if forms else "missing", _ONE_PROMPT)
+    (name,) = forms
     if name == "input_length":
         tokens = whole_tokens(row[name], name)
         ids = _hash_ids(row.get("hash_ids"), tokens, block_tokens)
@@ -61,10 +61,10 @@ def prompt_of(row: TraceRow, tokenizer: CountTokens | None, block_tokens: int) -
 
 def output_tokens_of(row: TraceRow) -> int:
     """The row's output length; only rows with a text may leave it open (-1). Raises RowError."""
-    given = row.get("output_length")
-    if given is None and row.get("input_length") is None:
+    length = row.get("output_length")
+    if length is None and row.get("input_length") is None:
         return NOT_GIVEN
-    return whole_tokens(given, "output_length")
+    return whole_tokens(length, "output_length")
 
 
 def session_of(row: TraceRow) -> str | None:

@@ -129,12 +129,12 @@ class TraceRows:
     def _times(self) -> tuple[IntArray, bool]:
         """Arrival of each row from the first one on (-1: it follows another), and whether there are times."""
         starts = [row for row, after_ns in enumerate(self.follows_after_ns) if after_ns is None]
-        given = [at for row in starts if (at := self.arrival_ns[row]) is not None]
-        first = min(given, default=0)
+        arrivals = [at for row in starts if (at := self.arrival_ns[row]) is not None]
+        first = min(arrivals, default=0)
         times = np.full(len(self.arrival_ns), -1, dtype=np.int64)
         for row in starts:
             at = self.arrival_ns[row]
-            if at is None and given:
+            if at is None and arrivals:
                 missing = Problem(
                     field="timestamp", message="missing", allowed="other rows have a time, so must this"
                 )
@@ -148,7 +148,7 @@ class TraceRows:
                     break
                 continue
             times[row] = since
-        return times, bool(given)
+        return times, bool(arrivals)
 
     def _links(self) -> tuple[IntArray, IntArray]:
         """For each row the one that follows it in its session (-1: none), and how long after it ends, ns."""

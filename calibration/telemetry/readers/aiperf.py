@@ -120,7 +120,7 @@ def _latency(summary: RecordFields) -> Latency | None:
     mean = summary.number("avg")
     if mean is None or unit is None:
         return None
-    found = {own: summary.number(name) for name, own in _STATISTICS.items()}
+    statistics = {own: summary.number(name) for name, own in _STATISTICS.items()}
     count = summary.count("count")
-    values = {name: value * unit for name, value in found.items() if value is not None}
+    values = {name: value * unit for name, value in statistics.items() if value is not None}
     return Latency(values, None if count is None else int(count))

@@ -47,8 +47,8 @@ class AiperfTableReader(RunReader):
 
     def line(self, text: str) -> bool:
         """Take a row. Raises DamagedError for one that is cut."""
-        if "Metric" in text and (found := _cells(text)) and found[0] == "Metric":
-            headings = [cell.lower() for cell in found[1:]]
+        if "Metric" in text and (match := _cells(text)) and match[0] == "Metric":
+            headings = [cell.lower() for cell in match[1:]]
             if headings and _STATISTICS.issuperset(headings):
                 if "avg" in headings:
                     self.end_run()
@@ -68,16 +68,16 @@ class AiperfTableReader(RunReader):
         goes_on = self._name and not any(values)
         self._name = f"{self._name} {name}".strip() if goes_on else name
         self._values = self._values if goes_on else values
-        found = _NAME.match(self._name)
-        tag = _TAGS.get(found.group(1).lower()) if found is not None else None
-        if found is None or tag is None:
+        match = _NAME.match(self._name)
+        tag = _TAGS.get(match.group(1).lower()) if match is not None else None
+        if match is None or tag is None:
             return
         numbers = {
             "avg" if heading == "value" else heading: number_of(value)
             for heading, value in zip(headings, self._values, strict=True)
             if value.lower() not in _NOTHING and _NUMBER.fullmatch(value)
         }
-        self._metrics.setdefault(tag, {"unit": found.group(2), **numbers})
+        self._metrics.setdefault(tag, {"unit": match.group(2), **numbers})
         self._name, self._values = "", []
 
     def end_run(self) -> None:

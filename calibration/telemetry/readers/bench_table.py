@@ -88,32 +88,32 @@ class BenchTableReader(RunReader):
         if self._row and set(text) == {"="}:
             self.end_run()
             return True
-        found = _ROW.search(text)
-        self._since_row = 0 if found is not None else self._since_row + 1
+        match = _ROW.search(text)
+        self._since_row = 0 if match is not None else self._since_row + 1
         if self._since_row > _MOST_BETWEEN_ROWS:
             self.end_run()
             return False
-        if found is None:
+        if match is None:
             if self._row is not None and any(mark in text for mark in _OWN):
                 raise DamagedError("a row of the table is cut")
             return False
-        self._take(found)
+        self._take(match)
         return True
 
-    def _take(self, found: re.Match[str]) -> None:
-        row, value = found.group("row"), found.group("value")
+    def _take(self, match: re.Match[str]) -> None:
+        row, value = match.group("row"), match.group("value")
         if row == "Backend" or value == "inf":
             number: Any = value
         else:
             number = number_of(value)
-        if found.group("position") is not None:
-            self._positions[int(found.group("position"))] = number / 100.0
+        if match.group("position") is not None:
+            self._positions[int(match.group("position"))] = number / 100.0
             return
-        latency = found.group("latency")
+        latency = match.group("latency")
         key = (
             _ROWS[row]
             if row
-            else f"{found.group('statistic').lower()}_{_LATENCY.get(latency, latency.lower())}_ms"
+            else f"{match.group('statistic').lower()}_{_LATENCY.get(latency, latency.lower())}_ms"
         )
         if self._row is None or (key in self._row and key not in ("max_concurrency", "request_rate")):
             self.end_run()

@@ -98,10 +98,10 @@ def _latency(summary: RecordFields, unit: float) -> Latency | None:
     if mean is None:
         return None
     percentiles = summary.part("percentiles")
-    found = {"mean": mean, **{name: percentiles.number(name) for name in _STATISTICS}}
-    found["std"] = summary.number("std_dev")
+    statistics = {"mean": mean, **{name: percentiles.number(name) for name in _STATISTICS}}
+    statistics["std"] = summary.number("std_dev")
     count = summary.count("count")
-    values = {name: value * unit for name, value in found.items() if value is not None}
+    values = {name: value * unit for name, value in statistics.items() if value is not None}
     return Latency(values, None if count is None else int(count)) if count != 0.0 else None
 
 

@@ -69,7 +69,7 @@ class GuidellmTableReader(RunReader):
         if len(cells) != len(groups) or len(statistics) != len(groups) or CUT in cells[-1]:
             raise DamagedError("a row of the table is cut")
         of_run = any(group.startswith("Request") for group in groups)
-        found: dict[str, dict[str, float]] = {}
+        latencies: dict[str, dict[str, float]] = {}
         for cell, group, statistic in zip(cells[1:], groups[1:], statistics[1:], strict=True):
             if not statistic or not _NUMBER.fullmatch(cell):
                 continue
@@ -78,9 +78,11 @@ class GuidellmTableReader(RunReader):
                 self._throughputs.append(value)
             for start, name, unit in _LATENCIES:
                 if group.startswith(start) and value:
-                    found.setdefault(name, {})[statistic] = value * unit
-        if found:
-            self._latency_rows.append((cells[0], {name: Latency(values) for name, values in found.items()}))
+                    latencies.setdefault(name, {})[statistic] = value * unit
+        if latencies:
+            self._latency_rows.append(
+                (cells[0], {name: Latency(values) for name, values in latencies.items()})
+            )
 
     def end_run(self) -> None:
         """End the table at hand."""

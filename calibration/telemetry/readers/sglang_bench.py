@@ -88,7 +88,7 @@ def _draft_length(server: RecordFields) -> int | None:
 
 def _traits(fields: RecordFields) -> dict[str, str]:
     _, unlimited = request_rate(fields)
-    found = {"dataset": fields.text("dataset_name"), "model": fields.part("server_info").text("model_path")}
+    traits = {"dataset": fields.text("dataset_name"), "model": fields.part("server_info").text("model_path")}
     if unlimited and "max_concurrency" not in fields:
-        found["saturation"] = "yes"
-    return {key: value for key, value in found.items() if value is not None}
+        traits["saturation"] = "yes"
+    return {key: value for key, value in traits.items() if value is not None}

@@ -49,17 +49,17 @@ class SglangLogReader(TelemetryReader):
             if "speculative_" in text and "ServerArgs(" in text:
                 self._arguments.update(_ARGUMENT.findall(text))
             return False
-        found = _DECODE.search(text)
-        if found is None:
+        match = _DECODE.search(text)
+        if match is None:
             raise DamagedError("the decode line is not complete")
         self.use()
-        running, usage, throughput, waiting = (number_of(found[name]) for name in _LOAD)
+        running, usage, throughput, waiting = (number_of(match[name]) for name in _LOAD)
         self._load.add(self._rank(text), throughput, running, waiting, usage)
         self._decode_lines += 1
         self._without_graph += "cuda graph: False" in text
-        if found["length"] is not None and running:
-            rate = found["rate"]
-            self._accepted(running, number_of(found["length"]), None if rate is None else number_of(rate))
+        if match["length"] is not None and running:
+            rate = match["rate"]
+            self._accepted(running, number_of(match["length"]), None if rate is None else number_of(rate))
         return True
 
     def readings(self) -> Iterator[Reading]:
@@ -122,5 +122,5 @@ class SglangLogReader(TelemetryReader):
             yield Finding("eager-steps", "warning", text)
 
     def _rank(self, text: str) -> str:
-        found = _RANK.search(text)
-        return f"{self.file}:{found.group(1) or '' if found else ''}"
+        match = _RANK.search(text)
+        return f"{self.file}:{match.group(1) or '' if match else ''}"

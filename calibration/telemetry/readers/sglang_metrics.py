@@ -63,12 +63,12 @@ def reading_of(scrapes: Sequence[Scrape]) -> Reading:
 
 def _rank_0(scrape: Scrape) -> Scrape:
     """The scrape without the ranks that repeat what rank 0 reports."""
-    kept = {
+    known_values = {
         series: value
         for series, value in scrape.values.items()
         if series.label("tp_rank") in (None, "0") and series.label("pp_rank") in (None, "0")
     }
-    return Scrape(scrape.file, scrape.name, kept, scrape.started)
+    return Scrape(scrape.file, scrape.name, known_values, scrape.started)
 
 
 def _acceptance(scrapes: Sequence[Scrape]) -> tuple[Acceptance | None, tuple[Stated, ...]]:
@@ -112,13 +112,13 @@ def _steps(scrape: Scrape) -> float | None:
 
 def _load(scrape: Scrape, totals: Mapping[Series, float]) -> dict[str, float]:
     usage = _values(scrape.values, _USAGE)
-    found = {
+    load = {
         "running_requests": _sum(scrape.values, _RUNNING),
         "waiting_requests": _sum(scrape.values, _WAITING),
         "kv_cache_usage": sum(usage) / len(usage) if usage else None,
         "requests": _sum(totals, _REQUESTS),
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in load.items() if value is not None}
 
 
 def _values(values: Mapping[Series, float], name: str) -> list[float]:
@@ -126,5 +126,5 @@ def _values(values: Mapping[Series, float], name: str) -> list[float]:
 
 
 def _sum(values: Mapping[Series, float], name: str) -> float | None:
-    found = _values(values, name)
-    return sum(found) if found else None
+    amounts = _values(values, name)
+    return sum(amounts) if amounts else None

@@ -59,10 +59,10 @@ class TrtllmReportReader(RunReader):
     def line(self, text: str) -> bool:
         """Take a row. Raises DamagedError for one whose number is cut."""
         if ("[A" in text or "[T" in text or "[DT" in text or "[L" in text) and _MARK.search(text):
-            found = _TAGGED.search(text)
-            if found is None:
+            match = _TAGGED.search(text)
+            if match is None:
                 raise DamagedError("a row of the report is cut")
-            tag, statistic, value = found.groups()
+            tag, statistic, value = match.groups()
             if _STATISTICS[statistic] in self._tagged.get(tag, {}):
                 self.end_run()
             self._tagged.setdefault(tag, {})[_STATISTICS[statistic]] = number_of(value)
@@ -109,8 +109,8 @@ class TrtllmReportReader(RunReader):
             "request_rate_per_s": (performance, "request_throughput_req_s"),
             "throughput": (performance, "system_output_throughput_tok_s"),
         }
-        found = {name: part.number(key) for name, (part, key) in names.items()}
-        self._load = {name: value for name, value in found.items() if value is not None}
+        load = {name: part.number(key) for name, (part, key) in names.items()}
+        self._load = {name: value for name, value in load.items() if value is not None}
         self._version = record.part("engine").text("version")
         self.note(record)
         self.end_run()

@@ -119,24 +119,27 @@ def _details(fields: RecordFields) -> tuple[float | None, dict[str, Latency]]:
         samples["e2e_s"].add(ttft_s + math.fsum(own))
         if tokens > 1.0:
             samples["tpot_s"].add(math.fsum(own) / (tokens - 1.0))
-    found = {key: latency for key, own in samples.items() if (latency := own.latency()) is not None}
-    return float(len(samples["itl_s"])), found
+    latencies = {key: latency for key, own in samples.items() if (latency := own.latency()) is not None}
+    return float(len(samples["itl_s"])), latencies
 
 
 def _contradictions(stated: Mapping[str, Latency], detailed: Mapping[str, Latency]) -> Iterator[Finding]:
     for key in stated.keys() & detailed.keys():
-        said, seen = stated[key].values["mean"], detailed[key].values["mean"]
-        if abs(said - seen) > _TOLERANCE * max(said, seen):
-            text = f"mean {key} is {said:.4g} s in the summary and {seen:.4g} s in the arrays, which are used"
+        stated_s, detailed_s = stated[key].values["mean"], detailed[key].values["mean"]
+        if abs(stated_s - detailed_s) > _TOLERANCE * max(stated_s, detailed_s):
+            text = (
+                f"mean {key} is {stated_s:.4g} s in the summary and {detailed_s:.4g} s in the arrays, "
+                "which are used"
+            )
             yield Finding("stated-differs", "warning", text)
 
 
 def _traits(fields: RecordFields) -> dict[str, str]:
     _, unlimited = request_rate(fields)
-    found = {"model": fields.text("model_id"), "dataset": fields.text("dataset_name")}
+    traits = {"model": fields.text("model_id"), "dataset": fields.text("dataset_name")}
     if unlimited and "max_concurrency" not in fields:
-        found["saturation"] = "yes"
+        traits["saturation"] = "yes"
     lengths = fields.numbers("input_lens") or []
     if len(lengths) >= _FEWEST_ALIKE and len(set(lengths)) == 1:
-        found["prompts_alike"] = f"{int(lengths[0])}"
-    return {key: value for key, value in found.items() if value is not None}
+        traits["prompts_alike"] = f"{int(lengths[0])}"
+    return {key: value for key, value in traits.items() if value is not None}

@@ -94,12 +94,12 @@ class VllmLogReader(TelemetryReader):
         )
 
     def _interval(self, text: str) -> None:
-        found, wording = _NOW.search(text), "V1"
-        if found is None:
-            found, wording = _EARLY.search(text), "V1 (about 0.8 to 0.9)"
-        if found is None:
+        match, wording = _NOW.search(text), "V1"
+        if match is None:
+            match, wording = _EARLY.search(text), "V1 (about 0.8 to 0.9)"
+        if match is None:
             raise DamagedError("the line on speculation is not complete")
-        length, accepted, drafted, printed = found.groups()
+        length, accepted, drafted, printed = match.groups()
         rates = [float(rate) for rate in printed.split(", ")][: LONGEST_DRAFT + 1]
         self._use(wording)
         if number_of(drafted):
@@ -107,10 +107,10 @@ class VllmLogReader(TelemetryReader):
             self._add(counts, len(rates))
 
     def _totals_since_start(self, text: str) -> None:
-        found = _V0.search(text)
-        if found is None:
+        match = _V0.search(text)
+        if match is None:
             raise DamagedError("the line on speculation is not complete")
-        positions, accepted, drafted, emitted = map(number_of, found.groups())
+        positions, accepted, drafted, emitted = map(number_of, match.groups())
         if not accepted <= drafted or not accepted <= emitted or positions > LONGEST_DRAFT:
             raise DamagedError("its figures contradict one another")
         self._use("V0 (before 0.10)")
@@ -133,10 +133,10 @@ class VllmLogReader(TelemetryReader):
             self._series.add(RoundBlock(counts, self._running))
 
     def _load_line(self, text: str) -> None:
-        found = _LOAD.search(text)
-        if found is None:
+        match = _LOAD.search(text)
+        if match is None:
             raise DamagedError("the line on load is not complete")
-        throughput, running, waiting, usage = map(number_of, found.groups())
+        throughput, running, waiting, usage = map(number_of, match.groups())
         self._use("V0 (before 0.10)" if "Pending:" in text else "V1")
         self._running = running
         self._load.add(self._engine(text), throughput, running, waiting, usage * _PERCENT)
@@ -147,5 +147,5 @@ class VllmLogReader(TelemetryReader):
 
     def _engine(self, text: str) -> str:
         """The engine that a line is about: its number, in this file."""
-        found = _ENGINE.search(text)
-        return f"{self.file}:{found.group(1) if found else ''}"
+        match = _ENGINE.search(text)
+        return f"{self.file}:{match.group(1) if match else ''}"

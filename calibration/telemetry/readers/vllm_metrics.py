@@ -122,13 +122,13 @@ def _whole_engines(values: Mapping[Series, float]) -> tuple[dict[Series, float],
         return dict(values), []
     names = ", ".join(sorted(engine or "?" for _, engine in broken))
     text = f"engine {names} lacks some counters of speculation and is left out: is the file cut?"
-    kept = {
+    complete = {
         series: value
         for series, value in values.items()
         if series.name not in _SPECULATION
         or (series.label("model_name"), series.label("engine")) not in broken
     }
-    return kept, [Finding("incomplete-counters", "warning", text)]
+    return complete, [Finding("incomplete-counters", "warning", text)]
 
 
 def _load(
@@ -166,33 +166,33 @@ def _sum_or_mean(key: str, names: Sequence[str], scrapes: Sequence[Scrape]) -> f
 
 
 def _findings(scrapes: Sequence[Scrape], increase: Increase) -> list[Finding]:
-    found = []
+    findings = []
     if increase.resets:
         text = (
             "counters begin anew between the scrapes (the server restarted, or these are two servers): what "
             "follows counts from there; for several servers, give two scrapes of each"
         )
-        found.append(Finding("counters-reset", "warning", text))
+        findings.append(Finding("counters-reset", "warning", text))
     if increase.since_start:
         text = "one scrape counts since the server started, warm-up included; two give what lies between"
-        found.append(Finding("since-start", "info", text))
+        findings.append(Finding("since-start", "info", text))
     if increase.crossed:
         names = ", ".join(name.partition(":")[2] for name in increase.crossed)
         text = f"counters fell while others grew, and are left out: {names}; is a file cut?"
-        found.append(Finding("incomplete-counters", "warning", text))
+        findings.append(Finding("incomplete-counters", "warning", text))
     models = sorted({name for scrape in scrapes for name in _labels(scrape.values, "model_name")})
     if len(models) > 1:
-        found.append(
+        findings.append(
             Finding("several-models", "warning", f"the counters of {', '.join(models)} are added up")
         )
-    return found
+    return findings
 
 
 def _labels(values: Mapping[Series, float], label: str) -> list[str]:
-    found = {series.label(label) for series in values}
-    return sorted(value for value in found if value is not None)
+    labels = {series.label(label) for series in values}
+    return sorted(value for value in labels if value is not None)
 
 
 def _sum(values: Mapping[Series, float], name: str) -> float | None:
-    found = [value for series, value in values.items() if series.name == name]
-    return sum(found) if found else None
+    amounts = [value for series, value in values.items() if series.name == name]
+    return sum(amounts) if amounts else None

@@ -27,28 +27,28 @@ class StartNotes:
     def line(self, file: str, text: str) -> None:
         """Look at a line that is neither on speculation nor on load."""
         if "ersion" in text or "LLM engine" in text:
-            found = _VERSION.search(text)
-            if found is not None:
-                self.versions.setdefault(file, next(part for part in found.groups() if part))
-        if "SpeculativeConfig(" in text and (found := _SPECULATION.search(text)):
-            self.traits["method"], self.traits["draft_length"] = found.groups()
-        if "KV cache size" in text and (found := _KV_TOKENS.search(text)):
-            self.traits["kv_tokens"] = found.group(1)
+            match = _VERSION.search(text)
+            if match is not None:
+                self.versions.setdefault(file, next(part for part in match.groups() if part))
+        if "SpeculativeConfig(" in text and (match := _SPECULATION.search(text)):
+            self.traits["method"], self.traits["draft_length"] = match.groups()
+        if "KV cache size" in text and (match := _KV_TOKENS.search(text)):
+            self.traits["kv_tokens"] = match.group(1)
         if "cudagraph_mode" in text and _GRAPHS.search(text):
             self._graphs_lost = True
-        if "max_num_scheduled_tokens" in text and (found := _SCHEDULED.search(text)):
-            self._scheduled = found.group(1)
+        if "max_num_scheduled_tokens" in text and (match := _SCHEDULED.search(text)):
+            self._scheduled = match.group(1)
 
     def findings(self) -> list[Finding]:
         """What of it costs speed."""
-        found = []
+        findings = []
         if self._graphs_lost:
             text = "the engine replaced full CUDA graphs of its steps by piecewise ones, which cost host time"
-            found.append(Finding("piecewise-graphs", "warning", text))
+            findings.append(Finding("piecewise-graphs", "warning", text))
         if self._scheduled is not None:
             text = (
                 f"speculation limits a step to {self._scheduled} scheduled tokens: prompts take more steps, "
                 f"raise max_num_batched_tokens"
             )
-            found.append(Finding("scheduled-tokens", "info", text))
-        return found
+            findings.append(Finding("scheduled-tokens", "info", text))
+        return findings
