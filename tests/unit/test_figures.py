@@ -23,6 +23,7 @@ from dashboards.figures import (
     PageFigure,
     acceptance,
     break_even,
+    engine_speedups,
     memory,
     step_time,
     tails,
@@ -55,7 +56,11 @@ def test_every_file_with_a_figure_is_registered() -> None:
     files = {path for path in folder.glob("*.py") if re.search(r"^FIGURE\b", path.read_text("utf-8"), re.M)}
     assert len(FIGURES) == 6
     assert len(STUDY_FIGURES) == 4
-    of_devices = (*dashboards.closure_page.FIGURES, *dashboards.profile_page.FIGURES)
+    of_devices = (
+        *dashboards.closure_page.FIGURES,
+        *dashboards.profile_page.FIGURES,
+        engine_speedups.FIGURE,
+    )
     drawn = [one.draw for one in (*FIGURES.values(), *STUDY_FIGURES.values(), *of_devices)]
     assert files == {Path(inspect.getfile(draw)) for draw in drawn}
 

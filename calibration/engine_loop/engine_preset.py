@@ -1,0 +1,131 @@
+"""A preset of this engine on this machine: host times from two plain loads and from the engine's own code.
+
+What a plain step takes beyond its pass comes from the gaps between tokens at two loads, what a request takes
+before its first step from the first tokens there. What drafting adds cannot be seen in plain runs: it is the
+time of the engine's own functions while its networks are stubs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from calibration.engine_loop.calibration_points import HOST_DRAFT_LENGTHS
+from calibration.engine_loop.matrix import PLAIN, Cell, EngineVariant
+from calibration.engine_loop.predict import Calibrated, plain_step_s, predict, scenario_data, write_json
+from calibration.engine_loop.raw import Figures
+from calibration.engine_loop.server import MAX_NUM_SEQS
+from simulator.engines.preset import SCHEMA
+
+_GLUE = ("sampler", "propose", "forward", "head")
+"""Spans that are not host work of every step: the device's, or the drafter's."""
+
+
+@dataclass(frozen=True)
+class PlainLoad:
+    """A plain run of the server: its cell, figures, the median gap between tokens, and mean prompt tokens."""
+
+    cell: Cell
+    figures: Figures
+    gap_s: float
+    prompt_tokens: float
+
+    @classmethod
+    def of_raw(cls, raw: Mapping[str, Any]) -> PlainLoad:
+        """That of a raw file."""
+        gaps = [gap for row in raw["gaps"] for gap in row]
+        prompt_tokens = float(np.mean(raw["input_tokens"]))
+        return cls(Cell(**raw["cell"]), Figures.of_raw(raw), median(gaps) * 1e-4, prompt_tokens)
+
+    @property
+    def clients(self) -> int:
+        """Its clients."""
+        assert self.cell.clients is not None
+        return self.cell.clients
+
+    @property
+    def context_tokens(self) -> float:
+        """Mean context of its decode steps."""
+        return self.prompt_tokens + self.cell.output_tokens / 2
+
+
+def write_preset(loads: tuple[PlainLoad, PlainLoad], host: Mapping[str, Any], files: Calibrated) -> None:
+    """Write the preset, first without host times, so that the simulator says what is left for them."""
+    write_json(files.preset, _preset({}))
+    step = _line(
+        loads, [load.gap_s - plain_step_s(load.clients, load.context_tokens, files) for load in loads]
+    )
+    times = {"step_s": step[0], "per_sequence_s": step[1]} | drafting(host)
+    write_json(files.preset, _preset(times))
+    first = _line(loads, [load.figures.ttft_s - _predicted(load, files).ttft_s for load in loads])
+    write_json(files.preset, _preset(times | {"request_latency_s": first[0], "request_s": first[1]}))
+
+
+def _predicted(load: PlainLoad, files: Calibrated) -> Figures:
+    data = scenario_data(load.cell, EngineVariant(PLAIN), files, load.prompt_tokens, None)
+    return predict(data, load.cell.requests)
+
+
+def _line(loads: tuple[PlainLoad, PlainLoad], rest_s: list[float]) -> tuple[float, float]:
+    """(constant, for each client) that explain what is left at two loads; neither is below 0."""
+    low, high = (load.clients for load in loads)
+    each_s = min(max((rest_s[1] - rest_s[0]) / (high - low), 0.0), max(rest_s[1], 0.0) / high)
+    return max(float(np.mean(rest_s)) - each_s * (low + high) / 2, 0.0), each_s
+
+
+def drafting(host: Mapping[str, Any]) -> dict[str, float]:
+    """The preset's host times of drafting, from stubs: a step, each pass, and prompt lookup.
+
+    The median over batches: the work is that of arrays, and hardly grows with the batch.
+    """
+    short, long = HOST_DRAFT_LENGTHS
+    proposing = {count: _by_batch(host[f"draft-{count}"], count) for count in (short, long)}
+    batches = sorted(proposing[short])
+    pass_s = median([(proposing[long][b] - proposing[short][b]) / (long - short) for b in batches])
+    more_s = median([_glue_s(host[f"draft-{short}"], b) - _glue_s(host[PLAIN], b) for b in batches])
+    step_s = median([proposing[short][b] - short * pass_s for b in batches]) + more_s
+    lookup = _by_batch(host["ngram-3"], 0)
+    slope_s, start_s = np.polyfit(list(lookup), list(lookup.values()), 1)
+    lookup_more_s = median([_glue_s(host["ngram-3"], b) - _glue_s(host[PLAIN], b) for b in lookup])
+    return {
+        "draft_pass_s": max(pass_s, 0.0),
+        "draft_step_s": max(step_s, 0.0),
+        "lookup_step_s": max(float(start_s) + lookup_more_s, 0.0),
+        "lookup_per_sequence_s": max(float(slope_s), 0.0),
+    }
+
+
+def _by_batch(answer: Mapping[str, Any], passes: int) -> dict[int, float]:
+    """Seconds of proposing by batch, without choosing tokens in each pass: the profile prices that."""
+    choosing = {entry["rows"]: entry["argmax_s"] for entry in answer["heads"]}
+    return {
+        point["batch"]: point["seconds"]["propose"] - passes * choosing[point["batch"]]
+        for point in answer["points"]
+    }
+
+
+def _glue_s(answer: Mapping[str, Any], batch: int) -> float:
+    """Host seconds of a step without its device work and without drafting."""
+    (point,) = (point for point in answer["points"] if point["batch"] == batch)
+    seconds = point["seconds"]
+    return float(seconds["step"] - sum(seconds.get(part, 0.0) for part in _GLUE))
+
+
+def _preset(host: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "inherits": "torch-2",
+        "name": "vllm-cpu-0.32",
+        "engine": "vLLM",
+        "version": "0.32",
+        "emits_before_drafting": False,
+        "max_num_seqs": MAX_NUM_SEQS,
+        "max_num_batched_tokens": 2048,
+        "block_tokens": 128,
+        "kernels": "vllm",
+        "host": {"step_s": 0.0, "per_sequence_s": 0.0, "draft_pass_s": 0.0, "eager_call_s": 0.0, **host},
+    }

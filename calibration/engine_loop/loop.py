@@ -1,0 +1,204 @@
+"""Calibrate on plain decoding, predict, write the predictions down, then measure; a file for every step.
+
+What is there already is not measured again, so that a run that was stopped goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from calibration.engine_loop.calibration_points import (
+    SMALL_LAYERS,
+    host_methods,
+    host_request,
+    small_passes,
+    target_passes,
+)
+from calibration.engine_loop.checkpoints import TARGET_LAYERS, checkpoint, write_checkpoints
+from calibration.engine_loop.client import BenchClient
+from calibration.engine_loop.engine_preset import PlainLoad, write_preset
+from calibration.engine_loop.engine_profile import profile_of
+from calibration.engine_loop.engine_python import run_inside
+from calibration.engine_loop.matrix import (
+    ACCEPTANCE_LOAD,
+    ACCEPTANCE_REQUESTS,
+    CALIBRATION_LOADS,
+    PLAIN,
+    Cell,
+    EngineVariant,
+    Matrix,
+)
+from calibration.engine_loop.predict import Calibrated, predict, scenario_data, write_json
+from calibration.engine_loop.prompts import write_prompts
+from calibration.engine_loop.raw import acceptance_of, raw_cell, read_raw
+from calibration.engine_loop.server import EngineServer
+
+PREDICTIONS = "predictions.json"
+PREDICTIONS_SCHEMA = "decodesim/engine-predictions-1"
+_CALIBRATION_REQUESTS, _CALIBRATION_OUTPUT = 48, 64
+_WARM_UP = Cell(PLAIN, 8, 16, 4)
+Note = Callable[[str], None]
+
+
+@dataclass
+class EngineLoop:
+    """One run, in its folder."""
+
+    python: Path
+    folder: Path
+    matrix: Matrix
+    note: Note
+    limit_s: float | None = None
+    """Seconds after which no further cell is begun; None: all are measured."""
+    _servers: dict[str, EngineServer] = field(default_factory=dict, init=False)
+    _started_s: float = field(default_factory=time.monotonic, init=False)
+
+    @property
+    def files(self) -> Calibrated:
+        """Profile, preset and networks."""
+        return Calibrated(self.folder, self.folder / "checkpoints")
+
+    @cached_property
+    def _variants(self) -> Mapping[str, EngineVariant]:
+        return {variant.name: variant for variant in self.matrix.variants}
+
+    def run(self) -> None:
+        """All steps. Every process that was started has ended when it returns or raises."""
+        (self.folder / "cells").mkdir(parents=True, exist_ok=True)
+        layers = {variant.draft_layers for variant in self.matrix.variants if variant.draft_layers}
+        write_checkpoints(self.files.checkpoints, {TARGET_LAYERS, SMALL_LAYERS, *layers})
+        target = checkpoint(self.files.checkpoints, TARGET_LAYERS)
+        write_prompts(self.folder / "prompts.jsonl", target)
+        self._calibrate_passes()
+        with ExitStack() as stack:
+            prompts = self.folder / "prompts.jsonl"
+            client = stack.enter_context(
+                BenchClient(self.python, target, prompts, self.folder / "client.log")
+            )
+            self._start(stack, self._variants[PLAIN], client)
+            self._calibrate_host(client)
+            for variant in self.matrix.variants:
+                if variant.name != PLAIN:
+                    self._start(stack, variant, client)
+                    self._accept(variant, client)
+            self._predict()
+            self._measure(client)
+
+    def _calibrate_passes(self) -> None:
+        """Passes of plain engine cores and the host's work on stubs, made into the profile."""
+        checkpoints, log = self.files.checkpoints, self.folder / "core.log"
+
+        def core(request: Mapping[str, Any]) -> Any:
+            return run_inside(self.python, "core_spans.py", request, log)
+
+        methods = host_methods(checkpoints)
+        stages: dict[str, Callable[[], Any]] = {
+            "target": lambda: core(target_passes(checkpoints)),
+            "small": lambda: core(small_passes(checkpoints)),
+            "host": lambda: {name: core(host_request(checkpoints, spec)) for name, spec in methods.items()},
+        }
+        answers = {name: self._once(f"passes-{name}.json", make) for name, make in stages.items()}
+        self._once("profile.json", lambda: profile_of(answers["target"], answers["small"], answers["host"]))
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """The document of a file, made if it is not there."""
+        path = self.folder / name
+        if not path.exists():
+            self.note(f"making {name}")
+            write_json(path, make())
+        return json.loads(path.read_text("utf-8"))
+
+    def _start(self, stack: ExitStack, variant: EngineVariant, client: BenchClient) -> None:
+        """Start a server, warm it up, and freeze it."""
+        self.note(f"starting vLLM: {variant.name}")
+        server = EngineServer(
+            self.python,
+            checkpoint(self.files.checkpoints, TARGET_LAYERS),
+            variant.speculative_config(self.files.checkpoints),
+            self.folder / f"server-{variant.name}.log",
+        )
+        self._servers[variant.name] = stack.enter_context(server)
+        server.wait()
+        client.run(server.url, _WARM_UP, self.folder / "warm-up.json")
+        server.freeze()
+
+    @contextmanager
+    def _thawed(self, variant: str) -> Iterator[EngineServer]:
+        server = self._servers[variant]
+        server.thaw()
+        try:
+            yield server
+        finally:
+            server.freeze()
+
+    def _bench(self, cell: Cell, client: BenchClient) -> dict[str, Any]:
+        """Run one cell, and return its raw document."""
+        with self._thawed(cell.variant) as server:
+            before, begun, cpu_s = server.metrics(), now(), server.front_end_cpu_s()
+            bench = client.run(server.url, cell, self.folder / "bench.json")
+            front_end_s = server.front_end_cpu_s() - cpu_s
+            return raw_cell(cell, begun, bench, before, server.metrics()) | {"front_end_cpu_s": front_end_s}
+
+    def _calibrate_host(self, client: BenchClient) -> None:
+        """Two plain loads, made into the preset."""
+        cells = [
+            Cell(PLAIN, _CALIBRATION_REQUESTS, _CALIBRATION_OUTPUT, clients) for clients in CALIBRATION_LOADS
+        ]
+        low, high = (
+            PlainLoad.of_raw(self._once(f"calibration-{cell.name}.json", partial(self._bench, cell, client)))
+            for cell in cells
+        )
+        if not self.files.preset.exists():
+            write_preset(
+                (low, high), json.loads((self.folder / "passes-host.json").read_text("utf-8")), self.files
+            )
+
+    def _accept(self, variant: EngineVariant, client: BenchClient) -> None:
+        """Count what the engine accepts; no time of this run is read."""
+        cell = Cell(variant.name, ACCEPTANCE_REQUESTS, _CALIBRATION_OUTPUT, ACCEPTANCE_LOAD)
+        self._once(self._acceptance(variant).name, lambda: acceptance_of(self._bench(cell, client)))
+
+    def _acceptance(self, variant: EngineVariant) -> Path:
+        return self.folder / f"acceptance-{variant.name}.json"
+
+    def _predict(self) -> None:
+        """Write down what every cell will take, before any of them is measured."""
+        low = read_raw(self.folder / f"calibration-{PLAIN}-c{CALIBRATION_LOADS[0]}.json")
+        prompt_tokens = sum(low["input_tokens"]) / len(low["input_tokens"])
+
+        def predictions() -> dict[str, Any]:
+            cells = {}
+            for cell in self.matrix.cells():
+                variant = self._variants[cell.variant]
+                data = scenario_data(cell, variant, self.files, prompt_tokens, self._acceptance(variant))
+                cells[cell.name] = {"scenario": data, "figures": vars(predict(data, cell.requests))}
+            hashes = {
+                path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in (self.files.profile, self.files.preset)
+            }
+            return {"schema": PREDICTIONS_SCHEMA, "written": now(), "sha256": hashes, "cells": cells}
+
+        self._once(PREDICTIONS, predictions)
+        digest = hashlib.sha256((self.folder / PREDICTIONS).read_bytes()).hexdigest()
+        self.note(f"predictions are written, sha256 {digest}")
+
+    def _measure(self, client: BenchClient) -> None:
+        for cell in self.matrix.cells():
+            if self.limit_s is not None and time.monotonic() - self._started_s > self.limit_s:
+                self.note(f"time is up: {cell.name} and later cells are not measured")
+                return
+            self._once(f"cells/{cell.name}.json", partial(self._bench, cell, client))
+
+
+def now() -> str:
+    """The time, to the second, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

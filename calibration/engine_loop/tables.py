@@ -1,0 +1,106 @@
+"""Tables of a comparison with the engine, for terminals and docs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from calibration.engine_loop.compare import CellRow, Comparison
+from calibration.engine_loop.matrix import REQUESTS_FOR_P99
+from calibration.text_table import TextTable
+
+_NONE = "–"
+_TIMES = ("tpot_s", "ttft_s", "itl_s")
+_TAILS = ("tpot_p99_s", "ttft_p99_s", "itl_p99_s")
+
+
+def tables_of(comparison: Comparison) -> dict[str, TextTable]:
+    """Title → table, of all that have rows."""
+    tables = {title: make(comparison) for title, make in _TABLES.items()}
+    return {title: table for title, table in tables.items() if table.rows}
+
+
+def targets(comparison: Comparison) -> TextTable:
+    """Limits and what was reached."""
+    rows = [
+        [
+            target.name,
+            f"{target.limit:g}",
+            _NONE if target.value is None else f"{target.value:.3g}",
+            str(target.n),
+            {True: "yes", False: "no", None: _NONE}[target.met],
+        ]
+        for target in comparison.targets
+    ]
+    return TextTable(("error", "limit", "reached", "n", "met"), rows)
+
+
+def speedups(comparison: Comparison) -> TextTable:
+    """Speedups against plain decoding at the same load."""
+    columns = ("variant", "load", "tokens per verify", "speedup", "called", "predicted blind")
+    lengths = {row.cell.name: row.tokens_per_verify for row in comparison.rows}
+    rows = [
+        [
+            row.cell.variant,
+            row.cell.load_words,
+            f"{lengths[row.cell.name]:.2f}",
+            _both(row.measured, row.predicted, 1.0),
+            ("right" if row.called_right else "wrong") if row.must_be_called else _NONE,
+            f"{row.blind:.2f}",
+        ]
+        for row in comparison.speedups
+    ]
+    return TextTable(columns, rows, words=2)
+
+
+def turning_loads(comparison: Comparison) -> TextTable:
+    """Clients at which a gain turns into a loss."""
+    rows = [
+        [name, *(_NONE if load is None else f"{load:.3g}" for load in pair)]
+        for name, pair in comparison.turning_loads().items()
+    ]
+    return TextTable(("variant", "measured", "predicted"), rows)
+
+
+def cells(comparison: Comparison) -> TextTable:
+    """Means of every cell."""
+    columns = ("variant", "load", "requests", "TPOT, ms", "TTFT, ms", "ITL, ms", "tokens/s")
+    rows = [
+        [
+            *_place(row),
+            str(row.cell.requests),
+            *_figures(row, _TIMES, 1e3),
+            *_figures(row, ("throughput_tokens_per_s",), 1.0),
+        ]
+        for row in comparison.rows
+    ]
+    return TextTable(columns, rows, words=2)
+
+
+def tails(comparison: Comparison) -> TextTable:
+    """P99 of cells with enough requests."""
+    columns = ("variant", "load", "TPOT P99, ms", "TTFT P99, ms", "ITL P99, ms")
+    rows = [[*_place(row), *_figures(row, _TAILS, 1e3)] for row in comparison.rows if row.cell.claims_p99]
+    return TextTable(columns, rows, words=2)
+
+
+def _place(row: CellRow) -> list[str]:
+    return [row.cell.variant, row.cell.load_words]
+
+
+def _figures(row: CellRow, names: Sequence[str], scale: float) -> list[str]:
+    return [_both(getattr(row.measured, name), getattr(row.predicted, name), scale) for name in names]
+
+
+def _both(measured: float, predicted: float, scale: float) -> str:
+    error = math.expm1(math.log(predicted / measured))
+    return f"{measured * scale:.3g} → {predicted * scale:.3g} ({error:+.1%})"
+
+
+_TABLES = {
+    "Targets": targets,
+    "Speedup: measured → predicted, error": speedups,
+    "Load at which a gain turns into a loss": turning_loads,
+    "Means: measured → predicted, error": cells,
+    f"P99 of cells with at least {REQUESTS_FOR_P99} requests": tails,
+}

@@ -1,0 +1,134 @@
+"""Makes docs/engine-loop.md, its picture, and docs/engine-loop.json.gz that they rest on.
+
+decodesim closure --engine vllm --matrix half-hour --folder FOLDER
+.venv/bin/python docs/engine_loop.py FOLDER
+
+Without a folder: anew from docs/engine-loop.json.gz. It holds the raw files of the run without paths.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from break_even_map import with_blocks
+
+from calibration.engine_loop.compare import CellRow, Comparison
+from calibration.engine_loop.host_times import table_of
+from calibration.engine_loop.matrix import CALIBRATION_LOADS, PLAIN
+from calibration.engine_loop.raw import Figures, read_raw
+from calibration.engine_loop.tables import tables_of
+from dashboards.chromium import MISSING, find_chromium
+from dashboards.figures import engine_speedups
+from dashboards.images import picture_of_page
+from dashboards.markup import tag
+from dashboards.page import Drawings, whole_page
+from dashboards.sections import figure_section
+
+FOLDER = Path(__file__).resolve().parent
+PAGE, RAW, PICTURE = (FOLDER / f"engine-loop.{end}" for end in ("md", "json.gz", "png"))
+HOST = FOLDER / "engine-host.json"
+PICTURE_PX, SCALE = (1000, 560), 1.0
+NOT_YET = "There is no run of the whole loop on quiet cores yet."
+
+JsonObject = Mapping[str, Any]
+
+
+def main() -> None:
+    if sys.argv[1:]:
+        write_raw(packed(Path(sys.argv[1])))
+    run = read_run()
+    PAGE.write_text(with_blocks(PAGE.read_text(encoding="utf-8"), blocks_of(run)), encoding="utf-8")
+    if run is not None:
+        draw(run["compared"])
+
+
+def packed(folder: Path) -> dict[str, Any]:
+    """All raw files of a run in one document. Paths in scenarios are cut to the names of files."""
+    written = (folder / "predictions.json").read_bytes()
+    names = [f"calibration-{PLAIN}-c{clients}" for clients in CALIBRATION_LOADS]
+    return {
+        "predictions_sha256": hashlib.sha256(written).hexdigest(),
+        "predictions": _without_paths(json.loads(written)),
+        "calibration": {name: read_raw(folder / f"{name}.json") for name in names},
+        "cells": {path.stem: read_raw(path) for path in sorted((folder / "cells").glob("*.json"))},
+        "profile": read_raw(folder / "profile.json"),
+        "preset": read_raw(folder / "preset.json"),
+        "compared": read_raw(folder / "compared.json"),
+    }
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("/"):
+        path = Path(value)
+        return f"{path.parent.name}/{path.name}" if path.name == "config.json" else path.name
+    if isinstance(value, dict):
+        return {key: _without_paths(one) for key, one in value.items()}
+    return [_without_paths(one) for one in value] if isinstance(value, list) else value
+
+
+def write_raw(run: JsonObject) -> None:
+    """Write the committed file; the same run gives the same bytes."""
+    text = json.dumps(run, separators=(",", ":"))
+    RAW.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
+
+
+def read_run() -> dict[str, Any] | None:
+    """The committed run; None before the first."""
+    if not RAW.exists():
+        return None
+    run: dict[str, Any] = json.loads(gzip.decompress(RAW.read_bytes()))
+    return run
+
+
+def comparison_of(run: JsonObject) -> Comparison:
+    """The comparison of a packed run, with measured figures anew from its raw files."""
+    rows = []
+    for entry in run["compared"]["cells"]:
+        row = CellRow.from_json(entry)
+        measured = Figures.of_raw(run["cells"][row.cell.name])
+        rows.append(CellRow(row.cell, measured, row.predicted, row.blind, row.tokens_per_verify))
+    return Comparison(tuple(rows))
+
+
+def blocks_of(run: JsonObject | None) -> dict[str, str]:
+    """Each block of the page by its name."""
+    blocks = {"host": table_of(json.loads(HOST.read_text("utf-8"))).markdown()}
+    if run is None:
+        return blocks | {"run": NOT_YET, "picture": NOT_YET, "tables": NOT_YET}
+    cells = run["cells"].values()
+    begun = sorted(raw["begun"] for raw in cells)
+    requests = sum(len(raw["ttft_s"]) for raw in cells)
+    written, digest = run["predictions"]["written"], run["predictions_sha256"]
+    blocks["run"] = (
+        f"{len(cells)} cells, {requests:,} requests. Predictions were written at {written} (SHA-256 "
+        f"`{digest}`); the first cell began at {begun[0]}, the last at {begun[-1]}."
+    )
+    blocks["picture"] = "![Measured and predicted speedups by load](engine-loop.png)"
+    tables = tables_of(comparison_of(run))
+    blocks["tables"] = "\n\n".join(f"### {title}\n\n{table.markdown()}" for title, table in tables.items())
+    return blocks
+
+
+def draw(compared: JsonObject) -> None:
+    """Speedups by load."""
+    chromium = find_chromium()
+    if chromium is None:
+        raise SystemExit(MISSING)
+    drawings, figure = Drawings(), engine_speedups.FIGURE
+    section = figure_section(figure.prepare(compared), figure, figure.name, drawings)
+    text = whole_page("engine-loop", tag("main", section), drawings)
+    with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
+        page = Path(folder) / "page.html"
+        page.write_text(text, encoding="utf-8")
+        picture_of_page(chromium, page, PICTURE, PICTURE_PX, SCALE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Raw files, figures, speedups and verdicts of the loop on a serving engine."""
+
+import json
+import math
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibration.engine_loop.compare import CellRow, Comparison, turning_load
+from calibration.engine_loop.engine_python import find_python
+from calibration.engine_loop.matrix import MATRICES, PLAIN, REQUESTS_FOR_P99, Cell
+from calibration.engine_loop.raw import Figures, acceptance_of, kept_lines, raw_cell
+from calibration.engine_loop.server import EngineServer
+from calibration.engine_loop.tables import tables_of
+from simulator.errors import InputError
+from tests.shared_data import SHARED
+
+REAL = SHARED / "formats" / "real-vllm-0.32"
+
+BENCH = {
+    "duration": 2.0,
+    "input_lens": [64, 64],
+    "output_lens": [3, 5],
+    "ttfts": [0.1, 0.2],
+    "itls": [[0.010, 0.030], [0.0201, 0.0202, 0.0203]],
+}
+
+
+def figures(tpot_s: float, **other: float) -> Figures:
+    """Figures with that TPOT."""
+    base = dict.fromkeys(Figures.__dataclass_fields__, 1.0)
+    return Figures(**base | {"tpot_s": tpot_s} | other)
+
+
+def row(variant: str, clients: int, measured_s: float, predicted_s: float, requests: int = 16) -> CellRow:
+    """A cell with these TPOTs."""
+    cell = Cell(variant, requests, 64, clients)
+    predicted = figures(predicted_s)
+    return CellRow(cell, figures(measured_s), predicted, predicted, None if variant == PLAIN else 2.0)
+
+
+def test_figures_of_a_raw_file_are_the_clients() -> None:
+    raw = raw_cell(Cell(PLAIN, 2, 3, 1), "2026-01-01T00:00:00+00:00", BENCH, "", "")
+    found = Figures.of_raw(raw)
+    assert found.tpot_s == pytest.approx((0.040 / 2 + 0.0606 / 4) / 2)
+    assert found.ttft_s == pytest.approx(0.15)
+    assert found.itl_s == pytest.approx(np.mean([0.010, 0.030, 0.0201, 0.0202, 0.0203]))
+    assert found.throughput_tokens_per_s == pytest.approx(4.0)
+    assert found.ttft_p99_s == pytest.approx(np.quantile([0.1, 0.2], 0.99))
+
+
+def test_a_raw_file_keeps_the_counters_that_acceptance_needs() -> None:
+    texts = [(REAL / f"ngram-c16.{when}.metrics.txt").read_text("utf-8") for when in ("before", "after")]
+    raw = raw_cell(Cell("ngram-k3", 2, 64, 16), "", BENCH, *texts)
+    short, whole = acceptance_of(raw), acceptance_of({"before": texts[0], "after": texts[1]})
+    assert len(raw["after"]) < 0.3 * len(texts[1])
+    for key in ("mean_acceptance_length", "conditional_acceptance", "draft_coverage", "gated"):
+        assert short[key] == whole[key]
+    assert kept_lines("process_start_time_seconds 1\nvllm:generation_tokens_total 5\n") == (
+        "vllm:generation_tokens_total 5\n"
+    )
+
+
+def test_speedups_compare_with_plain_decoding_at_the_same_load() -> None:
+    rows = (
+        row(PLAIN, 1, 0.010, 0.011), row(PLAIN, 16, 0.030, 0.030),
+        row("ngram", 1, 0.008, 0.0088), row("ngram", 16, 0.040, 0.029), row("ngram", 32, 0.1, 0.1),
+    )  # fmt: skip
+    comparison = Comparison(rows)
+    gain, loss = comparison.speedups
+    assert (gain.measured, gain.predicted) == (pytest.approx(1.25), pytest.approx(1.25))
+    assert gain.called_right
+    assert loss.must_be_called
+    assert not loss.called_right
+    by_name = {target.name: target for target in comparison.targets}
+    assert by_name["gains and losses called wrong"].value == 1
+    assert by_name["gains and losses called wrong"].met is False
+    assert by_name["plain TPOT at loads not calibrated, median"].value == pytest.approx(math.log(1.1) / 2)
+    assert by_name["P99 TPOT, largest"].value is None
+
+
+def test_tails_are_claimed_with_enough_requests_alone() -> None:
+    few, many = (row(PLAIN, 16, 0.03, 0.03, count) for count in (REQUESTS_FOR_P99 - 1, REQUESTS_FOR_P99))
+    assert not any(title.startswith("P99") for title in tables_of(Comparison((few,))))
+    assert any(title.startswith("P99") for title in tables_of(Comparison((many,))))
+
+
+@pytest.mark.parametrize(
+    ("points", "load"),
+    [
+        ([(1, 1.4), (4, 1.1), (16, 1 / 1.1)], 8.0),
+        ([(1, 0.9), (4, 0.8)], None),
+        ([(1, 1.4), (4, 1.1)], None),
+    ],
+)
+def test_a_gain_turns_where_the_line_of_logarithms_falls_through_one(
+    points: list[tuple[int, float]], load: float | None
+) -> None:
+    assert turning_load(points) == (load if load is None else pytest.approx(load))
+
+
+def test_rows_survive_their_json() -> None:
+    before = row("ngram", 4, 0.02, 0.021)
+    assert CellRow.from_json(json.loads(json.dumps(before.to_json()))) == before
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_all_variants_follow_one_another_at_each_load(name: str) -> None:
+    matrix = MATRICES[name]
+    cells, count = list(matrix.cells()), len(matrix.variants)
+    assert len({cell.name for cell in cells}) == len(cells)
+    for first in range(0, len(cells), count):
+        group = cells[first : first + count]
+        assert [cell.variant for cell in group] == [variant.name for variant in matrix.variants]
+        assert len({cell.load for cell in group}) == 1
+    assert {cell.name for cell in cells if cell.claims_p99} == matrix.p99
+    assert replace(cells[0], requests=REQUESTS_FOR_P99).claims_p99
+
+
+def test_an_engine_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="make engine"):
+        find_python(tmp_path / "python")
+
+
+FAKE_SERVER = """#!{python}
+import http.server, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open("{folder}/child", "w").write(str(child.pid))
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"vllm:generation_tokens_total 5\\n")
+    def log_message(self, *_): pass
+port = int(sys.argv[sys.argv.index("--port") + 1])
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+def state_of(process: int) -> str | None:
+    """The state of a process as the kernel names it; None if it has ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def reaches(process: int, states: tuple[str | None, ...]) -> bool:
+    """Whether a process is in one of the states within some seconds."""
+    for _ in range(100):
+        if state_of(process) in states:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_a_server_leaves_no_process_behind(tmp_path: Path, error: Any) -> None:
+    script = tmp_path / "vllm"
+    script.write_text(FAKE_SERVER.format(python=sys.executable, folder=tmp_path))
+    os.chmod(script, 0o700)
+    server = EngineServer(tmp_path / "python", tmp_path / "model", None, tmp_path / "log")
+    try:
+        with server:
+            server.wait()
+            child = int((tmp_path / "child").read_text())
+            assert "generation_tokens" in server.metrics()
+            assert server.front_end_cpu_s() >= 0
+            server.freeze()
+            assert reaches(child, ("T",))
+            server.thaw()
+            assert reaches(child, ("S", "R"))
+            if error is not None:
+                raise error
+    except KeyboardInterrupt:
+        assert error is KeyboardInterrupt
+    assert reaches(child, (None, "Z"))
