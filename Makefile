@@ -1,6 +1,6 @@
 # decodesim: `make report` answers the example question, `make test` checks everything. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install report test bench docs engine traces accuracy map lint format lock clean
+.PHONY: help install report test bench docs engine engine-full traces accuracy map lint format lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/bash
 
@@ -15,6 +15,7 @@ RESULTS := results/llama-3.3-70b-eagle3-h100
 MAP     := examples/break-even-map-70b
 # The serving engine itself, in an environment of its own (3.5 GB); `make engine` alone needs it.
 ENGINE  := .venv-engine
+LOOP    := results/engine-loop
 EACH    ?= 10
 FIRST   ?= 1000
 # Arguments for pytest, as in `make test ARGS="tests/unit -x"`.
@@ -25,7 +26,7 @@ JOBS    ?= 2
 export OMP_NUM_THREADS ?= 1
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 install: $(TOOLS)  ## create .venv and install everything, with the locked versions
 
@@ -79,10 +80,18 @@ bench: $(TOOLS)  ## speed, as ratios within one run
 docs: $(TOOLS)  ## run the blocks of the pages that print answers (tests/pages.py), write what they print
 	$(BIN)/python -m tests.pages
 
-engine: $(TOOLS) $(ENGINE)/.installed  ## the step against vLLM's own scheduler, on new scenarios (EACH= a family, FIRST= number)
+engine: $(TOOLS) $(ENGINE)/.installed  ## the step, the parser and a small loop against vLLM itself (EACH= scenarios a family, FIRST= number)
 	$(BIN)/python -m tests.engine.families --each $(EACH) --first $(FIRST) > $(ENGINE)/scenarios.jsonl
 	$(ENGINE)/bin/python tests/engine/vllm_scheduler.py < $(ENGINE)/scenarios.jsonl > $(ENGINE)/traces.jsonl
 	$(BIN)/python -m tests.engine.compare $(ENGINE)/traces.jsonl
+	$(BIN)/decodesim closure --engine vllm --engine-python $(ENGINE)/bin/python --matrix small --folder $(LOOP)/small
+	$(BIN)/python -m tests.engine.parser_cases > $(ENGINE)/cases.jsonl
+	$(ENGINE)/bin/python tests/engine/vllm_parser.py $(LOOP)/small/checkpoints/smollm2-30 $(LOOP)/small/checkpoints/smollm2-6 \
+	  < $(ENGINE)/cases.jsonl > $(ENGINE)/parser-verdicts.json
+	diff tests/engine/parser-verdicts.json $(ENGINE)/parser-verdicts.json
+
+engine-full: $(TOOLS) $(ENGINE)/.installed  ## the loop on vLLM with all variants and loads (hours; goes on where it was stopped)
+	$(BIN)/decodesim closure --engine vllm --engine-python $(ENGINE)/bin/python --matrix full --folder $(LOOP)/full
 
 traces: $(TOOLS) $(ENGINE)/.installed  ## record traces of vLLM's own scheduler anew, which the tests compare with the step
 	$(BIN)/python -m tests.engine.families --each 28 > $(ENGINE)/scenarios.jsonl

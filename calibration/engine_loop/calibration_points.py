@@ -13,7 +13,6 @@ QUERIES = (6, 4, 2, 1)
 """Tokens that a request reads a step; more than one is a prompt in chunks, the shape of a verify pass."""
 PROMPTS = ((1, 16), (1, 64), (1, 128), (1, 256), (4, 64), (8, 64), (16, 64), (32, 64))
 """(prompts of a step, tokens of each), for prefill."""
-SMALL_PROMPTS = ((1, 64), (8, 64), (32, 64))
 SMALL_LAYERS = 6
 """A second network of fewer layers: the difference is what a layer costs, the rest what a pass costs."""
 SMALL_BATCHES = (1, 4, 16, 32)
@@ -30,17 +29,14 @@ def _point(batch: int, context: int, queries: tuple[int, ...], **more: int) -> d
     return {"batch": batch, "context": context, "queries": queries, **more}
 
 
-def _prompts(shapes: tuple[tuple[int, int], ...]) -> list[dict[str, Any]]:
-    return [_point(batch, 0, (tokens,), steps=PROMPT_STEPS) for batch, tokens in shapes]
-
-
 def target_passes(folder: Path) -> dict[str, Any]:
     """The request for passes of the target."""
     grid = [_point(batch, context, QUERIES) for context in CONTEXTS for batch in BATCHES]
+    prompts = [_point(batch, 0, (tokens,), steps=PROMPT_STEPS) for batch, tokens in PROMPTS]
     return {
         "model": str(checkpoint(folder, TARGET_LAYERS)),
         "steps": STEPS,
-        "points": [*grid, *_prompts(PROMPTS)],
+        "points": [*grid, *prompts],
         "head_rows": list(HEAD_ROWS),
     }
 
@@ -51,7 +47,7 @@ def small_passes(folder: Path) -> dict[str, Any]:
     return {
         "model": str(checkpoint(folder, SMALL_LAYERS)),
         "steps": STEPS,
-        "points": [*grid, *_prompts(SMALL_PROMPTS)],
+        "points": grid,
     }
 
 

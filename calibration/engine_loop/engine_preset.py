@@ -7,6 +7,7 @@ time of the engine's own functions while its networks are stubs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from calibration.engine_loop.calibration_points import HOST_DRAFT_LENGTHS
-from calibration.engine_loop.matrix import PLAIN, Cell, EngineVariant
+from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, Cell, EngineVariant
 from calibration.engine_loop.predict import Calibrated, plain_step_s, predict, scenario_data, write_json
 from calibration.engine_loop.raw import Figures
 from calibration.engine_loop.server import MAX_NUM_SEQS
 from simulator.engines.preset import SCHEMA
 
+SERIAL_S = tuple(float(value) for value in np.linspace(0.0, 6e-3, 13))
+"""Seconds of the front end for each request, of which the one that fits best is taken."""
 _GLUE = ("sampler", "propose", "forward", "head")
 """Spans that are not host work of every step: the device's, or the drafter's."""
 
@@ -56,18 +59,37 @@ class PlainLoad:
 def write_preset(loads: tuple[PlainLoad, PlainLoad], host: Mapping[str, Any], files: Calibrated) -> None:
     """Write the preset, first without host times, so that the simulator says what is left for them."""
     write_json(files.preset, _preset({}))
-    step = _line(
+    step_s, per_sequence_s = _line(
         loads, [load.gap_s - plain_step_s(load.clients, load.context_tokens, files) for load in loads]
     )
-    times = {"step_s": step[0], "per_sequence_s": step[1]} | drafting(host)
-    write_json(files.preset, _preset(times))
-    first = _line(loads, [load.figures.ttft_s - _predicted(load, files).ttft_s for load in loads])
-    write_json(files.preset, _preset(times | {"request_latency_s": first[0], "request_s": first[1]}))
+    times = {"step_s": step_s, "per_sequence_s": per_sequence_s} | drafting(host)
+    candidates = [_front_end(loads, times, serial_s, files) for serial_s in SERIAL_S]
+    _, best = min(candidates, key=lambda candidate: candidate[0])
+    write_json(files.preset, _preset(best))
 
 
-def _predicted(load: PlainLoad, files: Calibrated) -> Figures:
-    data = scenario_data(load.cell, EngineVariant(PLAIN), files, load.prompt_tokens, None)
-    return predict(data, load.cell.requests)
+def _front_end(
+    loads: tuple[PlainLoad, PlainLoad], times: Mapping[str, float], serial_s: float, files: Calibrated
+) -> tuple[float, dict[str, float]]:
+    """(squared errors of TTFT and TPOT, host times) if requests reach the scheduler `serial_s` apart.
+
+    Requests that are sent together are admitted one after another, which decides how many prompts a step
+    holds. What is left of the first token is the same for every request.
+    """
+    serial = {"prompt_token_s": serial_s / PROMPT_TOKENS}
+    write_json(files.preset, _preset(times | serial))
+    predicted = [
+        predict(
+            scenario_data(load.cell, EngineVariant(PLAIN), files, load.prompt_tokens, None),
+            load.cell.requests,
+        )
+        for load in loads
+    ]
+    pairs = list(zip(loads, predicted, strict=True))
+    latency_s = max(float(np.mean([load.figures.ttft_s - figures.ttft_s for load, figures in pairs])), 0.0)
+    errors = [math.log((figures.ttft_s + latency_s) / load.figures.ttft_s) for load, figures in pairs]
+    errors += [math.log(figures.tpot_s / load.figures.tpot_s) for load, figures in pairs]
+    return sum(error**2 for error in errors), {**times, **serial, "request_latency_s": latency_s}
 
 
 def _line(loads: tuple[PlainLoad, PlainLoad], rest_s: list[float]) -> tuple[float, float]:

@@ -46,7 +46,7 @@ def profile_of(
 ) -> dict[str, Any]:
     """The JSON document of the profile. `target`, `small`: answers of `core_spans.py`; `host`: by method."""
     shape = network(load_model(SMOLLM2), 1, 1)
-    per_layer, per_pass = layers_and_pass(target["points"], small["points"])
+    per_layer, pass_us = layers_and_pass(target["points"], small["points"])
     heads = {entry["rows"]: entry["head_s"] * _US for entry in target["heads"]} | _heads_in_steps(
         target["points"]
     )
@@ -60,7 +60,7 @@ def profile_of(
             {1: _NOTHING_US, 2048: _NOTHING_US},
             traffic_bytes_per_token=shape.traffic_bytes_per_token / shape.layers,
         ),
-        _rows("pass", "tokens", per_pass, hidden=shape.hidden),
+        _rows("pass", "tokens", {1: pass_us, 2048: pass_us}, hidden=shape.hidden),
         *_samplers(host, shape.head.n),
         {
             "name": "launch",
@@ -82,17 +82,18 @@ def profile_of(
 
 def layers_and_pass(
     target: Sequence[Mapping[str, Any]], small: Sequence[Mapping[str, Any]]
-) -> tuple[dict[int, float], dict[int, float]]:
-    """µs by tokens of a layer without attention, and of a pass without its layers.
+) -> tuple[dict[int, float], float]:
+    """µs of a layer without attention by tokens, and of a pass without its layers.
 
-    The cost of a pass is read where both networks were measured, and lies on a line in between.
+    The cost of a pass is the median over the decode steps that both networks ran: it is the call of a
+    compiled graph, and hardly grows with tokens.
     """
-    large, few = _rest_us(target), _rest_us(small)
-    common = sorted(large.keys() & few.keys())
+    large, few = _rest_us(target), _rest_us([point for point in small if point["context"]])
     difference = TARGET_LAYERS - SMALL_LAYERS
-    fixed = [max(few[t] - SMALL_LAYERS * (large[t] - few[t]) / difference, _NOTHING_US) for t in common]
-    per_pass = {t: float(np.interp(t, common, fixed)) for t in large}
-    return {t: max(large[t] - per_pass[t], _NOTHING_US) / TARGET_LAYERS for t in sorted(large)}, per_pass
+    passes = [us - SMALL_LAYERS * (large[tokens] - us) / difference for tokens, us in few.items()]
+    pass_us = max(median(passes), _NOTHING_US)
+    per_layer = {tokens: max(us - pass_us, _NOTHING_US) / TARGET_LAYERS for tokens, us in large.items()}
+    return per_layer, pass_us
 
 
 def _rest_us(points: Sequence[Mapping[str, Any]]) -> dict[int, float]:

@@ -16,12 +16,8 @@ from calibration.optional import need
 
 PROMPTS = 600
 _SEED, _CHARACTERS = 14, 600
-_MODULES = (
-    "argparse ast csv dataclasses datetime decimal doctest fractions inspect json/decoder logging/__init__ "
-)
-_MODULES += (
-    "mailbox optparse pathlib pdb pickle platform shutil statistics tarfile textwrap threading typing zipfile"
-)
+_LONG_BYTES = 20_000
+"""Modules that are long enough to cut many pieces from."""
 
 
 def write_prompts(path: Path, tokenizer: Path) -> None:
@@ -31,7 +27,8 @@ def write_prompts(path: Path, tokenizer: Path) -> None:
     transformers: Any = need("transformers", "lm")
     encoder = transformers.AutoTokenizer.from_pretrained(tokenizer, local_files_only=True)
     library = Path(sysconfig.get_paths()["stdlib"])
-    texts = [(library / f"{name}.py").read_text("utf-8") for name in _MODULES.split()]
+    files = [path for path in sorted(library.glob("*.py")) if path.stat().st_size >= _LONG_BYTES]
+    texts = [path.read_text("utf-8") for path in files]
     draw, lines = random.Random(_SEED), list[str]()
     while len(lines) < PROMPTS:
         text = draw.choice(texts)

@@ -13,7 +13,6 @@ from calibration.engine_loop.calibration_points import (
     QUERIES,
     SMALL_BATCHES,
     SMALL_LAYERS,
-    SMALL_PROMPTS,
     STUB_BATCHES,
 )
 from calibration.engine_loop.checkpoints import TARGET_LAYERS
@@ -62,8 +61,7 @@ def target_answer() -> dict[str, Any]:
 def small_answer() -> dict[str, Any]:
     """What passes of the first layers report."""
     grid = [_point(batch, float(CONTEXTS[0]), 1, SMALL_LAYERS) for batch in SMALL_BATCHES]
-    prompts = [_point(batch, 0, tokens, SMALL_LAYERS) for batch, tokens in SMALL_PROMPTS]
-    return {"points": [*grid, *prompts], "heads": []}
+    return {"points": grid, "heads": []}
 
 
 def host_answers() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from simulator.runs.variant import CompiledVariant
 from simulator.scenario.load import scenario_from_data
 from tests.engine_loop import known_engine as engine
 
-STEP_S, PER_REQUEST_S, LATENCY_S, REQUEST_S = 2e-3, 0.1e-3, 5e-3, 1e-3
+STEP_S, PER_REQUEST_S, LATENCY_S, SERIAL_S = 2e-3, 0.1e-3, 5e-3, 2e-3
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +36,21 @@ def load(clients: int, files: Calibrated) -> PlainLoad:
     """A plain run of an engine that takes the simulator's bare times and known host times."""
     cell = Cell(PLAIN, 6 * clients, 32, clients)
     scenario = scenario_data(cell, EngineVariant(PLAIN), files, PROMPT_TOKENS, None)
-    host = {"step_s": STEP_S, "per_sequence_s": PER_REQUEST_S}
-    with_host = scenario | {"engine": scenario["engine"] | {"host": host}}
-    figures = predict(with_host, cell.requests)
-    late = vars(figures) | {"ttft_s": figures.ttft_s + LATENCY_S + REQUEST_S * clients}
+    host = {"step_s": STEP_S, "per_sequence_s": PER_REQUEST_S, "prompt_token_s": SERIAL_S / PROMPT_TOKENS}
+    known = files.folder / "known.json"
+    base = json.loads(files.preset.read_text("utf-8"))
+    write_json(known, base | {"host": {"draft_pass_s": 0.0, "eager_call_s": 0.0, **host}})
+    figures = predict(scenario | {"engine": {"preset": str(known)}}, cell.requests)
+    late = vars(figures) | {"ttft_s": figures.ttft_s + LATENCY_S}
     gap_s = plain_step_s(clients, PROMPT_TOKENS + 16, files) + STEP_S + PER_REQUEST_S * clients
     return PlainLoad(cell, Figures(**late), gap_s, PROMPT_TOKENS)
 
 
 def test_layers_and_passes_are_told_apart() -> None:
-    per_layer, per_pass = layers_and_pass(engine.target_answer()["points"], engine.small_answer()["points"])
+    per_layer, pass_us = layers_and_pass(engine.target_answer()["points"], engine.small_answer()["points"])
     for tokens, layer_us in per_layer.items():
         assert layer_us == pytest.approx(1e6 * (engine.LAYER_S + engine.LAYER_TOKEN_S * tokens), rel=1e-6)
-        assert per_pass[tokens] == pytest.approx(1e6 * engine.PASS_S, rel=1e-6)
+    assert pass_us == pytest.approx(1e6 * engine.PASS_S, rel=1e-6)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 8, 20, 32])
@@ -105,9 +107,12 @@ def test_two_loads_give_the_host_times_of_steps_and_requests(files: Calibrated) 
     host = json.loads(files.preset.read_text("utf-8"))["host"]
     assert host["step_s"] == pytest.approx(STEP_S, rel=0.01)
     assert host["per_sequence_s"] == pytest.approx(PER_REQUEST_S, rel=0.02)
-    assert host["request_latency_s"] + 5 * host["request_s"] == pytest.approx(
-        LATENCY_S + 5 * REQUEST_S, rel=0.1
-    )
+    for clients in (1, 4, 16):
+        known, cell = load(clients, files), Cell(PLAIN, 6 * clients, 32, clients)
+        data = scenario_data(cell, EngineVariant(PLAIN), files, PROMPT_TOKENS, None)
+        figures = predict(data, cell.requests)
+        assert figures.ttft_s == pytest.approx(known.figures.ttft_s, rel=0.06)
+        assert figures.tpot_s == pytest.approx(known.figures.tpot_s, rel=0.03)
 
 
 def test_stubs_give_the_host_times_of_drafting() -> None:
