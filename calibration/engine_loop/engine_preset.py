@@ -77,7 +77,7 @@ def _front_end(
     holds. What is left of the first token is the same for every request.
     """
     serial = {"prompt_token_s": serial_s / PROMPT_TOKENS}
-    write_json(files.preset, _preset(times | serial))
+    write_json(files.preset, _preset({**times, **serial}))
     predicted = [
         predict(
             scenario_data(load.cell, EngineVariant(PLAIN), files, load.prompt_tokens, None),

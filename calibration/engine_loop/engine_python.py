@@ -25,8 +25,11 @@ VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_USE_AOT_COMPILE": "0",
 }
-"""Nothing is sent or downloaded, and one GiB of KV cache suffices for every cell."""
+"""Nothing is sent or downloaded, one GiB of KV cache suffices for every cell, and compiled graphs come from
+torch's cache: what vLLM compiled ahead of time it compiles anew at every start of this release.
+"""
 
 
 def find_python(given: Path | None) -> Path:

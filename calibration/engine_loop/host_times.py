@@ -23,7 +23,7 @@ from calibration.engine_loop.predict import write_json
 from calibration.text_table import TextTable
 
 SCHEMA = "decodesim/engine-host-1"
-BATCHES, DRAFT_LENGTHS = (1, 8, 32, 64, 128), (1, 3, 7)
+BATCHES, DRAFT_LENGTHS = (1, 8, 16, 32, 64), (1, 3, 7)
 PARTS: Mapping[str, tuple[str, ...]] = {
     "schedule": ("schedule",),
     "update": ("update", "take_drafts"),

@@ -180,7 +180,7 @@ class Core:
 
     def _mean_computed_tokens(self) -> float:
         computed = [request.num_computed_tokens for request in self.scheduler.requests.values()]
-        return sum(computed) / len(computed)
+        return float(sum(computed)) / len(computed)
 
     def _step_of_prompts(self, batch: int, tokens: int) -> dict[str, float]:
         for _ in range(batch):
