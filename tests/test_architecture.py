@@ -20,7 +20,8 @@ HEAVY = frozenset(
 """Modules that cost a tenth of a second or more to import: `decodesim --help` does without."""
 
 TORCH_FOLDERS = tuple(
-    f"calibration/{name}" for name in ("closure", "decoder", "drafters", "microbench", "sampling")
+    f"calibration/{name}"
+    for name in ("closure", "decoder", "drafters", "engine_loop/inside", "microbench", "sampling")
 )
 """Folders whose files are written in torch and import it at their top; others import these files late."""
 

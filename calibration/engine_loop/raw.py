@@ -7,6 +7,7 @@ needs. Nothing in it names a path or a host.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -76,7 +77,8 @@ class Figures:
     ttft_s: float
     ttft_p99_s: float
     itl_s: float
-    itl_p99_s: float
+    itl_p99_s: float | None
+    """None: the run is too short for it."""
     throughput_tokens_per_s: float
 
     @classmethod
@@ -101,10 +103,12 @@ class Figures:
     @classmethod
     def of_simulation(cls, figures: Mapping[str, float]) -> Figures:
         """Those of a simulated run, see `calibration.validation.predict`."""
+        gap_p99_s = figures["itl_s.p99"]
         return cls(
             throughput_tokens_per_s=figures["throughput_tokens_per_s"],
+            itl_p99_s=None if math.isnan(gap_p99_s) else gap_p99_s,
             **{name: figures[f"{name}.mean"] for name in ("tpot_s", "ttft_s", "itl_s")},
-            **{f"{name}_p99_s": figures[f"{name}_s.p99"] for name in ("tpot", "ttft", "itl")},
+            **{f"{name}_p99_s": figures[f"{name}_s.p99"] for name in ("tpot", "ttft")},
         )
 
 

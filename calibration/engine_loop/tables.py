@@ -92,7 +92,9 @@ def _figures(row: CellRow, names: Sequence[str], scale: float) -> list[str]:
     return [_both(getattr(row.measured, name), getattr(row.predicted, name), scale) for name in names]
 
 
-def _both(measured: float, predicted: float, scale: float) -> str:
+def _both(measured: float, predicted: float | None, scale: float) -> str:
+    if predicted is None:
+        return f"{measured * scale:.3g} → {_NONE}"
     error = math.expm1(math.log(predicted / measured))
     return f"{measured * scale:.3g} → {predicted * scale:.3g} ({error:+.1%})"
 

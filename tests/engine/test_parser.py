@@ -8,7 +8,7 @@ import pytest
 
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario.load import scenario_from_data
-from tests.engine.parser_cases import SCHEDULES, cases
+from tests.engine.parser_cases import PLANNED, SCHEDULES, cases, planned_scenario
 
 VERDICTS = json.loads((Path(__file__).parent / "parser-verdicts.json").read_text("utf-8"))["verdicts"]
 CASES = {case["name"]: case for case in cases()}
@@ -19,7 +19,7 @@ REFUSED = {
     "config: MTP without layers for it": "Unsupported speculative method",
     "config: no drafts": "num_speculative_tokens Input should be greater than 0",
     "config: limit of the past": "disable_by_batch_size Unexpected keyword argument",
-    "schedule open as `plan` writes it": "Input should be a valid integer",
+    "schedule with an open end, as in scenarios": "Input should be a valid integer",
     "schedule that begins late": "must start at 1",
     "schedule that overlaps": "non-overlapping",
 }
@@ -56,6 +56,18 @@ def test_a_schedule_means_the_same_k_at_every_batch(name: str) -> None:
     verdict = VERDICTS[f"schedule {name}"]
     if verdict["accepted"]:
         assert verdict["by_batch"] == k_by_batch(SCHEDULES[name], longest=5, max_num_seqs=32)
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_a_planned_launch_line_starts_the_variant_that_was_simulated(name: str) -> None:
+    scenario = planned_scenario(name)
+    verdict, variant = VERDICTS[f"planned {name}"], scenario.speculation[0]
+    assert verdict["accepted"], verdict
+    assert verdict["max_num_batched_tokens"] == 4096
+    assert (verdict["method"], verdict["draft_length"]) == (variant.method, variant.max_draft_length)
+    if not isinstance(variant.draft_length, int):
+        by_batch = CompiledVariant.compile(scenario, variant).settings.draft_length_by_batch
+        assert verdict["by_batch"] == list(by_batch[1:])
 
 
 def k_by_batch(rows: Any, longest: int, max_num_seqs: int) -> list[int]:
