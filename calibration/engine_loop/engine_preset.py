@@ -18,19 +18,23 @@ import numpy as np
 from calibration.engine_loop.calibration_points import HOST_DRAFT_LENGTHS
 from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, Cell, EngineVariant
 from calibration.engine_loop.predict import Calibrated, plain_step_s, predict, scenario_data, write_json
-from calibration.engine_loop.raw import Figures
+from calibration.engine_loop.raw import GAP_UNIT_S, Figures
 from calibration.engine_loop.server import MAX_NUM_SEQS
 from simulator.engines.preset import SCHEMA
 
-SERIAL_S = tuple(float(value) for value in np.linspace(0.0, 6e-3, 13))
-"""Seconds of the front end for each request, of which the one that fits best is taken."""
+SERIAL_S = tuple(float(value) for value in np.linspace(0.5e-3, 6e-3, 12))
+"""Seconds of client and front end for each request, of which the one that fits best is taken. They are never
+0: of requests that are sent together the first is alone in its step.
+"""
+_PROMPT_FACTOR = 1.8
+"""A gap beyond this multiple of the median holds a prompt."""
 _GLUE = ("sampler", "propose", "forward", "head")
 """Spans that are not host work of every step: the device's, or the drafter's."""
 
 
 @dataclass(frozen=True)
 class PlainLoad:
-    """A plain run of the server: its cell, figures, the median gap between tokens, and mean prompt tokens."""
+    """A plain run of the server: its figures, the mean gap of steps that only decode, and prompt tokens."""
 
     cell: Cell
     figures: Figures
@@ -40,9 +44,10 @@ class PlainLoad:
     @classmethod
     def of_raw(cls, raw: Mapping[str, Any]) -> PlainLoad:
         """That of a raw file."""
-        gaps = [gap for row in raw["gaps"] for gap in row]
+        gaps = np.array([gap for row in raw["gaps"] for gap in row]) * GAP_UNIT_S
+        decodes = gaps[gaps < _PROMPT_FACTOR * np.median(gaps)]
         prompt_tokens = float(np.mean(raw["input_tokens"]))
-        return cls(Cell(**raw["cell"]), Figures.of_raw(raw), median(gaps) * 1e-4, prompt_tokens)
+        return cls(Cell(**raw["cell"]), Figures.of_raw(raw), float(decodes.mean()), prompt_tokens)
 
     @property
     def clients(self) -> int:

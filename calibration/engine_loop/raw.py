@@ -22,7 +22,7 @@ from calibration.engine_loop.matrix import Cell
 Floats = NDArray[np.float64]
 
 SCHEMA = "decodesim/engine-cell-1"
-_GAP_UNIT_S = 1e-4
+GAP_UNIT_S = 1e-4
 _KEPT = (
     "vllm:spec_decode_",
     "vllm:generation_tokens",
@@ -42,7 +42,7 @@ def raw_cell(cell: Cell, begun: str, bench: Mapping[str, Any], before: str, afte
         "input_tokens": bench["input_lens"],
         "output_tokens": bench["output_lens"],
         "ttft_s": [round(value, 5) for value in bench["ttfts"]],
-        "gaps": [[round(gap / _GAP_UNIT_S) for gap in gaps] for gaps in bench["itls"]],
+        "gaps": [[round(gap / GAP_UNIT_S) for gap in gaps] for gaps in bench["itls"]],
         "before": kept_lines(before),
         "after": kept_lines(after),
     }
@@ -86,8 +86,8 @@ class Figures:
         """Those of a raw file."""
         outputs = np.array(raw["output_tokens"], dtype=float)
         ttft = np.array(raw["ttft_s"])
-        totals = np.array([sum(gaps) for gaps in raw["gaps"]]) * _GAP_UNIT_S
-        gaps = np.concatenate([np.array(row, dtype=float) for row in raw["gaps"]]) * _GAP_UNIT_S
+        totals = np.array([sum(gaps) for gaps in raw["gaps"]]) * GAP_UNIT_S
+        gaps = np.concatenate([np.array(row, dtype=float) for row in raw["gaps"]]) * GAP_UNIT_S
         return cls._of(totals / (outputs - 1), ttft, gaps, float(outputs.sum()) / raw["duration_s"])
 
     @classmethod
