@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -79,7 +80,7 @@ class EngineLoop:
         target = checkpoint(self.files.checkpoints, TARGET_LAYERS)
         write_prompts(self.folder / "prompts.jsonl", target)
         self._calibrate_passes()
-        with ExitStack() as stack:
+        with interrupted_when_terminated(), ExitStack() as stack:
             prompts = self.folder / "prompts.jsonl"
             client = stack.enter_context(
                 BenchClient(self.python, target, prompts, self.folder / "client.log")
@@ -197,6 +198,16 @@ class EngineLoop:
                 self.note(f"time is up: {cell.name} and later cells are not measured")
                 return
             self._once(f"cells/{cell.name}.json", partial(self._bench, cell, client))
+
+
+@contextmanager
+def interrupted_when_terminated() -> Iterator[None]:
+    """Within the block SIGTERM raises KeyboardInterrupt, as SIGINT does, so that servers are stopped."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def now() -> str:

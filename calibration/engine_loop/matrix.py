@@ -12,7 +12,7 @@ from calibration.engine_loop.checkpoints import checkpoint
 
 PLAIN = "plain"
 PROMPT_TOKENS = 64
-CALIBRATION_LOADS = (2, 8)
+CALIBRATION_LOADS = (2, 16)
 """Clients of the plain runs that the preset is made from."""
 REQUESTS_FOR_P99 = 500
 ACCEPTANCE_REQUESTS = 48

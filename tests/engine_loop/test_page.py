@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from calibration.engine_loop.engine_preset import PlainLoad
-from calibration.engine_loop.matrix import MATRICES, Cell
+from calibration.engine_loop.matrix import CALIBRATION_LOADS, MATRICES, Cell
 from calibration.engine_loop.raw import acceptance_of
 from tests.shared_data import ROOT
 
@@ -72,7 +72,7 @@ def test_cells_are_those_of_a_matrix_and_were_served_whole(run: Any) -> None:
     for cell, raw in zip(cells, run["cells"].values(), strict=True):
         assert len(raw["ttft_s"]) == len(raw["gaps"]) == cell.requests
         assert set(raw["output_tokens"]) == {cell.output_tokens}
-    assert [PlainLoad.of_raw(raw).clients for raw in run["calibration"].values()] == [2, 8]
+    assert [PlainLoad.of_raw(raw).clients for raw in run["calibration"].values()] == list(CALIBRATION_LOADS)
 
 
 def test_no_path_or_host_is_committed(pages: ModuleType, run: Any) -> None:
