@@ -1,4 +1,7 @@
-"""ACCURACY.md, written from the committed cases: `python -m calibration.validation.accuracy [FILE]`."""
+"""ACCURACY.md, written from the committed cases: `python -m calibration.validation.accuracy [FILE]`.
+
+With `--speedups [WORD …]` nothing is written: the speedups of known acceptance are printed by source.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from pathlib import Path
 
 from calibration.text_table import TextTable
 from calibration.validation.assumed_lengths import LengthEffect, length_effects
+from calibration.validation.errors import FASTER, SLOWER
 from calibration.validation.groups import BY, fit_record
 from calibration.validation.pool import worker_pool, worthwhile_workers
 from calibration.validation.reconstruction.cases import committed_cases
 from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
+from calibration.validation.speedup_check import check_speedups, speedups_by_source
 from calibration.validation.tables import (
     baselines_table,
     claims_table,
@@ -49,6 +54,12 @@ def accuracy_page(validation: Validation, effects: Sequence[LengthEffect]) -> st
             "The closed form is E / (1 + o) over uniform steps of the same presets, at the simulated mean "
             "batch; the constant is the median of the published speedups themselves.",
             baselines_table(validation),
+        ),
+        (
+            "Losses and gains by source",
+            f"Acceptance given or joined, without SpecBundle. A loss was published below × {SLOWER:g}, a "
+            f"gain above × {FASTER:g}; it is called if the prediction is on the same side of 1.",
+            speedups_by_source(speedups),
         ),
         ("Every quantity", "", quantities_table(validation)),
         *(
@@ -102,7 +113,10 @@ def _judged_rows() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page."""
+    """Write the page, or print the speedups alone."""
+    if arguments and arguments[0] == "--speedups":
+        print(check_speedups(arguments[1:]))
+        return 0
     path = Path(arguments[0] if arguments else "ACCURACY.md")
     cases = committed_cases()
     runs = published_runs_of_cases(cases)

@@ -14,7 +14,7 @@ from calibration.validation.predict import PLAIN
 from calibration.validation.quantities import COST_SHARE, SPEEDUP
 from calibration.validation.row import ComparisonRow
 
-SLOWER, FASTER = 0.95, 1.05
+SLOWER, FASTER = 0.97, 1.03
 """Published speedups between these bounds count as neither a loss nor a gain."""
 
 Predictor = Callable[[ComparisonRow], float | None]
@@ -27,8 +27,9 @@ class ErrorSummary:
 
     `median_of_sources`: the median over sources of each source's median |log error|. `bias`: mean log error,
     positive when predictions are too high. `sign_balanced_accuracy`: the mean of two shares, those of the
-    published losses (`below` of them) and of the published gains (`above`) that are predicted as such; with
-    one kind only, its share. `median_abs_difference`: for shares of a step, in units of the share itself.
+    published losses (`below` of them) and of the published gains (`above`) that are predicted as such
+    (`losses_called`, `gains_called`); with one kind only, its share. `median_abs_difference`: for shares of a
+    step, in units of the share itself.
     """
 
     n: int
@@ -41,6 +42,8 @@ class ErrorSummary:
     sign_balanced_accuracy: float | None = None
     below: int = 0
     above: int = 0
+    losses_called: int = 0
+    gains_called: int = 0
     median_abs_difference: float | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +83,8 @@ def errors_of(
         sign_balanced_accuracy=_balanced(signs),
         below=sum(published < SLOWER for published, _ in signs),
         above=sum(published > FASTER for published, _ in signs),
+        losses_called=sum(published < SLOWER and value < 1 for published, value in signs),
+        gains_called=sum(published > FASTER and value > 1 for published, value in signs),
         median_abs_difference=median(differences) if differences else None,
     )
 

@@ -44,7 +44,7 @@ def targets_table(validation: Validation) -> TextTable:
 
 
 def _target_value(target: AccuracyTarget, value: float) -> str:
-    if target.statistic in ("balanced accuracy", "inside its interval"):
+    if target.statistic in ("balanced accuracy", "inside its interval", "predicted as losses"):
         return f"{value:.0%}"
     if target.statistic == "median difference":
         return f"{100 * value:.1f} points"

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from calibration.validation.baselines import CLOSED_FORM, SIMULATED, against_baselines
 from calibration.validation.errors import errors_of
 from calibration.validation.groups import (
     KNOWN_ACCEPTANCE,
@@ -75,7 +76,9 @@ def targets_of(rows: Sequence[ComparisonRow], shape: Sequence[ComparisonRow]) ->
     tails = {f"{name} of plain serving": rows for name, rows in plain.items() if name not in _NOT_TAILS}
     return (
         *_central("speedup", speedups, 0.06, 0.15),
-        _sign(speedups),
+        _bias("speedup", speedups, 0.03),
+        _against_closed_form("speedup", speedups),
+        *_sign(speedups),
         *_central("shape over batch", curve_speedups, 0.05, 0.15),
         *_central("TPOT of plain serving", plain["tpot_mean"], 0.06, 0.15),
         *_central("throughput of plain serving", plain["throughput"], 0.06, 0.15),
@@ -104,17 +107,40 @@ def _central(
     return _median(name, rows, middle), p90
 
 
-def _sign(rows: Sequence[ComparisonRow]) -> AccuracyTarget:
+def _bias(name: str, rows: Sequence[ComparisonRow], limit: float) -> AccuracyTarget:
+    errors = errors_of(rows)
+    value = None if errors.bias is None else abs(errors.bias)
+    return AccuracyTarget(name, "bias, either way", limit, value, errors.n, errors.sources)
+
+
+def _against_closed_form(name: str, rows: Sequence[ComparisonRow]) -> AccuracyTarget:
+    """The simulation must beat the closed form by a quarter of its median error."""
+    errors = against_baselines(rows)
+    simulated, closed = (errors[predictor].median_of_sources for predictor in (SIMULATED, CLOSED_FORM))
+    value = simulated / closed if simulated is not None and closed else None
+    summary = errors[SIMULATED]
+    return AccuracyTarget(
+        name, "median, as a share of the closed form's", 0.75, value, summary.n, summary.sources
+    )
+
+
+def _sign(rows: Sequence[ComparisonRow]) -> tuple[AccuracyTarget, AccuracyTarget]:
     errors = errors_of(rows)
     name = f"gain or loss, of {errors.below} losses and {errors.above} gains"
-    return AccuracyTarget(
-        name,
-        "balanced accuracy",
-        0.85,
-        errors.sign_balanced_accuracy,
-        errors.n,
-        errors.sources,
-        at_least=True,
+    called = errors.losses_called / errors.below if errors.below else None
+    return (
+        AccuracyTarget(
+            name,
+            "balanced accuracy",
+            0.85,
+            errors.sign_balanced_accuracy,
+            errors.n,
+            errors.sources,
+            at_least=True,
+        ),
+        AccuracyTarget(
+            "losses", "predicted as losses", 0.75, called, errors.below, errors.sources, at_least=True
+        ),
     )
 
 

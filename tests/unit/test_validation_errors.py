@@ -12,6 +12,7 @@ from calibration.validation.baselines import CLOSED_FORM, CONSTANT, SIMULATED, a
 from calibration.validation.errors import errors_of, quantile
 from calibration.validation.groups import RESEARCH, band_of, engine_of, gpu_of, method_of
 from calibration.validation.row import ComparisonRow
+from calibration.validation.speedup_check import speedups_by_source
 from calibration.validation.targets import judged, serving, targets_of
 
 
@@ -81,6 +82,7 @@ def test_balanced_accuracy_weighs_few_losses_as_much_as_many_gains() -> None:
     always_faster = [*gains, row(0.8, 1.1), row(1.0, 0.2)]  # the last is neither gain nor loss
     found = errors_of(always_faster)
     assert (found.below, found.above) == (1, 9)
+    assert (found.losses_called, found.gains_called) == (0, 9)
     assert found.sign_balanced_accuracy == 0.5
     assert errors_of([*gains, row(0.8, 0.9)]).sign_balanced_accuracy == 1.0
 
@@ -127,6 +129,33 @@ def test_targets_are_judged_on_good_rows_with_known_acceptance() -> None:
     assert [judged(one) and serving(one) for one in (good, *bad)] == [True, *[False] * 5]
     first, *_ = targets_of([good, *bad], [])
     assert (first.name, first.n, first.met) == ("speedup", 1, True)
+
+
+def test_losses_bias_and_the_closed_form_are_targets_of_their_own() -> None:
+    rows = [row(0.8, 0.9, closed_form=1.1), row(0.9, 1.1, closed_form=1.3), row(1.5, 1.6, closed_form=1.7)]
+    targets = {(target.name, target.statistic): target for target in targets_of(rows, [])}
+    losses = targets["losses", "predicted as losses"]
+    assert (losses.value, losses.n, losses.met) == (0.5, 2, False)
+    bias = targets["speedup", "bias, either way"]
+    assert bias.value == pytest.approx(math.log(0.9 / 0.8 * 1.1 / 0.9 * 1.6 / 1.5) / 3)
+    share = targets["speedup", "median, as a share of the closed form's"]
+    assert share.value == pytest.approx(math.log(0.9 / 0.8) / math.log(1.1 / 0.8))
+
+
+def test_the_table_by_source_keeps_the_halves_apart() -> None:
+    rows = [
+        row(0.8, 0.9, closed_form=1.1, source="arxiv:2601.11580"),
+        row(0.9, 1.1, closed_form=1.2, source="of no fit"),
+        row(0.9, None, source="of no fit"),
+    ]
+    table = speedups_by_source(rows)
+    called = table.columns.index("losses called")
+    assert [(line[0], line[1], line[2], line[called]) for line in table.rows] == [
+        ("arxiv:2601.11580", "fit", "1", "1 of 1"),
+        ("of no fit", "held out", "1", "0 of 1"),
+        ("all", "fit", "1", "1 of 1"),
+        ("all", "held out", "1", "0 of 1"),
+    ]
 
 
 def test_a_crossing_that_was_not_predicted_counts_as_outside() -> None:

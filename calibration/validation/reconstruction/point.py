@@ -36,7 +36,7 @@ KINDS = frozenset({"spec_vs_plain", "spec_absolute", "plain_baseline", "acceptan
 UNKNOWN_KIND = "kind of case not known"
 RECALLED = "recalled, not read in the source"
 HANDICAPPED = "plain run handicapped: acceptance only"
-NO_GRAPHS = "verification without CUDA graphs: vLLM before 0.28 with FlashInfer"
+NO_GRAPHS = "vLLM before 0.28 verifies with FlashInfer without graphs"
 SIZE_NOT_STATED = "GPUs not stated: ratios only"
 
 _SLOW_PLAIN = frozenset({"speedup_exceeds_acceptance_length", "handicapped_baseline", "implausible_baseline"})
