@@ -314,10 +314,15 @@ class Oracle:
             draft += p["draft_prefill_start_ns"] if pairs else 0.0
             after = context + sum(e["start"] + e["n"] for e in chunks)
             draft += (passes - 1) * (self.draft_pass(rows, rows, rows, after, 1) + launch)
-            draft += engine["host"]["draft_step_ns"]
         exposed, hidden = self.host(plan)
         sampling = len(decodes) + sum(e["samples"] for e in chunks)
         accept = p["sample"][logits] + p["sample_sequence_ns"] * sampling
+        if engine["serial_passes"] and passes > 0:  # a graph-less drafter is launched by the host
+            on_gpu = draft - passes * engine["host"]["draft_pass_ns"]
+            ahead = floor(verify + 0.5) + floor(accept + 0.5) - hidden if self.overlaps else 0
+            ahead = max(ahead - (floor(p["launching_eager_ns"] + 0.5) if mode == "eager" else 0), 0)
+            waited = max(on_gpu, passes * p["draft_launching_ns"] - ahead)
+            draft += waited - on_gpu + engine["host"]["draft_step_ns"]
         gpu = (verify, accept, draft) if tokens > 0 else (0, 0, 0)  # `prefill` off: no pass
         ns = dict(zip(("verify_ns", "accept_ns", "draft_ns"), (floor(x + 0.5) for x in gpu), strict=True))
         return {"host_ns": exposed, **ns, "hidden_ns": hidden}, mode, padded

@@ -248,6 +248,7 @@ def make_prices(rng: random.Random, engine: Record, ticks: bool) -> Record:
         "launch_eager_ns": one(200e3),
         "launching_eager_ns": one(2e6),
         "draft_launch_ns": one(20e3),
+        "draft_launching_ns": rng.choice((0.0, one(300e3))),
         "sample_sequence_ns": one(500.0),
     }
 

@@ -31,7 +31,8 @@ STATUS = {DONE: "done", CANCELLED: "cancelled", TIMED_OUT: "timed_out", REJECTED
 SCALARS = (
     "prefill_pair_ns prefill_window_pair_ns window_tokens prefill_start_ns draft_prefill_pair_ns "
     "draft_prefill_start_ns launch_full_ns launch_piecewise_ns launch_eager_ns draft_launch_ns "
-    "prefill_token_ns draft_prefill_token_ns launching_eager_ns sample_sequence_ns"
+    "prefill_token_ns draft_prefill_token_ns launching_eager_ns sample_sequence_ns "
+    "draft_launching_ns"
 ).split()
 REQUEST_FIELDS = {
     "admitted_ns": "admitted_ns",

@@ -141,8 +141,19 @@ class CostModel:
         if sampled_s:
             ops.append(("draft sampler", PassCost(memory_s=sampled_s)))
         ops.append(("launch", PassCost(launch_s=self.draft_launch_us * _US)))
+        waiting_s = max(0.0, self.draft_launching_us * _US - total(ops).gpu_s)
+        if waiting_s:
+            ops.append(("launching", PassCost(host_s=waiting_s)))
         ops.append(("host", PassCost(host_s=self.preset.host.draft_pass_s)))
         return ops
+
+    @property
+    def draft_launching_us(self) -> float:
+        """What the host takes to launch one drafter pass operation by operation; 0 where a graph holds it."""
+        if self.drafter is None or self.draft_pricing is None:
+            return 0.0
+        held = self.preset.draft_graphs == "all" or self.drafter.kind != "draft_model"
+        return 0.0 if held else self.draft_pricing.draft_launching_us()
 
     @property
     def draft_launch_us(self) -> float:

@@ -43,7 +43,9 @@ PRICE_LAUNCHING_EAGER_NS = 12
 """ns that the host takes to launch a pass of the target kernel by kernel: it lasts at least as long."""
 PRICE_SAMPLE_SEQUENCE_NS = 13
 """ns of the accept stage for each sequence in it, in addition to its rows."""
-PRICE_COUNT = 14
+PRICE_DRAFT_LAUNCHING_NS = 14
+"""ns that the host takes to launch a pass of the drafter that no graph holds; 0 where one does."""
+PRICE_COUNT = 15
 
 DENSE_QUERY_TOKENS = 17
 """Every number of query tokens up to this one is a knot: chains of up to 16 drafts are priced exactly."""
@@ -181,6 +183,7 @@ def _scalars(cost: CostModel) -> NDArray[np.float64]:
         out[PRICE_DRAFT_PREFILL_START_NS] = draft.prefill_start_us()
         out[PRICE_DRAFT_PREFILL_TOKEN_NS] = draft.prefill_token_us()
         out[PRICE_DRAFT_LAUNCH_NS] = cost.draft_launch_us
+        out[PRICE_DRAFT_LAUNCHING_NS] = cost.draft_launching_us
     out *= 1000.0
     out[PRICE_WINDOW_TOKENS] = target.window_tokens
     return out

@@ -253,6 +253,10 @@ class NetworkPricing:
             return measured * self.network.calls
         return self.preset.host.eager_call_s * 1e6 * self.network.calls
 
+    def draft_launching_us(self) -> float:
+        """What the host takes to launch a drafter's pass that no graph holds."""
+        return self.preset.host.draft_call_s * 1e6 * self.network.calls
+
     def _indexer_us(self, layers: AttentionLayers, b: Floats, c: Floats, query_tokens: int) -> Floats:
         a = layers.attention
         if not a.index_bytes_per_token:

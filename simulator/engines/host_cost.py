@@ -85,6 +85,14 @@ class HostCost:
             label="per operation outside a CUDA graph",
         ),
     ] = 0.0
+    draft_call_s: Annotated[
+        float,
+        seconds(
+            "host time of one operation of a drafter's pass that no CUDA graph holds",
+            "assumed as `eager_call_s` of SGLang",
+            label="per operation of a drafter outside a CUDA graph",
+        ),
+    ] = 0.0
     request_latency_s: Annotated[
         float,
         seconds(

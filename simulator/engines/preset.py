@@ -219,6 +219,16 @@ class Preset:
             low=0,
         ),
     ] = 0
+    draft_graphs: Annotated[
+        str,
+        word(
+            "which drafters replay CUDA graphs: `all`, or `heads`, EAGLE and MTP alone: a separate draft "
+            "model then takes at least as long as its calls (`host.draft_call_s`)",
+            ENGINE,
+            "all",
+            "heads",
+        ),
+    ] = "all"
     lookup_note: Annotated[str, word("what a run notes about prompt lookup", ENGINE)] = ""
 
     @property

@@ -26,9 +26,14 @@ _ASKED_SYNCHRONOUS = re.compile(r"[-_ ]sync\w*\s*$")
 def presets() -> Mapping[str, Preset]:
     """All shipped presets by name, in the order of their names."""
     folder = resources.files("simulator").joinpath("data", "engines")
-    files = (entry for entry in folder.iterdir() if entry.name.endswith(".json"))
-    loaded = (read_preset(file.read_text("utf-8"), file.name, {}) for file in files)
-    return MappingProxyType({preset.name: preset for preset in sorted(loaded, key=lambda one: one.name)})
+    texts = {file.name: file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".json")}
+    loaded: dict[str, Preset] = {}
+    for inherits in (False, True):  # a version that differs in little names the one it inherits from
+        for file, text in texts.items():
+            if ('"inherits"' in text) == inherits:
+                preset = read_preset(text, file, dict(loaded))
+                loaded[preset.name] = preset
+    return MappingProxyType(dict(sorted(loaded.items())))
 
 
 def load_preset(name: str, base_dir: Path | None = None) -> tuple[Preset, str | None]:

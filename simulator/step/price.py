@@ -11,6 +11,7 @@ from typing import Any
 
 from simulator.costs.prices import (
     PRICE_DRAFT_LAUNCH_NS,
+    PRICE_DRAFT_LAUNCHING_NS,
     PRICE_DRAFT_PREFILL_PAIR_NS,
     PRICE_DRAFT_PREFILL_START_NS,
     PRICE_DRAFT_PREFILL_TOKEN_NS,
@@ -142,11 +143,13 @@ def _price_drafts(
     chunks: int,
     after_step: tuple[int, float, float],
     scale: float,
+    ahead_ns: int,
 ) -> int:
     """Return how long drafting takes after the accept stage: prompt lookups on the host, or drafter passes.
 
     `decodes` and `query_tokens` say where the decodes lie in the attention tables, `after_step` where all
-    entries lie once the step has ended, `pairs` and `chunks` what prefill attention reads.
+    entries lie once the step has ended, `pairs` and `chunks` what prefill attention reads, and `ahead_ns` how
+    long the host launches passes that no graph holds before the accept stage ends.
     """
     p = plan_at(e, slot)
     if not (p.drafts or (e.has_drafter and e.drafter_has_kv and p.drafters > 0)):
@@ -177,6 +180,8 @@ def _price_drafts(
         total += later * alike
         level += alike
     gpu_ns = (total + passes * item(scalars_of(e), PRICE_DRAFT_LAUNCH_NS)) * scale
+    launching_ns = passes * item(scalars_of(e), PRICE_DRAFT_LAUNCHING_NS)
+    gpu_ns = max(gpu_ns, launching_ns - ahead_ns)
     return int(gpu_ns + e.draft_step_ns + passes * e.draft_pass_ns + 0.5)
 
 
@@ -261,14 +266,21 @@ def price(e: Engine, slot: int, start_ns: int) -> None:
     if e.scales_decodes_only and chunks > 0:
         scale = 1.0 + (scale - 1.0) * p.decode_tokens / tokens
     p.verify_ns = int(target * scale + 0.5)
-    if mode == EAGER:
-        _wait_for_launches(e, slot, start_ns)
     accept = item(sample_of(e), rows) + sampling * item(scalars_of(e), PRICE_SAMPLE_SEQUENCE_NS)
     p.accept_ns = int(accept * scale + 0.5)
+    ahead_ns = 0
+    if e.asynchronous and e.host_overlap:
+        ahead_ns = p.verify_ns + p.accept_ns - p.hidden_ns
+    if mode == EAGER:
+        ahead_ns -= int(item(scalars_of(e), PRICE_LAUNCHING_EAGER_NS) + 0.5)
+        _wait_for_launches(e, slot, start_ns)
+    ahead_ns = max(ahead_ns, 0)
     after_step = decodes
     if chunks > 0:
         after_step = _cell(e, p.entries, (chunk_context + context_sum) / p.entries)
-    p.draft_ns = _price_drafts(e, slot, tokens, decodes, query_tokens, pairs, chunks, after_step, scale)
+    p.draft_ns = _price_drafts(
+        e, slot, tokens, decodes, query_tokens, pairs, chunks, after_step, scale, ahead_ns
+    )
     p.attention_ns = int(attention * scale + 0.5)
     p.communication_ns = int(item(target_comm_of(e), padded) * scale + 0.5)
     p.padded_tokens = padded

@@ -62,6 +62,7 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
     "eager one token early": (price._graph, compared("graph_cap", ast.Lt)),
     "eager launches wait for the GPU": (price._wait_for_launches, replaced("p.scheduled_ns", "start_ns")),
     "eager launches do not queue": (price._wait_for_launches, only_argument("scheduled_ns")),
+    "launches of a drafter wait for the GPU": (price.price, replaced("p.verify_ns + p.accept_ns", "0")),
     "one draft pass too many": (price._price_drafts, replaced("later * alike", "later * (alike + 1)")),
     "context charged per query token": (
         price.price,

@@ -15,7 +15,17 @@ from simulator.gpu import GPUS, gpu
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import defaults_used, engine_preset, parse_scenario, scenario_from_flags
 
-NAMES = ("sglang-0.5", "torch-2", "trtllm-1", "vllm-0.10", "vllm-0.14", "vllm-0.14-sync", "vllm-0.33")
+NAMES = (
+    "sglang-0.5",
+    "torch-2",
+    "trtllm-1",
+    "vllm-0.10",
+    "vllm-0.14",
+    "vllm-0.14-sync",
+    "vllm-0.15",
+    "vllm-0.15-sync",
+    "vllm-0.33",
+)
 
 
 def test_every_preset_loads_and_names_its_sources():
@@ -32,11 +42,11 @@ def test_every_preset_loads_and_names_its_sources():
         ("vllm-0.33", "vllm-0.33", None),
         ("vllm-0.33.1", "vllm-0.33", None),
         ("vllm-0.13", "vllm-0.10", "nearest known"),
-        ("vllm-0.17", "vllm-0.14", "nearest known"),
+        ("vllm-0.17", "vllm-0.15", "nearest known"),
         ("vllm-0.14-sync", "vllm-0.14-sync", None),
-        ("vllm-0.24", "vllm-0.14", "nearest known"),
+        ("vllm-0.24", "vllm-0.15", "nearest known"),
         ("vllm-0.25", "vllm-0.33", "nearest known"),
-        ("vllm-0.33-sync", "vllm-0.14-sync", "nearest known"),
+        ("vllm-0.33-sync", "vllm-0.15-sync", "nearest known"),
         ("vllm-0.12-sync", "vllm-0.10", "nearest known"),
         ("vLLM 0.14 sync ", "vllm-0.14-sync", None),
         ("vllm-0.14-synchronous", "vllm-0.14-sync", None),

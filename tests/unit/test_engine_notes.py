@@ -53,7 +53,7 @@ def test_a_limit_of_running_requests_while_an_engine_speculates_is_noted(
 
 def test_every_answer_says_which_preset_was_taken() -> None:
     scenario = small_scenario({"engine.preset": "vllm-0.20", "workload.requests": 60})
-    said = "no preset for 'vllm-0.20': the nearest known, vllm-0.14, is taken"
+    said = "no preset for 'vllm-0.20': the nearest known, vllm-0.15, is taken"
     assert said in simulate(scenario).notes
     assert said in breakeven(scenario).notes
     assert said in memory(scenario).notes

@@ -35,6 +35,7 @@ CHUNKS = (
     "draft_prefill_token_ns",
     "launching_eager_ns",
     "sample_sequence_ns",
+    "draft_launching_ns",
 )
 
 
@@ -138,6 +139,18 @@ def test_an_eager_pass_lasts_until_the_host_has_launched_it() -> None:
     overlapped = engine(graph_sizes=[], graph_cap=0, asynchronous=True, stop_is_foreseen=True)
     (r,), _ = simulate(overlapped, [request(10, 3)], prices_=slow)
     check(r, first_ns=5001, last_ns=3 * 5000 + 1)
+
+
+def test_a_drafter_that_no_graph_holds_lasts_until_the_host_has_launched_it() -> None:
+    # Prefill N = 10: 1100 + 1. The two passes take 211 on the GPU and 2 * 900 to launch.
+    slow = prices(draft_launching_ns=900.0)
+    drafter = {"lookahead_tokens": 2, "drafter_has_kv": True, "serial_passes": "draft_length"}
+    drafter |= {"host": {"hidden_step_ns": 700.0}, "emits_before_drafting": False}
+    (r,), _ = simulate(engine(2, **drafter), [request(10, 6)], prices_=slow)
+    check(r, first_ns=700 + 1101 + 1800)
+    # A host that runs ahead has launched for 1101 - 700 before the drafter is due.
+    (r,), _ = simulate(engine(2, **drafter, asynchronous=True), [request(10, 6)], prices_=slow)
+    check(r, first_ns=700 + 1101 + 1800 - 401)
 
 
 @pytest.mark.parametrize(("early", "times"), [(False, (1312, 2549, 3786)), (True, (1101, 2345, 3582))])

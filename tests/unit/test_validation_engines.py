@@ -16,7 +16,7 @@ from tests.published_runs import case
         ({"name": "vLLM", "version": "0.11.0"}, "vllm-0.10", True),
         ({"name": "vLLM", "version": "V1, 2025-07"}, "vllm-0.10", True),
         ({"name": "vLLM", "version": "0.31, async scheduling off"}, "vllm-0.33", False),
-        ({"name": "vLLM", "version": "0.17.x"}, "vllm-0.14", True),
+        ({"name": "vLLM", "version": "0.17.x"}, "vllm-0.15", True),
         ({"name": "vLLM", "version": "0.1.dev13107+ge1a34c3a5 (V1, main of 2026-01)"}, "vllm-0.14", True),
         ({"name": "vLLM", "version": "0.10.2.dev2+g1234 of 2025-08"}, "vllm-0.10", True),
         ({"name": "NVIDIA NIM", "version": "1.8.0"}, "trtllm-1", True),
@@ -74,8 +74,8 @@ def test_early_sglang_speculates_without_overlap(tmp_path):
 @pytest.mark.parametrize(
     ("method", "version", "preset"),
     [
-        ("ngram", "0.28.0", "vllm-0.14-sync"),
-        ("suffix", "0.28.0", "vllm-0.14-sync"),
+        ("ngram", "0.28.0", "vllm-0.15-sync"),
+        ("suffix", "0.28.0", "vllm-0.15-sync"),
         ("ngram_gpu", "0.28.0", "vllm-0.33"),
         ("eagle3", "0.28.0", "vllm-0.33"),
         ("ngram", "0.10.1", "vllm-0.10"),
