@@ -1,15 +1,16 @@
-"""Small published cases for tests: a case by its differences from a plain one."""
+"""Published cases for tests: all committed ones, and small ones by their differences from a plain case."""
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calibration.validation.reconstruction.cases import PublishedCase, read_cases
+from calibration.validation.reconstruction.cases import PublishedCase, committed_cases, read_cases
 from calibration.validation.reconstruction.evidence import AcceptanceEvidence
 from calibration.validation.reconstruction.published_run import PublishedRun
-from calibration.validation.reconstruction.reconstruct import published_runs_of
+from calibration.validation.reconstruction.reconstruct import published_runs_of, published_runs_of_cases
 
 PLAIN: dict[str, Any] = {
     "case_id": "c",
@@ -67,3 +68,9 @@ def the_run(folder: Path, *cases: dict[str, Any]) -> PublishedRun:
     """The one run of these cases."""
     (run,) = runs_in(folder, *cases)
     return run
+
+
+@cache
+def committed_runs() -> tuple[PublishedRun, ...]:
+    """All runs of the committed cases, reconstructed once in each process."""
+    return published_runs_of_cases(committed_cases())

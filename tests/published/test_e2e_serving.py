@@ -86,7 +86,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Validation:
     """All runs, simulated."""
     path = tmp_path_factory.mktemp("e2e") / "e2e_serving.json"
     path.write_text(json.dumps(as_cases(runs())), encoding="utf-8")
-    return validate(read_cases([path]))
+    return validate(read_cases([path]), workers=1)
 
 
 def by_model(validation: Validation, quantity: str) -> dict[str, ErrorSummary]:

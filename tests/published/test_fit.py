@@ -13,10 +13,9 @@ from calibration.validation.fit.parameters import PARAMETERS, candidate_presets,
 from calibration.validation.fit.solve import LinearisedErrors, from_scale, to_scale
 from calibration.validation.fit.split import STEPS, fit_half
 from calibration.validation.fit.write import rewritten
-from calibration.validation.reconstruction.cases import committed_cases
 from calibration.validation.reconstruction.published_run import PublishedRun
-from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
 from simulator.engines.presets import load_preset
+from tests.published_cases import committed_runs
 
 THROUGHPUT = SimpleNamespace(quantity="throughput")
 RECORD = json.loads(

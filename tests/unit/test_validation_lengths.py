@@ -10,13 +10,14 @@ import pytest
 
 from calibration.validation.curve_prediction import CurvePoint
 from calibration.validation.predict import PredictionInput, predict, with_means
-from calibration.validation.reconstruction.cases import PublishedFramework, PublishedWorkload, committed_cases
+from calibration.validation.reconstruction.cases import PublishedFramework, PublishedWorkload
 from calibration.validation.reconstruction.lengths import lengths_of
 from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
 from calibration.validation.reconstruction.settings import UNSPLIT_PROMPTS
 from calibration.validation.row import input_of
 from simulator.acceptance import Gated
 from simulator.runs.replications import make_traffic
+from tests.published_cases import committed_runs
 from tests.published_runs import case, run, scenario
 
 CHAT = {"kind": "lognormal", "median": 150.0, "p95": 700.0, "max": 2000}
@@ -48,7 +49,7 @@ def test_only_published_means_are_held() -> None:
 
 def test_what_is_taken_where_nothing_is_said_is_the_middle_of_what_others_say() -> None:
     said: dict[str, dict[str, list[float]]] = {"prompt_tokens": {}, "output_tokens": {}}
-    for one in published_runs_of_cases(committed_cases()):
+    for one in committed_runs():
         for field, mean in one.mean_tokens.items():
             said[field].setdefault(one.case.source_id, []).append(mean)
     about = case([{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}], workload=PublishedWorkload())
