@@ -96,7 +96,11 @@ def predict(task: PredictionInput, alter: Alteration | None = None) -> Predictio
             missing[name] = str(error.problems[0].message)
     figures: dict[str, Figures] = {}
     for name, variant in variants.items() if task.runs else ():
-        variant_figures = run_figures(variant, task)
+        try:
+            variant_figures = run_figures(variant, task)
+        except InputError as error:  # not one request can be served
+            missing[name] = str(error.problems[0].message)
+            continue
         if variant_figures:
             figures[name] = variant_figures
         else:

@@ -57,7 +57,7 @@ that the template of Llama 3.1 adds to a question.
 """
 _RAW = re.compile(r"(?:no|without|without a) chat template")
 
-_UNKNOWN_DATA_SET = UsualLengths(920, 256, 1.0, 0.8)
+_UNKNOWN_DATA_SET = UsualLengths(714, 256, 1.0, 0.8)
 """Lengths of an unknown data set: medians over the committed sources that state lengths, with the spread of
 chat.
 """
