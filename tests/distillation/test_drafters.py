@@ -54,6 +54,15 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return tiny_target(save_tiny(tmp_path_factory.mktemp("tiny") / request.param, request.param))
 
 
+@pytest.fixture(scope="module")
+def plain_texts(target: TargetSession) -> list[tuple[Tensor, tuple[int, ...]]]:
+    """Prompts with what plain greedy decoding makes of them."""
+    prompts = [prompt_of(seed, 5 + seed) for seed in range(3)]
+    return [
+        (prompt, speculative_decode(target, None, prompt, 0, max_tokens=120).tokens) for prompt in prompts
+    ]
+
+
 @pytest.fixture(params=HEADS)
 def pair(target: TargetSession, request: pytest.FixtureRequest) -> Pair:
     return Pair(target, fresh_head(request.param, target.network))
@@ -114,15 +123,16 @@ class Prompted:
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_greedy_output_is_that_of_plain_decoding(
-    pair: Pair, plan: DraftTree | GrowthRule | None, monkeypatch: pytest.MonkeyPatch
+    pair: Pair,
+    plain_texts: list[tuple[Tensor, tuple[int, ...]]],
+    plan: DraftTree | GrowthRule | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     accepted: list[int] = []
-    for seed in range(3):
-        prompt = prompt_of(seed, 5 + seed)
-        plain = speculative_decode(pair.target, None, prompt, 0, max_tokens=120)
-        drafter = Prompted(drafter_of(pair.head, pair.target, plan), plain.tokens, monkeypatch)
+    for prompt, plain in plain_texts:
+        drafter = Prompted(drafter_of(pair.head, pair.target, plan), plain, monkeypatch)
         drafted = speculative_decode(pair.target, drafter, prompt, DRAFTS, max_tokens=100)
-        assert drafted.tokens == plain.tokens[:100]
+        assert drafted.tokens == plain[:100]
         accepted += [one.accepted for one in drafted.rounds]
     assert sum(accepted) > 100
     assert set(accepted) == set(range(DRAFTS + 1))
