@@ -18,6 +18,7 @@ ENGINE  := .venv-engine
 LOOP    := results/engine-loop
 EACH    ?= 10
 FIRST   ?= 1000
+# A file's tests run in one worker, in the order of the files, so that what they share is made once.
 # Arguments for pytest, as in `make test ARGS="tests/unit -x"`.
 ARGS    ?=
 # Two workers are the most that two cores repay; more cores are not needed for a run of this length.
@@ -71,7 +72,7 @@ report: $(CORE)  ## install the core, simulate the example, print the summary, w
 test: $(TOOLS)  ## install and run all tests (ARGS= for pytest, JOBS= workers)
 	status=0; \
 	$(if $(ARGS),,$(BIN)/python -m pytest -m alone || status=1;) \
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not benchmark and not alone" $(ARGS) || status=1; \
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not benchmark and not alone" $(ARGS) || status=1; \
 	exit $$status
 
 bench: $(TOOLS)  ## speed, as ratios within one run
