@@ -23,12 +23,11 @@ VARIABLES = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "HF_HUB_OFFLINE": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_USE_AOT_COMPILE": "0",
 }
-"""Nothing is sent or downloaded, one GiB of KV cache suffices for every cell, and compiled graphs come from
-torch's cache: what vLLM compiled ahead of time it compiles anew at every start of this release.
+"""Nothing is sent or downloaded, and compiled graphs come from torch's cache: this release cannot load what it
+compiled ahead of time, and compiles it anew at every start.
 """
 
 

@@ -10,7 +10,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -41,7 +41,7 @@ from calibration.engine_loop.matrix import (
 from calibration.engine_loop.predict import Calibrated, predict, scenario_data, write_json
 from calibration.engine_loop.prompts import write_prompts
 from calibration.engine_loop.raw import acceptance_of, raw_cell, read_raw
-from calibration.engine_loop.server import EngineServer
+from calibration.engine_loop.server import SERVER_BYTES, EngineServer
 
 PREDICTIONS = "predictions.json"
 PREDICTIONS_SCHEMA = "decodesim/engine-predictions-1"
@@ -80,19 +80,18 @@ class EngineLoop:
         target = checkpoint(self.files.checkpoints, TARGET_LAYERS)
         write_prompts(self.folder / "prompts.jsonl", target)
         self._calibrate_passes()
-        with interrupted_when_terminated(), ExitStack() as stack:
-            prompts = self.folder / "prompts.jsonl"
-            client = stack.enter_context(
-                BenchClient(self.python, target, prompts, self.folder / "client.log")
-            )
-            self._start(stack, self._variants[PLAIN], client)
-            self._calibrate_host(client)
-            for variant in self.matrix.variants:
-                if variant.name != PLAIN:
-                    self._start(stack, variant, client)
-                    self._accept(variant, client)
-            self._predict()
-            self._measure(client)
+        prompts, log = self.folder / "prompts.jsonl", self.folder / "client.log"
+        with interrupted_when_terminated(), BenchClient(self.python, target, prompts, log) as client:
+            try:
+                self._calibrate_host(client)
+                for variant in self.matrix.variants:
+                    if variant.name != PLAIN:
+                        self._accept(variant, client)
+                self._predict()
+                self._measure(client)
+            finally:
+                for server in self._servers.values():
+                    server.stop()
 
     def _calibrate_passes(self) -> None:
         """Passes of plain engine cores and the host's work on stubs, made into the profile."""
@@ -118,23 +117,38 @@ class EngineLoop:
             write_json(path, make())
         return json.loads(path.read_text("utf-8"))
 
-    def _start(self, stack: ExitStack, variant: EngineVariant, client: BenchClient) -> None:
-        """Start a server, warm it up, and freeze it."""
-        self.note(f"starting vLLM: {variant.name}")
-        server = EngineServer(
+    def _server(self, name: str, client: BenchClient) -> EngineServer:
+        """The frozen server of a variant, started and warmed up if it does not run.
+
+        Where memory is short, the one that was not used for longest ends first.
+        """
+        if name in self._servers:
+            self._servers[name] = self._servers.pop(name)
+            return self._servers[name]
+        while len(self._servers) >= self._most_servers:
+            self._servers.pop(next(iter(self._servers))).stop()
+        self.note(f"starting vLLM: {name}")
+        server = self._servers[name] = EngineServer(
             self.python,
             checkpoint(self.files.checkpoints, TARGET_LAYERS),
-            variant.speculative_config(self.files.checkpoints),
-            self.folder / f"server-{variant.name}.log",
+            self._variants[name].speculative_config(self.files.checkpoints),
+            self.folder / f"server-{name}.log",
         )
-        self._servers[variant.name] = stack.enter_context(server)
         server.wait()
         client.run(server.url, _WARM_UP, self.folder / "warm-up.json")
         server.freeze()
+        return server
+
+    @cached_property
+    def _most_servers(self) -> int:
+        """Servers that fit the memory at the start, at least one."""
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+        (free_kib,) = (int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        return max(1, int(1024 * free_kib / SERVER_BYTES))
 
     @contextmanager
-    def _thawed(self, variant: str) -> Iterator[EngineServer]:
-        server = self._servers[variant]
+    def _thawed(self, name: str, client: BenchClient) -> Iterator[EngineServer]:
+        server = self._server(name, client)
         server.thaw()
         try:
             yield server
@@ -143,7 +157,7 @@ class EngineLoop:
 
     def _bench(self, cell: Cell, client: BenchClient) -> dict[str, Any]:
         """Run one cell, and return its raw document."""
-        with self._thawed(cell.variant) as server:
+        with self._thawed(cell.variant, client) as server:
             before, begun, cpu_s = server.metrics(), now(), server.front_end_cpu_s()
             bench = client.run(server.url, cell, self.folder / "bench.json")
             front_end_s = server.front_end_cpu_s() - cpu_s

@@ -21,6 +21,10 @@ from simulator.errors import InputError, Problem
 HOST = "127.0.0.1"
 MODEL_NAME = "smollm2"
 MAX_NUM_SEQS, MAX_MODEL_LEN = 32, 2048
+KV_CACHE_BYTES = 512 << 20
+"""Enough for 32 requests of every cell, with a draft model's cache."""
+SERVER_BYTES = 3_300_000_000
+"""Memory of one server: measured 3.1 to 3.5 GB with a KV cache of 1 GiB."""
 _START_S, _STOP_S, _POLL_S = 600.0, 20.0, 0.5
 
 
@@ -33,7 +37,7 @@ class EngineServer:
         arguments = [
             *(str(python.parent / "vllm"), "serve", str(model), "--host", HOST, "--port", str(self.port)),
             *("--served-model-name", MODEL_NAME, "--max-model-len", str(MAX_MODEL_LEN)),
-            *("--max-num-seqs", str(MAX_NUM_SEQS)),
+            *("--max-num-seqs", str(MAX_NUM_SEQS), "--kv-cache-memory-bytes", str(KV_CACHE_BYTES)),
         ]
         if speculative is not None:
             arguments += ["--speculative-config", json.dumps(speculative)]
