@@ -26,8 +26,8 @@ VARIABLES = {
     "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_USE_AOT_COMPILE": "0",
 }
-"""Nothing is sent or downloaded, and compiled graphs come from torch's cache: this release cannot load what it
-compiled ahead of time, and compiles it anew at every start.
+"""Nothing is sent or downloaded, and compiled graphs are taken from torch's cache: vLLM cannot load what it
+it compiled ahead of time, and compiles it anew at every start.
 """
 
 
