@@ -27,7 +27,7 @@ VARIABLES = {
     "VLLM_USE_AOT_COMPILE": "0",
 }
 """Nothing is sent or downloaded, and compiled graphs are taken from torch's cache: vLLM cannot load what it
-it compiled ahead of time, and compiles it anew at every start.
+compiled ahead of time, and compiles it anew at every start.
 """
 
 
