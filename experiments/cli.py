@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "dashboards.commands.sensitivity",
         "Rank the uncertain inputs by their effect on the answer.",
     ),
+    "methods": ("experiments.commands.methods", "Speculation methods: needs, costs, engines."),
     "memory": ("experiments.commands.memory", "Memory of the GPUs: weights, drafter, KV cache."),
     "validate": (
         "dashboards.commands.validate",

@@ -1,9 +1,9 @@
 """A second opinion on `docs/step.md`: the same engine in dicts and lists, written without sight of the step.
 
-Plain data in and out, nothing of the simulator, no speed. Covered: plain decoding, chain methods, n-gram in
-both profiles, chunked and whole prefill, prefill apart, preemption, ghost rows, stops, closed loop, known
-arrivals, timeouts, cancellations, prefix caching with blocks that have an address. Not: sessions, effects per
-request, traces.
+Plain data in and out, nothing of the simulator, no speed. Covered: plain decoding, chains, trees, one pass
+for all drafts, n-gram in both profiles, matches of limited length, a draft length of each request, chunked
+and whole prefill, prefill apart, preemption, ghost rows, stops, closed loop, known arrivals, timeouts,
+cancellations, prefix caching with blocks that have an address. Not: sessions, effects per request, traces.
 """
 
 from collections import Counter
@@ -12,7 +12,8 @@ from math import floor
 from typing import Any
 
 Record = dict[str, Any]
-Uniform = Callable[[int, int, int], float]  # (request, stream: 0 survival, 1 match; 1-based output position)
+# (request, stream: 0 survival, 1 match, 4 length of a match; 1-based output position)
+Uniform = Callable[[int, int, int], float]
 
 TIMES = ("admitted_ns", "first_ns", "last_ns", "ended_ns")  # -1: not yet
 COUNTS = ("emitted_tokens", "drafted_tokens", "accepted_tokens", "draft_rounds", "decode_rounds")
@@ -304,20 +305,23 @@ class Oracle:
         verify += p["prefill_start_ns"] if pairs else 0.0
         verify += sum(n * min(mean, p["window_tokens"]) * p["prefill_window_pair_ns"] for n, mean in pairs)
         draft, launch = 0.0, p["draft_launch_ns"] + engine["host"]["draft_pass_ns"]
-        passes = plan["K"] if plan["drafts"] else int(engine["drafter_has_kv"] and plan["may_draft"])
-        if engine["serial_passes"] and passes > 0:
-            first = {"tokens": tokens, "tokens+requests": tokens + rows, "requests": rows}
-            draft += self.draft_pass(first[engine["first_pass_rows"]], rows, *decoding) + launch
-            draft += sum(
-                n * m * p["draft_prefill_pair_ns"] + n * p["draft_prefill_token_ns"] for n, m in pairs
-            )
-            draft += p["draft_prefill_start_ns"] if pairs else 0.0
+        k, reads = plan["K"] if plan["drafts"] else 0, engine["first_pass_rows"].split("+")
+        runs = engine["serial_passes"] and (k > 0 or (engine["drafter_has_kv"] and plan["may_draft"]))
+        passes = 1 + len(self.later_passes(k)) if runs else 0
+        if passes > 0:
+            first = {"tokens": tokens, "requests": rows, "drafts": k * rows}
+            chosen = max(k, 1) * rows if "drafts" in reads else rows
+            draft += self.draft_pass(sum(first[what] for what in reads), chosen, *decoding) + launch
+            for n, m in pairs if "tokens" in reads else []:
+                draft += n * m * p["draft_prefill_pair_ns"] + n * p["draft_prefill_token_ns"]
+            draft += p["draft_prefill_start_ns"] if pairs and "tokens" in reads else 0.0
             after = context + sum(e["start"] + e["n"] for e in chunks)
-            draft += (passes - 1) * (self.draft_pass(rows, rows, rows, after, 1) + launch)
+            for width in self.later_passes(k):
+                draft += self.draft_pass(width * rows, width * rows, rows, after, width) + launch
         exposed, hidden = self.host(plan)
         sampling = len(decodes) + sum(e["samples"] for e in chunks)
         accept = p["sample"][logits] + p["sample_sequence_ns"] * sampling
-        if engine["serial_passes"] and passes > 0:  # a graph-less drafter is launched by the host
+        if passes > 0:  # a graph-less drafter is launched by the host
             on_gpu = draft - passes * engine["host"]["draft_pass_ns"]
             ahead = floor(verify + 0.5) + floor(accept + 0.5) - hidden if self.overlaps else 0
             ahead = max(ahead - (floor(p["launching_eager_ns"] + 0.5) if mode == "eager" else 0), 0)
@@ -326,6 +330,25 @@ class Oracle:
         gpu = (verify, accept, draft) if tokens > 0 else (0, 0, 0)  # `prefill` off: no pass
         ns = dict(zip(("verify_ns", "accept_ns", "draft_ns"), (floor(x + 0.5) for x in gpu), strict=True))
         return {"host_ns": exposed, **ns, "hidden_ns": hidden}, mode, padded
+
+    def later_passes(self, k: int) -> list[int]:
+        """Rows of each request in every pass after the first, of a step that makes k drafts."""
+        if self.engine["serial_passes"] == 1 or k == 0:
+            return []
+        if "parents" not in self.engine:
+            return [1] * (k - 1)
+        extended = Counter(self.depth_of(node) for node in set(self.engine["parents"][1:]))
+        return [extended[depth] for depth in sorted(extended) if depth > 0]
+
+    def depth_of(self, node: int) -> int:
+        return 0 if node == 0 else 1 + self.depth_of(self.engine["parents"][node])
+
+    def reach(self, k: int) -> int:
+        """Positions at which k drafts can be accepted: whole levels of a tree, and all of a chain."""
+        if "parents" not in self.engine:
+            return k
+        depths = [self.depth_of(node) for node in range(1, len(self.engine["parents"]))]
+        return len(set(depths[:k]) - set(depths[k:]))
 
     def host(self, plan: Record) -> tuple[int, int]:
         host, count = self.engine["host"], len(plan["entries"])
@@ -345,6 +368,8 @@ class Oracle:
         return fits if self.on["graph_padding"] else [rows]
 
     def graph(self, tokens: int, queries: list[int], has_chunks: bool) -> tuple[str, int]:
+        if tokens == 0:  # `prefill` off, and no decodes
+            return "full", 0
         lengths, small = self.engine["draft_length_by_batch"], tokens <= self.engine["graph_cap"]
         captured = {k + 1 for k in (lengths[1:] if self.engine["graphs_of_every_length"] else [max(lengths)])}
         uniform = not has_chunks and len(set(queries)) <= 1 and captured.issuperset(queries)
@@ -366,9 +391,19 @@ class Oracle:
         chances = self.random_key["match_after_match" if r["matched"] else "match_after_miss"]
         return bool(self.uniform(r["number"], 1, r["emitted_tokens"] + 1) < chances[r["traffic_class"]])
 
+    def matched_tokens(self, r: Record, k: int) -> int:
+        """Of k drafts, those that the match of this round is long enough for."""
+        lengths = self.random_key.get("match_drafts")
+        if lengths is None:
+            return k
+        of_class = lengths[r["traffic_class"]]
+        u = self.uniform(r["number"], 4, r["emitted_tokens"] + 1)
+        return int(min(k, of_class[int(u * len(of_class))]))
+
     def accepted(self, r: Record, k: int) -> int:
         if k > 0 and self.junk_on_miss and not self.match(r):
             return 0
+        k = self.matched_tokens(r, self.reach(k))
         chances, position, j = self.random_key["conditional"][r["traffic_class"]], r["emitted_tokens"] + 1, 0
         while j < k and self.uniform(r["number"], 0, position + j) < chances[j]:
             j += 1
@@ -401,7 +436,8 @@ class Oracle:
             self.end(r, "cancelled" if r["stop"] < r["output_tokens"] else "done", m)
         elif next_k > 0 and self.may_draft(r) and not preempted:
             r["matched"] = self.match(r) if self.engine["ragged"] else r["matched"]
-            r["drafts"] = self.drafts(r, next_k) if r["matched"] or not self.engine["ragged"] else 0
+            ragged, drafts = self.engine["ragged"], self.drafts(r, next_k)
+            r["drafts"] = drafts if not ragged else self.matched_tokens(r, drafts) if r["matched"] else 0
 
     # §5: the clock
     def run(self) -> Record:

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 Record = dict[str, Any]
-SEEDS = range(320)
+SEEDS = range(416)
 MECHANISMS = ("prefill", "graph_padding", "stop_trim", "ghost_rows", "host_overlap", "context_growth")
 METHODS: dict[str, Record] = {
     "plain": {"serial_passes": 0, "first_pass_rows": "tokens", "kv": False, "slots": 0},
@@ -22,6 +22,21 @@ METHODS: dict[str, Record] = {
     "heads": {"serial_passes": "draft_length", "first_pass_rows": "requests", "kv": False, "slots": 0},
     "ngram": {"serial_passes": 0, "first_pass_rows": "tokens", "kv": False, "slots": 0},
 }
+TREES = (
+    [-1, 0, 0, 1, 1, 2, 3],
+    [-1, 0, 0, 0, 1],
+    [-1, 0, 1, 1, 2],
+    [-1, 0, 0, 1, 2, 3, 4],
+)
+"""Parents of the nodes, level by level."""
+LATER_METHODS: dict[str, Record] = {
+    "tree": {"serial_passes": "draft_length", "first_pass_rows": "tokens", "kv": True, "slots": 0},
+    "heads of a tree": {"serial_passes": 1, "first_pass_rows": "requests", "kv": False, "slots": 0},
+    "parallel": {"serial_passes": 1, "first_pass_rows": "tokens+drafts", "kv": True, "slots": 2},
+    "suffix": {"serial_passes": 0, "first_pass_rows": "tokens", "kv": False, "slots": 0},
+}
+FIRST_LATER_SEED = 320
+"""From this seed on the methods are the later ones, so that no older scenario changes."""
 METHOD_ORDER = ("plain", "eagle", "model", "ngram", "eagle", "heads", "ngram", "model")
 TICK_NS = 20_000
 UNLIMITED = 2**62
@@ -31,7 +46,8 @@ CONTEXT_KNOTS = [64, 128, 192, 256, 384]
 def scenario(seed: int) -> Record:
     """Return one random scenario; its method follows from the seed, so that any 16 in a row hold them all."""
     rng = random.Random(seed)
-    name = METHOD_ORDER[seed // 2 % len(METHOD_ORDER)]
+    order = METHOD_ORDER if seed < FIRST_LATER_SEED else tuple(LATER_METHODS)
+    name = order[seed // 2 % len(order)]
     ticks, tight = seed % 2 == 0, chance(rng, 0.4)
     engine = make_engine(rng, name, ticks, tight)
     engine["host"] |= make_front_end(random.Random(f"front end {seed}"), ticks)
@@ -45,7 +61,7 @@ def scenario(seed: int) -> Record:
         "engine": engine,
         "prices": make_prices(rng, engine, ticks),
         "requests": requests,
-        "acceptance": make_acceptance(rng, engine, gated=name == "ngram"),
+        "acceptance": make_acceptance(rng, engine, name),
     }
 
 
@@ -73,11 +89,14 @@ def draft_lengths(rng: random.Random, seats: int, most: int) -> list[int]:
 
 def make_engine(rng: random.Random, name: str, ticks: bool, tight: bool) -> Record:
     """`tight`: too few tokens for every seat's drafts."""
-    method = METHODS[name]
+    method = (METHODS | LATER_METHODS)[name]
+    tree = {"parents": rng.choice(TREES)} if "tree" in name else {}
     asynchronous = chance(rng, 0.55)
     seats = rng.choice((4, 6, 8, 12) if tight else (1, 2, 3, 4, 6, 8, 12, 16))
-    lengths = draft_lengths(rng, seats, 0 if name == "plain" else rng.randint(1, 5))
+    most = len(tree["parents"]) - 1 if tree else 0 if name == "plain" else rng.randint(1, 5)
+    lengths = draft_lengths(rng, seats, most)
     budget = rng.randint(4, 2 + seats * (max(lengths) + 1)) if tight else rng.choice((16, 32, 64, 96))
+    budget = max(budget, most + 1) if tree else budget  # the first decode may be filled up to K + 1 rows
     largest = rng.choice((8, 16, 24, 48, 96))
     grid = sorted(rng.sample(range(1, largest), rng.randint(3, min(16, largest - 1))))
     host = {
@@ -99,9 +118,10 @@ def make_engine(rng: random.Random, name: str, ticks: bool, tight: bool) -> Reco
         "chunked_prefill": chance(rng, 0.8),
         "reserved_output": rng.choice((0.0, 0.0, 0.5, 1.0)),
         "draft_length_by_batch": lengths,
-        "lookahead_tokens": max(lengths) if method["kv"] else 0,
+        **tree,
+        "lookahead_tokens": (2 if tree else 1) * max(lengths) if method["kv"] else 0,
         "slots_per_request": method["slots"],
-        "ragged": name == "ngram" and not asynchronous,
+        "ragged": name in ("ngram", "suffix") and not asynchronous,
         "drafter_has_kv": method["kv"],
         "first_pass_rows": method["first_pass_rows"],
         "serial_passes": method["serial_passes"],
@@ -205,6 +225,8 @@ def make_prices(rng: random.Random, engine: Record, ticks: bool) -> Record:
     """Monotone tables. T covers every padded size and every draft row of these engines."""
     seats, most = engine["max_num_seqs"], max(engine["draft_length_by_batch"])
     tokens = max(engine["max_num_batched_tokens"] + seats, engine["graph_cap"]) + most + 1
+    if "parents" in engine or "drafts" in engine["first_pass_rows"]:
+        tokens += seats * most
 
     def table(base: float, slope: float) -> list[float]:
         steps = [
@@ -264,11 +286,15 @@ def attention(
     return tables
 
 
-def make_acceptance(rng: random.Random, engine: Record, gated: bool) -> Record:
+def make_acceptance(rng: random.Random, engine: Record, name: str) -> Record:
     most = max(1, *engine["draft_length_by_batch"])
     low = rng.choice((0.0, 0.3, 0.6, 0.9, 1.0))
+    lengths = {}
+    if name == "suffix":
+        lengths["match_drafts"] = [sorted(rng.randint(1, most + 1) for _ in range(4)) for _ in range(2)]
     return {
-        "kind": "gated" if gated else "table",
+        **lengths,
+        "kind": "gated" if name in ("ngram", "suffix") else "table",
         "conditional": [[rng.uniform(low, 1.0) for _ in range(most)] for _ in range(2)],
         "drafts": [True, chance(rng, 0.7)] if chance(rng, 0.9) else [False, False],
         "match_after_miss": [rng.uniform(0, 0.8) for _ in range(2)],

@@ -13,7 +13,8 @@ from simulator.costs.prices import PRICE_COUNT, Prices
 from simulator.drivers.pipeline import Simulation, Stage
 from simulator.numerics.random_numbers import draw
 from simulator.results.record import record_of
-from simulator.speculation.shape import Chain
+from simulator.speculation.shape import Chain, DraftShape, ParallelChain
+from simulator.speculation.tree_shape import TreeShape
 from simulator.step.build import new_state
 from simulator.step.settings import EngineSettings
 from simulator.step.state import (
@@ -25,6 +26,7 @@ from simulator.step.state import (
     State,
 )
 from simulator.traffic.workload import Requests
+from simulator.trees import DraftTree
 
 Record = dict[str, Any]
 STATUS = {DONE: "done", CANCELLED: "cancelled", TIMED_OUT: "timed_out", REJECTED: "rejected"}
@@ -81,7 +83,7 @@ def settings_of(engine: Record) -> EngineSettings:
         ragged=engine["ragged"],
         has_drafter=engine["serial_passes"] != 0 and not plain,
         drafter_has_kv=engine["drafter_has_kv"],
-        shape=engine.get("shape") or Chain(first_pass_rows=int("requests" in engine["first_pass_rows"])),
+        shape=engine.get("shape") or shape_of(engine),
         first_pass_reads_tokens="tokens" in engine["first_pass_rows"],
         drafter_max_context=NEVER
         if engine["drafter_max_context_tokens"] is None
@@ -99,6 +101,17 @@ def settings_of(engine: Record) -> EngineSettings:
         graphs_of_every_length=engine["graphs_of_every_length"],
         **{name: mechanisms[name] for name in mechanisms},
     )
+
+
+def shape_of(engine: Record) -> DraftShape:
+    """How the drafts of a scenario hang together."""
+    own_rows = int("requests" in engine["first_pass_rows"])
+    serial = engine["serial_passes"] != 1
+    if "parents" in engine:
+        return TreeShape(serial, own_rows, DraftTree(tuple(engine["parents"])))
+    if "drafts" in engine["first_pass_rows"]:
+        return ParallelChain()
+    return Chain(serial, own_rows)
 
 
 def prices_of(prices: Record) -> Prices:
@@ -132,6 +145,7 @@ def acceptance_of(acceptance: Record, requests: int) -> AcceptanceTables:
         match_by_request=False,
         match_after_miss=np.array(acceptance["match_after_miss"]),
         match_after_match=np.array(acceptance["match_after_match"]),
+        match_drafts=np.array(acceptance.get("match_drafts", [[]] * len(acceptance["drafts"])), np.int64),
         trace_lengths=np.zeros(0, np.int64),
         trace_start=np.zeros(1, np.int64),
         matched_before=np.zeros(requests, np.bool_),

@@ -27,6 +27,9 @@ SHOWN_AS_A_COMMENT = {
     "engine.host.request_s": "request_s: ",
     "engine.scheduler": "# scheduler: ",
     "run.precision_metric": "# precision_metric: ",
+    "speculation.eagle3-k3.draft_layers": "draft_layers: null",
+    "speculation.eagle3-k3.draft_window_tokens": "draft_window_tokens: 512",
+    "speculation.eagle3-k3.window": "window: 15",
     "workload.temperature": "# temperature: ",
 }
 """Keys that the complete example names without setting them."""

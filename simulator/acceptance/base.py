@@ -111,6 +111,11 @@ class AcceptanceModel(ABC):
         return LookupMatch(always, always, always)
 
     @property
+    def match_drafts(self) -> tuple[int, ...]:
+        """Drafts that equally likely matches bring at most, rising; empty: always K (GATED only)."""
+        return ()
+
+    @property
     def sequences(self) -> tuple[tuple[int, ...], ...]:
         """Replayed emission lengths by output position (TRACE only)."""
         return ()
@@ -118,6 +123,17 @@ class AcceptanceModel(ABC):
     def conditional_at(self, effects: Floats, depth: int) -> Floats:
         """Return c_j of a round with a match at each logit effect, shape (effects, depth)."""
         return np.broadcast_to(self.conditional(depth), (len(effects), depth))
+
+    def rank_chances(self, effects: Floats, depth: int, ranks: int) -> Floats:
+        """Return P(the drafter's r-th choice after an accepted draft is the continuation) of rounds at each
+        logit effect, by position and rank, shape (effects, depth, ranks).
+
+        A model of chains knows the first rank only. What the earlier ranks missed, rank r then finds with
+        c_j ÷ r: the heads of Medusa-1 on Vicuna-7B find it with 0.53, 0.36, 0.28, 0.22 of c_j for r = 2 to 5
+        (means of five heads, their published top-1 to top-5 accuracies), which is 1 ÷ r to 0.04.
+        """
+        first = self.conditional_at(effects, depth)[:, :, None]
+        return chances_of_hazards(first / np.arange(1.0, ranks + 1.0))
 
     def survival(self, depth: int) -> Floats:
         """Return S_1..S_K over the population of rounds, shape (depth,)."""
@@ -141,11 +157,14 @@ class AcceptanceModel(ABC):
 class AcceptanceEntry:
     """One `acceptance` entry of a scenario: its fields, the variant's draft length,
     and the folder of relative file names.
+
+    `of_tree`: from a model of chains to that of the variant's tree; None: the variant drafts chains.
     """
 
     fields: Mapping[str, Any]
     draft_length: int
     base_dir: Path
+    of_tree: Callable[[AcceptanceModel], AcceptanceModel] | None = None
 
     def has(self, name: str) -> bool:
         """Whether the entry gives this field."""
@@ -171,6 +190,13 @@ class AcceptanceEntry:
         if not isinstance(value, str | Path) or not str(value):
             raise fault(name, value, "is not a file name", "a path, relative to the scenario file")
         return self.base_dir / value
+
+
+def chances_of_hazards(hazards: Floats) -> Floats:
+    """Return P(rank r) from P(rank r | no earlier rank), along the last axis: together at most 1."""
+    missed = np.cumprod(1.0 - hazards, axis=-1)
+    earlier = np.concatenate([np.ones((*hazards.shape[:-1], 1)), missed[..., :-1]], axis=-1)
+    return np.asarray(earlier * hazards)
 
 
 def fields_of(entry: object) -> dict[str, Any]:
@@ -303,6 +329,9 @@ def mu_of(entry: AcceptanceEntry, family: Callable[[float], AcceptanceModel], sp
         at = entry.number("at_draft_length")
         if at != int(at):
             raise fault("at_draft_length", at, "is not a whole number", "1 or more")
+        if entry.of_tree is not None and at == entry.draft_length:  # it was seen with this tree
+            of_tree, chains = entry.of_tree, family
+            family = lambda mu: of_tree(chains(mu))  # noqa: E731
         return mu_for_mean_length(family, entry.number("mean_acceptance_length"), int(at), spread)
     alpha = entry.number("alpha")
     check_between("alpha", alpha, 0.0, 1.0)

@@ -27,6 +27,11 @@ from simulator.acceptance.base import (
 )
 from simulator.numerics.roots import bracketed_root
 
+LONGEST_MATCH = 1e4
+"""Tokens of a mean match at most."""
+MATCH_LEVELS = 1024
+"""Equally likely lengths of a match."""
+
 
 @dataclass(frozen=True)
 class Gated(AcceptanceModel):
@@ -36,8 +41,9 @@ class Gated(AcceptanceModel):
     `stickiness` is the lag-1 correlation of matches: P(match | match) = match + stickiness (1 - match),
     P(match | miss) = match (1 - stickiness). Requests differ in how much they repeat: logit P(match) is
     normal between them with standard deviation `request_sd`, and `match` is the mean over all of them.
-    Without a match nothing is accepted: an asynchronous engine drafts junk, a synchronous one nothing. Leaves
-    out the length of the match.
+    Without a match nothing is accepted: an asynchronous engine drafts junk, a synchronous one nothing.
+    `match_tokens`: a match has a geometric number of tokens with this mean, and brings as many drafts at most
+    (suffix decoding, arXiv 2411.04975); None: always K. Leaves out that long matches are accepted more often.
     """
 
     name: ClassVar[str] = "gated"
@@ -47,6 +53,7 @@ class Gated(AcceptanceModel):
     first: float
     run: float
     request_sd: float = 0.0
+    match_tokens: float | None = None
 
     def __post_init__(self) -> None:
         for field in ("match", "stickiness", "first", "run"):
@@ -54,16 +61,19 @@ class Gated(AcceptanceModel):
                 field, self.match_probability if field == "match" else getattr(self, field), 0.0, 1.0
             )
         check_between("request_sd", self.request_sd, 0.0, LARGEST_SD, f"0 to {LARGEST_SD:g} logits")
+        if self.match_tokens is not None:
+            check_between("match_tokens", self.match_tokens, 1.0, LONGEST_MATCH, f"1 to {LONGEST_MATCH:g}")
 
     @classmethod
     def from_entry(cls, entry: AcceptanceEntry) -> Gated:
-        """`{model: gated, match, stickiness, first, run, request_sd}`."""
+        """`{model: gated, match, stickiness, first, run, request_sd, match_tokens}`."""
         return cls(
             entry.number("match"),
             entry.number("stickiness", 0.0),
             entry.number("first"),
             entry.number("run"),
             entry.number("request_sd", 0.0),
+            entry.number("match_tokens") if entry.has("match_tokens") else None,
         )
 
     @property
@@ -102,10 +112,26 @@ class Gated(AcceptanceModel):
         return np.broadcast_to(rates, (len(effects), depth))
 
     def conditional(self, depth: int) -> Floats:
-        """c_j over all rounds, those without a match included: c_1 = match · first."""
+        """c_j over all rounds, those without a match included: c_1 = match · first. With the length of
+        matches, a later position also needs a match that reaches it.
+        """
         population: Floats = self.conditional_at(np.zeros(1), depth)[0].copy()
         population[:1] *= self.match_probability
+        if self.match_tokens is not None:
+            population[1:] *= 1.0 - 1.0 / self.match_tokens
         return population
+
+    @property
+    def match_drafts(self) -> tuple[int, ...]:
+        """Drafts of equally likely matches, rising: the middles of `MATCH_LEVELS` slices of the geometric
+        distribution."""
+        if self.match_tokens is None:
+            return ()
+        if self.match_tokens == 1.0:
+            return (1,) * MATCH_LEVELS
+        beyond = 1.0 - (np.arange(MATCH_LEVELS) + 0.5) / MATCH_LEVELS
+        tokens = np.ceil(np.log(beyond) / np.log1p(-1.0 / self.match_tokens) - 1e-12)
+        return tuple(np.maximum(tokens, 1.0).astype(int).tolist())
 
     def shifted(self, delta_logit: float) -> Gated:
         """Shift first and run; the match probability belongs to the text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from simulator.acceptance.base import AcceptanceEntry, AcceptanceModel, fault, fields_of
@@ -9,17 +10,26 @@ from simulator.acceptance.chains import Decay, Fixed, Geometric, Positional
 from simulator.acceptance.files import SELECTORS, model_from_file
 from simulator.acceptance.gated import Gated
 from simulator.acceptance.hierarchical import Hierarchical
+from simulator.acceptance.ranked import Ranked
 from simulator.acceptance.trace import ReplayedAcceptance
 from simulator.errors import InputError, unknown_name
 
 MODELS: dict[str, type[AcceptanceModel]] = {
     model.name: model
-    for model in (Fixed, Geometric, Positional, Decay, Hierarchical, Gated, ReplayedAcceptance)
+    for model in (Fixed, Geometric, Positional, Decay, Hierarchical, Ranked, Gated, ReplayedAcceptance)
 }
 
 
-def acceptance_model(entry: object, draft_length: int, base_dir: Path | str = ".") -> AcceptanceModel:
+def acceptance_model(
+    entry: object,
+    draft_length: int,
+    base_dir: Path | str = ".",
+    of_tree: Callable[[AcceptanceModel], AcceptanceModel] | None = None,
+) -> AcceptanceModel:
     """Return the acceptance model of a scenario entry, for a variant that drafts `draft_length` tokens.
+
+    `of_tree`: from this model to that of the variant's tree. A mean acceptance length that was seen at
+    `draft_length` is then the tree's.
 
     `entry` is an `acceptance` section (a mapping or the scenario's own type): `{model: …}` or `{file:
     acceptance.json}`; an `AcceptanceModel` is returned as it is. Relative file names start from
@@ -29,7 +39,7 @@ def acceptance_model(entry: object, draft_length: int, base_dir: Path | str = ".
         return entry
     fields = fields_of(entry)
     folder = Path(base_dir)
-    made = AcceptanceEntry(fields, draft_length, folder)
+    made = AcceptanceEntry(fields, draft_length, folder, of_tree)
     name = fields.get("model")
     if name is None:
         if not made.has("file"):

@@ -74,6 +74,10 @@ class AcceptanceTables(NamedTuple):
     """
     match_after_match: Floats
     """(classes,) or (n,) the same after a match."""
+    match_drafts: NDArray[np.int64]
+    """(classes, L) GATED: drafts that a match brings at most, u from STREAM_LENGTH at position emitted + 1;
+    L = 0: always K.
+    """
     trace_lengths: NDArray[np.int64]
     """(m,) TRACE: emission lengths of all sequences, one after the other."""
     trace_start: NDArray[np.int64]
@@ -130,6 +134,7 @@ def compile_acceptance(
         for chance, of_class in zip(match, model.match_at(effect), strict=True):
             chance[own] = of_class
     sequences = drafting[0][1].sequences if kind == TRACE else ()
+    match_drafts = _match_drafts(len(models), drafting)
     return AcceptanceTables(
         kind=kind,
         conditional=conditional,
@@ -143,6 +148,7 @@ def compile_acceptance(
         match_by_request=by_request,
         match_after_miss=match.after_miss,
         match_after_match=match.after_match,
+        match_drafts=match_drafts,
         trace_lengths=np.array([length for sequence in sequences for length in sequence], dtype=np.int64),
         trace_start=np.cumsum([0, *(len(sequence) for sequence in sequences)], dtype=np.int64),
         matched_before=_matched_before(
@@ -182,10 +188,21 @@ def _blended(
         match_by_request=False,
         match_after_miss=np.full(classes, match),
         match_after_match=np.full(classes, match),
+        match_drafts=_match_drafts(classes, drafting),
         trace_lengths=np.zeros(0, dtype=np.int64),
         trace_start=np.zeros(1, dtype=np.int64),
         matched_before=np.zeros(count, dtype=np.bool_),
     )
+
+
+def _match_drafts(classes: int, drafting: list[tuple[int, AcceptanceModel]]) -> NDArray[np.int64]:
+    """The lengths of matches by class; none where no class has any."""
+    levels = max((len(model.match_drafts) for _, model in drafting), default=0)
+    lengths = np.full((classes, levels), np.iinfo(np.int64).max)
+    for index, model in drafting:
+        if model.match_drafts:
+            lengths[index] = model.match_drafts
+    return lengths
 
 
 def _common_kind(models: list[AcceptanceModel]) -> int:

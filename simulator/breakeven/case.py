@@ -54,7 +54,7 @@ class BreakEvenCase:
             return BreakEvenRow(**row, verdict=DOES_NOT_FIT, note=str(error))
         verdict, note = self._judged(root)
         if note is None and self.evaluator.draft_length_varies:
-            note = "the draft length varies with the batch, so there are no closed forms"
+            note = "closed forms know chains of one draft length only"
         return BreakEvenRow(
             **row,
             verdict=verdict,

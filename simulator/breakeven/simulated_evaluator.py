@@ -8,13 +8,14 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 
-from simulator.acceptance import AcceptanceModel, acceptance_model
+from simulator.acceptance import AcceptanceModel
 from simulator.acceptance.base import logit
 from simulator.breakeven.evaluator import DoesNotFitError, Load
 from simulator.errors import InputError, Problem
 from simulator.results.record import RunRecord
 from simulator.results.steady import above_capacity, steady_figures
 from simulator.results.variant_summary import MeasurementScope
+from simulator.runs.drafts import variant_acceptance
 from simulator.runs.fit import shortage_of
 from simulator.runs.replications import replication_seed, traffic_of
 from simulator.runs.variant import CompiledVariant
@@ -83,7 +84,7 @@ def acceptance_at(variant: CompiledVariant, alpha: float) -> tuple[AcceptanceMod
     model has no α to move.
     """
     assert variant.variant is not None
-    base = acceptance_model(variant.variant.acceptance, variant.settings.max_depth, variant.scenario.base_dir)
+    base = variant_acceptance(variant.variant, variant.scenario.base_dir)
 
     def moved(model: AcceptanceModel) -> AcceptanceModel:
         if model == base or base.alpha in (0.0, 1.0):
@@ -112,15 +113,16 @@ class SimulatedEvaluator:
         self.load = load_of(scenario) if load is None else load
         self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
         self.variant = variant
-        self.draft_length_varies = own_draft_length and not isinstance(variant.draft_length, int)
+        drafts_tree = variant.tree_plan is not None
+        self.draft_length_varies = drafts_tree or (
+            own_draft_length and not isinstance(variant.draft_length, int)
+        )
         self._plain = {} if plain_runs is None else plain_runs
         self._speculative: dict[int, CompiledVariant] = {}
 
     @cached_property
     def _base(self) -> AcceptanceModel:
-        return acceptance_model(
-            self.variant.acceptance, self.variant.max_draft_length, self.scenario.base_dir
-        )
+        return variant_acceptance(self.variant, self.scenario.base_dir)
 
     @property
     def scenario_alpha(self) -> float | None:

@@ -234,5 +234,5 @@ def _kv_bytes_per_token(
     context, kv_cache = max(1, round(context_tokens)), scenario.target.kv_cache
     total = target.kv_bytes(context, kv_cache, ranks, states)
     if drafter is not None:
-        total += drafter.modules * drafter.model.kv_bytes(context, kv_cache, draft_ranks)
+        total += drafter.kv_bytes(context, kv_cache, draft_ranks)
     return total / context

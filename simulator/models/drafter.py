@@ -20,8 +20,17 @@ from simulator.models.families.quantisation import Modules, read_quantisation
 from simulator.models.families.unread import refuse_unread
 from simulator.models.model import Layer, LinearLayer, Model
 
-METHODS = ("eagle", "eagle3", "mtp", "draft_model")
-_AUXILIARY_STATES = 3
+METHODS = ("eagle", "eagle3", "peagle", "mtp", "draft_model", "dflash", "dspark")
+BLOCK_DRAFTERS = ("dflash", "dspark")
+_AUXILIARY_STATES, _BLOCK_STATES = 3, 5
+_FOREIGN_FIELDS = {
+    "medusa_num_heads": (),
+    "dflash_config": ("dflash", "dspark"),
+    "dspark_config": ("dspark",),
+    "markov_rank": ("dspark",),
+    "block_size": ("dflash", "dspark"),
+}
+"""Fields of a head's config → the methods that have them."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class DrafterModel:
     """
 
     name: str
-    kind: str  # one of METHODS
+    kind: str  # one of METHODS, or `own_drafter.KINDS`
     model: Model
     fc: LinearLayer | None
     shares_embedding: bool
@@ -43,20 +52,31 @@ class DrafterModel:
     max_context_tokens: int | None = None  # what it was trained for; None: as far as the target goes
     default_draft_length: int | None = None
     modules: int = 1
+    owns_weights: bool = True  # False: the target drafts for itself, with its own weights and KV
 
     @property
     def parameters(self) -> int:
+        if not self.owns_weights:
+            return 0
         return self.modules * (self.model.parameters + (self.fc.parameters if self.fc else 0))
 
     def weight_bytes(self, tensor_parallel: int = 1, expert_parallel: int = 1, copies: int = 1) -> float:
         """Bytes on one rank; `copies` as in `Model.weight_bytes`."""
+        if not self.owns_weights:
+            return 0.0
         own = self.model.weight_bytes(tensor_parallel, expert_parallel, copies)
         fc = self.fc.per_rank(tensor_parallel // copies).weight_bytes if self.fc else 0.0
         return self.modules * (own + fc)
 
     def kv_bytes_per_token(self, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
         """Bytes on one rank per token of context."""
-        return self.modules * self.model.kv_bytes_per_token(kv_cache, tensor_parallel)
+        return self.modules * self.model.kv_bytes_per_token(kv_cache, tensor_parallel) * self.owns_weights
+
+    def kv_bytes(self, context_tokens: int, kv_cache: str = "bf16", tensor_parallel: int = 1) -> int:
+        """Bytes on one rank that one sequence of `context_tokens` keeps."""
+        return (
+            self.modules * self.model.kv_bytes(context_tokens, kv_cache, tensor_parallel) * self.owns_weights
+        )
 
 
 def drafter_from_model(model: Model, target: Model) -> DrafterModel:
@@ -107,7 +127,9 @@ def drafter_from_config(
     file: str | None = None,
     text: str = "",
 ) -> DrafterModel:
-    """An EAGLE or EAGLE-3 head from its config, plain or in the speculators format. Raises InputError."""
+    """A head from its config, plain or in the speculators format: of the EAGLE family, or one of the block
+    drafters DFlash and DSpark. Raises InputError.
+    """
     root = ConfigFields(values)
     config = root.child("transformer_layer_config") or language_fields(root)
     _check_method(root, method)
@@ -124,15 +146,15 @@ def _check_method(root: ConfigFields, method: str) -> None:
         root.add(
             "draft_vocab_size", root.values["draft_vocab_size"], "belongs to EAGLE-3", "use method eagle3"
         )
-    for name in ("medusa_num_heads", "dflash_config", "dspark_config", "markov_rank", "block_size"):
-        if root.has(name):
+    for name, owners in _FOREIGN_FIELDS.items():
+        if root.has(name) and method not in owners:
             root.add(name, root.values[name], f"belongs to another method than {method}")
 
 
 def _head(
     root: ConfigFields, config: ConfigFields, target: Model, method: str, name: str, source: str
 ) -> DrafterModel:
-    eagle3 = method == "eagle3"
+    eagle3 = method in ("eagle3", "peagle")
     hidden = config.count("hidden_size")
     vocab = config.count("vocab_size", default=target.vocab_size)
     draft_vocab = root.count("draft_vocab_size", default=vocab) if eagle3 else vocab
@@ -148,6 +170,9 @@ def _head(
         root.disagree("draft_vocab_size", draft_vocab, "is more than the vocabulary", f"at most {vocab}")
     refuse_unread(config)
     layers, fc = _eagle_layers(root, config, hidden, seen, eagle3)
+    if method in BLOCK_DRAFTERS:
+        fc, further_layers = _block_parts(root, hidden, seen, vocab)
+        layers = (*layers, *further_layers)
     shares_embedding = hidden == target.hidden_size
     shares_head = not eagle3 or (draft_vocab == vocab and not _brings_head(root))
     model = Model(
@@ -209,6 +234,21 @@ def _eagle_layers(
     return collect(layers), LinearLayer(
         "fc", hidden, (states or _AUXILIARY_STATES) * seen, shard="replicated"
     )
+
+
+def _block_parts(
+    root: ConfigFields, hidden: int, seen: int, vocab: int
+) -> tuple[LinearLayer, tuple[Layer, ...]]:
+    """What a block drafter has besides its layers: the projection of the target's hidden states of several
+    layers, and DSpark's low-rank bias of each draft by the one before it, rank × vocabulary for every row.
+    """
+    options = root.child("dflash_config") or root.child("dspark_config")
+    fields = [part for part in (options, root) if part is not None]
+    ids = next((ids for part in fields if (ids := part.entries("target_layer_ids"))), None)
+    rank = next((rank for part in fields if (rank := part.optional_count("markov_rank"))), None)
+    root.optional_count("block_size", high=1024)
+    fc = LinearLayer("fc", hidden, (len(ids) if ids else _BLOCK_STATES) * seen, shard="replicated")
+    return fc, () if rank is None else (Layer(1, linears=(LinearLayer("markov", vocab, rank),)),)
 
 
 def _dense_mlp(config: ConfigFields, hidden: int) -> MlpPlan:

@@ -21,6 +21,8 @@ STREAM_DRIFT = 2
 """Innovation of the drift of acceptance along the output."""
 STREAM_REQUEST = 3
 """Effects that hold for all of a request (position 0)."""
+STREAM_LENGTH = 4
+"""How many tokens the match of a prompt lookup has, for a round that starts at this position."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

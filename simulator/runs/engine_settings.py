@@ -31,7 +31,8 @@ def engine_settings(
     preset, workload, mechanisms = setup.preset, scenario.workload, scenario.run.mechanisms
     groups, host = scenario.hardware.attention_dp, setup.preset.host
     max_num_seqs = _max_num_seqs(preset, memory, groups, kv_limit=mechanisms.kv_limit)
-    nodes = variant.max_draft_length if variant is not None else 0
+    shape = method.shape if method is not None else CHAIN
+    nodes = shape.nodes(variant.max_draft_length) if variant is not None else 0
     has_drafter = method is not None and method.drafter is not None
     drafts = has_drafter or nodes > 0  # a variant that never drafts is plain decoding
     host_lookup = drafts and method is not None and method.looks_up_on_host(preset.drafts_asynchronously)
@@ -52,11 +53,11 @@ def engine_settings(
         stop_is_foreseen=workload.ends == "max_tokens",
         think_time_ns=seconds_to_ns(think_time_s),
         timeout_ns=NEVER if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
-        draft_length_by_batch=_draft_length_by_batch(variant, max_num_seqs),
-        shape=method.shape if method is not None else CHAIN,
+        draft_length_by_batch=tuple(map(shape.nodes, _draft_length_by_batch(variant, max_num_seqs))),
+        shape=shape,
         lookahead_tokens=method.lookahead_tokens(nodes) if method is not None else 0,
-        slots_per_request=method.slots_per_request if method is not None else 0,
-        padded_drafts=_padded_drafts(variant, preset),
+        slots_per_request=method.budget_slots(nodes) if method is not None else 0,
+        padded_drafts=shape.nodes(_padded_drafts(variant, preset)),
         ragged=host_lookup and not preset.pads_lookups,
         loses_last_match=method is not None and method.loses_last_match,
         has_drafter=has_drafter,

@@ -12,8 +12,9 @@ from simulator.costs.profiles import Profile, load_profile
 from simulator.engines.preset import Preset
 from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
+from simulator.runs.drafts import drafting_of
 from simulator.scenario import Scenario, Variant, engine_preset
-from simulator.scenario.models import models_of
+from simulator.scenario.models import models_of, own_options
 
 LONGEST_DRAFT = DENSE_QUERY_TOKENS - 1
 """Draft lengths up to this share one set of price tables."""
@@ -84,9 +85,9 @@ class _SetupKey:
         hardware = scenario.hardware
         drafting: tuple[object, ...] = ()
         if variant is not None:
-            longest = max(variant.max_draft_length, LONGEST_DRAFT)
-            drafting = (variant.method, variant.draft, scenario.draft_tensor_parallel(variant), longest)
-            drafting += (draft_sampling_of(scenario, variant),)
+            drafting = (variant.method, variant.draft, scenario.draft_tensor_parallel(variant))
+            drafting += (draft_sampling_of(scenario, variant), own_options(variant))
+            drafting += _rows_of(variant, scenario.base_dir)
         key = (
             scenario.target.model_dump_json(),
             engine_preset(scenario),
@@ -106,6 +107,16 @@ class _SetupKey:
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+
+def _rows_of(variant: Variant, base_dir: Path) -> tuple[int, int, int]:
+    """Return the most rows that a request of the variant brings to a step, to the first drafter pass besides
+    those, and to any other pass.
+    """
+    shape = drafting_of(variant, base_dir).shape
+    nodes = shape.nodes(variant.max_draft_length)
+    first, *later = shape.pass_rows(nodes)
+    return nodes + 1, first, max(later, default=0)
 
 
 @lru_cache(maxsize=32)
@@ -128,14 +139,18 @@ def _setup(setup_key: _SetupKey) -> Setup:
         draft_sampling=draft_sampling_of(scenario, variant),
         attention_dp=groups,
     )
-    query_tokens = max(variant.max_draft_length if variant is not None else 0, LONGEST_DRAFT) + 1
+    query_tokens, first_rows, widest = (1, 0, 0) if variant is None else _rows_of(variant, scenario.base_dir)
+    query_tokens = max(query_tokens, LONGEST_DRAFT + 1)
     max_num_seqs = preset.max_num_seqs * groups
+    of_drafting = max_num_seqs * max(query_tokens, widest)
     prices = compile_prices(
         cost,
-        max_tokens=max(preset.max_num_batched_tokens * groups + max_num_seqs, max_num_seqs * query_tokens),
+        max_tokens=max(
+            preset.max_num_batched_tokens * groups + max_num_seqs * max(first_rows, 1), of_drafting
+        ),
         max_sequences=max_num_seqs,
         max_context_tokens=target.max_context_tokens,
-        max_query_tokens=query_tokens,
+        max_query_tokens=max(query_tokens, widest),
         expert_union=scenario.run.mechanisms.expert_union,
     )
     return Setup(target, drafter, profile, preset, note, cost, prices)

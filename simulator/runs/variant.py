@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simulator.acceptance import AcceptanceModel, acceptance_model, compile_acceptance
+from simulator.acceptance import AcceptanceModel, compile_acceptance
 from simulator.costs.prices import Prices
 from simulator.drivers.cluster import Drive, drive
 from simulator.errors import InputError, Problem
@@ -20,12 +20,13 @@ from simulator.memory.report import gpu_memory
 from simulator.results.record import STATUS_REJECTED, RunRecord
 from simulator.results.variant_summary import MeasurementScope
 from simulator.results.warm_up import measured_requests
+from simulator.runs.drafts import drafting_of, variant_acceptance
 from simulator.runs.engine_settings import engine_settings
 from simulator.runs.setup import Setup, setup_of
 from simulator.runs.uniform_step import UniformStep
 from simulator.scenario import PLAIN, GoodputPolicy, Scenario, Variant
 from simulator.scheduling import Rule, scheduler_rule
-from simulator.speculation import Method, method
+from simulator.speculation import Method
 from simulator.step.settings import EngineSettings
 from simulator.traffic.request_tokens import request_tokens
 from simulator.traffic.workload import Requests
@@ -104,10 +105,7 @@ class CompiledVariant:
         """
         if variant is not None and draft_length is not None:
             variant = variant.model_copy(update={"draft_length": draft_length})
-        if variant is not None and variant.tree is not None:
-            field = f"speculation.{variant.name}.tree"
-            raise InputError(Problem(field=field, message="is not simulated yet", allowed="null: a chain"))
-        speculation = method(variant.method) if variant is not None else None
+        speculation = drafting_of(variant, scenario.base_dir) if variant is not None else None
         setup = setup_of(scenario, variant)
         memory = gpu_memory(scenario, variant)
         models = _acceptance_models(scenario, variant)
@@ -202,9 +200,8 @@ def _acceptance_models(scenario: Scenario, variant: Variant | None) -> tuple[Acc
     classes = scenario.workload.traffic_classes
     if variant is None:
         return (None,) * len(classes)
-    longest = variant.max_draft_length
     return tuple(
-        acceptance_model(entry.acceptance.get(variant.name, variant.acceptance), longest, scenario.base_dir)
+        variant_acceptance(variant, scenario.base_dir, entry.acceptance.get(variant.name))
         if entry.drafts
         else None
         for entry in classes

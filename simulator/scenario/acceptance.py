@@ -150,6 +150,33 @@ class AcceptanceHierarchical(_WithAlpha):
     )
 
 
+class AcceptanceRanked(Section):
+    """One probability per rank of a draft among the drafter's choices, as trees need it."""
+
+    model: Literal["ranked"] = "ranked"
+    chances: Annotated[
+        tuple[Annotated[tuple[Probability, ...], Field(min_length=1, max_length=64)] | Probability, ...],
+        Field(min_length=1, max_length=64),
+    ] = Field(
+        description="P(the choice of rank r is the continuation): a number per rank, or such a list per depth"
+    )
+
+    @classmethod
+    def faults(cls, raw: Raw) -> Iterator[Fault]:
+        chances = raw.get("chances")
+        rows = list(chances) if isinstance(chances, list | tuple) else []
+        nested = [isinstance(row, list | tuple) for row in rows]
+        if any(nested) and not all(nested):
+            message = "mixes numbers and lists"
+            yield Fault(("chances",), chances, message, "one number per rank, or such a list per depth")
+            return
+        for depth, row in enumerate(rows if any(nested) else [rows]):
+            values = [value for value in map(as_number, row) if value is not None]
+            if sum(values) > 1.0 + 1e-9:
+                path = ("chances", depth) if any(nested) else ("chances",)
+                yield Fault(path, row, "adds to more than 1", "at most 1 over all ranks")
+
+
 class AcceptanceGated(Section):
     """n-gram and suffix: a round has a match or none, and after a match many drafts are accepted."""
 
@@ -162,6 +189,10 @@ class AcceptanceGated(Section):
     run: Probability = Field(description="conditional acceptance after the first")
     request_sd: NonNegativeFloat = Field(
         default=0.0, le=10, description="sd of the match between requests, in logits"
+    )
+    match_tokens: Annotated[float, Field(ge=1, le=10_000)] | None = Field(
+        default=None,
+        description="mean tokens of a match (geometric), which brings as many drafts at most; null: always K",
     )
 
 
@@ -178,6 +209,7 @@ Acceptance = Annotated[
     | AcceptancePositional
     | AcceptanceDecay
     | AcceptanceHierarchical
+    | AcceptanceRanked
     | AcceptanceGated
     | AcceptanceTrace,
     Field(discriminator="model"),

@@ -96,6 +96,7 @@ def _variant(
 ) -> Iterator[Problem]:
     """Check the method and the drafter of a variant; the drafter only once the target is known."""
     from simulator.models.catalogue import load_drafter
+    from simulator.models.own_drafter import KINDS
     from simulator.speculation import methods
 
     name, draft = variant["method"], variant.get("draft")
@@ -103,7 +104,7 @@ def _variant(
     method = methods().get(name)
     if method is None or not (draft is None or isinstance(draft, str)) or draft == "":
         return
-    if method.drafter is None:
+    if method.drafter is None or method.drafter in KINDS:
         if draft is not None:
             yield document.problem((*path, "draft"), draft, f"is not used by {name}", "must be null")
     elif target is not None:

@@ -9,6 +9,8 @@ from pydantic import Discriminator, Field, Tag
 
 from simulator.scenario.acceptance import Acceptance, AcceptanceGeometric
 from simulator.scenario.base import DraftLength, Fault, PositiveInt, Raw, Section, as_number
+from simulator.speculation import methods
+from simulator.trees import DraftTree, GrowthRule, OptimalTree
 
 PLAIN = "plain"
 """The variant without speculation; it always runs first."""
@@ -37,7 +39,11 @@ def _draft_length_form(value: Any) -> str:
 
 
 class Tree(Section):
-    """A tree of drafts: grown (`depth`, `top_k`, `nodes`) or given (`parents`)."""
+    """A tree of drafts: grown (`depth`, `top_k`, `nodes`) or given (`parents`).
+
+    A tree that grows and is not dynamic is the best one for the acceptance of the variant, the same in every
+    round.
+    """
 
     depth: Annotated[int, Field(ge=1, le=64)] | None = Field(default=None, description="levels of drafts")
     top_k: Annotated[int, Field(ge=1, le=64)] | None = Field(
@@ -52,6 +58,18 @@ class Tree(Section):
     parents: (
         Annotated[tuple[Annotated[int, Field(ge=-1)], ...], Field(min_length=1, max_length=1024)] | None
     ) = Field(default=None, description="parent of each node; -1 is the root, and comes first")
+
+    @property
+    def plan(self) -> DraftTree | GrowthRule | OptimalTree:
+        """How it comes about."""
+        if self.parents is not None:
+            return DraftTree(self.parents)
+        assert self.depth is not None
+        assert self.top_k is not None
+        assert self.nodes is not None
+        if self.dynamic:
+            return GrowthRule(self.depth, self.top_k, self.nodes, expanded=self.top_k)
+        return OptimalTree(self.depth, self.top_k, self.nodes)
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
@@ -113,7 +131,20 @@ class Variant(Section):
     draft_tensor_parallel: PositiveInt | None = Field(
         default=None, description="GPUs of the drafter: 1 or as the target; null: as it"
     )
-    tree: Tree | None = Field(default=None, description="a tree of drafts; null: a chain")
+    tree: Tree | None = Field(
+        default=None,
+        description="a tree of drafts in place of draft_length, of which only zeros are read; null: a chain, "
+        "or the tree of the method",
+    )
+    window: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=15, description="lookahead decoding: positions of its window, and n-grams it verifies"
+    )
+    draft_layers: PositiveInt | None = Field(
+        default=None, description="layer-skipping: layers of the target that draft; null: half of them"
+    )
+    draft_window_tokens: PositiveInt = Field(
+        default=512, description="sparse KV: tokens of the context that a drafting pass of the target reads"
+    )
     max_context_tokens: PositiveInt | None = Field(
         default=None,
         description="the drafter's limit: longer requests do not draft; null: what it was trained for under "
@@ -124,8 +155,22 @@ class Variant(Section):
     )
 
     @property
+    def tree_plan(self) -> DraftTree | GrowthRule | OptimalTree | None:
+        """The tree that it drafts; None: a chain."""
+        if self.tree is not None:
+            return self.tree.plan
+        known = methods().get(self.method)
+        return known.default_tree if known is not None else None
+
+    @property
     def max_draft_length(self) -> int:
-        """The longest draft a round can have."""
+        """The longest draft a round can have; of a tree its drafts."""
+        plan, longest = self.tree_plan, self._longest_row
+        return longest if plan is None or longest == 0 else plan.nodes - 1
+
+    @property
+    def _longest_row(self) -> int:
+        """The largest K that `draft_length` states."""
         if isinstance(self.draft_length, GoodputPolicy):
             return self.draft_length.max
         if isinstance(self.draft_length, tuple):

@@ -10,11 +10,19 @@ import math
 
 from simulator.acceptance.base import GATED, TRACE
 from simulator.numerics.compiled import compiled
-from simulator.numerics.random_numbers import STREAM_DRIFT, STREAM_MATCH, random_bits, stream_key, uniform
+from simulator.numerics.random_numbers import (
+    STREAM_DRIFT,
+    STREAM_LENGTH,
+    STREAM_MATCH,
+    random_bits,
+    stream_key,
+    uniform,
+)
 from simulator.step.views import (
     Engine,
     depth_by_nodes_of,
     item,
+    match_drafts_of,
     match_probability_of,
     normal_quantiles_of,
     request_at,
@@ -45,6 +53,18 @@ def prompt_lookup(e: Engine, r: int) -> bool:
     totals_of(e)[0].match_lookups += 1
     totals_of(e)[0].matches += q.matched
     return q.matched == 1
+
+
+@compiled(inline=True)
+def drafts_of_match(e: Engine, r: int, drafts: int) -> int:
+    """Return how many of `drafts` drafts the match of request `r` brings, for the round that starts after its
+    emitted tokens: no more than the tokens that matched.
+    """
+    if e.match_levels == 0:
+        return drafts
+    q = request_at(e, r)
+    u = uniform(stream_key(e.seed, r, STREAM_LENGTH), q.emitted + 1)
+    return min(drafts, item(match_drafts_of(e), q.traffic_class * e.match_levels + int(u * e.match_levels)))
 
 
 @compiled()
@@ -92,6 +112,8 @@ def accepted_drafts(e: Engine, r: int, drafts: int) -> int:
         return min(length - 1, depth)
     if e.acceptance_kind == GATED and not (q.matched if e.ragged else _finds_match(e, r)):
         return 0
+    if e.match_levels > 0:
+        depth = drafts_of_match(e, r, depth)
     effect = 0.0
     row = 0
     if e.bins > 1:

@@ -120,6 +120,7 @@ def _engine_record(
     engine["seed"] = seed
     engine["bins"], engine["positions"] = acceptance.conditional.shape[1:]
     engine["acceptance_kind"] = acceptance.kind
+    engine["match_levels"] = acceptance.match_drafts.shape[1]
     engine["match_by_request"] = acceptance.match_by_request
     for name in ("effect_low", "effect_bins_per_unit", "drift_sd", "drift_correlation"):
         engine[name] = getattr(acceptance, name)
@@ -182,6 +183,7 @@ def _shape_arrays(shape: DraftShape, max_nodes: int) -> Arrays:
     return {
         "depth_by_nodes": np.array([shape.depth(nodes) for nodes in range(max_nodes + 1)], dtype=np.int64),
         "passes_by_nodes": np.array([len(passes) for passes in rows], dtype=np.int64),
+        "first_logits": np.array([shape.first_logits(nodes) for nodes in range(max_nodes + 1)], np.int64),
         "pass_rows": pass_rows,
         "passes_alike": alike,
     }
@@ -230,6 +232,7 @@ def _acceptance_arrays(acceptance: AcceptanceTables) -> Arrays:
         "normal_quantiles": acceptance.normal_quantiles,
         "class_drafts": acceptance.drafts.astype(np.int64),
         "match_probability": np.stack([acceptance.match_after_miss, acceptance.match_after_match], axis=1),
+        "match_drafts": acceptance.match_drafts,
         "trace_lengths": acceptance.trace_lengths,
         "trace_start": acceptance.trace_start,
     }

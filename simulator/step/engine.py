@@ -64,6 +64,7 @@ ENGINE = np.dtype(
         ("seed", "i8"),
         ("acceptance_kind", "i8"),
         ("match_by_request", "i8"),
+        ("match_levels", "i8"),  # equally likely lengths of a match; 0: a match always brings K drafts
         ("bins", "i8"),  # of request effects
         ("positions", "i8"),  # columns of `survival_bits`
         ("effect_low", "f8"),

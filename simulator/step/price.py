@@ -40,6 +40,7 @@ from simulator.step.views import (
     draft_head_of,
     draft_tokens_of,
     entry_at,
+    first_logits_of,
     full_graph_of,
     has_full_graphs_of,
     item,
@@ -162,8 +163,8 @@ def _price_drafts(
     rows = requests * item(pass_rows_of(e), first)
     if e.first_pass_reads_tokens:
         rows += tokens
-    total = _pass_ns(e, rows, requests)
-    if chunks > 0:
+    total = _pass_ns(e, rows, requests * item(first_logits_of(e), nodes))
+    if chunks > 0 and e.first_pass_reads_tokens:
         total += pairs * item(scalars_of(e), PRICE_DRAFT_PREFILL_PAIR_NS)
         total += (p.tokens - p.decode_tokens) * item(scalars_of(e), PRICE_DRAFT_PREFILL_TOKEN_NS)
         total += item(scalars_of(e), PRICE_DRAFT_PREFILL_START_NS)

@@ -231,6 +231,8 @@ class State(NamedTuple):
     """(M + 1,) positions at which so many drafts can be accepted; a chain: the same number."""
     passes_by_nodes: NDArray[np.int64]
     """(M + 1,) drafter passes that make so many drafts."""
+    first_logits: NDArray[np.int64]
+    """(M + 1,) rows of each request that the first of these passes takes logits of."""
     pass_rows: NDArray[np.int64]
     """(M + 1, most passes) rows that each request adds to every one of these passes."""
     passes_alike: NDArray[np.int64]
@@ -278,6 +280,8 @@ class State(NamedTuple):
     class_drafts: NDArray[np.int64]
     match_probability: NDArray[np.float64]
     """(classes, 2), or (n, 2) where requests differ: after a miss, after a match."""
+    match_drafts: NDArray[np.int64]
+    """(classes, match_levels) drafts that equally likely matches bring at most."""
     trace_lengths: NDArray[np.int64]
     trace_start: NDArray[np.int64]
     itl_histogram: NDArray[np.int64]

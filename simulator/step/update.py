@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from simulator.acceptance.base import GATED
 from simulator.numerics.compiled import compiled, float_bits
-from simulator.step.acceptance_sampling import accepted_drafts, advance_drift, prompt_lookup
+from simulator.step.acceptance_sampling import (
+    accepted_drafts,
+    advance_drift,
+    drafts_of_match,
+    prompt_lookup,
+)
 from simulator.step.blocks import name_blocks
 from simulator.step.queues import bring_up_to, end_request, remove_ended_running
 from simulator.step.schedule import may_draft
@@ -104,6 +109,8 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
     q.drafts = 0
     if p.draft_length > 0 and not was_preempted and may_draft(e, r) and (not e.ragged or prompt_lookup(e, r)):
         q.drafts = min(q.draft_length, p.draft_length)
+        if e.ragged:
+            q.drafts = drafts_of_match(e, r, q.drafts)
     return False
 
 

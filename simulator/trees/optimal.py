@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from simulator.trees.shape import DraftTree, Floats, Ints, at_least_one, by_depth
+
+
+@dataclass(frozen=True)
+class OptimalTree:
+    """The plan of a static tree: of at most `nodes` nodes (root included), `depth` levels and `children` of a
+    node, the one with the highest mean acceptance length.
+    """
+
+    depth: int
+    children: int
+    nodes: int
+
+    def __post_init__(self) -> None:
+        at_least_one(depth=self.depth, children=self.children, nodes=self.nodes)
+
+    def tree(self, chances: ArrayLike) -> DraftTree:
+        """Return the tree for these chances by rank, see `by_depth`: with fewer nodes where fewer can be
+        accepted at all.
+        """
+        table = by_depth(chances, self.depth)
+        return optimal_tree(table[:, : self.children], self.nodes, self.depth)
 
 
 def best_first_tree(chances: ArrayLike, nodes: int, depth: int) -> DraftTree:

@@ -54,6 +54,13 @@ class DraftTree:
         return DraftTree((-1, *(nodes[path[:-1]] for path in paths)))
 
     @property
+    def by_level(self) -> DraftTree:
+        """The same tree with its nodes level by level; siblings keep their order."""
+        order = np.argsort(self.depths, kind="stable")
+        place = {int(node): index for index, node in enumerate(order)}
+        return DraftTree((-1, *(place[self.parents[node]] for node in order[1:])))
+
+    @property
     def nodes(self) -> int:
         """M: nodes that are verified, root included."""
         return len(self.parents)

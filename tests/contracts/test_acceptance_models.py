@@ -39,6 +39,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"alpha": 0.6, "delta": 0.0, "request_sd": 0.4, "drift_sd": 0.5, "drift_correlation": 0.9},
         {"mean_acceptance_length": 2.3, "at_draft_length": 3, "delta": 0.1, "request_sd": 0.5},
     ],
+    "ranked": [{"chances": [0.6, 0.15, 0.1]}, {"chances": [[0.7, 0.1], [0.6, 0.2, 0.1], [0.5]]}],
     "gated": [
         {"match": 0.3, "stickiness": 0.4, "first": 0.6, "run": 0.9},
         {"match": 0.3, "stickiness": 0.4, "first": 0.6, "run": 0.9, "request_sd": 1.3},
@@ -69,7 +70,9 @@ IMPOSSIBLE: dict[str, list[dict[str, Any]]] = {
         {"alpha": 0.5, "drift_correlation": 1.5},
         {"mean_acceptance_length": 2.0, "at_draft_length": 2.5},
     ],
+    "ranked": [{}, {"chances": []}, {"chances": [0.7, 0.4]}, {"chances": [[0.5], 0.2]}, {"chances": [1.2]}],
     "gated": [
+        {"match": 0.3, "first": 0.6, "run": 0.9, "match_tokens": 0.5},
         {"match": 0.3, "first": 0.6},
         {"match": 1.3, "first": 0.6, "run": 0.9},
         {"match": 0.3, "first": 0.6, "run": 0.9, "request_sd": -1},

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance import Geometric
 from simulator.engines.presets import presets
 from simulator.errors import InputError
 from simulator.models.catalogue import targets
 from simulator.models.drafter import METHODS as DRAFTER_KINDS
+from simulator.models.own_drafter import KINDS as OWN_KINDS
 from simulator.results.measure import measure
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
@@ -38,7 +38,7 @@ from tests.runs import (
 
 NAMES = tuple(methods())
 DRAFT_LENGTH = 4
-FIRST_CHOICES = ("llama-3.1-8b-instruct", "llama-3-8b-instruct", "qwen3.5-27b")
+FIRST_CHOICES = ("llama-3.1-8b-instruct", "llama-3-8b-instruct", "qwen3-8b", "qwen3.5-27b")
 every_method = pytest.mark.parametrize("name", NAMES)
 every_engine = pytest.mark.parametrize("preset", list(presets()))
 
@@ -83,14 +83,17 @@ def check_record(one: Method) -> None:
     """What must hold of the record itself."""
     assert one.title
     assert one.source
-    assert one.drafter is None or one.drafter in DRAFTER_KINDS
+    assert one.drafter is None or one.drafter in (*DRAFTER_KINDS, *OWN_KINDS)
     for nodes in range(9):
         rows = one.shape.pass_rows(nodes)
         assert rows[0] >= 0, "the first pass may run on the step's own tokens alone"
-        assert min(rows) > 0 or one.first_pass_reads_tokens
+        assert rows[0] > 0 or one.first_pass_reads_tokens or nodes == 0 or one.drafter is None
         assert all(later > 0 for later in rows[1:])
         assert 0 <= one.shape.depth(nodes) <= nodes
-    assert one.slots_per_request >= 0
+        assert one.shape.first_logits(nodes) >= 1
+        assert one.budget_slots(nodes) >= 0
+        assert one.shape.nodes(nodes) >= nodes
+        assert one.shape.depth(one.shape.nodes(nodes)) >= min(nodes, 1)
     lookahead = [one.lookahead_tokens(k) for k in range(9)]
     assert lookahead == sorted(lookahead)
     assert lookahead[0] == 0
@@ -102,6 +105,8 @@ def check_record(one: Method) -> None:
         assert one.lookahead_tokens(4) >= 4
     assert not (one.host_lookup and one.drafter)
     assert not one.gpu_lookup or one.host_lookup
+    assert one.default_tree is None or one.drafts_trees
+    assert set(one.engines) <= {"vllm", "sglang", "trtllm"}
     for asynchronous in (False, True):
         assert not one.looks_up_on_host(asynchronous) or one.host_lookup
 
@@ -116,7 +121,7 @@ def check_run(variant: CompiledVariant, plain: CompiledVariant) -> None:
     assert record.drafted_tokens.sum() > record.accepted_tokens.sum() > 0
     assert record.drafted_tokens.sum() - record.accepted_tokens.sum() == record.totals["rejected_rows"]
     figures = measure(record)
-    assert 1 < figures["mean_acceptance_length"] <= DRAFT_LENGTH + 1
+    assert 1 < figures["mean_acceptance_length"] <= variant.settings.max_depth + 1
     # Only a lookup that may find nothing leaves decodes without a draft.
     preset = variant.setup.preset
     looks_up = how.looks_up_on_host(preset.drafts_asynchronously)
@@ -124,8 +129,12 @@ def check_run(variant: CompiledVariant, plain: CompiledVariant) -> None:
     assert (record.totals["draft_ns"] > 0) == (how.drafter is not None or (looks_up and costs))
     assert (figures["draft_coverage"] < 0.95) == (looks_up and not preset.pads_lookups)
     assert variant.settings.asynchronous == (preset.drafts_asynchronously and not looks_up)
-    assert variant.settings.lookahead_tokens == how.lookahead_tokens(DRAFT_LENGTH)
-    assert (variant.memory.drafter_bytes > 0) == (how.drafter is not None)
+    nodes = variant.settings.max_nodes
+    assert variant.settings.lookahead_tokens == how.lookahead_tokens(nodes)
+    assert variant.settings.slots_per_request == how.budget_slots(nodes)
+    drafter = variant.setup.drafter
+    assert (drafter is not None) == (how.drafter is not None)
+    assert (variant.memory.drafter_bytes > 0) == (drafter is not None and drafter.owns_weights)
     assert (variant.memory.kv_bytes_per_token > plain.memory.kv_bytes_per_token) == how.drafter_has_kv
     state = final_state(variant, traffic(variant.scenario), 0)
     check_memory_is_given_back(state)
@@ -156,10 +165,13 @@ def test_both_drivers_agree(name: str, preset: str) -> None:
 
 @every_method
 def test_certain_drafts_emit_k_plus_one_and_hopeless_ones_a_single_token(name: str) -> None:
-    lengths = {"workload.output_tokens": {"kind": "fixed", "tokens": 1 + 8 * (DRAFT_LENGTH + 1)}}
-    variant = drafting_variant(scenario_of(name, lengths, acceptance={"model": "geometric", "alpha": 1.0}))
+    depth = drafting_variant(scenario_of(name)).settings.max_depth
+    lengths = {"workload.output_tokens": {"kind": "fixed", "tokens": 1 + 8 * (depth + 1)}}
+    certain = {"model": "geometric", "alpha": 1.0}
+    variant = drafting_variant(scenario_of(name, lengths, acceptance=certain))
     assert (run(variant).decode_rounds == 8).all()
-    record = run(variant, acceptance=[Geometric(0.0)])
+    hopeless = {"model": "geometric", "alpha": 0.0}
+    record = run(drafting_variant(scenario_of(name, lengths, acceptance=hopeless)))
     assert (record.decode_rounds == record.emitted_tokens - 1).all()
 
 
@@ -175,7 +187,8 @@ def test_a_class_that_does_not_draft_decodes_plainly(name: str) -> None:
 @every_method
 def test_longer_drafts_take_longer_steps(name: str) -> None:
     variant = drafting_variant(scenario_of(name))
-    times = [variant.step_times(8, 500, k) for k in range(DRAFT_LENGTH + 1)]
+    nodes = [variant.settings.shape.nodes(k) for k in range(DRAFT_LENGTH + 1)]
+    times = [variant.step_times(8, 500, k) for k in nodes]
     assert all(a["verify"] <= b["verify"] for a, b in pairwise(times))
     totals = [step["total"] for step in times]
     assert totals == sorted(totals)

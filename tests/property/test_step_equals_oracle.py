@@ -117,10 +117,13 @@ def test_rounds_and_gaps_are_those_of_measured_requests() -> None:
         first, second = (harness.run_fast(case, window) for window in windows)
         for state, window in zip((first, second), windows, strict=True):
             requests = state.requests[slice(*window)]
-            length = np.arange(state.accepted_at.shape[1])
             assert state.accepted_at.sum() == state.drafted_at.sum() == requests["decode_rounds"].sum()
-            assert (state.accepted_at @ length).sum() == requests["accepted"].sum()
-            assert (state.drafted_at @ length).sum() == requests["drafted"].sum()
+            assert (state.accepted_at @ np.arange(state.accepted_at.shape[1])).sum() == requests[
+                "accepted"
+            ].sum()
+            assert (state.drafted_at @ np.arange(state.drafted_at.shape[1])).sum() == requests[
+                "drafted"
+            ].sum()
         both = harness.run_fast(case)
         for name in histograms:
             assert (getattr(first, name) + getattr(second, name) == getattr(both, name)).all(), (seed, name)

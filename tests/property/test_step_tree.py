@@ -24,7 +24,7 @@ NODES, DEPTH = 6, 3
 
 
 @dataclass(frozen=True)
-class StaticTree:
+class StaticTree(Chain):
     """Six nodes on levels of three, two and one; each pass extends all nodes of the level before."""
 
     levels: tuple[int, ...] = (3, 2, 1)
@@ -104,9 +104,9 @@ def test_a_cut_takes_the_deepest_nodes_and_a_level_that_is_not_whole_does_not_co
 
 def test_a_tree_of_one_branch_is_a_chain() -> None:
     requests = [request(prompt=5, output=30), request(prompt=9, output=25, arrival=1500)]
-    tree = harness.outcome(run(requests, StaticTree((1, 1, 1)), 3, accepts=0.6))
+    tree = harness.outcome(run(requests, StaticTree(levels=(1, 1, 1)), 3, accepts=0.6))
     assert tree == harness.outcome(run(requests, Chain(), 3, accepts=0.6))
-    assert tree != harness.outcome(run(requests, StaticTree((2, 1)), 3, accepts=0.6))
+    assert tree != harness.outcome(run(requests, StaticTree(levels=(2, 1)), 3, accepts=0.6))
 
 
 def test_attention_is_linear_between_knots_of_query_tokens() -> None:
@@ -115,7 +115,8 @@ def test_attention_is_linear_between_knots_of_query_tokens() -> None:
     plane = {query: [[float(query)] * 2] * 2 for query in knots} | {24: [[2400.0] * 2] * 2}
     attention = {"query_knots": knots, "attention": [*({**plane, 32: [[4000.0] * 2] * 2}).values()]}
     attention["draft_attention"] = [[[0.0] * 2] * 2 for _ in knots]
-    state = run([request(prompt=5, output=2)], StaticTree((20, 5, 1)), nodes=26, changed_prices=attention)
+    tree = StaticTree(levels=(20, 5, 1))
+    state = run([request(prompt=5, output=2)], tree, nodes=26, changed_prices=attention)
     check(state.totals[0], verify_ns=1050 + 1000 + 270 + 3000)
 
 

@@ -217,7 +217,7 @@ def test_a_head_that_does_not_fit_is_refused_with_its_field(tmp_path, change, fi
         (None, "llama-3.3-70b-instruct", "mtp", "carries no multi-token-prediction module"),
         (None, "llama-3.3-70b-instruct", "eagle3", "a drafter is needed"),
         ("mtp-glm-5", "llama-3.3-70b-instruct", "mtp", "carries no multi-token-prediction module"),
-        ("eagle3-qwen3-8b", "qwen3-8b", "medusa", "unknown drafting method"),
+        ("eagle3-qwen3-8b", "qwen3-8b", "medusae", "unknown drafting method"),
     ],
 )
 def test_wrong_pairs_are_refused(name, target, method, match):

@@ -6,6 +6,7 @@ from simulator.engines.preset import Preset
 from simulator.engines.presets import presets
 from simulator.scheduling import scheduler_rule
 from simulator.speculation import Method, method, methods
+from simulator.speculation.table import method_row
 from tests.pages import read
 
 PAGE = read("docs/methods.md")
@@ -19,27 +20,17 @@ def row(*cells: str) -> str:
 
 def described(one: Method) -> str:
     """What the table must say of a method."""
-    draft = f"{'an' if one.drafter and one.drafter[0] in 'aeio' else 'a'} {one.drafter} drafter"
-    if one.drafter is None:
-        draft = "nothing"
-    elif one.draft_from_target:
-        draft = "nothing: it comes with the target"
-    first, *later = one.shape.pass_rows(EXAMPLE_DRAFTS)
-    passes = "0" if one.drafter is None else "K" if len(later) == EXAMPLE_DRAFTS - 1 else "1"
-    rows = " + ".join(["N"] * one.first_pass_reads_tokens + ["R"] * first) if one.drafter is not None else "–"
-    if one.drafter is not None and later:
-        rows += " / R"
-    ahead = one.lookahead_tokens(5) == 5
+    r = method_row(one)
     return row(
-        f"`{one.name}`",
-        draft,
-        passes,
-        rows,
-        "K on a match or always, see below" if one.host_lookup else "K",
-        "drafts + 1" if one.host_lookup else "K + 1",
-        f"{'yes' if one.drafter_has_kv else 'no'}{', K' if ahead else ''}",
-        f"{one.slots_per_request} a request" if one.slots_per_request else "–",
-        "yes" if one.loses_last_match else "no",
+        f"`{r.name}`",
+        r.needs,
+        r.serial_passes,
+        r.rows,
+        r.drafts,
+        r.verified_rows,
+        f"yes, {r.kv_slots}" if r.draft_kv else "no",
+        r.budget_slots,
+        "yes" if r.loses_last_match else "no",
     )
 
 
