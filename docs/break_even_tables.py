@@ -151,7 +151,7 @@ def _choices(study_map: StudyMap, variants: Sequence[str]) -> str:
     best = [choices(study_map, alpha, (variant,)) for variant in variants for alpha in study_map.alphas]
     rows = []
     for load in sorted({cell.load for cell in study_map.cells}):
-        lengths = [sorted(one.best[1] or 0 for one in column if one.load == load) for column in best]
+        lengths = [sorted(choice.best[1] or 0 for choice in column if choice.load == load) for column in best]
         rows.append([f"{load:g}", *map(_range, lengths)])
     heading = [f"{variant}, α {alpha:g}" for variant in variants for alpha in study_map.alphas]
     return _table(["clients", *heading], rows)
@@ -249,7 +249,7 @@ def _by_place(
     name: Callable[[int], str],
     cell: Callable[[tuple[Any, ...], int], str],
 ) -> str:
-    places = list(dict.fromkeys(one.place for one in study_map.cells))
+    places = list(dict.fromkeys(map_cell.place for map_cell in study_map.cells))
     rows = [
         [f"{place[0]:g} GPUs, {place[1]:,g}", *(cell(place, column) for column in columns)]
         for place in places

@@ -41,9 +41,9 @@ def main() -> None:
 def blocks_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Each block of the page by its name."""
     last = runs[-1]
-    made = {"steps": steps(last), "speedups": speedups(last), "break-evens": break_evens(last)}
-    made |= {"kinds": kinds(last), "without": without(last)}
-    blocks = {name: markdown(shown) for name, shown in made.items()}
+    tables = {"steps": steps(last), "speedups": speedups(last), "break-evens": break_evens(last)}
+    tables |= {"kinds": kinds(last), "without": without(last)}
+    blocks = {name: markdown(shown) for name, shown in tables.items()}
     reference = last["reference"]
     blocks["device"] = (
         f"{last['device']}. {len(runs)} run{'s' if len(runs) > 1 else ''}; tables and picture: the last, "

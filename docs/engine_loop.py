@@ -69,8 +69,8 @@ def _without_paths(value: Any) -> Any:
         path = Path(value)
         return f"{path.parent.name}/{path.name}" if path.name == "config.json" else path.name
     if isinstance(value, dict):
-        return {key: _without_paths(one) for key, one in value.items()}
-    return [_without_paths(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_paths(item) for key, item in value.items()}
+    return [_without_paths(item) for item in value] if isinstance(value, list) else value
 
 
 def write_raw(run: JsonObject) -> None:

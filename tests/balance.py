@@ -22,13 +22,15 @@ def check_balance(
     assert arrived.all(), where
     assert np.isin(record.status, ENDED).all(), where
     done, cancelled = record.status == DONE, record.status == CANCELLED
-    wanted = np.minimum(requests.output_tokens, variant.setup.max_context_tokens - requests.prompt_tokens)
+    expected_tokens = np.minimum(
+        requests.output_tokens, variant.setup.max_context_tokens - requests.prompt_tokens
+    )
     if variant.settings.stop_trim:
-        assert (record.emitted_tokens[done] == wanted[done]).all(), where
+        assert (record.emitted_tokens[done] == expected_tokens[done]).all(), where
         stops = requests.cancel_after_tokens[cancelled]
         assert (record.emitted_tokens[cancelled] == stops).all(), where
     else:
-        assert (record.emitted_tokens[done] >= wanted[done]).all(), where
+        assert (record.emitted_tokens[done] >= expected_tokens[done]).all(), where
     assert record.emitted_tokens.sum() == record.totals["emitted_tokens"], where
     first = (record.emitted_tokens > 0).astype(np.int64)
     trimmed = first + record.decode_rounds + record.accepted_tokens - record.emitted_tokens

@@ -50,7 +50,7 @@ def _interrupts(*, ignored: bool) -> Iterator[None]:
 
 def session_of(leader: int) -> dict[int, str]:
     """Process → its command line, of all living processes of a session."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
             state, *fields = (place / "stat").read_text().rpartition(")")[2].split()
@@ -58,8 +58,8 @@ def session_of(leader: int) -> dict[int, str]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(fields[2]) == leader and state not in "ZX":
-            found[int(place.name)] = command
-    return found
+            result[int(place.name)] = command
+    return result
 
 
 def workers_of(leader: int) -> list[int]:

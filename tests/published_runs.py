@@ -44,7 +44,7 @@ def scenario(clients: int = 8, draft_length: int = 3, alpha: float = 0.7, **sect
 
 def case(points: Sequence[Mapping[str, Any]] = ({},), **fields: Any) -> PublishedCase:
     """A case of one source; `fields` replace what it says."""
-    said: dict[str, Any] = {
+    known_fields: dict[str, Any] = {
         "case_id": "by-hand",
         "kind": "spec_vs_plain",
         "source_id": "source",
@@ -64,7 +64,7 @@ def case(points: Sequence[Mapping[str, Any]] = ({},), **fields: Any) -> Publishe
         "date": None,
         **fields,
     }
-    return PublishedCase(**said)
+    return PublishedCase(**known_fields)
 
 
 def run(
@@ -78,7 +78,7 @@ def run(
 ) -> PublishedRun:
     """One point of a case; both variants are those of one scenario."""
     both = of if of is not None else scenario(int(batch or 1))
-    said: dict[str, Any] = {
+    known_fields: dict[str, Any] = {
         "gpu": "H100",
         "engine": "vLLM 0.10",
         "method": "eagle3",
@@ -88,4 +88,6 @@ def run(
         "acceptance_from": "given",
         **fields,
     }
-    return PublishedRun(case=about or case(), point=point, batch=batch, published=tuple(published), **said)
+    return PublishedRun(
+        case=about or case(), point=point, batch=batch, published=tuple(published), **known_fields
+    )

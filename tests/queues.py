@@ -92,5 +92,5 @@ def replications(scenario: Scenario, seed: int, cold: int = 0) -> Replications:
 
 def measured(study: Replications) -> VariantMeasurement:
     """What a study of one variant found."""
-    (found,) = study.measurements()
-    return found
+    (result,) = study.measurements()
+    return result

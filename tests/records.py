@@ -61,7 +61,7 @@ def record_of_requests(
     when = np.array([moment for moment, _ in sorted(emissions)])
     so_far = np.concatenate([[0], np.cumsum([tokens for _, tokens in sorted(emissions)], dtype=np.int64)])
     before = so_far[np.searchsorted(when, arrival, side="right")]
-    made = RunRecord(
+    record = RunRecord(
         arrival_ns=arrival,
         admitted_ns=arrival,
         first_ns=first_ns,
@@ -91,7 +91,7 @@ def record_of_requests(
         driver="fast_forward",
         driver_reason=None,
     )
-    return replace(made, **fields)
+    return replace(record, **fields)
 
 
 def closed_loop_record(
@@ -101,17 +101,17 @@ def closed_loop_record(
     step_ms: float,
     tokens: int = 1,
     *,
-    luck: Sequence[int] = (),
+    draws: Sequence[int] = (),
     **fields: Any,
 ) -> RunRecord:
     """Clients in lock step: each request gets its first token one step after it was issued,
     then `rounds` emissions of `tokens`.
 
-    `luck` gives the tokens of the emissions in place of a constant, request by request in turn.
+    `draws` gives the tokens of the emissions in place of a constant, request by request in turn.
     """
     length_ms = (rounds + 1) * step_ms
     starts = [index * length_ms for index in range(requests_each) for _ in range(clients)]
-    drawn = [[(step_ms, luck[r % len(luck)] if luck else tokens)] * rounds for r in range(len(starts))]
+    drawn = [[(step_ms, draws[r % len(draws)] if draws else tokens)] * rounds for r in range(len(starts))]
     busy = round(requests_each * length_ms * MS)
     steps = requests_each * (rounds + 1)
     totals = {"steps": steps, "busy_ns": busy, "verify_ns": busy, "peak_blocks": 40, "total_blocks": 50}

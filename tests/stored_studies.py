@@ -32,16 +32,16 @@ def break_even_metrics(variant: str, gpus: int, prompt: int, load: int, draft_le
     alpha, low, high = (
         alpha_from_tokens_per_verify(max(1.0, needed * scale), draft_length) for scale in (1.0, 0.9, 1.1)
     )
-    found: dict[str, float | str | tuple[float, float, float]] = {
+    result: dict[str, float | str | tuple[float, float, float]] = {
         f"speedup_at.{at:g}": tuple(tokens_per_verify(at, draft_length) / needed / s for s in (1, 1.1, 0.9))  # type: ignore[misc]
         for at in ALPHAS
     }
     if alpha is None or low is None:
-        return {**found, "break_even_verdict": "unreachable"}
+        return {**result, "break_even_verdict": "unreachable"}
     high = 1.0 if high is None else high
     verdict = "pays" if high < 0.7 else "loses" if low > 0.7 else "undecided"
     return {
-        **found,
+        **result,
         "break_even_alpha": (alpha, low, high),
         "break_even_acceptance_length": (needed, 0.9 * needed, 1.1 * needed),
         "break_even_verdict": verdict,

@@ -106,9 +106,9 @@ def with_break_even(subject: ReportedResult, rows: Sequence[Mapping[str, Any]]) 
     return replace(subject, study=replace(subject.study, break_even={VARIANT: document}))
 
 
-def with_map(subject: ReportedResult, found: SpeedupMap) -> ReportedResult:
+def with_map(subject: ReportedResult, result: SpeedupMap) -> ReportedResult:
     """The subject with this speedup map of its variant."""
-    return replace(subject, study=replace(subject.study, speedup={VARIANT: found}))
+    return replace(subject, study=replace(subject.study, speedup={VARIANT: result}))
 
 
 def without_scripts(page: str) -> str:

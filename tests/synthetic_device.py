@@ -63,7 +63,8 @@ class Device:
     def matrices_us(self, tokens: int) -> float:
         """Of one layer."""
         return sum(
-            one.count / 30 * float(self.gemm.time_us(one.n, one.k, tokens)) for one in NETWORK.matrices
+            matrix.count / 30 * float(self.gemm.time_us(matrix.n, matrix.k, tokens))
+            for matrix in NETWORK.matrices
         )
 
     def attention_us(self, batch: int, queries: int, context: int) -> float:
@@ -96,11 +97,18 @@ class Device:
         for op, arrays in (("copy", 2), ("triad", 3)):
             moved = arrays * 2.0**26
             yield "memory", op, {"bytes": 2**26}, moved, 0.0, moved / BANDWIDTH * 1e6
-        for one in (*NETWORK.matrices, NETWORK.head):
+        for matrix in (*NETWORK.matrices, NETWORK.head):
             for m in TOKENS:
-                shape = {"n": one.n, "k": one.k, "m": m}
-                flops = 2.0 * one.n * one.k * m
-                yield "linear", one.name, shape, 1.0, flops, float(self.gemm.time_us(one.n, one.k, m))
+                shape = {"n": matrix.n, "k": matrix.k, "m": m}
+                flops = 2.0 * matrix.n * matrix.k * m
+                yield (
+                    "linear",
+                    matrix.name,
+                    shape,
+                    1.0,
+                    flops,
+                    float(self.gemm.time_us(matrix.n, matrix.k, m)),
+                )
         for batch, queries in STEPS:
             step = {"batch": batch, "queries": queries}
             for context in (192, 384, 768, 1280):
@@ -162,16 +170,16 @@ def measured(
     disturb: Callable[[str, str, Mapping[str, int]], float] = lambda *_: 1.0,
 ) -> Measurements:
     """What benches of `device` read: rounds off by `noise` (lognormal), times what `disturb` says."""
-    luck = np.random.default_rng(seed)
-    found = []
+    rng = np.random.default_rng(seed)
+    result = []
     for bench, op, shape, moved, flops, us in (device or Device()).points():
         if not keep(bench, op, shape):
             continue
-        times = us * 1e-6 * np.exp(noise * luck.standard_normal(rounds)) * disturb(bench, op, shape)
+        times = us * 1e-6 * np.exp(noise * rng.standard_normal(rounds)) * disturb(bench, op, shape)
         middle = float(np.median(times))
         figures = middle, 0.99 * middle, 1.01 * middle
-        found.append(
+        result.append(
             Measurement(bench, op, shape, "bf16", moved, flops, *figures, 50, tuple(float(x) for x in times))
         )
     session = {"begun": "2026-01-01T00:00:00", "clocks_before": {}, "clocks_after": {}, "notes": []}
-    return Measurements(NOTES, tuple(found), (session,))
+    return Measurements(NOTES, tuple(result), (session,))

@@ -11,8 +11,8 @@ ANSWERS = [(page, answer) for page in PAGES for answer in answers(read(page))]
     ("page", "answer"), ANSWERS, ids=[f"{page}-{index}" for index, (page, _) in enumerate(ANSWERS)]
 )
 def test_the_answer_comes_out_as_it_stands_there(page: str, answer: Answer) -> None:
-    found = printed(answer.language, answer.code)
-    assert found == answer.shown, f"{page}, '{answer.section}': write it anew with `make docs`"
+    result = printed(answer.language, answer.code)
+    assert result == answer.shown, f"{page}, '{answer.section}': write it anew with `make docs`"
 
 
 @pytest.mark.parametrize("page", PAGES)

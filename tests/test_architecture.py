@@ -46,19 +46,23 @@ def brings_torch(module: str) -> bool:
 def offences(path: Path, source: str | None = None) -> list[str]:
     """Every import of a file that breaks the line or brings torch where or when it may not come."""
     own = LINE.index(path.relative_to(ROOT).parts[0])
-    found = []
-    for one in imports(path, source):
-        module = one.module
-        place = f"{name_of(path)}:{one.line}: {module}"
+    result = []
+    for imported in imports(path, source):
+        module = imported.module
+        place = f"{name_of(path)}:{imported.line}: {module}"
         if top(module) in LINE and LINE.index(top(module)) > own:
-            found.append(f"{place} stands to the right of {LINE[own]}")
+            result.append(f"{place} stands to the right of {LINE[own]}")
         if top(module) in {"torch", "transformers"} and LINE[own] != "calibration":
-            found.append(f"{place} is for calibration only")
-        elif one.when == "import" and any(map(brings_torch, one.reaches)) and not in_torch(name_of(path)):
-            found.append(f"{place} belongs inside the function that uses it")
+            result.append(f"{place} is for calibration only")
+        elif (
+            imported.when == "import"
+            and any(map(brings_torch, imported.reaches))
+            and not in_torch(name_of(path))
+        ):
+            result.append(f"{place} belongs inside the function that uses it")
         if top(module) == "tests":
-            found.append(f"{place} is not installed")
-    return found
+            result.append(f"{place} is not installed")
+    return result
 
 
 def circle(sources: Mapping[Path, str | None]) -> list[str]:
@@ -70,12 +74,12 @@ def circle(sources: Mapping[Path, str | None]) -> list[str]:
     modules = {module_of(path) for path in sources}
 
     def imported(path: Path) -> Iterator[str]:
-        for one in imports(path, sources[path]):
-            below = [full for full in one.reaches[1:] if full in modules]
-            if one.when != "typing":
+        for imported in imports(path, sources[path]):
+            below = [full for full in imported.reaches[1:] if full in modules]
+            if imported.when != "typing":
                 yield from below
-                if len(below) < max(len(one.names), 1):
-                    yield one.module
+                if len(below) < max(len(imported.names), 1):
+                    yield imported.module
 
     graph = {module_of(path): {*imported(path)} - {module_of(path)} for path in sources}
     return ring_of(graph)
@@ -109,9 +113,9 @@ def test_files_have_one_idea(path: Path) -> None:
     ],
 )
 def test_offences_are_found(place: str, source: str, offence: str) -> None:
-    found = offences(ROOT / place, source)
-    assert len(found) == 1
-    assert offence in found[0]
+    result = offences(ROOT / place, source)
+    assert len(result) == 1
+    assert offence in result[0]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ def test_no_modules_import_one_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "third", "found"),
+    ("first", "second", "third", "result"),
     [
         ("from . import b", "import simulator.x.c", "from simulator.x.a import A", "abca"),
         ("def f():\n    from .b import B", "from simulator.x import a", "", "aba"),
@@ -150,11 +154,11 @@ def test_no_modules_import_one_another() -> None:
         ("if TYPE_CHECKING:\n    def f():\n        from .b import B", "from .a import A", "", ""),
     ],
 )
-def test_planted_circles_are_found(first: str, second: str, third: str, found: str) -> None:
+def test_planted_circles_are_found(first: str, second: str, third: str, result: str) -> None:
     files = [ROOT / f"simulator/x/{name}.py" for name in ("__init__", "a", "b", "c")]
     ring = circle(dict(zip(files, ("", first, second, third), strict=True)))
-    assert len(ring) == len(found)
-    assert "".join(name[-1] for name in ring) in 2 * found[1:]
+    assert len(ring) == len(result)
+    assert "".join(name[-1] for name in ring) in 2 * result[1:]
 
 
 def test_taking_a_name_from_a_folder_imports_its_init() -> None:

@@ -48,14 +48,18 @@ def test_other_targets_add_the_tools(tmp_path: Path, target: str) -> None:
 
 def test_the_core_is_small() -> None:
     """None of what takes hundreds of megabytes, or serves tests, is among all that the core depends on."""
-    names, found = ["decodesim"], set[str]()
+    names, result = ["decodesim"], set[str]()
     while names:
-        found.add(name := names.pop())
+        result.add(name := names.pop())
         needed = [Requirement(text) for text in requires(name) or ()]
-        applies = [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
-        names += {canonicalize_name(one) for one in applies} - found
-    assert {"numba", "llvmlite", "plotly", "simpy"} <= found
-    assert not found & {
+        applies = [
+            requirement.name
+            for requirement in needed
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        ]
+        names += {canonicalize_name(name) for name in applies} - result
+    assert {"numba", "llvmlite", "plotly", "simpy"} <= result
+    assert not result & {
         "torch",
         "transformers",
         "pyarrow",

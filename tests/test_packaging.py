@@ -168,8 +168,8 @@ print(json.dumps({name: getattr(decodesim, name) is getattr(api, name) for name 
 
 
 def test_the_library_has_every_call(installed: Path, tmp_path: Path) -> None:
-    found = json.loads(run(installed / "python", "-c", CALLS, folder=tmp_path))
-    assert found == dict.fromkeys(api.__all__, True)
+    result = json.loads(run(installed / "python", "-c", CALLS, folder=tmp_path))
+    assert result == dict.fromkeys(api.__all__, True)
 
 
 @pytest.mark.parametrize(

@@ -151,9 +151,12 @@ def _close_loop(
     )
 
 
-def _keep(made: Path, profile: Path) -> None:
+def _keep(profile_path: Path, profile: Path) -> None:
     """Copy a profile and its measurements, if they exist."""
-    for source, target in ((made, profile), (measurements_path(made), measurements_path(profile))):
+    for source, target in (
+        (profile_path, profile),
+        (measurements_path(profile_path), measurements_path(profile)),
+    ):
         if source.exists():
             shutil.copyfile(source, target)
 

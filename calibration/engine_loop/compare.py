@@ -109,17 +109,17 @@ class Comparison:
 
     def turning_loads(self) -> dict[str, tuple[float | None, float | None]]:
         """Variant → measured and predicted clients at which a gain turns into a loss; None: it does not."""
-        found: dict[str, tuple[float | None, float | None]] = {}
+        bands: dict[str, tuple[float | None, float | None]] = {}
         for name in dict.fromkeys(row.cell.variant for row in self.speedups):
             rows = sorted(
                 (row for row in self.speedups if row.cell.variant == name and row.cell.clients),
                 key=lambda row: row.cell.clients or 0,
             )
-            found[name] = (
+            bands[name] = (
                 turning_load([(row.cell.clients or 0, row.measured) for row in rows]),
                 turning_load([(row.cell.clients or 0, row.predicted) for row in rows]),
             )
-        return found
+        return bands
 
     @property
     def targets(self) -> list[EngineTarget]:

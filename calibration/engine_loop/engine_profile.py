@@ -98,20 +98,22 @@ def layers_and_pass(
 
 def _rest_us(points: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     """µs of a forward without attention by tokens, the median over contexts."""
-    found: dict[int, list[float]] = defaultdict(list)
+    spans_by_step: dict[int, list[float]] = defaultdict(list)
     for point in points:
         seconds = point["seconds"]
-        found[point["batch"] * point["queries"]].append((seconds["forward"] - seconds["attention"]) * _US)
-    return {tokens: median(values) for tokens, values in sorted(found.items())}
+        spans_by_step[point["batch"] * point["queries"]].append(
+            (seconds["forward"] - seconds["attention"]) * _US
+        )
+    return {tokens: median(values) for tokens, values in sorted(spans_by_step.items())}
 
 
 def _heads_in_steps(points: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     """µs of the head within plain steps, by rows."""
-    found: dict[int, list[float]] = defaultdict(list)
+    spans_by_step: dict[int, list[float]] = defaultdict(list)
     for point in points:
         if point["queries"] == 1:
-            found[point["batch"]].append(point["seconds"]["head"] * _US)
-    return {rows: median(values) for rows, values in found.items()}
+            spans_by_step[point["batch"]].append(point["seconds"]["head"] * _US)
+    return {rows: median(values) for rows, values in spans_by_step.items()}
 
 
 def _matrices(

@@ -155,9 +155,9 @@ def _allreduce(graph: tuple[Measurement, ...], eager: tuple[Measurement, ...]) -
         for j in range(1, len(sizes) - 1):
             others = np.arange(len(sizes)) != j
             errors.add([float(loglog(sizes[j], np.array(sizes)[others], us[others]))], [us[j]])
-    made = fit_allreduce(times[0], times[1], "torch.distributed all-reduce")
+    allreduce = fit_allreduce(times[0], times[1], "torch.distributed all-reduce")
     residual = errors.summary("each size from its neighbours") | {"noise_percent": noise_percent(graph)}
-    return replace(made, note="bf16 messages", residual=residual)
+    return replace(allreduce, note="bf16 messages", residual=residual)
 
 
 def _as_profile(name: str, gpu: Gpu, fits: Sequence[FittedPart]) -> Profile:

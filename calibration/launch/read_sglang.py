@@ -122,7 +122,8 @@ def _engine(line: LaunchLine) -> dict[str, Any]:
 def _variant(line: LaunchLine, served: str, base_dir: Path, notes: list[str]) -> dict[str, Any]:
     algorithm = line.value("--speculative-algorithm") or ""
     method = next(
-        (mine for mine, theirs in METHODS.items() if theirs == algorithm.upper()), algorithm.lower()
+        (own_name for own_name, engine_name in METHODS.items() if engine_name == algorithm.upper()),
+        algorithm.lower(),
     )
     known = methods().get(method)
     variant: dict[str, Any] = {"method": method}

@@ -85,7 +85,10 @@ def _engine(data: Mapping[str, Any], cache: Mapping[str, Any]) -> dict[str, Any]
 def _variant(document: Document, config: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     kind = str(config.get("decoding_type", ""))
     kind = _ALIASES.get(kind, kind)
-    method = next((mine for mine, theirs in METHODS.items() if theirs.lower() == kind.lower()), kind.lower())
+    method = next(
+        (own_name for own_name, engine_name in METHODS.items() if engine_name.lower() == kind.lower()),
+        kind.lower(),
+    )
     known = methods().get(method)
     variant: dict[str, Any] = {"method": method}
     drafter = config.get("speculative_model") or config.get("speculative_model_dir")

@@ -48,8 +48,8 @@ class BenchPlan:
         """The points of both plans, each once, on the grid of the first."""
         points = {point.key: point for point in (*self.points, *other.points)}
         left_out, uncovered = (
-            tuple(dict.fromkeys((*mine, *theirs)))
-            for mine, theirs in ((self.left_out, other.left_out), (self.uncovered, other.uncovered))
+            tuple(dict.fromkeys((*own_ops, *other_ops)))
+            for own_ops, other_ops in ((self.left_out, other.left_out), (self.uncovered, other.uncovered))
         )
         groups = tuple(sorted({*self.groups, *other.groups}))
         return BenchPlan(tuple(points.values()), self.grid, left_out, uncovered, groups)

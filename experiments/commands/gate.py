@@ -79,7 +79,7 @@ def command(
         load, amount = next(iter(document["break_even"]["load"].items()))
         print_text(f"{document['arm']} at {load.replace('_', ' ')} {amount:g}")
         print_text(f"→ {document['verdict'].upper()}: {document['reason']}")
-        print_list("Problems of the measurement", [one["text"] for one in document["health"]])
+        print_list("Problems of the measurement", [entry["text"] for entry in document["health"]])
         print_list("Notes", document["notes"])
     sys.stdout.flush()
     click.get_current_context().exit(EXIT_CODES[document["verdict"]])

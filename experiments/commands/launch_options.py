@@ -48,15 +48,15 @@ def read_launch(options: Mapping[str, Any]) -> tuple[Launch, str, Path] | None:
     from calibration.launch.registry import ENGINES
     from simulator.scenario.load import read_text
 
-    given = {engine: options.get(f"from_{engine}") for engine in ENGINES}
-    named = [engine for engine, value in given.items() if value is not None]
+    files_by_engine = {engine: options.get(f"from_{engine}") for engine in ENGINES}
+    named = [engine for engine, value in files_by_engine.items() if value is not None]
     if not named:
         return None
     if len(named) > 1:
         message = f"cannot be combined with --from-{named[0]}"
         raise InputError(Problem(field=f"--from-{named[1]}", message=message, allowed="one launch"))
     engine = ENGINES[named[0]]
-    value = given[named[0]]
+    value = files_by_engine[named[0]]
     if isinstance(value, Path):
         return engine.read(read_text(value), str(value)), str(value), value.parent
     return engine.read(str(value), engine.origin), engine.origin, Path(".")

@@ -133,44 +133,44 @@ def _without_idle_routing(layer: Layer) -> Layer:
 
 
 def _matrices(layers: Iterable[Layer], tp: int, extra: Iterable[LinearLayer]) -> tuple[Matrix, ...]:
-    found: Counter[tuple[str, int, int, str]] = Counter()
+    counts: Counter[tuple[str, int, int, str]] = Counter()
     for count, linear in [
         *((1, linear) for linear in extra),
         *((layer.count, linear) for layer in layers for linear in layer.all_linears),
     ]:
         own = linear.per_rank(tp)
-        found[own.name, own.out_features, own.in_features, own.weights] += count * linear.count
-    return tuple(Matrix(*shape, count) for shape, count in found.items())
+        counts[own.name, own.out_features, own.in_features, own.weights] += count * linear.count
+    return tuple(Matrix(*shape, count) for shape, count in counts.items())
 
 
 def _experts(layers: Iterable[Layer], tp: int, ep: int) -> tuple[RoutedExperts, ...]:
-    found: Counter[Experts] = Counter()
+    counts: Counter[Experts] = Counter()
     for layer in layers:
         if layer.experts is not None:
-            found[layer.experts] += layer.count
+            counts[layer.experts] += layer.count
     return tuple(
         RoutedExperts(
-            hidden=one.hidden,
-            intermediate=one.per_rank(tp, ep).intermediate,
-            per_token=one.per_token,
-            experts=one.count,
+            hidden=shape.hidden,
+            intermediate=shape.per_rank(tp, ep).intermediate,
+            per_token=shape.per_token,
+            experts=shape.count,
             expert_parallel=ep,
-            matrices=one.matrices,
-            weights=one.weights,
+            matrices=shape.matrices,
+            weights=shape.weights,
             count=count,
         )
-        for one, count in found.items()
+        for shape, count in counts.items()
     )
 
 
 def _attentions(layers: Iterable[Layer], tp: int) -> tuple[AttentionLayers, ...]:
-    found: Counter[Attention] = Counter()
+    counts: Counter[Attention] = Counter()
     for layer in layers:
         if layer.attention is not None:
-            found[layer.attention] += layer.count
+            counts[layer.attention] += layer.count
     return tuple(
-        AttentionLayers(one, share(one.heads, tp), max(1, share(one.kv_heads, tp)), count)
-        for one, count in found.items()
+        AttentionLayers(shape, share(shape.heads, tp), max(1, share(shape.kv_heads, tp)), count)
+        for shape, count in counts.items()
     )
 
 

@@ -165,8 +165,10 @@ def _check_times(
         if values is None or len(shape) < len(axes):
             continue
         if values.shape != tuple(shape):
-            said = " × ".join(map(str, values.shape))
-            faults.add((*path, key), said, "has another shape than its axes", " × ".join(map(str, shape)))
+            shape_text = " × ".join(map(str, values.shape))
+            faults.add(
+                (*path, key), shape_text, "has another shape than its axes", " × ".join(map(str, shape))
+            )
         elif key == "us" and (values <= 0).any():
             faults.add((*path, key), float(values.min()), "is not a time", "finite and positive numbers")
 
@@ -245,9 +247,9 @@ def _of_rows(operator: RowTable | StreamedRows | None) -> Floats:
     return operator.time_us([1, 1000], 1024)
 
 
-def version_problem(found: object) -> tuple[str, str]:
+def version_problem(stated_version: object) -> tuple[str, str]:
     """(what is wrong, what to do) with a file whose schema is not this version's."""
-    family, _, version = str(found).rpartition("-")
+    family, _, version = str(stated_version).rpartition("-")
     own_family, _, own = SCHEMA.rpartition("-")
     if family != own_family or not version.isdecimal():
         return "is no schema of a profile", f'"{SCHEMA}"'

@@ -292,16 +292,16 @@ class Profile:
         """Embedding, positions, mask: once a pass, by tokens of so many hidden values. None: not measured."""
         return self._nearest("pass", "tokens", "hidden", hidden)
 
-    def _nearest(self, family: str, axis: str, width: str, wanted: float) -> RowTable | None:
+    def _nearest(self, family: str, axis: str, width: str, size: float) -> RowTable | None:
         """The table of a family whose width is nearest."""
-        found = [
+        parts = [
             part
             for name, part in self.parts.items()
             if name.partition("/")[0] == family and "us" in part.table
         ]
-        if not found:
+        if not parts:
             return None
-        part = min(found, key=lambda one: abs(np.log(one.number(width) / wanted)))
+        part = min(parts, key=lambda candidate: abs(np.log(candidate.number(width) / size)))
         return _row_table(part, axis, width)
 
     def eager_call_us(self) -> float | None:

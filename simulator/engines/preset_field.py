@@ -68,8 +68,8 @@ def word(meaning: str, source: str, *choices: str) -> PresetField:
 @cache
 def declared(record: type) -> Mapping[str, PresetField]:
     """Field of a record → what it declares, in their order. Fields without a declaration are left out."""
-    found = {}
+    fields = {}
     for name, annotation in get_type_hints(record, include_extras=True).items():
         if get_origin(annotation) is Annotated:
-            found[name] = next(entry for entry in get_args(annotation) if isinstance(entry, PresetField))
-    return MappingProxyType(found)
+            fields[name] = next(entry for entry in get_args(annotation) if isinstance(entry, PresetField))
+    return MappingProxyType(fields)

@@ -32,29 +32,31 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
     if values.get("schema") != SCHEMA:
         fields.add("schema", values.get("schema"), "is no schema of this version", f'"{SCHEMA}"')
     base = _base(fields, bases)
-    given = dict(vars(base)) if base is not None else {}
+    values_so_far = dict(vars(base)) if base is not None else {}
     known = get_type_hints(Preset)
     for name in own:
         if name not in known:
             problem = unknown_name("field", name, known)
             fields.add(name, None, problem.message, problem.allowed)
         elif name not in ("host", "sources"):
-            given[name] = _value(fields, name, known[name])
+            values_so_far[name] = _value(fields, name, known[name])
     for name in ("max_num_seqs", "max_num_batched_tokens"):
         if name in own and f"small_gpu_{name}" not in own:
-            given[f"small_gpu_{name}"] = 0  # a number of its own takes the place of both of the base's
+            values_so_far[f"small_gpu_{name}"] = (
+                0  # a number of its own takes the place of both of the base's
+            )
     if "gpu_memory_utilization" in own and "headroom_bytes" not in own:
-        given["headroom_bytes"] = 0  # a share of its own takes the place of the base's rule
-    given["host"] = _host(fields, base)
-    given["sources"] = _sources(fields, base, own)
+        values_so_far["headroom_bytes"] = 0  # a share of its own takes the place of the base's rule
+    values_so_far["host"] = _host(fields, base)
+    values_so_far["sources"] = _sources(fields, base, own)
     for name in _needed(Preset) if base is not None or not fields.has("inherits") else ():
-        if name not in given:
+        if name not in values_so_far:
             fields.add(name, None, "is missing", "this field, or inherits: a preset to take it from")
-    rule = given.get("scheduler")
+    rule = values_so_far.get("scheduler")
     if isinstance(rule, str) and rule:
         _scheduler(fields, rule)
     fields.finish(file, locator(text, file))
-    return Preset(**given)
+    return Preset(**values_so_far)
 
 
 def _base(fields: ConfigFields, bases: Mapping[str, Preset]) -> Preset | None:
@@ -98,16 +100,16 @@ def _sizes(fields: ConfigFields, name: str) -> str | tuple[int, ...]:
     value = fields.values.get(name)
     if value == "vllm" and name == "graph_sizes":
         return "vllm"
-    found: set[int] = set()
+    sizes: set[int] = set()
     entries = value if isinstance(value, list) else [None]
     for entry in entries:
-        one: list[Any] = entry if isinstance(entry, list) else [entry, entry, 1]
-        if len(one) != 3 or not all(isinstance(n, int) and 1 <= n <= _LARGEST for n in one):
+        bounds: list[Any] = entry if isinstance(entry, list) else [entry, entry, 1]
+        if len(bounds) != 3 or not all(isinstance(n, int) and 1 <= n <= _LARGEST for n in bounds):
             allowed = 'whole numbers and [first, last, step] ranges, or "vllm"'
             fields.add(name, None if entry is None else str(entry), "is not usable", allowed)
             return ()
-        found.update(range(one[0], one[1] + 1, one[2]))
-    return tuple(sorted(found))
+        sizes.update(range(bounds[0], bounds[1] + 1, bounds[2]))
+    return tuple(sorted(sizes))
 
 
 def _needed(record: type[HostCost | Preset]) -> list[str]:
@@ -119,11 +121,11 @@ def _host(fields: ConfigFields, base: Preset | None) -> HostCost:
     """Host times, those of `base` where the file gives none."""
     child = fields.child("host")
     names = declared(HostCost)
-    given = vars(base.host) if base is not None else {}
+    values = vars(base.host) if base is not None else {}
     if child is None:
         if base is None and not fields.has("host"):
             fields.add("host", None, "is missing", f"an object with {', '.join(names)}")
-        return HostCost(**given) if given else HostCost(0, 0, 0)
+        return HostCost(**values) if values else HostCost(0, 0, 0)
     for name in child.values:
         if name not in names:
             problem = unknown_name("host time", name, names)
@@ -133,7 +135,7 @@ def _host(fields: ConfigFields, base: Preset | None) -> HostCost:
             child.add(name, None, "is missing", "s")
     return HostCost(
         **{
-            name: child.number(name, given.get(name, 0.0), field.low, field.high)
+            name: child.number(name, values.get(name, 0.0), field.low, field.high)
             for name, field in names.items()
         }
     )
@@ -143,7 +145,9 @@ def _sources(fields: ConfigFields, base: Preset | None, own: Sequence[str]) -> M
     """Where each figure comes from; a file of one's own need not say, and what it gives is not its base's."""
     child = fields.child("sources")
     inherited = base.sources if base is not None else {}
-    given = {name: source for name, source in inherited.items() if name not in own or name == "host"}
+    inherited_sources = {
+        name: source for name, source in inherited.items() if name not in own or name == "host"
+    }
     if child is not None:
-        given |= {name: child.word(name) for name in child.values}
-    return MappingProxyType(given)
+        inherited_sources |= {name: child.word(name) for name in child.values}
+    return MappingProxyType(inherited_sources)

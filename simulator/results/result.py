@@ -163,8 +163,8 @@ def _read(file: Path) -> Result:
         if isinstance(error, InputError):
             raise error.at(file=str(file)) from error
         raise InputError(Problem(file=str(file), message=f"is damaged: {error}")) from error
-    beside = {name: file.parent / _requests_file(name) for name in variants}
-    records = {name: _from_arrays(place) for name, place in beside.items() if place.exists()}
+    requests_files = {name: file.parent / _requests_file(name) for name in variants}
+    records = {name: _from_arrays(place) for name, place in requests_files.items() if place.exists()}
     return Result(scenario, provenance, variants, comparison, notes, records)
 
 

@@ -101,18 +101,22 @@ def effects_of(plain: Mapping[str, float], speculative: Mapping[str, float]) -> 
     and each part of the step. Empty without the figures.
     """
 
-    def both(path: str) -> tuple[float, float] | None:
+    def both_values(path: str) -> tuple[float, float] | None:
         pair = plain.get(path, math.nan), speculative.get(path, math.nan)
         return pair if all(map(math.isfinite, pair)) else None
 
-    step, tokens, batch = both("step_s.mean"), both("tokens_per_round"), both("mean_batch")
+    step, tokens, batch = (
+        both_values("step_s.mean"),
+        both_values("tokens_per_round"),
+        both_values("mean_batch"),
+    )
     if step is None or tokens is None or min(*step, *tokens) <= 0:
         return {}
     effects = {"tokens": math.log(tokens[1] / tokens[0])}
     if batch is not None and min(batch) > 0:
         effects["batch"] = math.log(batch[1] / batch[0])
     for name in _COSTS:
-        part = both(f"step_s.{name}")
+        part = both_values(f"step_s.{name}")
         if part is not None and part[1] - part[0] > -step[0]:
             effects[name] = -math.log1p((part[1] - part[0]) / step[0])
     return effects

@@ -106,14 +106,14 @@ def test_two_replicas_cost_little_more_than_one_engine(concurrency: int) -> None
     case = scenario(concurrency)
     hardware = case.hardware.model_copy(update={"replicas": 2})
     several = case.model_copy(update={"hardware": hardware})
-    one, two = (CompiledVariant.compile(each, each.speculation[0]) for each in (case, several))
+    single, two = (CompiledVariant.compile(each, each.speculation[0]) for each in (case, several))
     requests, seed = traffic_of(case, 0), replication_seed(0, 0)
-    one.run(requests, seed)
+    single.run(requests, seed)
     two.run(requests, seed)
     timeout_s, one_s, two_s = [], [], []
     for _ in range(ROUNDS):
         timeout_s.append(bare_timeout_s())
-        one_s.append(seconds(lambda: one.run(requests, seed)))
+        one_s.append(seconds(lambda: single.run(requests, seed)))
         two_s.append(seconds(lambda: two.run(requests, seed)))
     budget_s = 1.5 * min(one_s) + 12 * min(timeout_s) * len(requests.arrival_ns)
     print(f"\ntwo replicas, concurrency {concurrency}: {min(two_s) / budget_s:.2f} of what they may take")

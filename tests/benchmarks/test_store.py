@@ -31,12 +31,12 @@ MOST_MEMORY = 1.5
 WHERE = "alpha > 0.5 AND concurrency <= 64"
 
 
-def varied(metric: MetricValue, luck: random.Random) -> MetricValue:
+def varied(metric: MetricValue, rng: random.Random) -> MetricValue:
     """A figure like this one, with all its digits."""
     if isinstance(metric, Mapping):
-        ends = {name: pair and [luck.random(), luck.random()] for name, pair in metric.items()}
-        return {**ends, "value": luck.random()}
-    return luck.choice(["pays", "loses", "undecided"]) if isinstance(metric, str) else luck.random()
+        ends = {name: pair and [rng.random(), rng.random()] for name, pair in metric.items()}
+        return {**ends, "value": rng.random()}
+    return rng.choice(["pays", "loses", "undecided"]) if isinstance(metric, str) else rng.random()
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study.write_text(STUDY.format(examples=ROOT / "examples"), encoding="utf-8")
     real = next(iter(StudyGrid(load_study(study)).cells()))
     like = run_cell(real).metrics
-    luck, spent_s = random.Random(0), 0.0
-    with Store.create_or_open(path, {"name": "large"}, "sha") as made:
+    rng, spent_s = random.Random(0), 0.0
+    with Store.create_or_open(path, {"name": "large"}, "sha") as store_of_study:
         for number in range(CELLS):
             settings = {
                 "speculation.eagle3.acceptance.alpha": (1 + number % 20) / 20,
@@ -57,10 +57,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "seed": number // 1600,
             }
             cell = Cell(settings, f"{real.scenario} {number}")
-            metrics = {name: varied(metric, luck) for name, metric in like.items()}
+            metrics = {name: varied(metric, rng) for name, metric in like.items()}
             result = CellResult(f"{number:064x}", "done", metrics)
             begun_s = time.process_time()
-            made.add(cell, result)
+            store_of_study.add(cell, result)
             spent_s += time.process_time() - begun_s
     print(f"\n{path.stat().st_size / CELLS:,.0f} bytes and {spent_s / CELLS * 1e6:.0f} µs of CPU a cell")
     assert spent_s / CELLS < MOST_ADD_S

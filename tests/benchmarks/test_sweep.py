@@ -64,7 +64,7 @@ def cpu_s() -> float:
     for child in multiprocessing.active_children():
         child.join()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def simulation_s(cell: Cell) -> float:

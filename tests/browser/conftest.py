@@ -16,12 +16,12 @@ from tests.browser.visit import Visit
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Path of the browser."""
-    found = find_chromium()
-    if found is None and os.environ.get("CI") == "true":
+    path = find_chromium()
+    if path is None and os.environ.get("CI") == "true":
         pytest.fail(MISSING)
-    if found is None:
+    if path is None:
         pytest.skip(MISSING)
-    return found
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -45,5 +45,5 @@ def visit(browser: Any) -> Iterator[Any]:
         return visits[-1].open(path)
 
     yield go
-    for one in visits:
-        one.context.close()
+    for visit in visits:
+        visit.context.close()

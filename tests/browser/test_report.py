@@ -46,7 +46,7 @@ def test_the_page_opens_offline_without_a_request_or_a_complaint(seen: Visit) ->
     assert seen.outside == []
     assert seen.complaints == []
     figures = FIGURES.values()
-    pictures = [picture for one in figures for picture in one.pictures(one.prepare(small_subject()))]
+    pictures = [picture for figure in figures for picture in figure.pictures(figure.prepare(small_subject()))]
     assert seen.page.locator(".plot:has(.main-svg)").count() == len(pictures) == 9
 
 

@@ -24,8 +24,10 @@ def page(tmp_path: Path) -> Path:
     rows = []
     for at, published in enumerate((1.1, 1.4, 1.9, 2.6)):
         figures = {"plain": {"throughput_tokens_per_s": 100.0}, "spec": {"throughput_tokens_per_s": 150.0}}
-        one = run([PublishedFigure("speedup", "both", published)], batch=2**at, choices=("lengths assumed",))
-        rows += rows_of(one, Prediction(figures))
+        sample_run = run(
+            [PublishedFigure("speedup", "both", published)], batch=2**at, choices=("lengths assumed",)
+        )
+        rows += rows_of(sample_run, Prediction(figures))
     validation = Validation(
         tuple(rows), (), Coverage(1, 2, {"tree": 3}, {("a source", "another <case>"): "tree"})
     )

@@ -47,9 +47,9 @@ def test_its_own_format_is_detected_and_no_other(reader, example):
 
 
 def test_the_example_reads_alike_by_name_and_by_content(reader, example):
-    named, found = read_trace(example, reader.name), read_trace(example)
-    assert named.format == found.format == reader.name
-    assert named.requests == found.requests >= 1
+    named, result = read_trace(example, reader.name), read_trace(example)
+    assert named.format == result.format == reader.name
+    assert named.requests == result.requests >= 1
 
 
 def test_arrays_agree_in_length_and_links_lead_forward(example):
@@ -111,6 +111,6 @@ def test_damaged_files_read_or_name_their_line(reader, tmp_path, data):
     )
     path = tmp_path / "damaged"
     path.write_text(text[:start] + piece + text[end:], encoding="utf-8", errors="replace", newline="")
-    problems, kept = read_or_problems(path, reader.name)
-    assert problems or kept
+    problems, rows = read_or_problems(path, reader.name)
+    assert problems or rows
     assert all(problem.file == str(path) and problem.message for problem in problems)

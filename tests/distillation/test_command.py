@@ -49,7 +49,7 @@ def test_a_drafter_is_trained_described_and_not_overwritten(target: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--draft", "egle"), "did you mean eagle?"),
         (("--draft", "eagle", "--tokens", "100"), "--tokens: is less than one step (got 100), 1024 or more"),
@@ -58,13 +58,13 @@ def test_a_drafter_is_trained_described_and_not_overwritten(target: Path, tmp_pa
         (("--draft", "eagle", "--device", "cuda"), "torch sees no GPU here"),
     ],
 )
-def test_bad_input_is_one_line(target: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_one_line(target: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     torch = pytest.importorskip("torch")
     if "cuda" in options and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     done = distill("--target", target, "-o", tmp_path / "out", *options)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 

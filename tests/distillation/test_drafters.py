@@ -81,7 +81,7 @@ class Prompted:
         self.kind = drafter.kind
         self._drafter, self._plain = drafter, plain
         self._emitted = 1
-        self._luck = torch.Generator().manual_seed(3)
+        self._generator = torch.Generator().manual_seed(3)
         for module in ("feature_draft", "medusa"):
             monkeypatch.setattr(f"calibration.drafters.{module}.grow", self._grow)
 
@@ -101,9 +101,9 @@ class Prompted:
         growth: Growth | StaticGrowth,
         next_logits: NextLogits,
         sampling: Sampling,
-        luck: torch.Generator,
+        generator: torch.Generator,
     ) -> Proposal:
-        def told(growth: Growth | StaticGrowth) -> Tensor:
+        def hinted_logits(growth: Growth | StaticGrowth) -> Tensor:
             logits = next_logits(growth).clone()
             for row, node in enumerate(growth.frontier.tolist()):
                 way = list[int]()
@@ -115,10 +115,10 @@ class Prompted:
                     logits[row, rest[len(way)]] += 1e3
             return logits
 
-        return grow(growth, told, sampling, luck)
+        return grow(growth, hinted_logits, sampling, generator)
 
     def _heads(self) -> bool:
-        return bool(torch.rand((), generator=self._luck) < 0.7)
+        return bool(torch.rand((), generator=self._generator) < 0.7)
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -133,7 +133,7 @@ def test_greedy_output_is_that_of_plain_decoding(
         drafter = Prompted(drafter_of(pair.head, pair.target, plan), plain, monkeypatch)
         drafted = speculative_decode(pair.target, drafter, prompt, DRAFTS, max_tokens=100)
         assert drafted.tokens == plain[:100]
-        accepted += [one.accepted for one in drafted.rounds]
+        accepted += [draft_round.accepted for draft_round in drafted.rounds]
     assert sum(accepted) > 100
     assert set(accepted) == set(range(DRAFTS + 1))
 
@@ -175,11 +175,11 @@ def test_a_saved_head_comes_back(pair: Pair, tmp_path: Path) -> None:
     for name, value in again.state_dict().items():
         torch.testing.assert_close(value, head.state_dict()[name].to(value.dtype), atol=0, rtol=0)
     head.to(pair.target.network.dtype)
-    one, other = (
+    first, other = (
         speculative_decode(pair.target, drafter, prompt_of(2), DRAFTS, 1.0, max_tokens=20)
         for drafter in (drafter_of(head, pair.target), drafter_of(again, pair.target))
     )
-    assert one == other
+    assert first == other
 
 
 def test_a_student_is_a_draft_model(target: TargetSession, tmp_path: Path) -> None:
@@ -193,12 +193,12 @@ def test_a_student_is_a_draft_model(target: TargetSession, tmp_path: Path) -> No
         target, DraftModel(TargetSession(network)), prompt_of(3), DRAFTS, max_tokens=30
     )
     assert drafted.tokens == plain.tokens
-    twin = Student(target.network, tuple(range(target.layer_count)))  # all of the target's layers
-    save_trained(twin, target.network, tmp_path / "twin", {})
+    copied_network = Student(target.network, tuple(range(target.layer_count)))  # all of the target's layers
+    save_trained(copied_network, target.network, tmp_path / "twin", {})
     drafter = DraftModel(TargetSession(load_network(tmp_path / "twin", "float64")))
     drafted = speculative_decode(target, drafter, prompt_of(3), DRAFTS, max_tokens=30)
     assert drafted.tokens == plain.tokens
-    assert min(one.accepted for one in drafted.rounds) == DRAFTS
+    assert min(draft_round.accepted for draft_round in drafted.rounds) == DRAFTS
     # The student is the target's first and last layer, read on its own.
     text = prompt_of(4)[None]
     own = trainee.double().predict(text, {}, target.embed, 1)[0][0]
@@ -229,11 +229,11 @@ def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         load_head(tmp_path / "target", target.network)
     save_trained(RECIPES["eagle"].make(target.network), target.network, tmp_path / "eagle", {})
     config = tmp_path / "eagle" / "config.json"
-    whole = config.read_text()
-    config.write_text(whole.replace('"vocab_size": 97', '"vocab_size": 98'))
+    config_text = config.read_text()
+    config.write_text(config_text.replace('"vocab_size": 97', '"vocab_size": 98'))
     with pytest.raises(InputError, match="has vocab_size 98, 97"):
         load_head(tmp_path / "eagle", target.network)
-    config.write_text(whole)
+    config.write_text(config_text)
     (tmp_path / "eagle" / "model.safetensors").write_bytes(b"\x00" * 20)
     with pytest.raises(InputError, match="cannot be read"):
         load_head(tmp_path / "eagle", target.network)

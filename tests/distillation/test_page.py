@@ -29,8 +29,8 @@ def test_the_sentence_names_who_does_not_beat_layer_skip() -> None:
 
     verdict = TABLES["verdict"]
     assert "Every one beats layer-skip" in verdict({"good": of(0.6)}, of(0.5))
-    said = verdict({"good": of(0.6), "equal": of(0.5), "bad": of(0.1)}, of(0.5))
-    assert "No better than random weights: bad." in said
-    assert "beyond the interval: equal, bad." in said
+    text = verdict({"good": of(0.6), "equal": of(0.5), "bad": of(0.1)}, of(0.5))
+    assert "No better than random weights: bad." in text
+    assert "beyond the interval: equal, bad." in text
     with pytest.raises(AssertionError, match="different text"):
         verdict({"other": of(0.6) | {"held_out": {"digest": "y", "domains": ["code"] * 3}}}, of(0.5))

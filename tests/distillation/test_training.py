@@ -54,15 +54,15 @@ def shards(network: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_the_gradient_written_down_is_that_of_kl() -> None:
     torch.manual_seed(0)
     head = torch.nn.Linear(16, 50, bias=True).double()
-    wanted, found = torch.randn(300, 16).double(), torch.randn(2, 300, 16).double().requires_grad_()
-    target = torch.softmax(head(wanted), -1)
-    distributions = torch.log_softmax(head(found), -1)
+    target_states, result = torch.randn(300, 16).double(), torch.randn(2, 300, 16).double().requires_grad_()
+    target = torch.softmax(head(target_states), -1)
+    distributions = torch.log_softmax(head(result), -1)
     torch.nn.functional.kl_div(distributions, target.expand(2, -1, -1), reduction="sum").backward()
-    made = kl_slope(head, wanted, found.detach(), torch.float64)
-    assert found.grad is not None
-    torch.testing.assert_close(made.gradient, found.grad)
+    slope = kl_slope(head, target_states, result.detach(), torch.float64)
+    assert result.grad is not None
+    torch.testing.assert_close(slope.gradient, result.grad)
     torch.testing.assert_close(
-        made.alpha.double(), 1 - (distributions[0].exp() - target).abs().sum(-1) / 2, atol=1e-6, rtol=1e-6
+        slope.alpha.double(), 1 - (distributions[0].exp() - target).abs().sum(-1) / 2, atol=1e-6, rtol=1e-6
     )
 
 
@@ -70,26 +70,30 @@ def test_the_gradient_written_down_is_that_of_kl() -> None:
 def test_how_well_distributions_match_is_counted_right() -> None:
     torch.manual_seed(0)
     head = torch.nn.Linear(8, 20, bias=False)
-    wanted, found = torch.randn(300, 8), torch.randn(1, 300, 8)
+    expected, target_states = torch.randn(300, 8), torch.randn(1, 300, 8)
     tokens = torch.randint(20, (300,))
-    made = match(head, wanted, found, tokens)
-    target, draft = torch.softmax(head(wanted), -1), torch.softmax(head(found[0]), -1)
+    loss = match(head, expected, target_states, tokens)
+    target, draft = torch.softmax(head(expected), -1), torch.softmax(head(target_states[0]), -1)
     places = torch.arange(300)
     ratio = (draft / target)[places, tokens].clamp(max=1.0)
-    torch.testing.assert_close(made.alpha[0], torch.minimum(target, draft).sum(-1))
-    torch.testing.assert_close(made.survival[0], ratio, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(made.kl[0], (target * (target / draft).log()).sum(-1), atol=1e-5, rtol=1e-4)
-    assert torch.equal(made.same[0].bool(), target.argmax(-1) == draft.argmax(-1))
-    alike = match(head, wanted, wanted[None], tokens)
+    torch.testing.assert_close(loss.alpha[0], torch.minimum(target, draft).sum(-1))
+    torch.testing.assert_close(loss.survival[0], ratio, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(loss.kl[0], (target * (target / draft).log()).sum(-1), atol=1e-5, rtol=1e-4)
+    assert torch.equal(loss.same[0].bool(), target.argmax(-1) == draft.argmax(-1))
+    alike = match(head, expected, expected[None], tokens)
     assert alike.alpha.min() > 1 - 1e-5
     assert alike.same.min() == 1
 
 
 def test_documents_are_held_out_whole() -> None:
-    code, prose = ({one.name for one in documents(domain, held_out=True)} for domain in ("code", "prose"))
-    learned = {one.name for one in documents("code", held_out=False)}
+    code, prose = (
+        {document.name for document in documents(domain, held_out=True)} for domain in ("code", "prose")
+    )
+    learned = {document.name for document in documents("code", held_out=False)}
     assert len(learned) > 5 * len(code)
-    learned |= {one.name for one in islice(documents("prose", held_out=False), 50)}  # parsing all takes long
+    learned |= {
+        document.name for document in islice(documents("prose", held_out=False), 50)
+    }  # parsing all takes long
     assert min(len(code), len(prose)) > 20
     assert not (code | prose) & learned
     assert all(is_held_out(name) for name in code | prose)
@@ -102,8 +106,8 @@ def test_shards_hold_what_the_target_says(shards: Shards, network: LanguageModel
     assert set(shard.features) == {2, top}
     assert shard.features[top].dtype == torch.bfloat16
     states = network.hidden_states(shard.tokens, [2, top])
-    kept, said = network.lm_head(shard.features[top].float()), network.head(states[top])
-    apart = (torch.softmax(kept, -1) - torch.softmax(said, -1)).abs().sum(-1) / 2
+    logits, logits_of_head = network.lm_head(shard.features[top].float()), network.head(states[top])
+    apart = (torch.softmax(logits, -1) - torch.softmax(logits_of_head, -1)).abs().sum(-1) / 2
     assert apart.mean() < 0.02  # bfloat16
     assert (shard.features[2].float() - states[2]).norm() < 0.02 * states[2].norm()
     again = Shards(shards.folder, network, SMALL)  # from disk now
@@ -113,8 +117,8 @@ def test_shards_hold_what_the_target_says(shards: Shards, network: LanguageModel
     torch.testing.assert_close(
         network.lm_head(held.features[top]), network.head(network.hidden_states(held.tokens, [top])[top])
     )
-    assert set(held.names) <= {one.name for one in documents("code", held_out=True)} | {
-        one.name for one in documents("prose", held_out=True)
+    assert set(held.names) <= {document.name for document in documents("code", held_out=True)} | {
+        document.name for document in documents("prose", held_out=True)
     }
     assert held.tokens.shape == (16, SMALL.length // 2)
 
@@ -157,10 +161,10 @@ def test_a_perfect_draft_is_always_accepted(shards: Shards, network: LanguageMod
     """A student with all of the target's layers is the target."""
     from calibration.drafters.student import Student
 
-    twin = Student(network, tuple(range(network.layer_count)))
-    judged = judge(twin, network, shards.held_out([]), 3)
+    copied_network = Student(network, tuple(range(network.layer_count)))
+    judged = judge(copied_network, network, shards.held_out([]), 3)
     assert judged.alpha.value == pytest.approx(1.0, abs=1e-4)
-    assert [one.value for one in judged.conditional] == pytest.approx([1.0] * 3, abs=1e-4)
+    assert [estimate.value for estimate in judged.conditional] == pytest.approx([1.0] * 3, abs=1e-4)
     assert judged.kl.value == pytest.approx(0.0, abs=1e-4)
 
 
@@ -199,16 +203,16 @@ def test_a_killed_run_goes_on_and_ends_the_same(
     tiny: Path, network: LanguageModel, shards: Shards, tmp_path: Path
 ) -> None:
     """Killed while shards are made, and again while it learns; it goes on in another process."""
-    whole, killed, own = tmp_path / "whole", tmp_path / "killed", tmp_path / "shards"
+    complete, killed, own = tmp_path / "whole", tmp_path / "killed", tmp_path / "shards"
     plan = TrainingPlan("eagle3", PLANNED_TOKENS)
-    distil(network, RECIPES["eagle3"], plan, whole, shards)
+    distil(network, RECIPES["eagle3"], plan, complete, shards)
     kill_when(own / "shard-00001.safetensors", start(tiny, own, killed))
     kill_when(killed / CHECKPOINT, start(tiny, own, killed, "resume"))
     assert not (killed / "model.safetensors").exists()
     distil(network, RECIPES["eagle3"], plan, killed, Shards(own, network, SMALL), resume=True)
-    left, right = (load_file(folder / "model.safetensors") for folder in (whole, killed))
+    left, right = (load_file(folder / "model.safetensors") for folder in (complete, killed))
     assert all(torch.equal(value, right[name]) for name, value in left.items())
-    assert json.loads((whole / RESULT).read_text()) == json.loads((killed / RESULT).read_text())
+    assert json.loads((complete / RESULT).read_text()) == json.loads((killed / RESULT).read_text())
 
 
 def test_passes_learn_from_the_same_text(network: LanguageModel, tmp_path: Path) -> None:
@@ -317,13 +321,13 @@ def test_no_tensor_is_left_on_the_cpu(family: str, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(torch, "autocast", lambda *_: nullcontext())  # it knows no meta device
     network = load_network(save_tiny(tmp_path / family, family))
     kinds = RECIPES.keys() - {"student"}  # transformers' own forward looks at values, which meta has none of
-    made = {kind: RECIPES[kind].make(network).to("meta") for kind in kinds}
+    drafters = {kind: RECIPES[kind].make(network).to("meta") for kind in kinds}
     network.model.to("meta")
     tokens = torch.zeros(2, 64, dtype=torch.int64, device="meta")
     states = network.hidden_states(tokens, [2, 4])
     assert states[4].device.type == "meta"
     features = {layer: torch.zeros(2, 64, 32, device="meta", dtype=torch.bfloat16) for layer in range(1, 5)}
-    for kind, trainee in made.items():
+    for kind, trainee in drafters.items():
         weights = [weight for weight in trainee.parameters() if weight.requires_grad]
         optimiser = torch.optim.SGD(weights, lr=0.1)
         alpha = trainer._step(trainee, network, RECIPES[kind], optimiser, tokens, features)

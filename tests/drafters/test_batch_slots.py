@@ -43,7 +43,7 @@ def test_batch_slots_change_nothing(network: LanguageModel, entry: str) -> None:
         batch_slots = BatchSlots(count)
         jobs = [job(batch_slots, network, maker, number) for number in range(len(PROMPTS))]
         decoded = [outcome for _, outcome in sorted(batch_slots.run(jobs), key=lambda pair: pair[0])]
-        assert [one.tokens for one in decoded] == [one.tokens for one in alone]
+        assert [decode.tokens for decode in decoded] == [decode.tokens for decode in alone]
         for one, other in zip(decoded, alone, strict=True):
             assert [step.path for step in one.rounds] == [step.path for step in other.rounds]
 
@@ -53,7 +53,9 @@ def test_passes_of_all_slots_run_together(network: LanguageModel) -> None:
     _, maker = load_drafter("layer-skip", target)
     passes: list[int] = []
     run_pass = network.run_pass
-    network.run_pass = lambda *given, **named: passes.append(given[1].shape[0]) or run_pass(*given, **named)  # type: ignore
+    network.run_pass = lambda *positional, **named: (
+        passes.append(positional[1].shape[0]) or run_pass(*positional, **named)
+    )  # type: ignore
     try:
         batch_slots = BatchSlots(7)
         done = list(batch_slots.run([job(batch_slots, network, maker, number) for number in range(7)]))

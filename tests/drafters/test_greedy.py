@@ -48,12 +48,12 @@ class Family:
 
 @pytest.fixture(scope="module", params=PROMPTS)
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
-    here, luck = tmp_path_factory.mktemp(request.param), torch.Generator().manual_seed(0)
+    here, generator = tmp_path_factory.mktemp(request.param), torch.Generator().manual_seed(0)
     count = PROMPTS[request.param]
     return Family(
         load_network(save_tiny(here / "target", request.param, layers=3), "float64"),
         save_tiny(here / "draft", request.param, layers=1, seed=1),
-        [torch.randint(0, 97, (8 + number % 9,), generator=luck) for number in range(count)],
+        [torch.randint(0, 97, (8 + number % 9,), generator=generator) for number in range(count)],
     )
 
 
@@ -80,8 +80,8 @@ def outputs(
 
 def test_the_texts_say_something(plain: list[tuple[int, ...]]) -> None:
     assert len(set(plain)) > len(plain) // 2
-    assert len({token for one in plain for token in one}) > 20
-    assert all(len(one) == TOKENS for one in plain)
+    assert len({token for text in plain for token in text}) > 20
+    assert all(len(text) == TOKENS for text in plain)
 
 
 @pytest.mark.parametrize("entry", UNTRAINED)
@@ -112,8 +112,8 @@ def smollm2_plain(smollm2: LanguageModel, smollm2_prompts: list[torch.Tensor]) -
     """Plain greedy outputs, whose best two tokens stay further apart than rounding reaches."""
     expected = outputs(smollm2, None, smollm2_prompts, 24)
     for prompt, text in zip(smollm2_prompts, expected, strict=True):
-        whole = torch.cat([prompt, torch.tensor(text)])[None]
-        last = smollm2.hidden_states(whole, [smollm2.layer_count])[smollm2.layer_count]
+        tokens = torch.cat([prompt, torch.tensor(text)])[None]
+        last = smollm2.hidden_states(tokens, [smollm2.layer_count])[smollm2.layer_count]
         best = smollm2.head(last[0, len(prompt) - 1 : -1]).topk(2).values
         assert float((best[:, 0] - best[:, 1]).min()) > ROUNDING
     return expected

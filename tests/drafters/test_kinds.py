@@ -121,10 +121,10 @@ def test_layer_skip_with_all_layers_is_the_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "kept"), [(30, [*range(12), *range(18, 30)]), (4, [0, 2, 3]), (2, [1]), (1, [0])]
+    ("layers", "expected"), [(30, [*range(12), *range(18, 30)]), (4, [0, 2, 3]), (2, [1]), (1, [0])]
 )
-def test_layer_skip_leaves_out_the_middle(layers: int, kept: list[int]) -> None:
-    assert list(without_middle(layers)) == kept
+def test_layer_skip_leaves_out_the_middle(layers: int, expected: list[int]) -> None:
+    assert list(without_middle(layers)) == expected
 
 
 def test_a_draft_model_forgets_what_was_refused(tmp_path: Path) -> None:
@@ -141,10 +141,10 @@ def test_a_draft_model_forgets_what_was_refused(tmp_path: Path) -> None:
 
 
 def greedy(network: LanguageModel, text: list[int], count: int) -> list[int]:
-    found: list[int] = []
+    result: list[int] = []
     for _ in range(count):
-        found.append(int(TargetSession(network).start(torch.tensor([*text, *found])).argmax()))
-    return found
+        result.append(int(TargetSession(network).start(torch.tensor([*text, *result])).argmax()))
+    return result
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

@@ -48,15 +48,17 @@ def test_after_any_rounds_the_target_is_where_a_fresh_one_would_be(folder: Path)
         target.score(seed % 97, tree)
         path = path_to(tree, (seed * 5) % 9) if seed % 4 else []
         target.keep(path)
-        kept = [seed % 97, *tree.tokens[path].tolist()]
-        assert target.features()[0].tolist() == kept
-        text += kept
+        tokens = [seed % 97, *tree.tokens[path].tolist()]
+        assert target.features()[0].tolist() == tokens
+        text += tokens
     assert len(text) > 256
     fresh = TargetSession(target.network)
     fresh.watch([0, 2, target.layer_count])
     expected = fresh.start(torch.tensor([*text, 7]))
-    found = target.score(7, Proposal(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)))[0]
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    result = target.score(7, Proposal(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)))[
+        0
+    ]
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-10)
     count = len(target.features()[0])
     for layer, hidden in target.features([2, target.layer_count])[1].items():
         expected_hidden = fresh.features()[1][layer][-1 - count : -1]
@@ -84,7 +86,7 @@ def test_the_same_prompt_again_costs_nothing_and_changes_nothing(folder: Path) -
     target.keep([0])
     reads: list[int] = []
     read = target.network.read
-    target.network.read = lambda *given, **named: reads.append(1) or read(*given, **named)  # type: ignore
+    target.network.read = lambda *positional, **named: reads.append(1) or read(*positional, **named)  # type: ignore
     torch.testing.assert_close(target.start(prompt), before, rtol=0, atol=0)
     assert reads == []
     again = target.score(3, random_tree(6, 1))
@@ -160,9 +162,9 @@ def test_damaged_folders_are_refused_in_one_line(
 ) -> None:
     save_tiny(tmp_path, "llama")
     damage(tmp_path, text)
-    with pytest.raises(InputError, match="not a language model that transformers can read") as caught:
+    with pytest.raises(InputError, match="not a language model that transformers can read") as error:
         load_target(tmp_path)
-    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_whose_folder_is_missing_is_said(tmp_path: Path) -> None:

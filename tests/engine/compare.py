@@ -63,10 +63,10 @@ class Difference:
         """The first step that differs, or the first emission."""
         pairs = [(ours, engine) for ours, engine in zip(self.ours.steps, self.engine.steps, strict=False)]
         at = next((index for index, (ours, engine) in enumerate(pairs) if ours != engine), len(pairs))
-        ours, engine = self.ours.steps[at : at + 1], self.engine.steps[at : at + 1]
-        if not ours and not engine:
+        simulated_steps, engine = self.ours.steps[at : at + 1], self.engine.steps[at : at + 1]
+        if not simulated_steps and not engine:
             return f"{self.name}: emissions differ"
-        return f"{self.name}: step {at}\n  ours   {ours}\n  engine {engine}"
+        return f"{self.name}: step {at}\n  ours   {simulated_steps}\n  engine {engine}"
 
 
 def read_traces(path: Path) -> Iterator[dict[str, Any]]:
@@ -84,8 +84,8 @@ def differences(documents: Iterable[dict[str, Any]]) -> Iterator[Difference]:
         if engine["how"] != "done":
             raise ValueError(f"{scenario['id']}: the engine did not end it: {engine['how']}")
         recorded = StepTrace(engine["steps"], engine["emissions"])
-        ours = trace_of(scenario, verifies_padding=verifies_padding(recorded))
-        yield Difference(scenario["id"], document["family"], ours, recorded)
+        simulated_trace = trace_of(scenario, verifies_padding=verifies_padding(recorded))
+        yield Difference(scenario["id"], document["family"], simulated_trace, recorded)
 
 
 def verifies_padding(trace: StepTrace) -> bool:

@@ -35,6 +35,8 @@ def test_the_scenarios_are_full_of_what_is_rare() -> None:
         happened["padded"] += any(drafts > 0 for _, drafts in first.values())
         happened["no block is left"] += any(free == 0 for *_, free in steps)
         full = engine["max_model_len"]
-        happened["ends at its context"] += any(one["prompt"] + one["output"] == full for one in requests)
+        happened["ends at its context"] += any(
+            request["prompt"] + request["output"] == full for request in requests
+        )
         happened["many"] += len(requests) > engine["max_num_seqs"]
     assert min(happened.values()) >= 20, happened

@@ -112,7 +112,7 @@ def test_a_variant_survives_the_engines_options(
     def check(scenario: Scenario) -> None:
         variant = scenario.speculation[0]
         artefact = artefacts(scenario, variant)[engine]
-        unstated = {one.field for one in artefact.unstated}
+        unstated = {option.field for option in artefact.unstated}
         if not artefact.text:
             assert unstated == {"method"}
             return

@@ -19,10 +19,10 @@ def synthetic_samples(
 ) -> list[RequestSample]:
     """Return requests decoded at each draft length, every run a request of its own."""
     generator = np.random.default_rng(seed)
-    found = []
+    result = []
     for draft_length in draft_lengths:
         for request, accepted in enumerate(decode(model, draft_length, tokens, requests, generator)):
-            found.append(
+            result.append(
                 RequestSample(
                     draft="drawn",
                     domain=domain,
@@ -36,4 +36,4 @@ def synthetic_samples(
                     levels=(),
                 )
             )
-    return found
+    return result

@@ -32,8 +32,17 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def accept(target: Path, prompts: Path, draft: str, *arguments: str) -> Result:
-    given = ["accept", "--target", str(target), "--draft", draft, "--prompts", str(prompts), *arguments]
-    return CliRunner().invoke(decodesim, given)
+    arguments_given = [
+        "accept",
+        "--target",
+        str(target),
+        "--draft",
+        draft,
+        "--prompts",
+        str(prompts),
+        *arguments,
+    ]
+    return CliRunner().invoke(decodesim, arguments_given)
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +65,23 @@ def test_the_document_has_its_keys(measured: tuple[dict[str, Any], Path]) -> Non
         for key in ("mean_acceptance_length", "alpha_from_distributions", "alpha_from_counts"):
             assert set(row[key]) == {"value", "ci95", "band"}
         assert len(row["acceptance_rate_at"]) == row["draft_length"] == len(row["conditional_acceptance"])
-        expected = 1 + sum(one["value"] for one in row["acceptance_rate_at"])
+        expected = 1 + sum(estimate["value"] for estimate in row["acceptance_rate_at"])
         assert row["mean_acceptance_length"]["value"] == pytest.approx(expected, abs=1e-5)
-    fits = {(one["domain"], one["temperature"], one["draft_sampling"]) for one in document["fits"]}
+    fits = {
+        (fit_row["domain"], fit_row["temperature"], fit_row["draft_sampling"]) for fit_row in document["fits"]
+    }
     assert len(fits) == 6
-    assert {one["model"] for one in document["fits"]} == {"geometric", "positional", "decay", "hierarchical"}
-    for one in document["fits"]:
-        assert one["goodness"]["bic_above_best"] >= 0
-        chances = [one["goodness"][key] for key in ("p_counts", "p_spread")]
+    assert {fit_row["model"] for fit_row in document["fits"]} == {
+        "geometric",
+        "positional",
+        "decay",
+        "hierarchical",
+    }
+    for fit in document["fits"]:
+        assert fit["goodness"]["bic_above_best"] >= 0
+        chances = [fit["goodness"][key] for key in ("p_counts", "p_spread")]
         assert all(0.0 <= chance <= 1.0 for chance in chances)
-        assert one["describes"] == (min(chances) >= 0.005)
+        assert fit["describes"] == (min(chances) >= 0.005)
 
 
 def test_a_scenario_takes_the_file(measured: tuple[dict[str, Any], Path]) -> None:
@@ -85,15 +101,25 @@ def test_a_scenario_takes_the_file(measured: tuple[dict[str, Any], Path]) -> Non
         == (1, "tales", "sampled", 3)
     )
     acceptance = load_scenario(path).speculation[0].acceptance
-    measured_rates = [one["value"] for one in row["conditional_acceptance"] if one is not None]
+    measured_rates = [estimate["value"] for estimate in row["conditional_acceptance"] if estimate is not None]
     assert list(acceptance.conditional) == pytest.approx(measured_rates)
 
 
 def test_the_two_lines_of_the_front_page(target: Path, tmp_path: Path) -> None:
     """Builtin prompts have two domains; the scenario says which."""
     file = tmp_path / "acceptance.json"
-    given = ["accept", "--target", str(target), "--draft", "layer-skip", "--steps", "40", "-o", str(file)]
-    result = CliRunner().invoke(decodesim, given)
+    arguments_given = [
+        "accept",
+        "--target",
+        str(target),
+        "--draft",
+        "layer-skip",
+        "--steps",
+        "40",
+        "-o",
+        str(file),
+    ]
+    result = CliRunner().invoke(decodesim, arguments_given)
     assert result.exit_code == 0, result.output
     text = (
         "target: {model: llama-3.1-8b-instruct}\nhardware: {gpu: h100-sxm}\n"
@@ -112,8 +138,8 @@ def test_the_two_lines_of_the_front_page(target: Path, tmp_path: Path) -> None:
 def test_look_ups_have_one_way_of_sampling(target: Path, prompts: Path) -> None:
     settings = ("--temperature", "1", "--draft-sampling", "greedy,sampled", "--steps", "5", "--json")
     rows = json.loads(accept(target, prompts, "ngram", *settings).stdout)["rows"]
-    found = [(row["domain"], row["draft_sampling"]) for row in rows]
-    assert found == [("tales", "greedy"), ("lists", "greedy")]
+    result = [(row["domain"], row["draft_sampling"]) for row in rows]
+    assert result == [("tales", "greedy"), ("lists", "greedy")]
     assert all((row["draft_coverage"] < 1.0) == ("gated" in row) for row in rows)
 
 

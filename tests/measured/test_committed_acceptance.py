@@ -23,13 +23,13 @@ def document() -> dict[str, Any]:
     return load()
 
 
-def rows(document: Mapping[str, Any], **wanted: object) -> list[dict[str, Any]]:
-    return [row for row in document["rows"] if all(row[key] == value for key, value in wanted.items())]
+def rows(document: Mapping[str, Any], **settings: object) -> list[dict[str, Any]]:
+    return [row for row in document["rows"] if all(row[key] == value for key, value in settings.items())]
 
 
-def row(document: Mapping[str, Any], **wanted: object) -> dict[str, Any]:
-    (found,) = rows(document, **wanted)
-    return found
+def row(document: Mapping[str, Any], **settings: object) -> dict[str, Any]:
+    (result,) = rows(document, **settings)
+    return result
 
 
 def read_rounds(document: Mapping[str, Any]) -> Iterator[RequestSample]:
@@ -58,7 +58,7 @@ def read_rounds(document: Mapping[str, Any]) -> Iterator[RequestSample]:
 def test_it_holds_enough_rounds_and_says_where_they_come_from(document: dict[str, Any]) -> None:
     rounds = sum(len(request[4]) for group in document["rounds"] for request in group["requests"])
     assert rounds >= 20_000
-    assert rounds == sum(one["verify_steps"] for one in document["rows"])
+    assert rounds == sum(entry["verify_steps"] for entry in document["rows"])
     assert document["verify_steps"] >= rounds
     assert {"target", "dtype", "torch", "transformers", "date", "command"} <= set(document["provenance"])
 
@@ -77,15 +77,19 @@ def test_models_fitted_to_short_drafts_predict_longer_ones_and_other_prompts(
 ) -> None:
     asked: dict[str, set[int]] = {"draft lengths": set(), "prompts": set()}
     for entry in document["predictions"]:
-        for one in entry["predictions"]:
-            measured, predicted = one["measured"], one["predicted"][entry["best"]]
+        for prediction in entry["predictions"]:
+            measured, predicted = prediction["measured"], prediction["predicted"][entry["best"]]
             low, high = measured["ci95"]
             slack = 0.03 * measured["value"]
-            assert low - slack <= predicted <= high + slack, (entry["domain"], entry["temperature"], one)
-            asked[one["question"]].add(one["draft_length"])
+            assert low - slack <= predicted <= high + slack, (
+                entry["domain"],
+                entry["temperature"],
+                prediction,
+            )
+            asked[prediction["question"]].add(prediction["draft_length"])
     assert asked["draft lengths"] == {5, 6, 7, 8, 12, 16}
     assert asked["prompts"] == set(range(1, 9))
-    assert {(one["domain"], one["temperature"]) for one in document["predictions"]} >= {
+    assert {(entry["domain"], entry["temperature"]) for entry in document["predictions"]} >= {
         (domain, temperature) for domain in ("code", "prose") for temperature in (0.0, 1.0)
     }
 
@@ -94,11 +98,13 @@ def test_the_predictions_follow_from_the_rounds_that_fits_may_see(document: dict
     """Made again with the rounds of unused prompts emptied: predictions may not move."""
     unused = frozenset(document["unused_prompts"])
     samples = [
-        replace(one, accepted=(0,) * len(one.accepted)) if one.prompt in unused else one
-        for one in read_rounds(document)
-        if one.draft == "layer-skip" and one.setting.temperature == 0.0
+        replace(draft_round, accepted=(0,) * len(draft_round.accepted))
+        if draft_round.prompt in unused
+        else draft_round
+        for draft_round in read_rounds(document)
+        if draft_round.draft == "layer-skip" and draft_round.setting.temperature == 0.0
     ]
-    again = {one["domain"]: one for one in predictions(samples, unused)}
+    again = {prediction["domain"]: prediction for prediction in predictions(samples, unused)}
     for entry in document["predictions"]:
         if entry["temperature"] == 0.0:
             fresh = again[entry["domain"]]
@@ -109,11 +115,11 @@ def test_the_predictions_follow_from_the_rounds_that_fits_may_see(document: dict
 
 
 def test_the_two_alphas_agree_in_every_row(document: dict[str, Any]) -> None:
-    apart = [one["alphas_differ_by_standard_errors"] for one in document["rows"]]
-    known = [one for one in apart if one is not None]
+    apart = [entry["alphas_differ_by_standard_errors"] for entry in document["rows"]]
+    known = [deviation for deviation in apart if deviation is not None]
     assert len(known) > 20
-    assert max(abs(one) for one in known) < 4.0
-    assert sum(abs(one) > 2.0 for one in known) < 0.15 * len(known)
+    assert max(abs(deviation) for deviation in known) < 4.0
+    assert sum(abs(deviation) > 2.0 for deviation in known) < 0.15 * len(known)
 
 
 @pytest.mark.parametrize("domain", ["code", "prose"])
@@ -121,9 +127,9 @@ def test_greedy_drafts_collapse_with_temperature_and_sampled_ones_do_not(
     document: dict[str, Any], domain: str
 ) -> None:
     def alpha(temperature: float, drafts: str) -> float:
-        wanted = {"draft": "layer-skip", "domain": domain, "draft_length": 4}
-        found = row(document, **wanted, temperature=temperature, draft_sampling=drafts)
-        return float(found["alpha_from_distributions"]["value"])
+        settings = {"draft": "layer-skip", "domain": domain, "draft_length": 4}
+        result = row(document, **settings, temperature=temperature, draft_sampling=drafts)
+        return float(result["alpha_from_distributions"]["value"])
 
     assert alpha(1.5, "greedy") < 0.25 * alpha(0.0, "greedy")
     assert alpha(3.0, "greedy") < 0.05
@@ -137,12 +143,12 @@ def test_greedy_drafts_collapse_with_temperature_and_sampled_ones_do_not(
 def test_best_tokens_collapse_and_drawn_ones_rise_for_each_drafter(
     document: dict[str, Any], draft: str, domain: str
 ) -> None:
-    [name] = {one["draft"] for one in document["rows"] if one["draft"].rsplit("-", 1)[0] == draft}
+    [name] = {entry["draft"] for entry in document["rows"] if entry["draft"].rsplit("-", 1)[0] == draft}
 
     def alpha(temperature: float, drafts: str) -> dict[str, Any]:
-        wanted = {"draft": name, "domain": domain, "draft_length": 4}
-        found = row(document, **wanted, temperature=temperature, draft_sampling=drafts)
-        return dict(found["alpha_from_distributions"])
+        settings = {"draft": name, "domain": domain, "draft_length": 4}
+        result = row(document, **settings, temperature=temperature, draft_sampling=drafts)
+        return dict(result["alpha_from_distributions"])
 
     for temperature in (1.5, 2.0, 3.0):
         assert alpha(temperature, "greedy")["value"] < 0.06
@@ -152,15 +158,23 @@ def test_best_tokens_collapse_and_drawn_ones_rise_for_each_drafter(
 
 def test_drafts_that_collapse_are_slower_than_none_measured_and_simulated(document: dict[str, Any]) -> None:
     timed = document["speed"]["timed"]
-    plain = {one["temperature"]: one["seconds_per_token"] for one in timed if one["draft"] == "plain"}
-    for one in timed:
-        if one["temperature"] > 1.0 and one["draft_sampling"] == "greedy" and one["draft"] != "plain":
-            assert plain[one["temperature"]] / one["seconds_per_token"] < 1.0
-            assert closed_form(document, one) < 1.0
+    plain = {
+        timing_row["temperature"]: timing_row["seconds_per_token"]
+        for timing_row in timed
+        if timing_row["draft"] == "plain"
+    }
+    for timing in timed:
+        if (
+            timing["temperature"] > 1.0
+            and timing["draft_sampling"] == "greedy"
+            and timing["draft"] != "plain"
+        ):
+            assert plain[timing["temperature"]] / timing["seconds_per_token"] < 1.0
+            assert closed_form(document, timing) < 1.0
     simulated = {
-        (one["temperature"], one["draft_sampling"]): one["verdict"]
-        for one in document["speed"]["simulated"]
-        if (one["draft"], one["domain"]) == ("layer-skip", "code")
+        (timing_row["temperature"], timing_row["draft_sampling"]): timing_row["verdict"]
+        for timing_row in document["speed"]["simulated"]
+        if (timing_row["draft"], timing_row["domain"]) == ("layer-skip", "code")
     }
     assert simulated[0.0, "greedy"] == "pays"
     assert simulated[1.5, "greedy"] == "loses"
@@ -169,9 +183,9 @@ def test_drafts_that_collapse_are_slower_than_none_measured_and_simulated(docume
 
 def test_longer_drafts_add_less_and_coarser_weights_cost_acceptance(document: dict[str, Any]) -> None:
     for domain in ("code", "prose"):
-        wanted = {"draft": "layer-skip", "domain": domain, "temperature": 0.0}
+        settings = {"draft": "layer-skip", "domain": domain, "temperature": 0.0}
         means = [
-            row(document, **wanted, draft_length=length)["mean_acceptance_length"]["value"]
+            row(document, **settings, draft_length=length)["mean_acceptance_length"]["value"]
             for length in (2, 4, 8, 16)
         ]
         gains = [
@@ -194,9 +208,9 @@ def test_greedy_texts_are_plain_decodings(document: dict[str, Any]) -> None:
     for compared in document["greedy"].values():
         assert compared["requests"] == 50
         assert compared["tokens"] > 4000  # an end token may come before 100
-        for one in compared["apart"]:  # single precision cannot tell the best two tokens apart here
-            assert one["gap"] < 1e-3
-            assert one["equal_in_double_precision"]
+        for difference in compared["apart"]:  # single precision cannot tell the best two tokens apart here
+            assert difference["gap"] < 1e-3
+            assert difference["equal_in_double_precision"]
         assert len(compared["apart"]) <= 2
 
 

@@ -50,7 +50,7 @@ def test_memoryless_fits_are_the_counts() -> None:
     trials = trials_of([sample([3, 3, 3, 3], [3, 1, 0, 2])])
     assert fit_geometric(trials).model == Geometric(6 / 9)
     assert fit_positional(trials).model == Positional((3 / 4, 2 / 3, 1 / 2))
-    expected = sum(math.log(one) for one in (0.75, 0.75, 0.75, 0.25, 2 / 3, 2 / 3, 1 / 3, 0.5, 0.5))
+    expected = sum(math.log(chance) for chance in (0.75, 0.75, 0.75, 0.25, 2 / 3, 2 / 3, 1 / 3, 0.5, 0.5))
     assert fit_positional(trials).log_likelihood == pytest.approx(expected)
 
 
@@ -77,7 +77,7 @@ def test_the_model_behind_the_rounds_is_found(model: AcceptanceModel) -> None:
         assert best.model.request_sd == pytest.approx(effects.request_sd, abs=0.25)
         assert best.model.drift_sd == pytest.approx(effects.drift_sd, abs=0.3)
         assert best.model.drift_correlation == pytest.approx(effects.drift_correlation, abs=0.06)
-    longest = [one for one in samples if one.setting.draft_length == 4]
+    longest = [sample for sample in samples if sample.setting.draft_length == 4]
     assert not goodness(best.model, longest).rejected
 
 
@@ -95,17 +95,17 @@ def test_the_hierarchical_likelihood_is_the_integral_over_effects(correlation: f
     model = Hierarchical(0.4, 0.2, 0.8, 1.0, correlation)
     outcomes, levels = [1, 1, 0, -1, 1, 0, 1, 1, -1, 0], [0, 1, 2, 0, 0, 1, 0, 1, 0, 0]
     trials = Trials(np.array([outcomes], dtype=np.int8), np.array([levels], dtype=np.int8), np.zeros(1, int))
-    luck, count = np.random.default_rng(0), 400_000
-    request = model.request_sd * luck.standard_normal(count)
-    drift, total = luck.standard_normal(count), np.ones(count)
+    rng, count = np.random.default_rng(0), 400_000
+    request = model.request_sd * rng.standard_normal(count)
+    drift, total = rng.standard_normal(count), np.ones(count)
     for place, (outcome, level) in enumerate(zip(outcomes, levels, strict=True)):
         if place:
-            drift = correlation * drift + math.sqrt(1 - correlation**2) * luck.standard_normal(count)
+            drift = correlation * drift + math.sqrt(1 - correlation**2) * rng.standard_normal(count)
         chance = logistic(model.mu + request + model.drift_sd * drift - model.delta * level)
         total *= np.where(outcome == 1, chance, 1 - chance) if outcome >= 0 else 1.0
     error = float(total.std() / math.sqrt(count) / total.mean())
-    found = hierarchical_log_likelihood(model, trials)
-    assert found == pytest.approx(math.log(total.mean()), abs=4 * error + 0.01)
+    result = hierarchical_log_likelihood(model, trials)
+    assert result == pytest.approx(math.log(total.mean()), abs=4 * error + 0.01)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9, 0.98])
@@ -120,9 +120,9 @@ def test_the_drifts_chain_has_its_variance_and_memory(correlation: float) -> Non
 
 def test_runs_of_one_prompt_share_its_effect() -> None:
     model = Hierarchical(0.5, 0.0, 1.5)
-    one = trials_of([sample([4, 4], [4, 4], "a"), sample([4, 4], [0, 0], "a")])
+    trials = trials_of([sample([4, 4], [4, 4], "a"), sample([4, 4], [0, 0], "a")])
     two = trials_of([sample([4, 4], [4, 4], "a"), sample([4, 4], [0, 0], "b")])
-    assert hierarchical_log_likelihood(model, one) < hierarchical_log_likelihood(model, two) - 1
+    assert hierarchical_log_likelihood(model, trials) < hierarchical_log_likelihood(model, two) - 1
 
 
 def test_gated_is_read_from_rounds_with_and_without_a_match() -> None:
@@ -151,9 +151,9 @@ def test_gated_is_read_from_rounds_with_and_without_a_match() -> None:
 def test_a_model_that_is_wrong_is_refused(
     fitted: AcceptanceModel, truth: AcceptanceModel, p_value: str
 ) -> None:
-    found = goodness(fitted, synthetic_samples(truth, (4,), requests=40, tokens=64))
-    assert found.rejected
-    assert getattr(found, p_value) < 0.005
+    result = goodness(fitted, synthetic_samples(truth, (4,), requests=40, tokens=64))
+    assert result.rejected
+    assert getattr(result, p_value) < 0.005
     assert not goodness(truth, synthetic_samples(truth, (4,), requests=40, tokens=64)).rejected
 
 

@@ -30,9 +30,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 
 
 def prompts(count: int) -> list[TokenisedPrompt]:
-    luck = torch.Generator().manual_seed(5)
+    generator = torch.Generator().manual_seed(5)
     return [
-        TokenisedPrompt(f"code/{n}", "code", tuple(torch.randint(1, 97, (12,), generator=luck).tolist()))
+        TokenisedPrompt(f"code/{n}", "code", tuple(torch.randint(1, 97, (12,), generator=generator).tolist()))
         for n in range(count)
     ]
 
@@ -44,7 +44,9 @@ def test_the_two_alphas_agree(network: LanguageModel) -> None:
         for row in map(row_of, groups_of(samples, by_draft_length=True)):
             assert row.agreement is not None
             assert abs(row.agreement) < 4.0
-            tried = sum(level.tried for one in samples if one.setting == row.setting for level in one.levels)
+            tried = sum(
+                level.tried for sample in samples if sample.setting == row.setting for level in sample.levels
+            )
             assert tried > (500 if entry == "layer-skip" else 50)
 
 
@@ -53,8 +55,8 @@ def test_alphas_of_other_distributions_would_not_agree(network: LanguageModel) -
     _, maker = load_drafter("layer-skip", TargetSession(network))
     samples = list(measure(network, "layer-skip", maker, prompts(24), [SAMPLED], max_tokens=48))
     wrong = [
-        replace(one, levels=tuple(replace(level, chance=0.8 * level.chance) for level in one.levels))
-        for one in samples
+        replace(sample, levels=tuple(replace(level, chance=0.8 * level.chance) for level in sample.levels))
+        for sample in samples
     ]
     row = row_of(wrong)
     assert row.agreement is not None
@@ -64,9 +66,13 @@ def test_alphas_of_other_distributions_would_not_agree(network: LanguageModel) -
 def test_samples_are_what_the_loop_decodes_and_a_second_run_does_the_rest(network: LanguageModel) -> None:
     _, maker = load_drafter("layer-skip", TargetSession(network))
     settings = [DecodingSetting(0.0, 2), SAMPLED]
-    whole = list(measure(network, "d", maker, prompts(5), settings, max_tokens=20, batch_slots=3))
-    assert len(whole) == 10
-    half = [one for one in whole if one.prompt in ("code/0", "code/3") or one.setting == settings[0]]
+    samples_at_once = list(measure(network, "d", maker, prompts(5), settings, max_tokens=20, batch_slots=3))
+    assert len(samples_at_once) == 10
+    half = [
+        sample
+        for sample in samples_at_once
+        if sample.prompt in ("code/0", "code/3") or sample.setting == settings[0]
+    ]
     rest = list(
         measure(
             network,
@@ -75,20 +81,25 @@ def test_samples_are_what_the_loop_decodes_and_a_second_run_does_the_rest(networ
             prompts(5),
             settings,
             max_tokens=20,
-            done={one.key for one in half},
+            done={sample.key for sample in half},
             batch_slots=2,
         )
     )
-    assert {one.key: one for one in (*half, *rest)} == {one.key: one for one in whole}
-    alone = next(one for one in whole if one.prompt == "code/1" and one.setting == settings[0])
+    assert {sample.key: sample for sample in (*half, *rest)} == {
+        sample.key: sample for sample in samples_at_once
+    }
+    alone = next(
+        sample for sample in samples_at_once if sample.prompt == "code/1" and sample.setting == settings[0]
+    )
     session = TargetSession(network)
     prompt = torch.tensor(prompts(5)[1].tokens)
     decoded = speculative_decode(session, maker(session), prompt, 2, max_tokens=20, stop_tokens=[0])
     assert alone.tokens == decoded.tokens
-    assert alone.accepted == tuple(one.accepted for one in decoded.rounds)
-    assert alone.positions == tuple(one.position for one in decoded.rounds)
+    assert alone.accepted == tuple(draft_round.accepted for draft_round in decoded.rounds)
+    assert alone.positions == tuple(draft_round.position for draft_round in decoded.rounds)
     assert math.isclose(
-        sum(level.chance for level in alone.levels), sum(sum(one.chances) for one in decoded.rounds)
+        sum(level.chance for level in alone.levels),
+        sum(sum(draft_round.chances) for draft_round in decoded.rounds),
     )
 
 
@@ -97,8 +108,8 @@ def test_prompts_of_a_file(network: LanguageModel, tmp_path: Path) -> None:
     path.write_text(
         'plain text\n\n{"prompt": "def f", "domain": "code"}\n{"prompt": "x"}\n', encoding="utf-8"
     )
-    found = prompts_from_file(path, network.tokenizer)
-    assert [(one.domain, one.name, len(one.tokens)) for one in found] == [
+    result = prompts_from_file(path, network.tokenizer)
+    assert [(prompt.domain, prompt.name, len(prompt.tokens)) for prompt in result] == [
         ("prompts", "prompts.jsonl:1", 10),
         ("code", "prompts.jsonl:3", 5),
         ("prompts", "prompts.jsonl:4", 1),

@@ -39,8 +39,8 @@ def test_a_row_by_hand() -> None:
     assert row.tokens_per_round.value == (6 + 5) / 5
     assert row.mean_acceptance_length is not None
     assert row.mean_acceptance_length.value == 1 + 6 / 4  # of rounds with a draft, as engines count
-    assert [one.value for one in row.acceptance_rate_at] == [3 / 4, 2 / 4, 1 / 4]
-    assert [one and one.value for one in row.conditional] == [3 / 4, 2 / 3, 1 / 2]
+    assert [estimate.value for estimate in row.acceptance_rate_at] == [3 / 4, 2 / 4, 1 / 4]
+    assert [estimate and estimate.value for estimate in row.conditional] == [3 / 4, 2 / 3, 1 / 2]
     assert row.alpha_from_counts is not None
     assert row.alpha_from_counts.value == 5 / 9  # first candidates alone
     assert row.alpha_from_distributions is not None
@@ -72,8 +72,8 @@ def test_rows_are_apart_by_drafter_domain_and_setting() -> None:
         sample(FIRST.drafted, FIRST.accepted, FIRST.levels, draft="e"),
     ]
     rows = rows_json([FIRST, *others, SECOND])
-    found = [(row["draft"], row["domain"], row["requests"]) for row in rows]
-    assert found == [("d", "code", 2), ("d", "prose", 1), ("e", "code", 1)]
+    result = [(row["draft"], row["domain"], row["requests"]) for row in rows]
+    assert result == [("d", "code", 2), ("d", "prose", 1), ("e", "code", 1)]
     assert rows[1]["mean_acceptance_length"]["ci95"] is None  # one request says nothing of others
 
 
@@ -84,17 +84,17 @@ def test_samples_survive_their_json() -> None:
 
 def test_the_interval_of_a_ratio_covers_as_often_as_it_says() -> None:
     """Requests differ, so that counting their rounds as independent would cover far less."""
-    luck = random.Random(0)
+    rng = random.Random(0)
     covered, runs = 0, 400
     for _ in range(runs):
         requests = []
         for _ in range(20):
-            level, rounds = luck.choice([0.3, 0.9]), luck.randint(10, 30)
-            requests.append((sum(luck.random() < level for _ in range(rounds)), rounds))
-        found = ratio([one[0] for one in requests], [one[1] for one in requests])
-        assert found is not None
-        assert found.ci95 is not None
-        covered += found.ci95[0] <= 0.6 <= found.ci95[1]
+            level, rounds = rng.choice([0.3, 0.9]), rng.randint(10, 30)
+            requests.append((sum(rng.random() < level for _ in range(rounds)), rounds))
+        result = ratio([pair[0] for pair in requests], [pair[1] for pair in requests])
+        assert result is not None
+        assert result.ci95 is not None
+        covered += result.ci95[0] <= 0.6 <= result.ci95[1]
     assert abs(covered / runs - 0.95) < 4 * math.sqrt(0.95 * 0.05 / runs)
 
 
@@ -124,16 +124,19 @@ def test_effects_that_are_there_are_found() -> None:
 
 def test_requests_that_change_on_the_way_are_noticed() -> None:
     rising = [sample((3,) * 12, (0,) * 6 + (1, 2) * 3, (), prompt=str(n)) for n in range(30)]
-    halves = [(one.accepted, one.positions) for one in rising]
+    halves = [(sample.accepted, sample.positions) for sample in rising]
     early = [a for accepted, at in halves for a, place in zip(accepted, at, strict=True) if place < 32]
     assert len(early) == 30 * 12  # all start before the middle of 64 tokens: no late half
     assert effects_of(rising).late_minus_early is None
     longer = [sample((3,) * 30, (0,) * 25 + (3,) * 5 + (2, 3) * 2, (), prompt=str(n)) for n in range(30)]
-    found = effects_of(
-        [sample((3,) * 34, one.accepted, (), prompt=one.prompt) for one in longer]
+    result = effects_of(
+        [
+            sample((3,) * 34, longer_sample.accepted, (), prompt=longer_sample.prompt)
+            for longer_sample in longer
+        ]
     ).late_minus_early
-    assert found is not None
-    assert found.value > 2.0
+    assert result is not None
+    assert result.value > 2.0
 
 
 def test_prompts_of_any_length_are_grouped_in_quarters() -> None:

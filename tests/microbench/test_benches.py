@@ -60,10 +60,10 @@ def test_fp8_points_run(lab: Lab, tmp_path: Path) -> None:
 
 def test_bytes_and_flops_are_those_of_the_shape(tmp_path: Path) -> None:
     subject = subject_of(DENSE, tmp_path)
-    found = {point.op: point for point in linear_points(subject, GRID) if point.shape["m"] == 4}
-    assert found["qkv"].shape == {"n": (4 + 2 * 2) * 16, "k": 64, "m": 4}
-    assert found["qkv"].bytes == 2 * (128 * 64 + 4 * 64 + 4 * 128)
-    assert found["down"].flops == 2 * 4 * 64 * 128
+    result = {point.op: point for point in linear_points(subject, GRID) if point.shape["m"] == 4}
+    assert result["qkv"].shape == {"n": (4 + 2 * 2) * 16, "k": 64, "m": 4}
+    assert result["qkv"].bytes == 2 * (128 * 64 + 4 * 64 + 4 * 128)
+    assert result["down"].flops == 2 * 4 * 64 * 128
     decode = next(p for p in attention_points(subject, GRID, on_gpu=False) if p.shape.get("queries") == 2)
     kv = 2 * 64 * 2 * 16 * 2  # K and V, context, KV heads, head dimension, bf16
     assert decode.bytes == kv + 2 * 2 * 4 * 16 * 2
@@ -105,11 +105,11 @@ def test_routed_experts_compute_their_sum(lab: Lab) -> None:
     )
     out = routed_experts(hidden, gate_up, down, routing).float()
     for token in range(3):
-        wanted = torch.zeros(16)
+        expected = torch.zeros(16)
         for expert in chosen[2 * token : 2 * token + 2]:
             gate, up = (hidden[token].float() @ gate_up[expert].float()).chunk(2)
-            wanted += 0.5 * (torch.nn.functional.silu(gate) * up) @ down[expert].float()
-        assert torch.allclose(out[token], wanted, rtol=0.05, atol=0.2)
+            expected += 0.5 * (torch.nn.functional.silu(gate) * up) @ down[expert].float()
+        assert torch.allclose(out[token], expected, rtol=0.05, atol=0.2)
 
 
 @pytest.mark.parametrize("queries", [1, 3])
@@ -119,9 +119,9 @@ def test_flash_attention_is_that_of_the_decoder(lab: Lab, queries: int) -> None:
     asked = lab.random(2, queries, heads, dim, dtype="fp32")
     keys, values = lab.random(2, 2, 2, context, dim, dtype="fp32")
     mask = causal_mask(torch.full((2,), context - queries), queries, context, 2, torch.float32)
-    wanted = attention(asked, keys, values, mask).view(2, queries, heads, dim)
-    found = flash_attention(asked.transpose(1, 2), keys, values).transpose(1, 2)
-    assert torch.allclose(found, wanted, atol=1e-5)
+    expected = attention(asked, keys, values, mask).view(2, queries, heads, dim)
+    result = flash_attention(asked.transpose(1, 2), keys, values).transpose(1, 2)
+    assert torch.allclose(result, expected, atol=1e-5)
 
 
 def test_all_reduces_of_two_processes() -> None:

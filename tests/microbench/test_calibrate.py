@@ -55,15 +55,15 @@ def calibrated(
         return Timed(seconds, seconds, seconds * spread, 10)
 
     monkeypatch.setattr(sessions, "time_work", timed)
-    made = measure_and_fit(
+    created = measure_and_fit(
         tiny_device(), plan_of(), profile, lambda *_: None, lambda _: None, limit_s=limit_s
     )
-    return made, visits
+    return created, visits
 
 
 def test_a_steady_device_becomes_a_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made, visits = calibrated(monkeypatch, tmp_path / "here.json")
-    assert made.left_out == ()
+    profile, visits = calibrated(monkeypatch, tmp_path / "here.json")
+    assert profile.left_out == ()
     assert set(visits.values()) == {3}
     loaded = load_profile(str(tmp_path / "here.json"))
     assert {loaded.statuses[name] for name in ("gemm/bf16", "attention/bf16", "elementwise")} == {"measured"}
@@ -82,10 +82,10 @@ def test_a_busy_device_is_refused_and_its_measurements_kept(
         calibrated(monkeypatch, tmp_path / "here.json", shared)
     assert not (tmp_path / "here.json").exists()
     assert len(read_measurements(tmp_path / "here.measurements.csv").of("attention")) == 100
-    made, visits = calibrated(monkeypatch, tmp_path / "here.json")  # once it is quiet
+    profile, visits = calibrated(monkeypatch, tmp_path / "here.json")  # once it is quiet
     assert set(visits.values()) == {3}
     assert all(key.startswith("attention") for key in visits)
-    assert made.left_out == ()
+    assert profile.left_out == ()
 
 
 def test_a_busy_device_is_noticed_among_what_was_measured(
@@ -103,9 +103,9 @@ def test_what_does_not_fit_is_no_busy_device(monkeypatch: pytest.MonkeyPatch, tm
         odd = bench in ("linear", "head") and shape.get("m", shape.get("rows", 0)) in (2, 8, 32)
         return 3.0 if odd else 1.0, 1.02
 
-    with pytest.raises(InputError, match="gemm/bf16: median error") as caught:
+    with pytest.raises(InputError, match="gemm/bf16: median error") as error:
         calibrated(monkeypatch, tmp_path / "here.json", wild)
-    assert not isinstance(caught.value, BusyError)
+    assert not isinstance(error.value, BusyError)
     assert not (tmp_path / "here.json").exists()
     assert read_measurements(tmp_path / "here.measurements.csv").of("linear")
 
@@ -117,9 +117,9 @@ def test_a_part_that_does_not_fit_is_left_out_of_the_profile(
         odd = bench == "prepare" and shape["batch"] in (2, 8)
         return 9.0 if odd else 1.0, 1.02
 
-    made, _ = calibrated(monkeypatch, tmp_path / "here.json", wild)
-    assert [line.partition(":")[0] for line in made.left_out] == ["pass"]
-    assert "pass" not in {part["name"] for part in made.fitted.profile["parts"]}
+    profile, _ = calibrated(monkeypatch, tmp_path / "here.json", wild)
+    assert [line.partition(":")[0] for line in profile.left_out] == ["pass"]
+    assert "pass" not in {part["name"] for part in profile.fitted.profile["parts"]}
     assert load_profile(str(tmp_path / "here.json")).statuses["gemm/bf16"] == "measured"
 
 

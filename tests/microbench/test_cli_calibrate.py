@@ -37,7 +37,7 @@ def refused(*arguments: str | Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "--device: is missing, cuda or cpu; or --from-tables FOLDER --system GPU"),
         (("--device", "cpu"), "--model: is missing"),
@@ -61,22 +61,22 @@ def refused(*arguments: str | Path) -> str:
         ),
     ],
 )
-def test_wrong_flags_are_one_line(tmp_path: Path, arguments: Sequence[str], said: str) -> None:
+def test_wrong_flags_are_one_line(tmp_path: Path, arguments: Sequence[str], message: str) -> None:
     text = refused(*arguments, "-o", tmp_path / "p.json")
-    assert said in text
+    assert message in text
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [("", "is a folder"), ("nowhere/p.json", "is not there"), ("closed/p.json", "cannot be written")],
 )
 def test_a_place_that_cannot_be_written_is_said_before_anything_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, message: str
 ) -> None:
     (tmp_path / "closed").mkdir()
     monkeypatch.setattr(os, "access", lambda path, _: "closed" not in str(path))  # root may write anywhere
-    assert said in refused("--device", "cpu", *SMOL, "-o", tmp_path / output)
+    assert message in refused("--device", "cpu", *SMOL, "-o", tmp_path / output)
 
 
 def test_a_gpu_that_is_not_there(tmp_path: Path) -> None:
@@ -87,17 +87,17 @@ def test_a_gpu_that_is_not_there(tmp_path: Path) -> None:
 
 def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    said = refused("--device", "cpu", *SMOL, "-o", tmp_path / "p.json")
-    assert "torch is not installed" in said
-    assert "decodesim[calibration]" in said
+    message = refused("--device", "cpu", *SMOL, "-o", tmp_path / "p.json")
+    assert "torch is not installed" in message
+    assert "decodesim[calibration]" in message
 
 
 def test_measurements_of_another_device_are_refused(tmp_path: Path) -> None:
     profile = tmp_path / "p.json"
     MeasurementFile.open(measurements_path(profile), tiny_device().notes)
-    said = refused("--device", "cpu", *SMOL, "-o", profile)
-    assert "p.measurements.csv: holds measurements of another device: cache_bytes 4096 there" in said
-    assert "another -o" in said
+    message = refused("--device", "cpu", *SMOL, "-o", profile)
+    assert "p.measurements.csv: holds measurements of another device: cache_bytes 4096 there" in message
+    assert "another -o" in message
 
 
 def arguments(tmp_path: Path, *more: str) -> list[str]:
@@ -115,27 +115,27 @@ def test_an_interrupted_run_is_gone_on_with_and_ends_in_a_profile(tmp_path: Path
     first = start("-m", "experiments", *arguments(tmp_path))
     assert eventually(lambda: rows_of(raw) > 40, within_s=120)
     first.send_signal(signal.SIGINT)
-    _, said = first.communicate(timeout=60)
-    assert first.returncode == 130, said
-    assert "the measurements are kept next to" in said
-    assert "Traceback" not in said
-    kept = read_measurements(raw)
-    assert kept.sessions[-1]["how"] == "interrupted"
-    counted = {(one.bench, one.op, *one.shape.values()): one.repeats for one in kept.points}
+    _, message = first.communicate(timeout=60)
+    assert first.returncode == 130, message
+    assert "the measurements are kept next to" in message
+    assert "Traceback" not in message
+    measurements = read_measurements(raw)
+    assert measurements.sessions[-1]["how"] == "interrupted"
+    counted = {(point.bench, point.op, *point.shape.values()): point.repeats for point in measurements.points}
 
     second = start("-m", "experiments", *arguments(tmp_path, "--json", "--dtype", "bf16,fp8"))
-    answer, said = second.communicate(timeout=240)
-    whole = read_measurements(raw)
-    again = {(one.bench, one.op, *one.shape.values()): one.repeats for one in whole.points}
+    answer, message = second.communicate(timeout=240)
+    complete = read_measurements(raw)
+    again = {(point.bench, point.op, *point.shape.values()): point.repeats for point in complete.points}
     assert len(again) > len(counted)
-    assert [one["how"] for one in whole.sessions][:2] == ["interrupted", "complete"]
+    assert [session["how"] for session in complete.sessions][:2] == ["interrupted", "complete"]
     assert second.returncode == 2  # this machine has no fp8
-    assert "not measured: fp8" in said
+    assert "not measured: fp8" in message
     if (tmp_path / "here.json").exists():
-        assert "not in the profile: fp8" in said
+        assert "not in the profile: fp8" in message
         check_answer(json.loads(answer), tmp_path / "here.json")
     else:  # other tests run beside this one
-        assert "busy" in said, said
+        assert "busy" in message, message
         assert answer == ""
 
 

@@ -108,13 +108,13 @@ def test_fp8_where_there_is_none_is_left_out(tmp_path: Path) -> None:
 def test_points_that_need_too_much_memory_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = plan_of(tmp_path, DENSE)
-    small = 3 * max(plans._needed(point, tiny_device()) for point in whole.points)
+    full_plan = plan_of(tmp_path, DENSE)
+    small = 3 * max(plans._needed(point, tiny_device()) for point in full_plan.points)
     monkeypatch.setattr(Device, "free_bytes", property(lambda _: small))
     plan = plan_of(tmp_path, DENSE)
-    assert 0 < len(plan.points) < len(whole.points)
+    assert 0 < len(plan.points) < len(full_plan.points)
     assert all("GiB" in line for line in plan.left_out)
-    missing = {p.bench for p in whole.points} - {p.bench for p in plan.points}
+    missing = {p.bench for p in full_plan.points} - {p.bench for p in plan.points}
     assert missing <= {line.split(":")[0] for line in plan.left_out}
 
 

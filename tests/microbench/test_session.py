@@ -46,7 +46,7 @@ def session_of(
 
 
 def rounds(tmp_path: Path) -> dict[str, int]:
-    return {one.op: len(one.rounds_s) for one in read_measurements(tmp_path / "x.csv").points}
+    return {point.op: len(point.rounds_s) for point in read_measurements(tmp_path / "x.csv").points}
 
 
 def test_each_round_visits_every_point_in_another_order(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_an_interrupt_leaves_is_gone_on_with(tmp_path: Path) -> None:
         second.measure(plan.points)
     assert totals == [10] * 10
     assert rounds(tmp_path) == dict.fromkeys(NAMES, 3)
-    assert [one["how"] for one in read_measurements(tmp_path / "x.csv").sessions] == [
+    assert [entry["how"] for entry in read_measurements(tmp_path / "x.csv").sessions] == [
         "interrupted",
         "complete",
     ]
@@ -196,8 +196,8 @@ def test_what_varies_is_begun_anew_by_the_next_run_alone_and_counts_when_it_is_w
     seconds = iter([1e-5] * 2)
     with pytest.raises(StopIteration):
         session_of(tmp_path, plan).measure(plan.points)
-    kept = read_measurements(tmp_path / "x.csv").points[0]
-    assert kept.rounds_s == (9e-5,) * (3 + 2 * MORE_ROUNDS)  # two of three new rounds are no measurement yet
+    point = read_measurements(tmp_path / "x.csv").points[0]
+    assert point.rounds_s == (9e-5,) * (3 + 2 * MORE_ROUNDS)  # two of three new rounds are no measurement yet
 
 
 def test_after_the_time_nothing_more_is_begun(tmp_path: Path) -> None:

@@ -52,17 +52,17 @@ def test_on_a_cpu_all_of_it_runs(tmp_path: Path) -> None:
     made up. It gets a second try. `tests/unit/test_fit.py` has the fit of devices that are known exactly.
     """
     folder = tmp_path / "first"
-    code, said = run_quick(folder)
+    code, message = run_quick(folder)
     if code == _INCOMPLETE:
         folder = tmp_path / "second"
-        code, said = run_quick(folder)
+        code, message = run_quick(folder)
     raw = read_measurements(folder / "cpu.measurements.csv")
-    assert {"linear", "attention", "layer", "stack"} <= {one.bench for one in raw.points}
+    assert {"linear", "attention", "layer", "stack"} <= {point.bench for point in raw.points}
     closure = folder / "closure.json"
     if code == _INCOMPLETE:
-        misfits = MISFIT.findall(said)
-        assert misfits or BUSY in said, said
-        assert all(float(error) < 3 * float(limit) for error, limit in misfits), said
+        misfits = MISFIT.findall(message)
+        assert misfits or BUSY in message, message
+        assert all(float(error) < 3 * float(limit) for error, limit in misfits), message
     else:
         check_profile(folder)
         assert closure.exists()

@@ -15,12 +15,12 @@ from simulator.step.state import State
 @pytest.fixture
 def states(monkeypatch: pytest.MonkeyPatch) -> list[State]:
     """The engines of the newest run, one per replica, as its record was taken."""
-    found: list[State] = []
+    result: list[State] = []
     record_of = cluster.record_of
 
     def watched(engines: Sequence[State], *rest: Any) -> RunRecord:
-        found[:] = engines
+        result[:] = engines
         return record_of(engines, *rest)
 
     monkeypatch.setattr(cluster, "record_of", watched)
-    return found
+    return result

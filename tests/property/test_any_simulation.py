@@ -188,8 +188,8 @@ def check_same_traffic(result: Result) -> None:
     plain = result.records["plain"]
     for records in result.records.values():
         assert len(records) == len(plain)
-        for one, other in zip(records, plain, strict=True):
-            assert (one.traffic_class == other.traffic_class).all()
-            both = (one.status == DONE) & (other.status == DONE)
+        for record, other in zip(records, plain, strict=True):
+            assert (record.traffic_class == other.traffic_class).all()
+            both = (record.status == DONE) & (other.status == DONE)
             if result.scenario["run"]["mechanisms"]["stop_trim"]:
-                assert (one.emitted_tokens[both] == other.emitted_tokens[both]).all()
+                assert (record.emitted_tokens[both] == other.emitted_tokens[both]).all()

@@ -32,11 +32,11 @@ MARKS = st.sampled_from(
 def errors_of(read: Callable[..., Scenario], *arguments: object) -> tuple[Problem, ...]:
     """What is wrong with the scenario that `read` is given; nothing when it is one."""
     try:
-        made = read(*arguments)
+        document = read(*arguments)
     except InputError as error:
         assert error.problems, "an error that says nothing"  # noqa: PT017
         return error.problems
-    assert isinstance(made, Scenario)
+    assert isinstance(document, Scenario)
     return ()
 
 
@@ -59,7 +59,7 @@ def check(text: str, *overrides: str) -> None:
 def leaves(data: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """Paths of all values inside the data, the inner nodes too."""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return [path, *(found for key, value in items for found in leaves(value, (*path, key)))]
+    return [path, *(result for key, value in items for result in leaves(value, (*path, key)))]
 
 
 BASE: dict[str, Any] = json.loads(parse_scenario(WITH_VARIANT).canonical_json())

@@ -38,11 +38,11 @@ def of_fleet(arrivals: dict[str, Any], seed: int) -> dict[str, float]:
 )
 def test_a_fleet_is_no_slower_than_one_replica_with_its_part_of_the_rate(arrivals: dict[str, Any]) -> None:
     scenario = tiny({"workload.arrivals": arrivals})
-    one = Replica(scenario, ReplicaSetting(None, 1, "h100-sxm"), slo_of(scenario))
+    replica = Replica(scenario, ReplicaSetting(None, 1, "h100-sxm"), slo_of(scenario))
     for path in ("ttft_s.mean", "ttft_s.p95", "tpot_s.mean", "e2e_s.p95"):
         gain = [
-            one.run_at("rate_per_s", RATE_OF_ONE, seed).figures[path] / of_fleet(arrivals, seed)[path]
+            replica.run_at("rate_per_s", RATE_OF_ONE, seed).figures[path] / of_fleet(arrivals, seed)[path]
             for seed in range(SEEDS)
         ]
-        found = mean(gain)
-        assert found.value > 1 - 2 * found.error, path
+        result = mean(gain)
+        assert result.value > 1 - 2 * result.error, path

@@ -64,11 +64,11 @@ def started(folder: Path) -> Iterator[Cluster]:
         patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
         scheduler = start("-m", "dask", "scheduler", *address, quiet=True)
         workers = start("-m", "dask", "worker", *options, quiet=True)
-    made = Cluster(scheduler, workers, file)
+    cluster = Cluster(scheduler, workers, file)
     try:
         assert eventually(file.exists, within_s=30)
-        made.wait_for(2)
-        yield made
+        cluster.wait_for(2)
+        yield cluster
     finally:
         end([workers, scheduler])
 
@@ -76,8 +76,8 @@ def started(folder: Path) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster for tests that leave its scheduler alive."""
-    with started(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
+    with started(tmp_path_factory.mktemp("cluster")) as cluster_run:
+        yield cluster_run
 
 
 @pytest.fixture
@@ -107,16 +107,16 @@ def test_a_cluster_gives_the_results_of_local_processes_bit_for_bit(cluster: Clu
 
 def test_workers_and_drivers_may_be_killed(cluster: Cluster, sweep: Sweep) -> None:
     """Drivers die at random times, and workers do; then one run does what is left, one more death or not."""
-    luck = random.Random(5)
+    rng = random.Random(5)
     for deaths in (1, 1, 0):
         seen = len(sweep.begun())
         driver = sweep.start(cluster.address, 2 * CELL_S)
         try:
             assert eventually(lambda seen=seen: len(sweep.begun()) > seen, within_s=30)  # type: ignore[misc]
-            time.sleep(luck.uniform(0.0, 0.5))
-            os.kill(luck.choice(workers_of(cluster.workers.pid)), signal.SIGKILL)
+            time.sleep(rng.uniform(0.0, 0.5))
+            os.kill(rng.choice(workers_of(cluster.workers.pid)), signal.SIGKILL)
             if deaths:
-                time.sleep(luck.uniform(0.0, 0.5))
+                time.sleep(rng.uniform(0.0, 0.5))
                 driver.send_signal(signal.SIGKILL)
             _, errors = driver.communicate(timeout=60)
         finally:

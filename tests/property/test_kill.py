@@ -61,9 +61,9 @@ class Sweep:
     def require_whole(self) -> None:
         """Every cell is there, with the figures that its number gives."""
         with StoreReader(self.store) as store:
-            found = list(store.values(None, ["concurrency", "plain.throughput_tokens_per_s"]))
+            result = list(store.values(None, ["concurrency", "plain.throughput_tokens_per_s"]))
             assert store.counts() == {"done": CELLS}
-        assert found == [(number, figure(number)) for number in range(CELLS)]
+        assert result == [(number, figure(number)) for number in range(CELLS)]
 
 
 @pytest.fixture
@@ -74,13 +74,13 @@ def sweep(tmp_path: Path) -> Sweep:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_drivers_lose_no_finished_cell(sweep: Sweep, seed: int) -> None:
     """Each run is killed at a random time, mostly while cells are stored; the last one is let end."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     for number in range(MOST_KILLS + 1):
         seen = len(sweep.begun())
         driver = sweep.start()
         try:
             if number < MOST_KILLS:
-                time.sleep(luck.uniform(0.2, 1.2))
+                time.sleep(rng.uniform(0.2, 1.2))
                 driver.send_signal(signal.SIGKILL)
             driver.communicate(timeout=60)
             assert nobody_is_left_of(driver), "a worker outlives its driver"
@@ -97,15 +97,15 @@ def test_killed_drivers_lose_no_finished_cell(sweep: Sweep, seed: int) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_workers_cost_only_time(sweep: Sweep, seed: int) -> None:
     """A worker is killed now and then; the driver goes on, and every cell is done, none of them failed."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     driver = sweep.start(seconds_s=3 * CELL_S)
     kills = 0
     try:
         while driver.poll() is None:
-            time.sleep(luck.uniform(0.4, 1.0))
+            time.sleep(rng.uniform(0.4, 1.0))
             workers = workers_of(driver.pid)
             if workers and kills < MOST_KILLS:
-                kills += _kill(luck.choice(workers))
+                kills += _kill(rng.choice(workers))
         _, errors = driver.communicate(timeout=60)
         assert (driver.returncode, errors) == (0, "")
         assert kills >= 2
@@ -131,27 +131,27 @@ def small_map(folder: Path) -> Path:
 @pytest.mark.parametrize("seed", [1])
 def test_a_killed_break_even_map_is_completed_bit_for_bit(tmp_path: Path, seed: int) -> None:
     """`decodesim sweep` on real cells, killed twice; the store ends as one that nobody killed would."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     study, place = small_map(tmp_path), tmp_path / "map.db"
     expected = {cell.key: run_cell(cell) for cell in StudyGrid(load_study(study)).cells()}  # compiles, too
-    kept = 0
-    for until in (luck.randint(1, 4), luck.randint(5, 8), None):
+    cell_count = 0
+    for until in (rng.randint(1, 4), rng.randint(5, 8), None):
         driver = start("-m", "experiments", "sweep", study, "--out", place, "--workers", "2", "--json")
         try:
             if until is not None:
                 while cells_in(place) < until and driver.poll() is None:
-                    time.sleep(luck.uniform(0.0, 0.3))
+                    time.sleep(rng.uniform(0.0, 0.3))
                 driver.send_signal(signal.SIGKILL)
             out, errors = driver.communicate(timeout=120)
             assert nobody_is_left_of(driver)
         finally:
             end([driver])
-        assert cells_in(place) >= max(kept, until or 0)
-        kept = cells_in(place)
-    said = json.loads(out)
-    assert (driver.returncode, errors, said["failed"], said["cells"]) == (0, "", 0, len(expected))
-    assert said["done"] + said["skipped_as_done"] == kept == len(expected)
-    assert said["skipped_as_done"] >= 5
+        assert cells_in(place) >= max(cell_count, until or 0)
+        cell_count = cells_in(place)
+    document = json.loads(out)
+    assert (driver.returncode, errors, document["failed"], document["cells"]) == (0, "", 0, len(expected))
+    assert document["done"] + document["skipped_as_done"] == cell_count == len(expected)
+    assert document["skipped_as_done"] >= 5
     with StoreReader(place) as store:
         rows = {row["key"]: row for row in store.rows()}
     for key, result in expected.items():

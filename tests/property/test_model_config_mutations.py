@@ -101,12 +101,14 @@ def attempt(read):
 def test_mutated_configs_give_a_model_or_an_input_error(data):
     config = mutate(CONFIGS[data.draw(st.sampled_from(sorted(CONFIGS)))], data)
     text = json.dumps(config)
-    found = attempt(lambda: model_from_config(parse_json(text, "f.json"), "x", "x", file="f.json", text=text))
-    if isinstance(found, InputError):
-        assert all(problem.file == "f.json" and problem.message for problem in found.problems)
+    result = attempt(
+        lambda: model_from_config(parse_json(text, "f.json"), "x", "x", file="f.json", text=text)
+    )
+    if isinstance(result, InputError):
+        assert all(problem.file == "f.json" and problem.message for problem in result.problems)
         event("refused")
     else:
-        check(found)
+        check(result)
         event("read")
 
 
@@ -115,13 +117,13 @@ def test_mutated_heads_give_a_drafter_or_an_input_error(data):
     known = HEADS[data.draw(st.sampled_from(sorted(HEADS)))]
     config = mutate(known.config, data)
     target = load_model(known.targets[0])
-    found = attempt(lambda: drafter_from_config(config, target, known.method, "x", "x", file="f"))
-    if isinstance(found, InputError):
-        assert all(problem.file == "f" for problem in found.problems)
+    result = attempt(lambda: drafter_from_config(config, target, known.method, "x", "x", file="f"))
+    if isinstance(result, InputError):
+        assert all(problem.file == "f" for problem in result.problems)
     else:
-        assert found.parameters > 0
-        assert 0 < found.weight_bytes(4) < math.inf
-        assert found.kv_bytes_per_token("fp8", 4) > 0
+        assert result.parameters > 0
+        assert 0 < result.weight_bytes(4) < math.inf
+        assert result.kv_bytes_per_token("fp8", 4) > 0
 
 
 @given(st.data())
@@ -130,11 +132,11 @@ def test_broken_text_gives_a_model_or_an_input_error(data):
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
     text = text[:start] + data.draw(st.text(max_size=6)) + text[end:]
-    found = attempt(lambda: model_from_config(parse_json(text, "f"), "x", "x", file="f", text=text))
-    if isinstance(found, InputError):
-        assert str(found)
+    result = attempt(lambda: model_from_config(parse_json(text, "f"), "x", "x", file="f", text=text))
+    if isinstance(result, InputError):
+        assert str(result)
     else:
-        check(found)
+        check(result)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +147,6 @@ def test_each_field_that_sizes_rest_on_is_missed(name):
     known = dict(entry(name).config)
     for field in ("hidden_size", "vocab_size", "num_attention_heads", "num_hidden_layers"):
         for broken in ({k: v for k, v in known.items() if k != field}, {**known, field: str(known[field])}):
-            with pytest.raises(InputError) as caught:
+            with pytest.raises(InputError) as error:
                 model_from_config(broken, "x", "x")
-            assert [problem.field for problem in caught.value.problems] == [field]
+            assert [problem.field for problem in error.value.problems] == [field]

@@ -42,7 +42,7 @@ def with_prefixes(requests: Requests, block_tokens: int, seed: int) -> Requests:
     """
     rng = random.Random(seed)
     children: dict[int, list[int]] = {-1: []}
-    made = 0
+    produced_blocks = 0
     ids, start, prompts, outputs = [], [0], [], []
     for _ in range(COUNT):
         node, depth = -1, rng.randint(0, 6)
@@ -50,9 +50,9 @@ def with_prefixes(requests: Requests, block_tokens: int, seed: int) -> Requests:
             if children[node] and rng.random() < 0.75:
                 node = rng.choice(children[node])
             else:
-                children[node].append(made)
-                children[made] = []
-                node, made = made, made + 1
+                children[node].append(produced_blocks)
+                children[produced_blocks] = []
+                node, produced_blocks = produced_blocks, produced_blocks + 1
             ids.append(node)
         start.append(len(ids))
         output = rng.randint(1, 40)
@@ -101,21 +101,21 @@ def reference(variant: CompiledVariant, requests: Requests, total_blocks: int) -
     for r in range(COUNT):
         prompt, output = int(requests.prompt_tokens[r]), int(requests.output_tokens[r])
         filled = contents(requests, r, (prompt + output - 1) // BLOCK)
-        found: list[Block] = []
+        result: list[Block] = []
         for content in filled[: (prompt - 1) // BLOCK]:
             copies = [block for block in queue if block.content == content]
             if not copies:
                 break
-            found.append(min(copies, key=lambda block: block.number))
-        found = found[: len(found) - settings.loses_last_match] if found else found
-        hits += len(found) * BLOCK
-        queue = [block for block in queue if block not in found]
-        needed = -(-(prompt + output - 1 + settings.lookahead_tokens) // BLOCK) - len(found)
-        leaving = max(0, needed - (total_blocks - len(queue) - len(found)))
+            result.append(min(copies, key=lambda block: block.number))
+        result = result[: len(result) - settings.loses_last_match] if result else result
+        hits += len(result) * BLOCK
+        queue = [block for block in queue if block not in result]
+        needed = -(-(prompt + output - 1 + settings.lookahead_tokens) // BLOCK) - len(result)
+        leaving = max(0, needed - (total_blocks - len(queue) - len(result)))
         queue, evicted = queue[leaving:], evicted + leaving
-        computed = [Block(content, number + at) for at, content in enumerate(filled[len(found) :])]
+        computed = [Block(content, number + at) for at, content in enumerate(filled[len(result) :])]
         number += len(computed)
-        queue += reversed([*found, *computed])
+        queue += reversed([*result, *computed])
     return Found(hits, evicted)
 
 
@@ -130,14 +130,14 @@ def test_with_room_for_all_everything_is_found(speculative: bool, block_tokens: 
     variant = one_at_a_time(speculative)
     requests = with_prefixes(traffic(variant.scenario), block_tokens, seed)
     record = played(variant, requests, 10**6)
-    found = reference(variant, requests, PLENTY)
-    assert found.evicted == 0
-    assert record.totals["prefix_hit_tokens"] == found.hit_tokens > 0
+    result = reference(variant, requests, PLENTY)
+    assert result.evicted == 0
+    assert record.totals["prefix_hit_tokens"] == result.hit_tokens > 0
     # What is found is not computed again.
     assert record.totals["prompt_tokens"] == requests.prompt_tokens.sum()
     if not speculative:
         computed = requests.prompt_tokens.sum() + (requests.output_tokens - 1).sum()
-        assert record.totals["query_tokens"] + found.hit_tokens == computed
+        assert record.totals["query_tokens"] + result.hit_tokens == computed
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -148,11 +148,11 @@ def test_the_least_recently_used_leave_first(spare: int, block_tokens: int, seed
     requests = with_prefixes(traffic(variant.scenario), block_tokens, seed)
     blocks = -(-int((requests.prompt_tokens + requests.output_tokens).max()) // BLOCK) + spare
     record = played(variant, requests, blocks)
-    found = reference(variant, requests, blocks)
-    assert found.evicted > 10
-    assert record.totals["prefix_hit_tokens"] == found.hit_tokens
+    result = reference(variant, requests, blocks)
+    assert result.evicted > 10
+    assert record.totals["prefix_hit_tokens"] == result.hit_tokens
     assert record.preemptions.sum() == 0
-    assert found.hit_tokens < reference(variant, requests, PLENTY).hit_tokens
+    assert result.hit_tokens < reference(variant, requests, PLENTY).hit_tokens
 
 
 def test_switched_off_nothing_is_found() -> None:

@@ -106,10 +106,10 @@ def test_a_cache_that_forgets_nothing_finds_all_there_is_to_find() -> None:
     assert ideal > 0.3
     slow = {"workload__arrivals__rate_scale": 0.01, "run__mechanisms__kv_limit": False}
     plain, head = played(variant_of(MOONCAKE, False, **slow)), played(variant_of(MOONCAKE, True, **slow))
-    found, lost = plain.totals["prefix_hit_tokens"], head.totals["prefix_hit_tokens"]
+    result, lost = plain.totals["prefix_hit_tokens"], head.totals["prefix_hit_tokens"]
     every_token = round(ideal * int(requests.prompt_tokens.sum()))
-    assert every_token - 16 * ROWS[MOONCAKE] <= found <= every_token
-    assert lost < found <= lost + 16 * ROWS[MOONCAKE]
+    assert every_token - 16 * ROWS[MOONCAKE] <= result <= every_token
+    assert lost < result <= lost + 16 * ROWS[MOONCAKE]
 
 
 def test_more_memory_finds_more() -> None:
@@ -146,10 +146,10 @@ def test_part_of_a_trace_is_simulated_like_any_scenario() -> None:
     arrivals = {"kind": "trace", "file": str(FOLDER / CONVERSATION), **cut}
     scenario = small_scenario({"workload.arrivals": arrivals, "run.replications": 1})
     requests = traffic(scenario)
-    whole = requests_of(CONVERSATION)
-    inside = (whole.arrival_ns >= 600e9) & (whole.arrival_ns < 1200e9)
-    inside &= (whole.prompt_tokens <= 4000) & (whole.output_tokens <= 500)
-    assert np.array_equal(requests.prompt_tokens, whole.prompt_tokens[inside])
+    conversation = requests_of(CONVERSATION)
+    inside = (conversation.arrival_ns >= 600e9) & (conversation.arrival_ns < 1200e9)
+    inside &= (conversation.prompt_tokens <= 4000) & (conversation.output_tokens <= 500)
+    assert np.array_equal(requests.prompt_tokens, conversation.prompt_tokens[inside])
     assert requests.arrival_ns[0] == 0
     result = simulate(scenario)
     assert set(result.variants) == {"plain", "eagle3"}

@@ -51,10 +51,10 @@ def changes(draft_length: int, **more: Any) -> dict[str, Any]:
 def lookup_changes(draft_length: int, **more: Any) -> dict[str, Any]:
     acceptance = {"model": "gated", "match": 0.5, "first": 0.5, "run": 0.9}
     variant = {"name": "a", "method": "ngram", "draft_length": draft_length, "acceptance": acceptance}
-    kept = {
+    values_by_length = {
         path: value for path, value in changes(draft_length).items() if not path.startswith("speculation")
     }
-    return {**kept, "speculation": [variant], **more}
+    return {**values_by_length, "speculation": [variant], **more}
 
 
 def walked(scenario_changes: dict[str, Any], model: AcceptanceModel) -> tuple[np.ndarray, np.ndarray]:

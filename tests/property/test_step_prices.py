@@ -90,8 +90,8 @@ def with_one_expert(dense: Model) -> Model:
     """The model with every MLP as a routed layer of a single expert that each token takes."""
     (layer,) = dense.layers
     mlp = {linear.name: linear for linear in layer.linears}
-    one = Experts(1, 1, dense.hidden_size, mlp["down"].in_features, 3, mlp["down"].weights)
-    return replace(dense, layers=(replace(layer, linears=(), experts=one),))
+    experts = Experts(1, 1, dense.hidden_size, mlp["down"].in_features, 3, mlp["down"].weights)
+    return replace(dense, layers=(replace(layer, linears=(), experts=experts),))
 
 
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "fp8_block"])

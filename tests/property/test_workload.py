@@ -108,31 +108,31 @@ def test_a_request_does_not_depend_on_how_many_there_are(fields, seed):
 
 @given(WORKLOADS, SEEDS)
 def test_the_same_seed_gives_the_same_requests(fields, seed):
-    for one, two in zip(requests_of(fields, 30, seed), requests_of(fields, 30, seed), strict=True):
-        assert np.array_equal(one, two)
+    for first, two in zip(requests_of(fields, 30, seed), requests_of(fields, 30, seed), strict=True):
+        assert np.array_equal(first, two)
 
 
 @given(WORKLOADS, ARRIVALS, SEEDS)
 def test_arrivals_do_not_move_the_lengths(fields, other, seed):
-    one, two = requests_of(fields, 30, seed), requests_of({**fields, "arrivals": other}, 30, seed)
+    first, two = requests_of(fields, 30, seed), requests_of({**fields, "arrivals": other}, 30, seed)
     for name in ("prompt_tokens", "output_tokens", "traffic_class", "cancel_after_tokens"):
-        assert (getattr(one, name) == getattr(two, name)).all(), name
+        assert (getattr(first, name) == getattr(two, name)).all(), name
 
 
 @given(WORKLOADS, LENGTHS, SEEDS)
 def test_lengths_do_not_move_the_arrivals_or_each_other(fields, other, seed):
-    one, two = requests_of(fields, 30, seed), requests_of({**fields, "output_tokens": other}, 30, seed)
-    assert (one.arrival_ns == two.arrival_ns).all()
-    assert (one.traffic_class == two.traffic_class).all()
+    first, two = requests_of(fields, 30, seed), requests_of({**fields, "output_tokens": other}, 30, seed)
+    assert (first.arrival_ns == two.arrival_ns).all()
+    assert (first.traffic_class == two.traffic_class).all()
     if not fields["sessions"]:
-        assert (one.prompt_tokens == two.prompt_tokens).all()
+        assert (first.prompt_tokens == two.prompt_tokens).all()
 
 
 @pytest.mark.parametrize("what", ["prompt_tokens", "output_tokens", "arrival_ns"])
 def test_another_seed_gives_other_requests(what):
     fields = {"arrivals": {"kind": "poisson", "rate_per_s": 1}}
-    one, two = requests_of(fields, 30, 1), requests_of(fields, 30, 2)
-    assert (getattr(one, what) != getattr(two, what)).any()
+    first, two = requests_of(fields, 30, 1), requests_of(fields, 30, 2)
+    assert (getattr(first, what) != getattr(two, what)).any()
 
 
 @pytest.mark.parametrize("n", [2000])

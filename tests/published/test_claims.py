@@ -60,9 +60,9 @@ def test_heat_is_judged_by_how_drafts_are_made() -> None:
         }
 
     assert high_temperature(None).outcome == "not measured yet"
-    found = high_temperature(rows(0.9))
-    assert (found.outcome, found.borne_out) == ("holds where", True)
-    assert "| layer-skip | drawn | 0.80 | 0.70 | 0.90 |" in found.finding
+    result = high_temperature(rows(0.9))
+    assert (result.outcome, result.borne_out) == ("holds where", True)
+    assert "| layer-skip | drawn | 0.80 | 0.70 | 0.90 |" in result.finding
     assert not high_temperature(rows(0.2)).borne_out
     partial = [
         measured_row(0.5, 4, draft="eagle"),

@@ -104,9 +104,9 @@ def test_unseen_runs_are_read_and_nearly_all_simulated(compared: Validation) -> 
 
 def test_tpot_of_unseen_runs(compared: Validation) -> None:
     """Every second of the large sets, and all rows together, are within 10 %, without bias."""
-    found = by_model(compared, "tpot_mean")
-    show(found)
-    large = {name: errors.median_abs_log_error or 1.0 for name, errors in found.items() if errors.n >= 30}
+    result = by_model(compared, "tpot_mean")
+    show(result)
+    large = {name: errors.median_abs_log_error or 1.0 for name, errors in result.items() if errors.n >= 30}
     assert len(large) >= 12
     assert sum(error <= 0.10 for error in large.values()) >= len(large) / 2
     pooled = errors_of(row for row in compared.rows if row.quantity == "tpot_mean")
@@ -116,17 +116,17 @@ def test_tpot_of_unseen_runs(compared: Validation) -> None:
 
 def test_first_tokens_where_it_is_known_how_many_requests_were_sent(compared: Validation) -> None:
     """InferenceX sends ten prompts per client, the first of all clients at once: most of the mean TTFT."""
-    found = by_model(compared, "ttft_mean")
-    show(found)
+    result = by_model(compared, "ttft_mean")
+    show(result)
     for name in (
         "vllm meta-llama/Llama-3.1-70B inferencex-dump",
         "vllm moonshotai/Kimi-K2.5 inferencex-dump",
     ):
-        assert (found[name].median_abs_log_error or 9.0) <= math.log(1.3), name
+        assert (result[name].median_abs_log_error or 9.0) <= math.log(1.3), name
 
 
-def show(found: Mapping[str, ErrorSummary]) -> None:
+def show(result: Mapping[str, ErrorSummary]) -> None:
     """The errors of every set, for a person."""
-    for name, errors in found.items():
+    for name, errors in result.items():
         bias, size = errors.bias or 0.0, errors.median_abs_log_error or 0.0
         print(f"{name}: n {errors.n}, bias {bias:+.1%}, median {size:.1%}")

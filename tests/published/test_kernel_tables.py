@@ -63,7 +63,7 @@ def test_shipped_errors_are_below_those_of_the_earlier_model_on_both_systems(sys
     """`derived/fits.json`, five-fold cross-validation grouped by shape."""
     fits = json.loads((SILICON / "derived" / "fits.json").read_text("utf-8"))["fits"]
     name = system.replace("-", "_")
-    theirs = {
+    published_us = {
         "gemm/bf16": f"gemm/{name}/vllm/bfloat16",
         "gemm/fp8": f"gemm/{name}/vllm/fp8",
         "gemm/fp8_block": f"gemm/{name}/sglang/fp8_block",
@@ -74,7 +74,7 @@ def test_shipped_errors_are_below_those_of_the_earlier_model_on_both_systems(sys
         "allreduce": f"ar/{name}",
     }
     parts = shipped(system)
-    for part, key in theirs.items():
+    for part, key in published_us.items():
         assert parts[part]["residual"]["mape_percent"] < fits[key]["cv_error"]["mape"], part
 
 
@@ -149,8 +149,8 @@ def test_the_tables_hold_the_known_traps():
     parts = shipped("h100-sxm")
     table = parts["mla/fp8"]["table"]
     stray = max(latent, key=lambda key: latent[key] / latent.get((key[0], key[1], 2 * key[2]), np.inf))
-    kept = table["us"][table["rows"].index(stray[0])][table["batches"].index(stray[1])]
-    assert latent[stray] > 20 * kept[table["contexts"].index(stray[2])]
+    table_us = table["us"][table["rows"].index(stray[0])][table["batches"].index(stray[1])]
+    assert latent[stray] > 20 * table_us[table["contexts"].index(stray[2])]
 
     attention = attention_points(tables, "bf16")
     ratios = [

@@ -61,7 +61,9 @@ def logged_gib(start: Start) -> float:
     return start.share * GPUS[start.gpu].memory_bytes / GIB - start.loaded_gib - start.kv_gib
 
 
-@pytest.mark.parametrize("start", STARTS, ids=[one.source.rpartition(" ")[2] + one.model for one in STARTS])
+@pytest.mark.parametrize(
+    "start", STARTS, ids=[start.source.rpartition(" ")[2] + start.model for start in STARTS]
+)
 def test_the_reserve_is_that_of_the_log(start: Start) -> None:
     assert reserve_gib(start) == pytest.approx(logged_gib(start), abs=1.0)
 
@@ -79,10 +81,10 @@ def test_speculation_keeps_more_and_fewer_seats_less() -> None:
     assert logged_gib(head) - logged_gib(plain) == pytest.approx(2.28, abs=0.005)
     assert logged_gib(small) == pytest.approx(logged_gib(head), abs=0.005)
     assert reserve_gib(head) - reserve_gib(plain) == pytest.approx(2.28, abs=0.1)
-    seats = scenario_from_flags(
+    request_limit = scenario_from_flags(
         {"model": "qwen3-32b"}, ("engine.preset=vllm-0.14", "engine.max_num_seqs=256")
     )
-    assert gpu_memory(seats, None).reserve_bytes / GIB == pytest.approx(
+    assert gpu_memory(request_limit, None).reserve_bytes / GIB == pytest.approx(
         reserve_gib(plain) - 5.36 * 0.75, abs=0.05
     )
 
@@ -93,25 +95,25 @@ def test_sglang_leaves_the_same_bytes_of_large_gpus_unless_it_is_told_a_share(tm
         flags = {"model": "llama-3.1-8b-instruct", "gpu": gpu}
         preset, _ = engine_preset(scenario_from_flags(flags, ("engine.preset=sglang-0.5",)))
         assert preset.gpu_memory_utilization == pytest.approx(share, abs=0.005)
-        told = ("engine.preset=sglang-0.5", "engine.gpu_memory_utilization=0.7")
-        assert engine_preset(scenario_from_flags(flags, told))[0].gpu_memory_utilization == 0.7
+        overrides = ("engine.preset=sglang-0.5", "engine.gpu_memory_utilization=0.7")
+        assert engine_preset(scenario_from_flags(flags, overrides))[0].gpu_memory_utilization == 0.7
         own = tmp_path / "own.json"
         own.write_text(json.dumps(OWN_SHARE), "utf-8")
-        mine = engine_preset(scenario_from_flags(flags, (f"engine.preset={own}",)))[0]
-        assert (mine.gpu_memory_utilization, mine.headroom_bytes) == (0.7, 0)
-        assert "gpu_memory_utilization" not in mine.sources
+        own_preset = engine_preset(scenario_from_flags(flags, (f"engine.preset={own}",)))[0]
+        assert (own_preset.gpu_memory_utilization, own_preset.headroom_bytes) == (0.7, 0)
+        assert "gpu_memory_utilization" not in own_preset.sources
 
 
 def test_what_an_engine_leaves_of_a_gpu_is_said_where_its_rule_decides() -> None:
-    for engine, gpu, share, said in (
+    for engine, gpu, share, message in (
         ("sglang-0.5", "h100-sxm", "null", ["not usable: 13.1 GiB"]),
         ("sglang-0.5", "h100-sxm", "0.7", []),
         ("sglang-0.5", "a100-sxm-40gb", "null", []),
         ("vllm-0.33", "h100-sxm", "1.0", []),
     ):
-        told = (f"engine.preset={engine}", f"engine.gpu_memory_utilization={share}")
-        notes = memory(scenario_from_flags({"model": "qwen3-8b", "gpu": gpu}, told)).notes
-        assert [note.partition(";")[0] for note in notes if note.startswith("not usable")] == said
+        overrides = (f"engine.preset={engine}", f"engine.gpu_memory_utilization={share}")
+        notes = memory(scenario_from_flags({"model": "qwen3-8b", "gpu": gpu}, overrides)).notes
+        assert [note.partition(";")[0] for note in notes if note.startswith("not usable")] == message
 
 
 def test_an_engine_without_drafts_tries_one_sampler() -> None:
@@ -130,13 +132,13 @@ def test_sglang_sets_memory_aside_for_the_states_of_recurrent_layers(tmp_path: P
     """
     own = tmp_path / "sglang-0.5.18.json"
     own.write_text(json.dumps({**OWN, "state_slots": 5}), "utf-8")
-    told = (f"engine.preset={own}", "engine.gpu_memory_utilization=0.85", "target.weights=fp8")
-    one = gpu_memory(scenario_from_flags({"model": "qwen3.5-27b", "gpu": "h100-sxm"}, told), None)
-    state_bytes = one.state_bytes / 5
+    overrides = (f"engine.preset={own}", "engine.gpu_memory_utilization=0.85", "target.weights=fp8")
+    memory = gpu_memory(scenario_from_flags({"model": "qwen3.5-27b", "gpu": "h100-sxm"}, overrides), None)
+    state_bytes = memory.state_bytes / 5
     assert state_bytes / 2**20 == pytest.approx(146.81, abs=0.005)
-    assert one.state_pool_bytes is not None
-    assert one.state_pool_bytes // state_bytes == 130
-    assert one.state_request_limit == 26
-    assert one.kv_tokens == pytest.approx(330_323 * 1.027, rel=0.001)
+    assert memory.state_pool_bytes is not None
+    assert memory.state_pool_bytes // state_bytes == 130
+    assert memory.state_request_limit == 26
+    assert memory.kv_tokens == pytest.approx(330_323 * 1.027, rel=0.001)
     images = 0.4737 * 1.05 * GIB  # of the GiB that it loads more, the pool's part
-    assert (one.state_pool_bytes - images) / state_bytes == pytest.approx(124, abs=3)
+    assert (memory.state_pool_bytes - images) / state_bytes == pytest.approx(124, abs=3)

@@ -56,12 +56,12 @@ def is_speed(name: str) -> bool:
 def runs_by_name(cases: tuple[PublishedCase, ...]) -> dict[tuple[object, ...], PublishedRun]:
     """Trials by what they are about; which figures a point publishes is no part of that."""
     evidence = AcceptanceEvidence.of(cases)
-    found: dict[tuple[object, ...], PublishedRun] = {}
+    result: dict[tuple[object, ...], PublishedRun] = {}
     for case in cases:
         for run in published_runs_of(case, evidence):
-            about = tuple(sorted({one.quantity for one in run.published}))
-            found[case.source_id, case.case_id, run.point, run.dataset, about] = run
-    return found
+            about = tuple(sorted({figure.quantity for figure in run.published}))
+            result[case.source_id, case.case_id, run.point, run.dataset, about] = run
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +90,16 @@ def moved(
 def test_no_speed_reaches_a_scenario(
     cases: tuple[PublishedCase, ...], runs: dict[tuple[object, ...], PublishedRun]
 ) -> None:
-    luck = random.Random(7)
+    rng = random.Random(7)
     other = tuple(
-        with_changed(case, is_speed, lambda _, value: value * luck.uniform(0.5, 2.0)) for case in cases
+        with_changed(case, is_speed, lambda _, value: value * rng.uniform(0.5, 2.0)) for case in cases
     )
     after = runs_by_name(other)
     figures = [
-        (one.value, run) for run in runs.values() for one in run.published if one.quantity == "speedup"
+        (figure.value, run)
+        for run in runs.values()
+        for figure in run.published
+        if figure.quantity == "speedup"
     ]
     assert len(figures) > 300
     marked = [run for run in runs.values() if RATIO_OF_LATENCIES in run.acceptance_note]
@@ -127,9 +130,9 @@ def test_what_acceptance_says_does_reach_the_scenarios(
     some = tuple(case for case in cases if case.source_id in ("vllm#20780", "specforge:spec_bundle"))
     before = runs_by_name(some)
     lower = tuple(with_changed(case, is_acceptance, lambda _, value: 1 + 0.9 * (value - 1)) for case in some)
-    given = [run for run in before.values() if run.acceptance_from == "given" and run.spec is not None]
-    assert len(given) > 100
-    assert moved(before, runs_by_name(lower)) == given
+    stated_runs = [run for run in before.values() if run.acceptance_from == "given" and run.spec is not None]
+    assert len(stated_runs) > 100
+    assert moved(before, runs_by_name(lower)) == stated_runs
 
 
 def test_a_prior_knows_nothing_of_its_own_source(
@@ -174,7 +177,7 @@ def test_a_compared_acceptance_length_is_not_its_own_input(
     compared = [
         run
         for run in runs.values()
-        if run.spec is not None and any(one.quantity == "acceptance_length" for one in run.published)
+        if run.spec is not None and any(figure.quantity == "acceptance_length" for figure in run.published)
     ]
     assert len(compared) > 10
     for run in compared:
@@ -186,7 +189,9 @@ def test_a_compared_acceptance_length_is_not_its_own_input(
             if "survival" not in key and "hist" not in key and key not in LENGTH_KEYS
         } | {"mean_acceptance_length": 1.01}
         case = dataclasses.replace(run.case, points=tuple(points))
-        evidence = AcceptanceEvidence.of((case, *(one for one in cases if one.case_id != case.case_id)))
-        (again,) = [one for one in published_runs_of(case, evidence) if one.point == run.point]
+        evidence = AcceptanceEvidence.of(
+            (case, *(other_case for other_case in cases if other_case.case_id != case.case_id))
+        )
+        (again,) = [figure for figure in published_runs_of(case, evidence) if figure.point == run.point]
         assert again.spec == run.spec
         assert again.published[-1].value == 1.01

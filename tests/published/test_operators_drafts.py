@@ -161,7 +161,7 @@ def test_the_acceptance_length_is_one_plus_accepted_per_round() -> None:
 def test_a_verification_of_n_tokens_costs_more_than_one_and_less_than_n() -> None:
     """ggml-org/llama.cpp#3649: T1 < TN < N·T1, and the accepted count is a truncated geometric sum."""
     scenario = served(**LLAMA_8B, draft_length=7)
-    one = CompiledVariant.compile(scenario, None).step_times(1, 500)["verify"]
+    single = CompiledVariant.compile(scenario, None).step_times(1, 500)["verify"]
     eight = CompiledVariant.compile(scenario, scenario.speculation[0]).step_times(1, 500)["verify"]
-    assert one < eight < 8 * one
+    assert single < eight < 8 * single
     assert tokens_per_verify(0.7, 7) == pytest.approx(sum(0.7**j for j in range(8)))

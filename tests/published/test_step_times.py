@@ -45,7 +45,7 @@ def step_s(cost: CostModel, batch: int, context: float, query_tokens: int = 1) -
     tokens = batch * query_tokens
     padded = cost.preset.padded_tokens(tokens, query_tokens)
     graph = "full" if cost.preset.full_graphs else "piecewise"
-    one = cost.target_pass(
+    single = cost.target_pass(
         padded or tokens,
         batch,
         batch * context,
@@ -55,7 +55,7 @@ def step_s(cost: CostModel, batch: int, context: float, query_tokens: int = 1) -
         graph if padded else "eager",
         tokens,
     )
-    return one.duration_s + cost.sample(tokens).duration_s
+    return single.duration_s + cost.sample(tokens).duration_s
 
 
 @needs_shared
@@ -177,11 +177,13 @@ def test_other_models_and_engines_are_predicted_blind(
     errors = []
     with (SILICON / "e2e_serving.csv").open(encoding="utf-8") as handle:
         for raw in csv.DictReader(handle):
-            wanted = raw["backend"] == backend and raw["model_path"].split("/")[-1] == model
-            wanted &= raw["system"] == gpu_name and int(raw["batch_size"]) <= 128
-            wanted &= model != "Qwen3-32B" or raw["precision"] == "fp8"
-            wanted &= model != "DeepSeek-V3" or (raw["origin"] == "inferencex-dump" and raw["tp_size"] == "8")
-            if not wanted:
+            matches = raw["backend"] == backend and raw["model_path"].split("/")[-1] == model
+            matches &= raw["system"] == gpu_name and int(raw["batch_size"]) <= 128
+            matches &= model != "Qwen3-32B" or raw["precision"] == "fp8"
+            matches &= model != "DeepSeek-V3" or (
+                raw["origin"] == "inferencex-dump" and raw["tp_size"] == "8"
+            )
+            if not matches:
                 continue
             load, prompt, output = (int(raw[k]) for k in ("batch_size", "isl", "osl"))
             cost = cost_of(
@@ -234,11 +236,11 @@ def _round_s(name: str, batch: int, context: int = 350) -> tuple[list[float], fl
     drafter = load_drafter(draft_name, target, method)
     cost = CostModel(target, drafter, load_profile("h100-sxm"), tp, 1, tp, "bf16", preset)
     rows = 4 * batch
-    padded, one = preset.padded_tokens(rows, 4) or rows, preset.padded_tokens(batch) or batch
+    padded, plain = preset.padded_tokens(rows, 4) or rows, preset.padded_tokens(batch) or batch
     mode = "piecewise" if rows <= 512 else "eager"
     verify = cost.target_pass(padded, batch, batch * context, 4, (), rows, mode)
     first = cost.draft_pass(padded, batch, batch * context, 4, (), batch)
-    later = cost.draft_pass(one, batch, batch * context, 1, (), batch)
+    later = cost.draft_pass(plain, batch, batch * context, 1, (), batch)
     parts = [first.duration_s + 2 * later.duration_s, verify.gpu_s, cost.sample(rows).gpu_s, verify.host_s]
     return parts, step_s(cost, batch, context)
 

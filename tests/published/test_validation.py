@@ -72,7 +72,7 @@ def all_of_it() -> Whole:
 
 
 @pytest.fixture(scope="module")
-def whole(all_of_it: Whole) -> Validation:
+def validation(all_of_it: Whole) -> Validation:
     """All committed cases."""
     return all_of_it.validation
 
@@ -84,35 +84,35 @@ def test_the_page_of_errors_is_of_today(all_of_it: Whole) -> None:
 
 def failed(targets: tuple[AccuracyTarget, ...]) -> set[tuple[str, str]]:
     """What exceeds its limit in `GATE`."""
-    judged = {(one.name, one.statistic): one.value for one in targets}
+    judged = {(target.name, target.statistic): target.value for target in targets}
     return {name for name, limit in GATE.items() if (value := judged[name]) is not None and value > limit}
 
 
-def test_the_gate_holds(whole: Validation) -> None:
-    judged = {(one.name, one.statistic): one for one in whole.targets}
+def test_the_gate_holds(validation: Validation) -> None:
+    judged = {(target.name, target.statistic): target for target in validation.targets}
     assert all(judged[name].n >= 18 for name in GATE)
-    assert failed(whole.targets) == set()
+    assert failed(validation.targets) == set()
     assert all(limit == judged[name].limit for name, limit in GATE.items() if judged[name].met)
 
 
-def test_gains_and_losses_are_told_apart(whole: Validation) -> None:
+def test_gains_and_losses_are_told_apart(validation: Validation) -> None:
     """On sources that no fit has seen; always answering a gain would have a half."""
-    (judged,) = (one for one in whole.targets if one.statistic == "balanced accuracy")
+    (judged,) = (target for target in validation.targets if target.statistic == "balanced accuracy")
     assert judged.value is not None
     assert judged.value >= BALANCED_ACCURACY
     assert judged.met == (judged.value >= judged.limit)
 
 
-def test_most_cases_are_simulated(whole: Validation) -> None:
-    assert whole.coverage.of > 200
-    assert (whole.coverage.value or 0) >= 0.78
-    assert not [reason for reason in whole.coverage.reasons if reason.startswith("failed")]
+def test_most_cases_are_simulated(validation: Validation) -> None:
+    assert validation.coverage.of > 200
+    assert (validation.coverage.value or 0) >= 0.78
+    assert not [reason for reason in validation.coverage.reasons if reason.startswith("failed")]
 
 
-def test_the_simulation_beats_the_closed_form_and_a_constant(whole: Validation) -> None:
+def test_the_simulation_beats_the_closed_form_and_a_constant(validation: Validation) -> None:
     """On speedups with known acceptance, SpecBundle among them and apart."""
     for part in (SPEEDUPS_KNOWN, SPEEDUPS_SPEC_BUNDLE):
-        errors = against_baselines(whole.speedups()[part])
+        errors = against_baselines(validation.speedups()[part])
         assert errors[SIMULATED].n > 100
         for statistic in ("median_abs_log_error", "p90_abs_log_error"):
             best = getattr(errors[SIMULATED], statistic)
@@ -128,11 +128,11 @@ def test_the_simulation_beats_the_closed_form_and_a_constant(whole: Validation) 
         ("KV charged K + 1 times", {"step-time ratio verify ÷ plain"}),
     ],
 )
-def test_a_wrong_cost_model_fails_the_gate(name: str, notices: set[str], whole: Validation) -> None:
+def test_a_wrong_cost_model_fails_the_gate(name: str, notices: set[str], validation: Validation) -> None:
     """On the rows that the targets judge; at right prices these medians hold."""
-    assert not notices & medians_missed(whole.targets)
+    assert not notices & medians_missed(validation.targets)
     quantities = {quantity for quantity, target in MEDIANS.items() if target in notices}
-    wrong = compare_runs(runs_judged_on(quantities, whole), alter=WRONG[name])
+    wrong = compare_runs(runs_judged_on(quantities, validation), alter=WRONG[name])
     assert notices <= medians_missed(targets_of(wrong, ()))
 
 
@@ -157,9 +157,9 @@ def runs_judged_on(quantities: set[str], validation: Validation) -> list[Publish
     return judged_runs
 
 
-def test_shuffled_speedups_agree_no_more(whole: Validation) -> None:
+def test_shuffled_speedups_agree_no_more(validation: Validation) -> None:
     """Published speedups dealt to other cases at random: the errors are those of no model at all."""
-    rows = [row for row in whole.rows if row.quantity == "speedup" and row.acceptance_from in KNOWN]
+    rows = [row for row in validation.rows if row.quantity == "speedup" and row.acceptance_from in KNOWN]
     rows = [row for row in rows if row.predicted is not None]
     right = errors_of(rows).median_abs_log_error or 1.0
     for seed in range(20):

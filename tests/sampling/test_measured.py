@@ -28,8 +28,8 @@ def decoded(plan: DraftTree | GrowthRule, requests: int = 40) -> list[Decoded]:
 
 def pooled(requests: list[Decoded]) -> float:
     """Tokens ÷ rounds of all requests."""
-    rounds = [one for request in requests for one in request.rounds]
-    return 1.0 + sum(one.accepted for one in rounds) / len(rounds)
+    rounds = [draft_round for request in requests for draft_round in request.rounds]
+    return 1.0 + sum(draft_round.accepted for draft_round in rounds) / len(rounds)
 
 
 def a_round(*ranks: int, path: tuple[int, ...]) -> Round:
@@ -52,8 +52,8 @@ def test_ranks_count_where_they_were_tried() -> None:
 
 def test_trees_chosen_by_what_was_measured_keep_more() -> None:
     fixed = decoded(EAGLE1)
-    chances = rank_chances(EAGLE1, [one for request in fixed for one in request.rounds])
-    lengths = [one.mean_acceptance_length for one in fixed]
+    chances = rank_chances(EAGLE1, [draft_round for request in fixed for draft_round in request.rounds])
+    lengths = [request.mean_acceptance_length for request in fixed]
     error = np.std(lengths) / np.sqrt(len(lengths))
     assert abs(mean_acceptance_length(EAGLE1, chances) - np.mean(lengths)) < 3 * error
     best = optimal_tree(chances, EAGLE1.nodes, 5)
@@ -71,7 +71,10 @@ def test_what_requests_have_in_common_cancels() -> None:
     rounds = [
         [Round(1, 4, 4, tuple(range(n)), (0,) * n, ()) for n in own] for own in ([0, 1], [3, 3], [2, 0])
     ]
-    longer = [[Round(1, 4, 4, (*one.path, 9), (*one.ranks, 0), ()) for one in own] for own in rounds]
+    longer = [
+        [Round(1, 4, 4, (*draft_round.path, 9), (*draft_round.ranks, 0), ()) for draft_round in own]
+        for own in rounds
+    ]
     ways = [[Decoded((1,), tuple(own), "length") for own in way] for way in (longer, rounds)]
     gain = paired_difference(*ways)
     assert gain is not None

@@ -12,7 +12,7 @@ from tests.token_tables import TableDrafter, TableTarget, random_table
 
 TARGET = random_table(40, 1, 2.0)
 DRAFT = TARGET + random_table(40, 2, 2.0)
-PROMPTS = [torch.tensor([one, (7 * one) % 40]) for one in range(16)]
+PROMPTS = [torch.tensor([token, (7 * token) % 40]) for token in range(16)]
 
 
 class Cheat(TableTarget):
@@ -26,10 +26,10 @@ class Cheat(TableTarget):
 
 
 def test_plans_are_compared_on_the_same_texts() -> None:
-    found = measure_trees(
+    result = measure_trees(
         TableTarget(TARGET), lambda plan: TableDrafter(DRAFT, plan), PROMPTS[:6], PROMPTS[6:], 24
     )
-    rows = {row["plan"]: row for row in found["plans"]}
+    rows = {row["plan"]: row for row in result["plans"]}
     assert len(rows) == 7
     assert all(row["nodes"] <= NODES for row in rows.values())
     assert len(rows[GROWN]["requests"]) == 10
@@ -37,7 +37,7 @@ def test_plans_are_compared_on_the_same_texts() -> None:
         tokens, rounds = (sum(counts) for counts in zip(*row["requests"], strict=True))
         assert row["rounds"] == rounds
         assert row["mean_acceptance_length"]["value"] == pytest.approx(tokens / rounds, abs=1e-6)
-    for difference in found["differences"]:
+    for difference in result["differences"]:
         ours, other = (rows[difference[key]]["mean_acceptance_length"]["value"] for key in ("of", "to"))
         assert difference["value"] == pytest.approx(ours - other, abs=3e-6)
         assert difference["ci95"][0] < difference["value"] < difference["ci95"][1]

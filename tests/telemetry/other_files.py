@@ -45,7 +45,7 @@ def sglang_metrics(run: KnownRun) -> str:
 
 def sglang_responses(run: KnownRun, rounds_each: int = 50) -> str:
     """SGLang's responses, a list."""
-    found = []
+    document = []
     for _, own in intervals(run, rounds_each):
         tokens = 1 + sum(own) + len(own)
         info = {
@@ -57,13 +57,13 @@ def sglang_responses(run: KnownRun, rounds_each: int = 50) -> str:
             "spec_num_proposed_drafts": len(own) * run.draft_length,
             "spec_accept_length": tokens / len(own),
         }
-        found.append({"text": "...", "meta_info": info})
-    return json.dumps(found)
+        document.append({"text": "...", "meta_info": info})
+    return json.dumps(document)
 
 
 def sglang_bench(run: KnownRun) -> str:
     """A line of `sglang.bench_serving`."""
-    found: dict[str, object] = {
+    document: dict[str, object] = {
         "backend": "sglang",
         "dataset_name": "sharegpt",
         "request_rate": float("inf"),
@@ -80,8 +80,8 @@ def sglang_bench(run: KnownRun) -> str:
         "accept_length": run.mean_length,
     }
     for name, value in (("ttft", run.ttft_s), ("tpot", run.tpot_s), ("itl", run.tpot_s)):
-        found |= {f"{kind}_{name}_ms": value * 1e3 for kind in ("mean", "median", "p99")}
-    return json.dumps(found) + "\n"
+        document |= {f"{kind}_{name}_ms": value * 1e3 for kind in ("mean", "median", "p99")}
+    return json.dumps(document) + "\n"
 
 
 def sglang_table(run: KnownRun) -> str:
@@ -201,7 +201,7 @@ def aiperf(run: KnownRun) -> str:
         )
         return {"unit": unit, "avg": value, **alike}
 
-    found = {
+    document = {
         "schema_version": "1.4",
         "aiperf_version": "0.13.0",
         "request_throughput": metric("requests/sec", run.requests / run.duration_s),
@@ -220,7 +220,7 @@ def aiperf(run: KnownRun) -> str:
         },
         "spec_decode_token_weighted_acceptance_length": metric("ratio", run.mean_length),
     }
-    return json.dumps(found, indent=2)
+    return json.dumps(document, indent=2)
 
 
 def aiperf_records(run: KnownRun, rounds_each: int = 50) -> str:

@@ -70,24 +70,24 @@ def answer(path: Path, content: str | bytes) -> dict[str, Any] | None:
     """The JSON of `read`, None where the file is refused with a clear line."""
     path.write_bytes(content.encode("utf-8", errors="replace") if isinstance(content, str) else content)
     problems: tuple[Problem, ...] = ()
-    found = None
+    document = None
     try:
-        found = read([str(path)]).to_json()
+        document = read([str(path)]).to_json()
     except InputError as error:
         problems = error.problems
     assert all(problem.file == str(path) and problem.message for problem in problems)
-    if found is not None:
-        assert_possible(found)
-    return found
+    if document is not None:
+        assert_possible(document)
+    return document
 
 
-def assert_possible(found: Mapping[str, Any]) -> None:
+def assert_possible(document: Mapping[str, Any]) -> None:
     """Every number can be true: finite, within its range, in order; JSON without NaN. What contradicts itself
     has a finding that says so.
     """
-    json.dumps(found, allow_nan=False)
-    contradicts = "contradiction" in {finding["code"] for finding in found["health"]}
-    for part in (found, *found["readings"]):
+    json.dumps(document, allow_nan=False)
+    contradicts = "contradiction" in {finding["code"] for finding in document["health"]}
+    for part in (document, *document["readings"]):
         for rate in (*part["acceptance_rate_at"], *filter(None, part["conditional_acceptance"])):
             assert 0.0 <= rate <= 1.0 + 1e-9 or contradicts
         length = part["mean_acceptance_length"]
@@ -104,14 +104,14 @@ def assert_possible(found: Mapping[str, Any]) -> None:
         assert all(math.isfinite(value) and value >= 0.0 for value in part["load"].values())
 
 
-def warned(found: Mapping[str, Any]) -> bool:
+def warned(document: Mapping[str, Any]) -> bool:
     """Whether anything tells that the file is not whole."""
-    severe = any(finding["severity"] in ("warning", "error") for finding in found["health"])
-    return severe or found["skipped_lines"] > 0
+    severe = any(finding["severity"] in ("warning", "error") for finding in document["health"])
+    return severe or document["skipped_lines"] > 0
 
 
 def test_every_reader_is_tried() -> None:
-    assert {one.partition("-")[0] for one in TEXTS} == {"vllm", "sglang", "trtllm", "guidellm", "aiperf"}
+    assert {text.partition("-")[0] for text in TEXTS} == {"vllm", "sglang", "trtllm", "guidellm", "aiperf"}
     assert len(titles()) <= len(TEXTS)
 
 
@@ -128,13 +128,13 @@ def test_a_piece_replaced_by_anything(tmp_path: Path, name: str, data: st.DataOb
 @given(data=st.data())
 def test_a_file_cut_anywhere(tmp_path: Path, name: str, data: st.DataObject) -> None:
     text = TEXTS[name]
-    found = answer(tmp_path / "cut", text[: data.draw(st.integers(0, len(text) - 1))])
-    if found is None or name not in WHOLE_RUN or found["mean_acceptance_length"] is None:
+    document = answer(tmp_path / "cut", text[: data.draw(st.integers(0, len(text) - 1))])
+    if document is None or name not in WHOLE_RUN or document["mean_acceptance_length"] is None:
         return
-    length = found["mean_acceptance_length"]["value"]
-    assert length == pytest.approx(RUN.mean_length, abs=0.0051) or warned(found)
-    if found["acceptance_rate_at"] and not warned(found):
-        assert found["acceptance_rate_at"] == pytest.approx(RUN.rates_at, abs=1e-3)
+    length = document["mean_acceptance_length"]["value"]
+    assert length == pytest.approx(RUN.mean_length, abs=0.0051) or warned(document)
+    if document["acceptance_rate_at"] and not warned(document):
+        assert document["acceptance_rate_at"] == pytest.approx(RUN.rates_at, abs=1e-3)
 
 
 @fuzz
@@ -190,10 +190,10 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     ],
 )
 def test_impossible_samples_are_left_out_and_counted(tmp_path: Path, line: str) -> None:
-    found = answer(tmp_path / "metrics", f"{vllm_files.metrics(RUN)}{line}\n")
-    assert found is not None
-    assert found["skipped_lines"] == 1
-    assert found["draft_rounds"] == RUN.rounds
+    document = answer(tmp_path / "metrics", f"{vllm_files.metrics(RUN)}{line}\n")
+    assert document is not None
+    assert document["skipped_lines"] == 1
+    assert document["draft_rounds"] == RUN.rounds
 
 
 def test_a_counter_that_stands_twice_with_two_values_is_told(tmp_path: Path) -> None:
@@ -201,54 +201,56 @@ def test_a_counter_that_stands_twice_with_two_values_is_told(tmp_path: Path) -> 
     row = next(
         line for line in text.splitlines() if line.startswith("vllm:spec_decode_num_accepted_tokens_total")
     )
-    found = answer(tmp_path / "metrics", f"{text}{row.rpartition(' ')[0]} 7.0\n")
-    assert found is not None
-    assert found["accepted_tokens"] == RUN.accepted_tokens
-    assert found["skipped_lines"] == 1
+    document = answer(tmp_path / "metrics", f"{text}{row.rpartition(' ')[0]} 7.0\n")
+    assert document is not None
+    assert document["accepted_tokens"] == RUN.accepted_tokens
+    assert document["skipped_lines"] == 1
 
 
 def test_an_engine_without_all_of_its_counters_is_left_out(tmp_path: Path) -> None:
     lines = vllm_files.metrics(RUN).splitlines()
-    kept = [line for line in lines if not ("num_accepted_tokens_total{" in line and 'engine="1"' in line)]
-    found = answer(tmp_path / "metrics", "\n".join(kept) + "\n")
-    assert found is not None
-    assert found["draft_rounds"] == RUN.with_engine(0).rounds
-    assert "incomplete-counters" in {finding["code"] for finding in found["health"]}
+    remaining = [
+        line for line in lines if not ("num_accepted_tokens_total{" in line and 'engine="1"' in line)
+    ]
+    document = answer(tmp_path / "metrics", "\n".join(remaining) + "\n")
+    assert document is not None
+    assert document["draft_rounds"] == RUN.with_engine(0).rounds
+    assert "incomplete-counters" in {finding["code"] for finding in document["health"]}
 
 
 def test_a_number_at_the_end_of_a_cut_file_is_not_taken(tmp_path: Path) -> None:
     text = vllm_files.bench_table(RUN)
     cut = text[: text.index("Accepted tokens:") + len("Accepted tokens:") + 28]
     assert cut[-1].isdigit()
-    found = answer(tmp_path / "table", cut)
-    assert found is not None
-    assert found["skipped_lines"] == 1
+    document = answer(tmp_path / "table", cut)
+    assert document is not None
+    assert document["skipped_lines"] == 1
 
 
 def test_lines_of_a_log_that_contradict_themselves_are_left_out(tmp_path: Path) -> None:
     text = vllm_files.log(RUN)
     altered = text.replace("Mean acceptance length: ", "Mean acceptance length: 1", 1)
-    found = answer(tmp_path / "log", altered)
-    assert found is not None
-    assert found["skipped_lines"] == 1
-    assert found["draft_rounds"] == RUN.rounds - 50
+    document = answer(tmp_path / "log", altered)
+    assert document is not None
+    assert document["skipped_lines"] == 1
+    assert document["draft_rounds"] == RUN.rounds - 50
 
 
 def test_keys_that_stand_twice_are_told(tmp_path: Path) -> None:
     text = vllm_files.bench_json(RUN).replace('"completed"', '"mean_ttft_ms": 1.0, "completed"')
-    found = answer(tmp_path / "bench.json", text)
-    assert found is not None
-    assert "duplicate-keys" in {finding["code"] for finding in found["health"]}
+    document = answer(tmp_path / "bench.json", text)
+    assert document is not None
+    assert "duplicate-keys" in {finding["code"] for finding in document["health"]}
 
 
 def test_values_that_cannot_be_are_left_out_with_their_name(tmp_path: Path) -> None:
     document = vllm_files.bench(RUN) | {"mean_ttft_ms": -3.0, "p99_itl_ms": float("nan")}
-    found = answer(tmp_path / "bench.json", json.dumps(document))
-    assert found is not None
-    (finding,) = [one for one in found["health"] if one["code"] == "bad-value"]
+    result = answer(tmp_path / "bench.json", json.dumps(document))
+    assert result is not None
+    (finding,) = [entry for entry in result["health"] if entry["code"] == "bad-value"]
     assert "mean_ttft_ms" in finding["text"]
     assert "p99_itl_ms" in finding["text"]
-    assert found["ttft_s"] == {}
+    assert result["ttft_s"] == {}
 
 
 @pytest.mark.parametrize("first", ["vllm-log", "vllm-metrics", "sglang-log", "vllm-bench-table"])
@@ -257,7 +259,7 @@ def test_formats_in_one_file_are_told_apart(tmp_path: Path, first: str, second: 
     if first == second:
         return
     text = f"$ cat one\n{TEXTS[first]}\n$ cat two\n{TEXTS[second]}\n$ \n"
-    found = answer(tmp_path / "paste", text)
-    assert found is not None
-    assert {one["sources"][0]["format"] for one in found["readings"]} == {first, second}
-    assert found["skipped_lines"] == 0
+    document = answer(tmp_path / "paste", text)
+    assert document is not None
+    assert {reading["sources"][0]["format"] for reading in document["readings"]} == {first, second}
+    assert document["skipped_lines"] == 0

@@ -24,7 +24,7 @@ FINE = drawn(3, 0.7, 4000, requests=200)
 def codes(tmp_path: Path) -> Callable[..., set[str]]:
     """The codes of the findings on texts, read as files in this order."""
 
-    def found(*texts: str) -> set[str]:
+    def finding_codes(*texts: str) -> set[str]:
         names = []
         for number, text in enumerate(texts):
             path = tmp_path / f"file-{number}"
@@ -32,7 +32,7 @@ def codes(tmp_path: Path) -> Callable[..., set[str]]:
             names.append(str(path))
         return {finding.code for finding in read(names).findings}
 
-    return found
+    return finding_codes
 
 
 def bench(run: KnownRun = FINE, **changes: Any) -> str:
@@ -185,15 +185,15 @@ def test_a_few_counted_requests_give_way_to_the_mean_of_a_run(tmp_path: Path) ->
     few, run = tmp_path / "few", tmp_path / "run"
     few.write_text(other_files.sglang_responses(drawn(3, 0.2, 20)))
     run.write_text(other_files.sglang_bench(FINE))
-    found = read([str(few), str(run)]).to_json()
-    assert found["mean_acceptance_length"]["value"] == pytest.approx(FINE.mean_length)
-    assert [Path(source["file"]).name for source in found["sources"]] == ["few", "run"]
+    document = read([str(few), str(run)]).to_json()
+    assert document["mean_acceptance_length"]["value"] == pytest.approx(FINE.mean_length)
+    assert [Path(source["file"]).name for source in document["sources"]] == ["few", "run"]
 
 
 def test_a_file_given_twice_counts_once(codes: Callable[..., set[str]], tmp_path: Path) -> None:
     assert "repeated-run" in codes(bench(), bench())
-    found = read([str(tmp_path / "file-0"), str(tmp_path / "file-1")]).to_json()
-    assert found["draft_rounds"] == FINE.rounds
+    document = read([str(tmp_path / "file-0"), str(tmp_path / "file-1")]).to_json()
+    assert document["draft_rounds"] == FINE.rounds
 
 
 def test_several_models_in_one_scrape(codes: Callable[..., set[str]]) -> None:
@@ -228,10 +228,10 @@ def test_the_severest_finding_comes_first(tmp_path: Path) -> None:
 def test_every_finding_is_explained_on_the_page() -> None:
     page = (ROOT / "docs" / "read.md").read_text(encoding="utf-8")
     sources = (ROOT / "calibration" / "telemetry").rglob("*.py")
-    found = {
+    document = {
         code
         for path in sources
         for code in re.findall(r'(?:Finding|_beyond)\(\s*"([a-z-]+)"', path.read_text())
     }
-    assert len(found) > 30
-    assert [code for code in sorted(found) if f"`{code}`" not in page] == []
+    assert len(document) > 30
+    assert [code for code in sorted(document) if f"`{code}`" not in page] == []

@@ -29,8 +29,8 @@ def texts(content: bytes) -> list[tuple[str, bool]]:
 
 
 def test_lines_and_carriage_returns() -> None:
-    found = texts(b"one\r\ntwo\n  0%|   |\r 50%|## |\r100%|####|\nlast")
-    assert found == [
+    document = texts(b"one\r\ntwo\n  0%|   |\r 50%|## |\r100%|####|\nlast")
+    assert document == [
         ("one", True),
         ("two", True),
         ("  0%|   |", True),
@@ -41,7 +41,7 @@ def test_lines_and_carriage_returns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("text", "expected"),
     [
         ("\x1b[1;36m(APIServer pid=1)\x1b[0;0m INFO", "(APIServer pid=1) INFO"),
         ("^[[32mINFO^[[0m", "INFO"),
@@ -50,16 +50,16 @@ def test_lines_and_carriage_returns() -> None:
         ("plain", "plain"),
     ],
 )
-def test_terminal_codes_and_odd_spaces_go(given: str, expected: str) -> None:
-    assert clean(given) == expected
+def test_terminal_codes_and_odd_spaces_go(text: str, expected: str) -> None:
+    assert clean(text) == expected
 
 
 def test_an_endless_line_is_cut() -> None:
-    found = list(lines_of(io.BufferedReader(io.BytesIO(b"x" * (3 << 20) + b"\nnext\n"))))  # type: ignore[arg-type]
-    assert [line.whole for line in found] == [False, True]
-    assert len(found[0].text) == MOST_LINE_CHARACTERS
-    assert found[1] == Line(2, "next")
-    assert CUT not in found[0].text
+    document = list(lines_of(io.BufferedReader(io.BytesIO(b"x" * (3 << 20) + b"\nnext\n"))))  # type: ignore[arg-type]
+    assert [line.whole for line in document] == [False, True]
+    assert len(document[0].text) == MOST_LINE_CHARACTERS
+    assert document[1] == Line(2, "next")
+    assert CUT not in document[0].text
 
 
 def test_gzip_within_gzip_is_not_text(tmp_path: Path) -> None:

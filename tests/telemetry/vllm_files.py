@@ -147,7 +147,7 @@ def log_v0(run: KnownRun, rounds_each: int = 50, restart_after: int | None = Non
 def bench(run: KnownRun) -> dict[str, object]:
     """The result of `vllm bench serve`."""
     total, duration = run.output_tokens, run.duration_s
-    found: dict[str, object] = {
+    document: dict[str, object] = {
         "date": "20261201-002150",
         "backend": "vllm",
         "model_id": run.model,
@@ -169,9 +169,9 @@ def bench(run: KnownRun) -> dict[str, object]:
         "spec_decode_per_position_acceptance_rates": run.rates_at,
     }
     for name, value in (("ttft", run.ttft_s), ("tpot", run.tpot_s), ("itl", run.step_s)):
-        found |= {f"{kind}_{name}_ms": value * 1e3 for kind in ("mean", "median", "p99")}
-        found[f"std_{name}_ms"] = 0.0
-    return found
+        document |= {f"{kind}_{name}_ms": value * 1e3 for kind in ("mean", "median", "p99")}
+        document[f"std_{name}_ms"] = 0.0
+    return document
 
 
 def bench_json(run: KnownRun) -> str:

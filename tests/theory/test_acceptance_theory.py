@@ -86,8 +86,8 @@ def test_rounds_along_a_request_are_stationary(name: str) -> None:
     tables = tables_of(MODELS[name], requests, SEED, K)
     accepted = np.empty((requests, rounds))
     for r in range(requests):
-        one = ReferenceRequest(tables, SEED, r)
-        accepted[r] = [one.round(K) for _ in range(rounds)]
+        reference = ReferenceRequest(tables, SEED, r)
+        accepted[r] = [reference.round(K) for _ in range(rounds)]
     expected = MODELS[name].survival(K)
     for j in range(1, K + 1):
         per_request = (accepted >= j).mean(axis=1)
@@ -100,12 +100,12 @@ def test_matches_stick_as_asked() -> None:
     tables = tables_of(model, 3000, SEED, K)
     pairs = np.zeros((2, 2))
     for r in range(3000):
-        one = ReferenceRequest(tables, SEED, r)
-        before = one.matched
+        reference = ReferenceRequest(tables, SEED, r)
+        before = reference.matched
         for _ in range(4):
-            one.round(K)
-            pairs[int(before), int(one.matched)] += 1
-            before = one.matched
+            reference.round(K)
+            pairs[int(before), int(reference.matched)] += 1
+            before = reference.matched
     match = model.match_at(np.zeros(1))
     for before, (chance,) in enumerate((match.after_miss, match.after_match)):
         seen = pairs[before].sum()
@@ -148,9 +148,9 @@ def test_a_replayed_trace_has_the_survival_it_states(k: int) -> None:
     tables = tables_of(TRACE, 2, SEED, k)
     accepted = []
     for r, sequence in enumerate(TRACE.sequences):
-        one = ReferenceRequest(tables, SEED, r)
-        while one.emitted < len(sequence):
-            accepted.append(one.round(k))
+        reference = ReferenceRequest(tables, SEED, r)
+        while reference.emitted < len(sequence):
+            accepted.append(reference.round(k))
     counted = [np.mean(np.array(accepted) >= j) for j in range(1, k + 1)]
     assert TRACE.survival(k).tolist() == pytest.approx(counted, abs=0.0)
 
@@ -164,9 +164,9 @@ def test_a_closed_loop_shows_the_harmonic_mean_over_requests() -> None:
     tables = tables_of(model, requests, SEED, K)
     rounds = np.zeros(requests)
     for r in range(requests):
-        one = ReferenceRequest(tables, SEED, r)
-        while one.emitted < output + 1:
-            one.round(K)
+        reference = ReferenceRequest(tables, SEED, r)
+        while reference.emitted < output + 1:
+            reference.round(K)
             rounds[r] += 1
     per_token = rounds / output
     error = per_token.std(ddof=1) / math.sqrt(requests)
@@ -182,9 +182,9 @@ def test_finite_outputs_match_the_recursion() -> None:
     tables = tables_of(Geometric(alpha), requests, SEED, k)
     rounds = np.zeros(requests)
     for r in range(requests):
-        one = ReferenceRequest(tables, SEED, r)
-        while one.emitted < output + 1:
-            one.round(k)
+        reference = ReferenceRequest(tables, SEED, r)
+        while reference.emitted < output + 1:
+            reference.round(k)
             rounds[r] += 1
     error = rounds.std(ddof=1) / math.sqrt(requests)
     assert abs(rounds.mean() - output / closed_forms.finite_tokens_per_verify(alpha, k, output)) < 3.0 * error
@@ -212,9 +212,9 @@ def test_a_drifting_request_shows_its_slow_stretches_more_often() -> None:
     tables = tables_of(model, requests, SEED, 3)
     rounds = np.zeros(requests)
     for r in range(requests):
-        one = ReferenceRequest(tables, SEED, r)
-        while one.emitted < output + 1:
-            one.round(3)
+        reference = ReferenceRequest(tables, SEED, r)
+        while reference.emitted < output + 1:
+            reference.round(3)
             rounds[r] += 1
     per_token = rounds / output
     error = per_token.std(ddof=1) / math.sqrt(requests)

@@ -143,6 +143,6 @@ def test_arrivals_beyond_the_clock_are_refused(rate):
 
 def test_description_finds_rate_and_cv():
     fields = {"arrivals": {"kind": "gamma", "rate_per_s": 5.0, "cv": 2.0}, "requests": N}
-    found = describe(generate(Workload.model_validate_json(json.dumps(fields)), 1))["arrivals"]
-    assert abs(found["rate_per_s"] - 5) < 4 * 5 * 2 / np.sqrt(N)
-    assert abs(found["cv"] - 2) < 4 * 2 * np.sqrt((2 + 6 * 4) / N)
+    result = describe(generate(Workload.model_validate_json(json.dumps(fields)), 1))["arrivals"]
+    assert abs(result["rate_per_s"] - 5) < 4 * 5 * 2 / np.sqrt(N)
+    assert abs(result["cv"] - 2) < 4 * 2 * np.sqrt((2 + 6 * 4) / N)

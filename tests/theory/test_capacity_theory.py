@@ -70,10 +70,10 @@ def load_for_mean(sojourn_s: float, service_cv: float) -> float:
     )
 
 
-def score(found: Capacity, claimed: float) -> float:
+def score(result: Capacity, claimed: float) -> float:
     """How many standard errors a claimed rate is off."""
-    assert found.amount is not None
-    return abs(found.amount.value - claimed) / (found.amount.half_width / student_t95(REPLICATIONS - 1))
+    assert result.amount is not None
+    return abs(result.amount.value - claimed) / (result.amount.half_width / student_t95(REPLICATIONS - 1))
 
 
 @pytest.mark.parametrize("sojourn_in_services", [1.5, 3.0])
@@ -81,10 +81,10 @@ def test_constant_service_carries_the_rate_of_m_d_1(
     monkeypatch: pytest.MonkeyPatch, sojourn_in_services: float
 ) -> None:
     limit_s = sojourn_in_services * SERVICE_S
-    found = capacity(monkeypatch, f"e2e_mean={limit_s}s", SERVICE_S)
-    assert found.limited_by == "end to end mean"
-    assert score(found, load_for_mean(limit_s, 0.0)) < SIGMAS
-    assert score(found, load_for_mean(limit_s, 1.0)) > 3 * SIGMAS, "M/M/1 would carry less"
+    result = capacity(monkeypatch, f"e2e_mean={limit_s}s", SERVICE_S)
+    assert result.limited_by == "end to end mean"
+    assert score(result, load_for_mean(limit_s, 0.0)) < SIGMAS
+    assert score(result, load_for_mean(limit_s, 1.0)) > 3 * SIGMAS, "M/M/1 would carry less"
 
 
 @pytest.mark.parametrize("sojourn_in_services", [2.0, 3.0])
@@ -93,45 +93,45 @@ def test_exponential_service_carries_the_rate_of_m_m_1(
 ) -> None:
     limit_s = sojourn_in_services * SERVICE_S
     lengths = {"kind": "empirical", "file": geometric_lengths(tmp_path)}
-    found = capacity(
+    result = capacity(
         monkeypatch, f"e2e_mean={limit_s}s", SERVICE_S / TOKENS, **{"workload.output_tokens": lengths}
     )
-    assert score(found, 1 / SERVICE_S - 1 / limit_s) < SIGMAS, "μ − 1 / W"
-    assert score(found, load_for_mean(limit_s, 0.0)) > SIGMAS, "M/D/1 would carry more"
+    assert score(result, 1 / SERVICE_S - 1 / limit_s) < SIGMAS, "μ − 1 / W"
+    assert score(result, load_for_mean(limit_s, 0.0)) > SIGMAS, "M/D/1 would carry more"
 
 
 def test_a_percentile_limits_the_rate_as_in_m_m_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     limit_s = 6 * SERVICE_S
     lengths = {"kind": "empirical", "file": geometric_lengths(tmp_path)}
-    found = capacity(
+    result = capacity(
         monkeypatch, f"e2e_p90={limit_s}s", SERVICE_S / TOKENS, **{"workload.output_tokens": lengths}
     )
     exact = 1 / SERVICE_S - math.log(10) / limit_s
     assert closed_forms.mm1_sojourn_quantile_s(exact, SERVICE_S, 0.9) == pytest.approx(limit_s)
-    assert score(found, exact) < SIGMAS
+    assert score(result, exact) < SIGMAS
 
 
 def test_without_a_limit_that_binds_a_server_carries_what_saturates_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = capacity(monkeypatch, "ttft_mean=1000s", SERVICE_S)
-    assert found.limited_by == SATURATION
-    assert found.amount == found.saturation_load
-    assert found.saturation_load.value == pytest.approx(1 / SERVICE_S, rel=1e-9)
+    result = capacity(monkeypatch, "ttft_mean=1000s", SERVICE_S)
+    assert result.limited_by == SATURATION
+    assert result.amount == result.saturation_load
+    assert result.saturation_load.value == pytest.approx(1 / SERVICE_S, rel=1e-9)
 
 
 def test_a_limit_below_the_service_time_is_kept_at_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = capacity(monkeypatch, f"ttft_mean={0.8 * SERVICE_S}s", SERVICE_S)
-    assert found.amount is None
-    assert found.idle.ratio == pytest.approx(1 / 0.8)
-    assert found.idle.value == pytest.approx(SERVICE_S)
+    result = capacity(monkeypatch, f"ttft_mean={0.8 * SERVICE_S}s", SERVICE_S)
+    assert result.amount is None
+    assert result.idle.ratio == pytest.approx(1 / 0.8)
+    assert result.idle.value == pytest.approx(SERVICE_S)
 
 
 def test_users_who_never_pause_fill_a_seat_each(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = {"workload.arrivals": {"kind": "closed", "concurrency": 5}}
-    found = capacity(monkeypatch, "e2e_mean=1s", SERVICE_S, USERS, **closed)
-    assert (found.limited_by, found.amount) == (SATURATION, found.saturation_load)
-    assert found.saturation_load.value == 1
+    result = capacity(monkeypatch, "e2e_mean=1s", SERVICE_S, USERS, **closed)
+    assert (result.limited_by, result.amount) == (SATURATION, result.saturation_load)
+    assert result.saturation_load.value == 1
 
 
 def test_users_who_pause_leave_their_seat_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +140,6 @@ def test_users_who_pause_leave_their_seat_to_others(monkeypatch: pytest.MonkeyPa
     closed = {
         "workload.arrivals": {"kind": "closed", "concurrency": 5, "think_time_s": 9.5 * SERVICE_S},
     }
-    found = capacity(monkeypatch, f"e2e_mean={1.5 * SERVICE_S}s", SERVICE_S, USERS, **closed)
-    assert (found.limited_by, found.amount) == (SATURATION, found.saturation_load)
-    assert found.saturation_load.value == 10
+    result = capacity(monkeypatch, f"e2e_mean={1.5 * SERVICE_S}s", SERVICE_S, USERS, **closed)
+    assert (result.limited_by, result.amount) == (SATURATION, result.saturation_load)
+    assert result.saturation_load.value == 10

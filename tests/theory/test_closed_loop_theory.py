@@ -131,16 +131,16 @@ def test_clients_are_working_or_thinking(think_time_s: float) -> None:
         }
     )
     variant = drafting_variant(scenario)
-    found, without_thinking = [], []
+    result, without_thinking = [], []
     for seed in range(12):
         record = run(variant, seed)
         window = window_of(record)
         arrived = (record.arrival_ns >= window.start_ns) & (record.arrival_ns < window.end_ns)
         rate = arrived.sum() / window.duration_s
         response_s = ((record.ended_ns - record.arrival_ns)[arrived] / 1e9).mean()
-        found.append(rate * (response_s + think_time_s))
+        result.append(rate * (response_s + think_time_s))
         without_thinking.append(rate * response_s)
-    assert mean(found).score(clients) < SIGMAS
+    assert mean(result).score(clients) < SIGMAS
     if think_time_s:
         assert mean(without_thinking).score(clients) > 10 * SIGMAS
 

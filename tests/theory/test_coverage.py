@@ -56,10 +56,14 @@ def sojourn_s(load: float, quantile: float) -> float:
 
 @pytest.mark.parametrize(("load", "requests"), [(0.3, 600), (0.6, 1200)])
 def test_intervals_of_means_and_p90_hold_the_truth(load: float, requests: int) -> None:
-    found = [variant.summary() for _, variant in studies(queue_scenario(load, requests), STUDIES)]
-    assert LOWEST <= coverage([variant["queue_s.mean"] for variant in found], mean_wait_s(load)) <= HIGHEST
-    assert LOWEST <= coverage([variant["e2e_s.p90"] for variant in found], sojourn_s(load, 0.9)) <= HIGHEST
-    assert len(given([variant["e2e_s.p90"] for variant in found])) > 0.9 * STUDIES
+    summaries = [variant.summary() for _, variant in studies(queue_scenario(load, requests), STUDIES)]
+    assert (
+        LOWEST <= coverage([variant["queue_s.mean"] for variant in summaries], mean_wait_s(load)) <= HIGHEST
+    )
+    assert (
+        LOWEST <= coverage([variant["e2e_s.p90"] for variant in summaries], sojourn_s(load, 0.9)) <= HIGHEST
+    )
+    assert len(given([variant["e2e_s.p90"] for variant in summaries])) > 0.9 * STUDIES
 
 
 def test_intervals_of_p99_hold_the_truth() -> None:
@@ -114,13 +118,13 @@ def test_stopping_at_a_precision_leaves_the_95_percent(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(replications_module, "CompiledVariant", Longer)
     asked = {"run.precision": precision, "run.precision_metric": "queue_s.mean"}
-    found, counts = [], []
+    result, counts = [], []
     for study, variant in studies(queue_scenario(0.5, 600, **asked), FEWER_STUDIES):
-        found.append(variant.summary()["queue_s.mean"])
+        result.append(variant.summary()["queue_s.mean"])
         counts.append(study.have)
-    assert all(estimate.relative_half_width <= precision for estimate in given(found))
-    assert len(given(found)) == FEWER_STUDIES
-    assert LOWEST <= coverage(found, mean_wait_s(0.5)) <= HIGHEST
+    assert all(estimate.relative_half_width <= precision for estimate in given(result))
+    assert len(given(result)) == FEWER_STUDIES
+    assert LOWEST <= coverage(result, mean_wait_s(0.5)) <= HIGHEST
     assert np.mean(counts) > 10
 
 
@@ -138,11 +142,11 @@ SERVED = small_scenario(
 def test_intervals_of_short_runs_hold_what_long_runs_show() -> None:
     paths = ("ttft_s.mean", "tpot_s.mean", "e2e_s.mean", "itl_s.p90", "throughput_tokens_per_s")
     truth = engine_study(SERVED, requests=20_000, seed=10**6).summary()
-    found = [engine_study(SERVED, requests=200, seed=seed).summary() for seed in range(STUDIES)]
+    result = [engine_study(SERVED, requests=200, seed=seed).summary() for seed in range(STUDIES)]
     for path in paths:
         exact = truth[path]
         assert exact is not None
-        assert LOWEST <= coverage([summary[path] for summary in found], exact.value) <= HIGHEST, path
+        assert LOWEST <= coverage([summary[path] for summary in result], exact.value) <= HIGHEST, path
 
 
 def engine_study(scenario: Scenario, requests: int, seed: int) -> VariantMeasurement:

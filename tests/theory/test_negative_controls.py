@@ -44,12 +44,12 @@ def cycle_s(variant: CompiledVariant) -> float:
     query = k + 1
     context = PROMPT + OUTPUT // 2 - 1 + query
     tokens = BATCH * query
-    whole = BATCH * context
-    target = variant.setup.cost.target_pass(tokens, BATCH, whole, query, logit_rows=tokens)
+    all_tokens = BATCH * context
+    target = variant.setup.cost.target_pass(tokens, BATCH, all_tokens, query, logit_rows=tokens)
     drafts_s = 0.0
     if k:
-        first = variant.setup.cost.draft_pass(tokens, BATCH, whole, query, logit_rows=BATCH)
-        later = variant.setup.cost.draft_pass(BATCH, BATCH, whole, 1, logit_rows=BATCH)
+        first = variant.setup.cost.draft_pass(tokens, BATCH, all_tokens, query, logit_rows=BATCH)
+        later = variant.setup.cost.draft_pass(BATCH, BATCH, all_tokens, 1, logit_rows=BATCH)
         drafts_s = first.duration_s + (k - 1) * later.duration_s
     gpu_s = target.duration_s + variant.setup.cost.sample(tokens).duration_s + drafts_s
     hidden_s = (settings.hidden_step_ns + settings.hidden_per_sequence_ns * BATCH) / 1e9

@@ -82,19 +82,19 @@ def mean_wait(records: tuple[RunRecord, ...]) -> Measured:
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_constant_service_waits_as_m_d_1(load: float) -> None:
-    found = mean_wait(constant_service(load))
-    assert found.score(closed_forms.md1_wait_s(load / STEP_S, STEP_S)) < SIGMAS
+    result = mean_wait(constant_service(load))
+    assert result.score(closed_forms.md1_wait_s(load / STEP_S, STEP_S)) < SIGMAS
     # Twice that is M/M/1: a check that could not tell them apart would be worth nothing.
-    assert found.score(closed_forms.mm1_wait_s(load / STEP_S, STEP_S)) > 3 * SIGMAS
+    assert result.score(closed_forms.mm1_wait_s(load / STEP_S, STEP_S)) > 3 * SIGMAS
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_exponential_service_waits_as_m_m_1(load: float) -> None:
-    found = mean_wait(geometric_service(load))
+    result = mean_wait(geometric_service(load))
     variation = np.sqrt(1 - 1 / TOKENS)  # of a geometric length: 1 in the limit of many tokens
-    assert found.score(closed_forms.mg1_wait_s(load / STEP_S, STEP_S, float(variation))) < SIGMAS
-    assert found.score(closed_forms.mm1_wait_s(load / STEP_S, STEP_S)) < SIGMAS
-    assert found.score(closed_forms.md1_wait_s(load / STEP_S, STEP_S)) > 3 * SIGMAS
+    assert result.score(closed_forms.mg1_wait_s(load / STEP_S, STEP_S, float(variation))) < SIGMAS
+    assert result.score(closed_forms.mm1_wait_s(load / STEP_S, STEP_S)) < SIGMAS
+    assert result.score(closed_forms.md1_wait_s(load / STEP_S, STEP_S)) > 3 * SIGMAS
 
 
 @pytest.mark.parametrize("quantile", [0.5, 0.9, 0.99])
@@ -118,9 +118,11 @@ def test_arrivals_see_the_time_average_of_the_number_in_the_system(load: float) 
         (constant_service(load), closed_forms.md1_wait_s(load / STEP_S, STEP_S)),
         (geometric_service(load), closed_forms.mm1_wait_s(load / STEP_S, STEP_S)),
     ):
-        found = mean([record.in_system_at_arrival[WARM_UP:].mean() for record in records])
-        assert found.score(closed_forms.in_system(load / STEP_S, wait + STEP_S)) < SIGMAS
-        assert found.score(closed_forms.in_system(load / STEP_S, wait)) > SIGMAS  # without the one in service
+        result = mean([record.in_system_at_arrival[WARM_UP:].mean() for record in records])
+        assert result.score(closed_forms.in_system(load / STEP_S, wait + STEP_S)) < SIGMAS
+        assert (
+            result.score(closed_forms.in_system(load / STEP_S, wait)) > SIGMAS
+        )  # without the one in service
 
 
 @pytest.mark.parametrize("preset", ["vllm-0.10", "vllm-0.33", "sglang-0.5"])

@@ -68,10 +68,10 @@ def test_a_decode_step_takes_at_least_its_bytes_and_at_most_twice_that_at_batch_
 
 def test_a_prefill_takes_at_least_its_arithmetic():
     cost = cost_of("llama-3.1-8b-instruct")
-    one = cost.target_pass(8192, prefill_chunks=((8192, 0),), logit_rows=1, mode="eager")
+    pass_cost = cost.target_pass(8192, prefill_chunks=((8192, 0),), logit_rows=1, mode="eager")
     layers = cost.target.active_parameters - 2 * cost.target.embedding_parameters
     least = 2 * 8192 * layers / cost.profile.flops_per_s("bf16")
-    assert least < one.gpu_s < 2.0 * least
+    assert least < pass_cost.gpu_s < 2.0 * least
 
 
 @pytest.mark.parametrize("query_tokens", [2, 4, 8])
@@ -127,7 +127,7 @@ def test_cost_without_padding_is_continuous_in_the_batch_but_for_tile_edges(mode
 
 
 def test_tensor_parallel_never_scales_better_than_the_number_of_ranks():
-    whole = cost_of("llama-3.3-70b-instruct", "fp8", 1).target_pass(32, 32, 32 * 2048, 1, (), 32).gpu_s
+    total_s = cost_of("llama-3.3-70b-instruct", "fp8", 1).target_pass(32, 32, 32 * 2048, 1, (), 32).gpu_s
     for ranks in (2, 4, 8):
         part = cost_of("llama-3.3-70b-instruct", "fp8", ranks).target_pass(32, 32, 32 * 2048, 1, (), 32).gpu_s
-        assert whole / ranks < part < whole
+        assert total_s / ranks < part < total_s

@@ -44,11 +44,11 @@ def queue(load: float, requests: int, seed: int, servers: int = 1, timeout_s: fl
 def share_saturated(
     load: float, requests: int, servers: int = 1, replications: int = 5, tries: int = 12
 ) -> float:
-    found = [
+    result = [
         saturation([queue(load, requests, 100 * i + j, servers) for j in range(replications)])
         for i in range(tries)
     ]
-    return sum(answer.saturated for answer in found) / tries
+    return sum(answer.saturated for answer in result) / tries
 
 
 @pytest.mark.parametrize("servers", [1, 64])

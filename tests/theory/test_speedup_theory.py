@@ -201,9 +201,9 @@ def test_short_outputs_follow_the_finite_form(alpha: float, draft_length: int, o
         }
     )
     record = run(drafting(scenario), acceptance=[Geometric(alpha)])
-    found = ratio(record.emitted_tokens - 1, record.decode_rounds)
-    assert found.score(closed_forms.finite_tokens_per_verify(alpha, draft_length, output)) < SIGMAS
-    assert found.score(theory.tokens_per_verify(alpha, draft_length)) > 2 * SIGMAS
+    result = ratio(record.emitted_tokens - 1, record.decode_rounds)
+    assert result.score(closed_forms.finite_tokens_per_verify(alpha, draft_length, output)) < SIGMAS
+    assert result.score(theory.tokens_per_verify(alpha, draft_length)) > 2 * SIGMAS
     # Acceptance itself is counted before the cut, so the stop does not bias it by position.
     trimmed = 1 + record.accepted_tokens + record.decode_rounds - record.emitted_tokens
     assert trimmed.sum() == record.totals["trimmed_tokens"]

@@ -162,9 +162,9 @@ def test_an_acceptance_rate_holds_at_its_own_k() -> None:
 
 @given(ALPHAS, DRAFT_LENGTHS)
 def test_alpha_from_tokens_per_verify_inverts(alpha: float, k: int) -> None:
-    found = theory.alpha_from_tokens_per_verify(theory.tokens_per_verify(alpha, k), k)
-    assert found is not None
-    assert found == pytest.approx(alpha, abs=1e-12)
+    result = theory.alpha_from_tokens_per_verify(theory.tokens_per_verify(alpha, k), k)
+    assert result is not None
+    assert result == pytest.approx(alpha, abs=1e-12)
 
 
 def test_no_alpha_gives_more_than_k_plus_one() -> None:

@@ -157,8 +157,8 @@ def test_gated_counts_rounds_without_a_match() -> None:
 @pytest.mark.parametrize("share", [0.001, 0.2, 0.9])
 def test_the_match_is_the_mean_over_requests_that_differ(share: float, sd: float) -> None:
     model = Gated(share, 0.0, 0.6, 0.9, sd)
-    luck = NormalDist()
-    effects = sd * np.array([luck.inv_cdf((i + 0.5) / 20_000) for i in range(20_000)])
+    normal = NormalDist()
+    effects = sd * np.array([normal.inv_cdf((i + 0.5) / 20_000) for i in range(20_000)])
     assert model.match_at(effects).stationary.mean() == pytest.approx(share, abs=1e-4)
     lengths, weights = model.mean_acceptance_lengths_by_request(3)
     assert float(lengths @ weights) == pytest.approx(model.mean_acceptance_length(3), abs=1e-9)
@@ -234,12 +234,12 @@ def test_the_draft_length_of_a_mean_must_be_said() -> None:
 
 
 def test_an_entry_may_be_a_mapping_a_scenario_section_or_a_model() -> None:
-    wanted = Hierarchical.from_alpha(0.6, 0.1, 0.5, 0.3, 0.9)
+    expected = Hierarchical.from_alpha(0.6, 0.1, 0.5, 0.3, 0.9)
     fields = {"alpha": 0.6, "delta": 0.1, "request_sd": 0.5, "drift_sd": 0.3, "drift_correlation": 0.9}
-    assert acceptance_model({"model": "hierarchical", **fields}, 3) == wanted
-    assert acceptance_model(AcceptanceHierarchical(**fields), 3) == wanted
-    assert acceptance_model(SimpleNamespace(model="hierarchical", **fields), 3) == wanted
-    assert acceptance_model(wanted, 3) is wanted
+    assert acceptance_model({"model": "hierarchical", **fields}, 3) == expected
+    assert acceptance_model(AcceptanceHierarchical(**fields), 3) == expected
+    assert acceptance_model(SimpleNamespace(model="hierarchical", **fields), 3) == expected
+    assert acceptance_model(expected, 3) is expected
     assert acceptance_model(AcceptanceGated(match=0.2, first=0.5, run=0.9), 3) == Gated(0.2, 0.0, 0.5, 0.9)
     assert acceptance_model(AcceptancePositional(survival=(0.5, 0.25)), 3) == Positional((0.5, 0.5))
 

@@ -79,8 +79,10 @@ def test_a_class_that_does_not_draft_has_no_part_in_the_blend() -> None:
     assert tables.conditional[0, 0] == pytest.approx([0.7, 0.7])
     with pytest.raises(InputError, match="missing for a class that drafts"):
         compile_acceptance([Geometric(0.7), None], _two_classes(), 0, 2)
-    nobody = compile_acceptance([None, None], _two_classes(), 0, 2, False, class_drafts=[False, False])
-    assert not nobody.conditional.any()
+    without_drafts = compile_acceptance(
+        [None, None], _two_classes(), 0, 2, False, class_drafts=[False, False]
+    )
+    assert not without_drafts.conditional.any()
 
 
 def test_classes_may_spread_differently() -> None:

@@ -40,10 +40,10 @@ def test_trace_files(tmp_path: Path, text: str) -> None:
 def test_a_broken_trace_says_every_line(tmp_path: Path) -> None:
     path = tmp_path / "trace.txt"
     path.write_text("2 1 3\n2 0 1\n[1, 2\n4\n1.5 2\n", encoding="utf-8")
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         read_sequences(path)
-    assert [problem.line for problem in caught.value.problems] == [2, 3, 5]
-    assert "accepted drafts + 1" in str(caught.value)
+    assert [problem.line for problem in error.value.problems] == [2, 3, 5]
+    assert "accepted drafts + 1" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,6 @@ def test_a_drafter_that_finds_nothing_in_some_rounds_is_gated(tmp_path: Path) ->
     ],
 )
 def test_files_without_usable_acceptance(tmp_path: Path, document: object, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as error:
         _from(tmp_path, document)
-    assert "acceptance.json" in str(caught.value)
+    assert "acceptance.json" in str(error.value)

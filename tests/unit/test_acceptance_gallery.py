@@ -45,7 +45,7 @@ def test_acceptance_by_temperature_starts_at_the_greedy_row() -> None:
 
 def test_both_theories_describe_acceptance_without_memory() -> None:
     (curve,) = length_curves(SCAN, "layer-skip")
-    measured = [one["value"] for one in curve.measured]
+    measured = [estimate["value"] for estimate in curve.measured]
     assert curve.geometric == pytest.approx(measured)
     assert curve.positional == pytest.approx(measured)
     assert [row[0] for row in length_table([curve]).rows] == ["code, T = 0"] * 3

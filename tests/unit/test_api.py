@@ -79,19 +79,19 @@ def test_requests_are_those_of_the_records() -> None:
     requests = api.requests(result, "eagle3")
     assert len(requests["ttft_s"]) == 3 * 60
     measured = requests["measured"] == 1
-    found = result.variants["eagle3"]["ttft_s.mean"]
-    assert found is not None
+    outcome = result.variants["eagle3"]["ttft_s.mean"]
+    assert outcome is not None
     means = [requests["ttft_s"][measured & (requests["replication"] == r)].mean() for r in range(3)]
-    assert np.mean(means) == pytest.approx(found.value)
+    assert np.mean(means) == pytest.approx(outcome.value)
     assert api.requests(result, "nobody") == {}
 
 
 def test_a_precision_is_met() -> None:
     result = api.simulate(api.load(SMALL), precision="5%")
     for variant in result.variants.values():
-        found = variant["throughput_tokens_per_s"]
-        assert found is not None
-        assert found.relative_half_width <= 0.05
+        outcome = variant["throughput_tokens_per_s"]
+        assert outcome is not None
+        assert outcome.relative_half_width <= 0.05
 
 
 @dataclass(frozen=True)

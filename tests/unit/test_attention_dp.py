@@ -47,7 +47,7 @@ def cost(groups: int, tensor_parallel: int = GPUS, expert_parallel: int = GPUS) 
 
 
 def part_us(model: CostModel, name: str, *args: Any) -> float:
-    return 1e6 * sum(one.gpu_s for op, one in model.explain_pass(*args) if op == name)
+    return 1e6 * sum(part.gpu_s for op, part in model.explain_pass(*args) if op == name)
 
 
 def test_each_request_is_held_once_and_all_but_the_experts_is_held_by_everybody() -> None:
@@ -63,9 +63,9 @@ def test_each_request_is_held_once_and_all_but_the_experts_is_held_by_everybody(
 
 def test_a_request_has_to_fit_into_one_group() -> None:
     held = gpu_memory(scenario(GPUS), None)
-    one = held.kv_tokens // GPUS
+    gpu_tokens = held.kv_tokens // GPUS
     assert gpu_memory(scenario(GPUS, prompt=100_000), None).fits
-    assert held.longest_request_tokens < one < held.kv_tokens
+    assert held.longest_request_tokens < gpu_tokens < held.kv_tokens
     # 160k tokens of the model's context are more than one small group holds beside its weights.
     small = scenario(8, prompt=160_000, gpu="h100-sxm", tensor_parallel=8, expert_parallel=8)
     short = gpu_memory(small, None)
@@ -74,12 +74,12 @@ def test_a_request_has_to_fit_into_one_group() -> None:
 
 
 def test_a_group_attends_to_its_own_requests_alone() -> None:
-    one = cost(1, 1, 1)
+    single = cost(1, 1, 1)
     own = cost(GPUS)
     mine = (2, 2, 2 * 65_536, 1, (), 2)
     all_of_them = (32, 32, 32 * 65_536, 1, (), 32)
     for name in ("attention (mla)", "o", "norms and activations", "lm_head"):
-        assert part_us(own, name, *all_of_them) == pytest.approx(part_us(one, name, *mine)), name
+        assert part_us(own, name, *all_of_them) == pytest.approx(part_us(single, name, *mine)), name
     more = (33, 33, 33 * 65_536, 1, (), 33)
     assert part_us(own, "attention (mla)", *more) > part_us(own, "attention (mla)", *all_of_them)
     assert part_us(own, "routed experts", *all_of_them) == pytest.approx(
@@ -137,14 +137,14 @@ def test_long_contexts_decode_faster_and_every_group_has_its_seats() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "groups", "said"),
+    ("model", "groups", "message"),
     [
         ("deepseek-v3", 3, r"attention_dp: does not divide tensor_parallel.*a divisor of 16"),
         ("llama-3.3-70b-instruct", 4, r"attention_dp: has no effect.*no experts to share.*replicas"),
     ],
 )
-def test_groups_that_make_no_sense_are_refused(model: str, groups: int, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_groups_that_make_no_sense_are_refused(model: str, groups: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         scenario(groups, model=model, expert_parallel=1)
 
 
@@ -156,7 +156,7 @@ def test_a_published_layout_is_read_from_its_words() -> None:
 
     cases = {case.case_id: case for case in committed_cases()}
     evidence = AcceptanceEvidence.of(tuple(cases.values()))
-    found = {}
+    result = {}
     for name in (
         "lmsys_mtp_dsv3_h200_small",
         "trtllm_perf_llama4_scout_h200_tp4",
@@ -165,11 +165,11 @@ def test_a_published_layout_is_read_from_its_words() -> None:
         plain = published_runs_of(cases[name], evidence)[0].plain
         assert plain is not None
         hardware, run = plain.hardware, plain.run
-        found[name] = (
+        result[name] = (
             hardware.tensor_parallel,
             hardware.attention_dp,
             hardware.expert_parallel,
             hardware.replicas,
         )
         assert run.mechanisms.prefill == (name != "lmsys_mtp_dsv3_h200_small")
-    assert list(found.values()) == [(16, 16, 16, 1), (4, 4, 1, 1), (8, 1, 1, 1)]
+    assert list(result.values()) == [(16, 16, 16, 1), (4, 4, 1, 1), (8, 1, 1, 1)]

@@ -25,8 +25,8 @@ def scenario(prompt_tokens: int, changes: dict[str, Any] | None = None) -> Scena
     return small_scenario(base | (changes or {}))
 
 
-def told(one: Scenario) -> list[str]:
-    return [note for note in simulate(one).notes if NOTE in note]
+def told(scenario: Scenario) -> list[str]:
+    return [note for note in simulate(scenario).notes if NOTE in note]
 
 
 def test_requests_that_fit_are_not_mentioned() -> None:
@@ -59,8 +59,8 @@ def test_the_break_even_says_it_too() -> None:
 
 def test_a_limit_in_the_scenario_goes_before_the_drafters_own() -> None:
     for limit in (None, 100, 1_000_000):
-        one = small_scenario({"speculation.eagle3.max_context_tokens": limit})
-        variant = CompiledVariant.compile(one, one.speculation[0])
+        scenario = small_scenario({"speculation.eagle3.max_context_tokens": limit})
+        variant = CompiledVariant.compile(scenario, scenario.speculation[0])
         assert variant.settings.drafter_max_context == (
             limit or variant.setup.drafter_max_context_tokens or NEVER
         )

@@ -30,13 +30,13 @@ def a_map(*unfit: tuple[int, int]) -> StudyMap:
 
 
 def test_axes_are_what_varies_but_load_and_draft_lengths() -> None:
-    found = a_map()
-    assert found.load == "workload.arrivals.concurrency"
-    assert found.axes == ("hardware.tensor_parallel", "workload.prompt_tokens.tokens")
-    assert len(found.cells) == len(VARIANTS) * len(GPUS) * len(PROMPTS) * len(LOADS) * len(LENGTHS)
-    assert found.alphas == ALPHAS
-    lines = found.lines()
-    assert len(lines) == len(found.cells) / len(LOADS)
+    result = a_map()
+    assert result.load == "workload.arrivals.concurrency"
+    assert result.axes == ("hardware.tensor_parallel", "workload.prompt_tokens.tokens")
+    assert len(result.cells) == len(VARIANTS) * len(GPUS) * len(PROMPTS) * len(LOADS) * len(LENGTHS)
+    assert result.alphas == ALPHAS
+    lines = result.lines()
+    assert len(lines) == len(result.cells) / len(LOADS)
     assert all([cell.load for cell in line] == list(LOADS) for line in lines.values())
 
 
@@ -46,22 +46,22 @@ def test_settings_that_go_with_the_load_make_no_axis() -> None:
          "x.break_even_alpha": 0.5, "x.break_even_verdict": "pays"}
         for n in (1, 2, 4) for g in (1, 2)
     ]  # fmt: skip
-    found = study_map(rows, ["workload.arrivals.concurrency", "workload.requests", "gpus"])
-    assert found.axes == ("gpus",)
-    assert {cell.variant for cell in found.cells} == {"x"}
-    assert {cell.draft_length for cell in found.cells} == {None}
+    result = study_map(rows, ["workload.arrivals.concurrency", "workload.requests", "gpus"])
+    assert result.axes == ("gpus",)
+    assert {cell.variant for cell in result.cells} == {"x"}
+    assert {cell.draft_length for cell in result.cells} == {None}
 
 
 def test_a_study_without_loads_lies_along_its_longest_axis() -> None:
     rows = [{"k": k, "gpus": g, "x.break_even_alpha": 0.1 * k} for k in (1, 2, 3, 4) for g in (1, 2)]
-    found = study_map(rows, ["gpus", "k"])
-    assert (found.load, found.axes) == ("k", ("gpus",))
+    result = study_map(rows, ["gpus", "k"])
+    assert (result.load, result.axes) == ("k", ("gpus",))
     assert study_map([], []).cells == ()
 
 
 def test_cells_say_what_is_needed_and_why_not() -> None:
-    found = a_map((2, 16384))
-    for cell in found.cells:
+    result = a_map((2, 16384))
+    for cell in result.cells:
         gpus, prompt = cell.place
         if list(cell.place) == [2, 16384]:
             assert (cell.outcome, cell.required_alpha(), len(cell.speedups)) == ("does-not-fit", None, 0)
@@ -102,11 +102,11 @@ def limit_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_limit_lies_where_the_line_crosses_the_acceptance(limit_of: Any) -> None:
-    found = limit_of(line(0.1, 0.2, 0.4, 0.6), 0.3)
-    assert found is not None
-    assert found.load == pytest.approx(2 * math.sqrt(2))
-    assert [found.low, found.high] == pytest.approx([2 * 2**0.25, 2 * 2**0.75])
-    assert found.crossings == 1
+    result = limit_of(line(0.1, 0.2, 0.4, 0.6), 0.3)
+    assert result is not None
+    assert result.load == pytest.approx(2 * math.sqrt(2))
+    assert [result.low, result.high] == pytest.approx([2 * 2**0.25, 2 * 2**0.75])
+    assert result.crossings == 1
 
 
 def test_limits_at_the_ends_of_the_line_and_beyond(limit_of: Any) -> None:
@@ -124,17 +124,17 @@ def test_limits_at_the_ends_of_the_line_and_beyond(limit_of: Any) -> None:
 
 
 def test_the_first_stop_counts_and_further_crossings_are_told(limit_of: Any) -> None:
-    found = limit_of(line(0.1, 0.5, 0.2, 0.6), 0.3)
-    assert found is not None
-    assert 1 < found.load < 2
-    assert found.crossings == 3
+    result = limit_of(line(0.1, 0.5, 0.2, 0.6), 0.3)
+    assert result is not None
+    assert 1 < result.load < 2
+    assert result.crossings == 3
 
 
 def test_the_best_choice_is_the_largest_speedup_over_variants_and_draft_lengths() -> None:
     for alpha in ALPHAS:
-        found = choices(a_map(), alpha)
-        assert len(found) == len(GPUS) * len(PROMPTS) * len(LOADS)
-        for choice in found:
+        result = choices(a_map(), alpha)
+        assert len(result) == len(GPUS) * len(PROMPTS) * len(LOADS)
+        for choice in result:
             gpus, prompt = choice.place
             gains = {
                 (variant, k): tokens_per_verify(alpha, k)
@@ -157,21 +157,29 @@ def test_the_best_choice_is_the_largest_speedup_over_variants_and_draft_lengths(
 
 
 def test_the_band_moves_all_options_alike_and_so_only_against_plain_decoding() -> None:
-    choice = next(one for one in choices(a_map(), 0.85) if list(one.place) == [2, 1024] and one.load == 1)
+    choice = next(
+        candidate
+        for candidate in choices(a_map(), 0.85)
+        if list(candidate.place) == [2, 1024] and candidate.load == 1
+    )
     best = choice.speedups[choice.best].value
     low, high = choice.regret(("head", 1)).band or (0, 0)
     sampling = choice.regret(("head", 1)).ci95 or (0, 0)
     assert (low, high) == pytest.approx(sampling, rel=0.02)
     low, high = choice.regret(PLAIN).band or (0, 0)
     assert (low, high) == pytest.approx((1 - 1.1 / best, 1 - 0.9 / best), rel=0.01)
-    unsure = next(one for one in choices(a_map(), 0.7) if list(one.place) == [4, 1024] and one.load == 256)
+    unsure = next(
+        candidate
+        for candidate in choices(a_map(), 0.7)
+        if list(candidate.place) == [4, 1024] and candidate.load == 256
+    )
     assert unsure.best == ("head", 1)
     assert (unsure.regret(unsure.best).band or (0, 0))[1] > 0, "plain decoding may be better after all"
 
 
 def test_one_variant_alone_chooses_among_its_own() -> None:
-    found = choices(a_map(), 0.85, ("draft",))
-    assert {option[0] for choice in found for option in choice.speedups} == {"draft", "plain"}
+    result = choices(a_map(), 0.85, ("draft",))
+    assert {option[0] for choice in result for option in choice.speedups} == {"draft", "plain"}
     assert choices(a_map(), 0.123) == ()
 
 
@@ -182,8 +190,8 @@ def test_places_that_do_not_fit_have_no_choice() -> None:
 
 
 def test_simulated_studies_make_a_map_too() -> None:
-    found = speedup_study().map
-    assert found.axes == ("speculation.head.acceptance.alpha",)
-    speedups = [cell.estimate("throughput_speedup") for cell in found.cells if cell.variant == "head"]
+    result = speedup_study().map
+    assert result.axes == ("speculation.head.acceptance.alpha",)
+    speedups = [cell.estimate("throughput_speedup") for cell in result.cells if cell.variant == "head"]
     assert all(speedup is not None and speedup.band is not None for speedup in speedups)
-    assert all(cell.required_alpha() is None for cell in found.cells)
+    assert all(cell.required_alpha() is None for cell in result.cells)

@@ -28,28 +28,28 @@ def maker() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def kept(maker: ModuleType) -> StoredStudy:
+def stored(maker: ModuleType) -> StoredStudy:
     """The figures that the page rests on."""
-    found = maker.read_figures()
-    assert isinstance(found, StoredStudy)
-    return found
+    result = maker.read_figures()
+    assert isinstance(result, StoredStudy)
+    return result
 
 
-def test_every_table_of_the_page_is_that_of_its_figures(maker: ModuleType, kept: StoredStudy) -> None:
+def test_every_table_of_the_page_is_that_of_its_figures(maker: ModuleType, stored: StoredStudy) -> None:
     text = maker.PAGE.read_text(encoding="utf-8")
-    assert maker.with_blocks(text, maker.blocks_of(kept)) == text
+    assert maker.with_blocks(text, maker.blocks_of(stored)) == text
 
 
-def test_the_figures_are_those_of_the_study_of_the_examples(kept: StoredStudy) -> None:
+def test_the_figures_are_those_of_the_study_of_the_examples(stored: StoredStudy) -> None:
     study = load_study(STUDY)
     document = study.document
-    assert kept.study["axes"] == document["axes"]
-    assert kept.study["keep"] == list(document["keep"])
-    assert kept.study["scenario"]["speculation"] == document["scenario"]["speculation"]
+    assert stored.study["axes"] == document["axes"]
+    assert stored.study["keep"] == list(document["keep"])
+    assert stored.study["scenario"]["speculation"] == document["scenario"]["speculation"]
     points = 1
     for group in study.groups:
         points *= len(study.axes[group[0]].values)
-    assert len(kept.rows) == points == sum(kept.counts.values())
+    assert len(stored.rows) == points == sum(stored.counts.values())
 
 
 def test_the_picture_is_there_and_small(maker: ModuleType) -> None:
@@ -66,12 +66,12 @@ def test_what_is_kept_of_a_store_says_the_same(
     maker.write_figures(study)
     again = maker.read_figures()
     assert again.map.axes == study.map.axes
-    for cell, kept in zip(study.map.cells, again.map.cells, strict=True):
+    for cell, restored in zip(study.map.cells, again.map.cells, strict=True):
         assert (cell.variant, cell.draft_length, cell.load, cell.place) == (
-            kept.variant, kept.draft_length, kept.load, kept.place,
+            restored.variant, restored.draft_length, restored.load, restored.place,
         )  # fmt: skip
-        assert kept.outcome == cell.outcome
+        assert restored.outcome == cell.outcome
         for end in (None, 0, 1):
             needs = cell.required_alpha(end)
-            assert kept.required_alpha(end) == (None if needs is None else pytest.approx(needs, rel=1e-3))
-        assert kept.speedups.keys() == cell.speedups.keys()
+            assert restored.required_alpha(end) == (None if needs is None else pytest.approx(needs, rel=1e-3))
+        assert restored.speedups.keys() == cell.speedups.keys()

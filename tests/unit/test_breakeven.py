@@ -161,7 +161,7 @@ def test_best_draft_length_and_the_cost_ratio_it_rests_on() -> None:
 
 
 def test_json_has_the_keys_of_the_contract_and_progress_is_told() -> None:
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     answer = break_even_of(
         [FormulaEvaluator(1), FormulaEvaluator(64)],
         [1, 3],
@@ -169,9 +169,9 @@ def test_json_has_the_keys_of_the_contract_and_progress_is_told() -> None:
         ["throughput"],
         replications=2,
         band=0.1,
-        progress=lambda done, total, what: told.append((done, total)),
+        progress=lambda done, total, what: calls.append((done, total)),
     )
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
     document = json.loads(json.dumps(answer.to_json(), allow_nan=False))
     assert set(document) >= {"rows", "best_draft_length", "cost_ratio", "notes"}
     assert set(document["rows"][0]) >= {
@@ -194,14 +194,14 @@ def test_json_has_the_keys_of_the_contract_and_progress_is_told() -> None:
 
 
 def test_all_that_cannot_be_asked_is_said_at_once() -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         break_even_of([], [0, 3], [math.nan], ["throughputs"], replications=2, band=0.1)
-    assert [problem.field for problem in caught.value.problems] == [
+    assert [problem.field for problem in error.value.problems] == [
         "metric",
         "draft_length",
         "target_speedup",
     ]
-    assert "did you mean 'throughput'?" in str(caught.value)
+    assert "did you mean 'throughput'?" in str(error.value)
 
 
 def test_a_load_at_which_all_requests_time_out_is_undecided() -> None:
@@ -228,12 +228,12 @@ def test_speedups_at_given_acceptances_are_those_of_the_formula_with_the_band_of
         (row,) = answer.rows
         assert row.plain_mean_batch == 64
         assert list(row.speedup_at) == ["0", "0.5", "0.9"]
-        for alpha, found in zip(asked, row.speedup_at.values(), strict=True):
+        for alpha, result in zip(asked, row.speedup_at.values(), strict=True):
             exact = tokens_per_verify(alpha, 3) / 1.6
-            assert found is not None
-            assert found.band is not None
-            assert found.value == pytest.approx(exact)
-            assert found.band == pytest.approx((exact / 1.1, exact / 0.9))
+            assert result is not None
+            assert result.band is not None
+            assert result.value == pytest.approx(exact)
+            assert result.band == pytest.approx((exact / 1.1, exact / 0.9))
         document = json.loads(json.dumps(answer.to_json(), allow_nan=False))["rows"][0]
         assert set(document["speedup_at"]["0.5"]) == {"value", "ci95", "band"}
 

@@ -29,36 +29,38 @@ def lookup(draft_length: int, alpha: float | None = None, scenario: Scenario | N
 def test_replicas_grow_with_the_rate_and_carry_it() -> None:
     counts = []
     for peak in (1.0, 60.0, 120.0, 250.0, 600.0, 2000.0):
-        one = candidates(tiny(), demand=rate(peak)).candidate(PLAIN)
-        assert one.capacity is not None
-        assert one.capacity.amount is not None
-        assert one.replicas is not None
-        assert one.capacity.amount.value * one.replicas >= peak
-        assert one.load == peak / one.replicas
-        counts.append(one.replicas)
+        candidate = candidates(tiny(), demand=rate(peak)).candidate(PLAIN)
+        assert candidate.capacity is not None
+        assert candidate.capacity.amount is not None
+        assert candidate.replicas is not None
+        assert candidate.capacity.amount.value * candidate.replicas >= peak
+        assert candidate.load == peak / candidate.replicas
+        counts.append(candidate.replicas)
     assert counts == sorted(counts)
     assert counts[0] == 1 < counts[-1]
 
 
 def test_a_looser_slo_is_kept_at_a_higher_rate() -> None:
     limits = ("tpot_p99=1.5ms", "tpot_p99=1.6ms", "tpot_p99=1.75ms", "tpot_p99=30s")
-    found = [candidates(tiny(), slo).candidate(PLAIN).capacity for slo in limits]
-    amounts = [one.amount.value for one in found if one is not None and one.amount is not None]
+    result = [candidates(tiny(), slo).candidate(PLAIN).capacity for slo in limits]
+    amounts = [
+        capacity.amount.value for capacity in result if capacity is not None and capacity.amount is not None
+    ]
     assert len(amounts) == len(limits)
     assert all(less < more for less, more in pairwise(amounts))
-    assert [one and one.limited_by for one in found] == [*["TPOT P99"] * 3, "saturation"]
+    assert [capacity and capacity.limited_by for capacity in result] == [*["TPOT P99"] * 3, "saturation"]
 
 
 def test_another_limit_never_raises_the_capacity() -> None:
-    one, both = (
+    single, both = (
         candidates(tiny(), slo).candidate(PLAIN).capacity
         for slo in ("tpot_p99=1.7ms", "tpot_p99=1.7ms,ttft_p99=6ms")
     )
-    assert one is not None
+    assert single is not None
     assert both is not None
-    assert one.amount is not None
+    assert single.amount is not None
     assert both.amount is not None
-    assert both.amount.value < one.amount.value
+    assert both.amount.value < single.amount.value
     assert both.limited_by == "TTFT P99"
 
 
@@ -67,7 +69,7 @@ def test_drafting_nothing_without_a_drafter_is_plain_decoding(kind: str, load: f
     scenario = tiny()
     slo = slo_of(scenario)
     # An asynchronous engine looks n-grams up on the GPU and goes on as without them.
-    plain, nothing = (Replica(scenario, one, slo).run_at(kind, load) for one in (PLAIN, lookup(0)))
+    plain, nothing = (Replica(scenario, setting, slo).run_at(kind, load) for setting in (PLAIN, lookup(0)))
     same = {path for path in plain.figures if path.split(".")[0] in ("ttft_s", "tpot_s", "itl_s", "e2e_s")}
     assert {path: plain.figures[path] for path in same if not math.isnan(plain.figures[path])} == {
         path: nothing.figures[path] for path in same if not math.isnan(nothing.figures[path])
@@ -80,7 +82,7 @@ def test_without_acceptance_nothing_is_gained() -> None:
     scenario = tiny({"speculation.lookup.acceptance.alpha": 0.0, "run.mechanisms.prefill": False})
     tried = candidates(scenario, "tpot_mean=1.42ms")
     settings = (PLAIN, *(lookup(k, scenario=scenario) for k in (3, 0)))
-    plain, drafting, nothing = (tried.candidate(one) for one in settings)
+    plain, drafting, nothing = (tried.candidate(setting) for setting in settings)
     assert nothing.capacity == plain.capacity
     assert replace(nothing, setting=PLAIN) == plain
     assert plain.capacity is not None
@@ -107,36 +109,41 @@ def test_a_better_drafter_carries_no_less() -> None:
 
 def test_users_are_planned_for_in_whole_numbers() -> None:
     scenario = tiny({"workload.arrivals": {"kind": "closed", "concurrency": 50}})
-    one = candidates(scenario).candidate(PLAIN)
-    assert one.capacity is not None
-    assert one.capacity.amount is not None
-    assert one.replicas is not None
-    assert one.load == math.ceil(50 / one.replicas)
-    assert one.load <= one.capacity.amount.value
-    assert one.capacity.saturation_load.value == 16, "the seats"
+    candidate = candidates(scenario).candidate(PLAIN)
+    assert candidate.capacity is not None
+    assert candidate.capacity.amount is not None
+    assert candidate.replicas is not None
+    assert candidate.load == math.ceil(50 / candidate.replicas)
+    assert candidate.load <= candidate.capacity.amount.value
+    assert candidate.capacity.saturation_load.value == 16, "the seats"
 
 
 def test_cost_is_gpus_by_time_by_tokens() -> None:
     assert gpu_hours(8, 1000) == pytest.approx(8 / 3.6)
     scenario = tiny({"workload.output_tokens": {"kind": "fixed", "tokens": 40}})
-    one = candidates(scenario, demand=rate(600.0)).candidate(PLAIN)
-    assert one.replicas is not None
-    assert one.gpu_hours_per_million_tokens == pytest.approx(one.replicas * 1e6 / (600 * 40 * 3600))
+    candidate = candidates(scenario, demand=rate(600.0)).candidate(PLAIN)
+    assert candidate.replicas is not None
+    assert candidate.gpu_hours_per_million_tokens == pytest.approx(
+        candidate.replicas * 1e6 / (600 * 40 * 3600)
+    )
 
 
 def test_the_search_over_draft_lengths_finds_the_best_of_all() -> None:
     tried = candidates(tiny(), demand=rate(50.0))
-    found = list(tried.draft_lengths(tiny().variant("lookup"), 1))
-    lengths = [one.setting.draft_length for one in found]
+    result = list(tried.draft_lengths(tiny().variant("lookup"), 1))
+    lengths = [candidate.setting.draft_length for candidate in result]
     assert lengths == list(range(1, len(lengths) + 1))
     everything = [tried.candidate(lookup(k)) for k in range(1, 13)]
-    assert min(found, key=lambda one: one.rank).setting == min(everything, key=lambda one: one.rank).setting
+    assert (
+        min(result, key=lambda candidate: candidate.rank).setting
+        == min(everything, key=lambda candidate: candidate.rank).setting
+    )
 
 
 def test_a_rate_at_one_draft_length_says_nothing_of_others() -> None:
     scenario = tiny({"speculation.lookup.acceptance": {"model": "fixed", "rate": 0.4}})
-    found = list(candidates(scenario).draft_lengths(scenario.variant("lookup"), 1))
-    assert [one.setting.draft_length for one in found] == [2]
+    result = list(candidates(scenario).draft_lengths(scenario.variant("lookup"), 1))
+    assert [candidate.setting.draft_length for candidate in result] == [2]
 
 
 def test_a_table_is_tried_as_it_is_beside_single_lengths() -> None:
@@ -158,7 +165,7 @@ def test_what_does_not_fit_or_keep_the_slo_says_why_and_comes_last() -> None:
     assert slow.capacity.idle.ratio > 1
     assert f"({slow.capacity.idle.ratio - 1:+.0%})" in (slow.why_not or "")
     able = candidates(tiny()).candidate(PLAIN)
-    assert sorted([tight, slow, able], key=lambda one: one.rank) == [able, slow, tight]
+    assert sorted([tight, slow, able], key=lambda candidate: candidate.rank) == [able, slow, tight]
 
 
 def test_ranks_are_those_that_divide_the_model_and_fit() -> None:
@@ -205,8 +212,8 @@ def of_crossover(alpha: float, draft_length: int) -> tuple[str, float | None, bo
     tried = candidates(scenario, demand=rate(1.0))
     setting = tried.setting(scenario.speculation[0], 1).with_draft_length(draft_length)
     plain = tried.replica(tried.setting(None, 1))
-    found = find_crossover(plain, tried.replica(setting), RATE, REPLICATIONS, 0.1)
-    return found.outcome, found.load and found.load.value, found.idle_pays
+    result = find_crossover(plain, tried.replica(setting), RATE, REPLICATIONS, 0.1)
+    return result.outcome, result.load and result.load.value, result.idle_pays
 
 
 def test_speculation_pays_below_a_load_which_grows_with_acceptance() -> None:

@@ -33,25 +33,25 @@ def test_one_figure_is_the_peak_of_what_also_falls_below_it() -> None:
 
 
 def test_a_profile_of_a_day_ends_with_it() -> None:
-    found = profile((0, 2), (8 * 3600, 10), (18 * 3600, 4))
-    assert found.rows == ((8 * 3600, 2), (10 * 3600, 10), (6 * 3600, 4))
-    assert (found.peak, found.low) == (10, 2)
-    assert found.mean == pytest.approx((8 * 2 + 10 * 10 + 6 * 4) / 24)
+    result = profile((0, 2), (8 * 3600, 10), (18 * 3600, 4))
+    assert result.rows == ((8 * 3600, 2), (10 * 3600, 10), (6 * 3600, 4))
+    assert (result.peak, result.low) == (10, 2)
+    assert result.mean == pytest.approx((8 * 2 + 10 * 10 + 6 * 4) / 24)
 
 
 def test_a_short_profile_ends_with_a_row_as_long_as_the_one_before() -> None:
-    found = profile((0, 2), (60, 8), (90, 0), (100, 5))
-    assert found.rows == ((60, 2), (30, 8), (10, 0), (10, 5))
-    assert (found.peak, found.low) == (8, 2), "nobody is there to speculate for at 0"
-    assert found.mean == pytest.approx((120 + 240 + 50) / 110)
+    result = profile((0, 2), (60, 8), (90, 0), (100, 5))
+    assert result.rows == ((60, 2), (30, 8), (10, 0), (10, 5))
+    assert (result.peak, result.low) == (8, 2), "nobody is there to speculate for at 0"
+    assert result.mean == pytest.approx((120 + 240 + 50) / 110)
     assert profile((0, 3)).rows == ()
 
 
 @given(st.sampled_from([RATE, USERS]), RATES, RATES, RATES)
 def test_replicas_carry_the_peak_and_are_monotone(
-    kind: str, one: float, other: float, capacity: float
+    kind: str, first: float, other: float, capacity: float
 ) -> None:
-    low, high = sorted((max(1, round(x)) if kind == USERS else x) for x in (one, other))
+    low, high = sorted((max(1, round(x)) if kind == USERS else x) for x in (first, other))
     less, more = (Demand(kind, peak, peak, 0.0) for peak in (low, high))
     carried = max(1, int(capacity + 1e-6)) if kind == USERS else capacity
     for demand in (less, more):
@@ -86,7 +86,7 @@ def test_loads_are_said_in_their_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrivals", "rate", "said"),
+    ("arrivals", "rate", "message"),
     [
         ({"kind": "burst"}, None, "there is no rate to plan for"),
         ({"kind": "poisson", "rate_per_s": 1.0}, 0.0, "--rate: is out of range"),
@@ -95,8 +95,8 @@ def test_loads_are_said_in_their_unit() -> None:
         ({"kind": "poisson", "rate_per_s": 1.0}, 1e9, "--rate: is out of range"),
     ],
 )
-def test_what_has_no_rate_is_refused(arrivals: dict[str, Any], rate: float | None, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_what_has_no_rate_is_refused(arrivals: dict[str, Any], rate: float | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         of(arrivals, rate)
 
 

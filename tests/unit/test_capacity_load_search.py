@@ -36,8 +36,8 @@ def test_a_load_that_is_not_served_misses_the_slo() -> None:
     """Requests that wait for ever have no latency that could miss a limit: the load itself is too high."""
     served_per_s = 90.0
     replica = cast(Replica, KnownReplica(served_per_s))
-    found = LoadSearch(replica, RATE, replications=3, band=0.0).capacity()
-    assert found.amount is not None
-    assert abs(found.amount.value / served_per_s - 1) <= TOLERANCE
-    assert found.saturation_load.value == FULL_RATE_PER_S
-    assert found.limited_by == SATURATION
+    result = LoadSearch(replica, RATE, replications=3, band=0.0).capacity()
+    assert result.amount is not None
+    assert abs(result.amount.value / served_per_s - 1) <= TOLERANCE
+    assert result.saturation_load.value == FULL_RATE_PER_S
+    assert result.limited_by == SATURATION

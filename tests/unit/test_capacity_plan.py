@@ -43,8 +43,8 @@ def test_the_contract_of_the_json() -> None:
     assert document["schedule"][0][0] == 1
     assert document["schedule"][-1][1] is None
     assert document["alternatives"]
-    for one in document["alternatives"]:
-        assert (one["gpus"] is None) == (one["why_not"] is not None)
+    for alternative in document["alternatives"]:
+        assert (alternative["gpus"] is None) == (alternative["why_not"] is not None)
     gpu_pareto = [point["tokens_per_s_per_gpu"] for point in document["pareto"]]
     assert gpu_pareto == sorted(gpu_pareto)
 
@@ -79,15 +79,15 @@ def test_cost_is_gpus_by_price_by_tokens_asked_for() -> None:
 
 
 def test_the_planned_load_keeps_the_slo_and_the_capacity_carries_the_rate() -> None:
-    made = tiny_plan()
-    for one in (made.plain, made.speculative):
-        assert one is not None
-        assert one.confirmed
-        assert one.capacity.amount is not None
-        assert one.capacity.amount.value * one.replicas >= 100.0
-        assert one.headroom == pytest.approx(one.capacity.amount.value * one.replicas / 100.0 - 1)
-        for limit in made.slo.limits:
-            assert one.summary.values()[limit.path] <= limit.maximum
+    capacity_plan = tiny_plan()
+    for way in (capacity_plan.plain, capacity_plan.speculative):
+        assert way is not None
+        assert way.confirmed
+        assert way.capacity.amount is not None
+        assert way.capacity.amount.value * way.replicas >= 100.0
+        assert way.headroom == pytest.approx(way.capacity.amount.value * way.replicas / 100.0 - 1)
+        for limit in capacity_plan.slo.limits:
+            assert way.summary.values()[limit.path] <= limit.maximum
 
 
 def test_the_best_draft_length_is_that_of_a_sweep(tmp_path: Path) -> None:
@@ -113,47 +113,54 @@ def test_the_best_draft_length_is_that_of_a_sweep(tmp_path: Path) -> None:
 
 
 def test_when_plain_decoding_misses_the_slo_at_any_rate_speculation_is_the_way() -> None:
-    made = plan(tiny(), "tpot_mean=1ms")
-    assert made.decision.verdict == "ENABLE"
-    assert made.plain is None
-    assert made.speculative is not None
+    capacity_plan = plan(tiny(), "tpot_mean=1ms")
+    assert capacity_plan.decision.verdict == "ENABLE"
+    assert capacity_plan.plain is None
+    assert capacity_plan.speculative is not None
     assert "plain decoding does not: plain: TPOT mean is 1.36 ms even with one request at a time (+36%)" in (
-        made.decision.reason
+        capacity_plan.decision.reason
     )
-    document = made.to_json()
+    document = capacity_plan.to_json()
     assert document["replicas"]["plain"] is None
     assert document["cost_per_million_tokens"]["plain"] is None
     assert document["crossover"] is None
 
 
 def test_when_nothing_keeps_the_slo_the_limit_and_the_miss_are_said() -> None:
-    made = plan(tiny(), "ttft_p99=1s,tpot_p99=50us")
-    assert made.decision.verdict == "SLO UNREACHABLE"
-    assert made.decision.reason.startswith("nothing meets the SLO: plain: TPOT P99 is 1.36 ms even with one")
-    assert "lookup: TPOT P99 is" in made.decision.reason
-    assert made.to_json()["best"]["keeps_slo"] is False
-    assert made.schedule is None
+    capacity_plan = plan(tiny(), "ttft_p99=1s,tpot_p99=50us")
+    assert capacity_plan.decision.verdict == "SLO UNREACHABLE"
+    assert capacity_plan.decision.reason.startswith(
+        "nothing meets the SLO: plain: TPOT P99 is 1.36 ms even with one"
+    )
+    assert "lookup: TPOT P99 is" in capacity_plan.decision.reason
+    assert capacity_plan.to_json()["best"]["keeps_slo"] is False
+    assert capacity_plan.schedule is None
 
 
 def test_a_profile_is_planned_for_its_peak_and_paid_at_its_mean() -> None:
     rows = [[0, 40.0], [28800, 160.0], [64800, 80.0]]
-    made = plan(tiny({"workload.arrivals": {"kind": "profile", "rates_per_s": rows}}), gpu_hour_cost=2.0)
+    capacity_plan = plan(
+        tiny({"workload.arrivals": {"kind": "profile", "rates_per_s": rows}}), gpu_hour_cost=2.0
+    )
     constant = plan(tiny(), rate_per_s=160.0, gpu_hour_cost=2.0)
     mean = (40 * 8 + 160 * 10 + 80 * 6) / 24
-    for one, other in ((made.plain, constant.plain), (made.speculative, constant.speculative)):
-        assert one is not None
+    for way, other in (
+        (capacity_plan.plain, constant.plain),
+        (capacity_plan.speculative, constant.speculative),
+    ):
+        assert way is not None
         assert other is not None
-        assert one.replicas == other.replicas
-        assert one.gpu_hours_per_million_tokens == pytest.approx(
+        assert way.replicas == other.replicas
+        assert way.gpu_hours_per_million_tokens == pytest.approx(
             other.gpu_hours_per_million_tokens * 160 / mean
         )
-        assert one.gpu_hours_per_million_tokens_when_scaled is not None
+        assert way.gpu_hours_per_million_tokens_when_scaled is not None
         assert other.gpu_hours_per_million_tokens_when_scaled is None
-        assert one.gpu_hours_per_million_tokens_when_scaled <= one.gpu_hours_per_million_tokens
+        assert way.gpu_hours_per_million_tokens_when_scaled <= way.gpu_hours_per_million_tokens
         assert other.tpot_at_mean_s is None
-        assert one.tpot_at_mean_s is not None
-        assert one.tpot_at_mean_s < one.summary.values()["tpot_s.mean"]
-    assert made.demand.low == 40.0
+        assert way.tpot_at_mean_s is not None
+        assert way.tpot_at_mean_s < way.summary.values()["tpot_s.mean"]
+    assert capacity_plan.demand.low == 40.0
 
 
 def test_classes_may_have_replicas_of_their_own() -> None:
@@ -161,20 +168,20 @@ def test_classes_may_have_replicas_of_their_own() -> None:
         {"name": "chat", "share": 0.5},
         {"name": "batch", "share": 0.5, "output_tokens": {"kind": "fixed", "tokens": 120}},
     ]
-    made = plan(tiny({"workload.classes": classes}), "chat.tpot_p99=1.7ms")
-    assert made.mixed is not None
-    fleets = {fleet.name: fleet for fleet in made.mixed}
+    capacity_plan = plan(tiny({"workload.classes": classes}), "chat.tpot_p99=1.7ms")
+    assert capacity_plan.mixed is not None
+    fleets = {fleet.name: fleet for fleet in capacity_plan.mixed}
     assert set(fleets) == {"chat", "batch"}
-    assert [fleet.demand.peak for fleet in made.mixed] == [50.0, 50.0]
-    document = made.to_json()["mixed_fleet"]
-    assert document["gpus"] == sum(one["gpus"] for one in document["classes"])
+    assert [fleet.demand.peak for fleet in capacity_plan.mixed] == [50.0, 50.0]
+    document = capacity_plan.to_json()["mixed_fleet"]
+    assert document["gpus"] == sum(entry["gpus"] for entry in document["classes"])
     assert fleets["batch"].best.capacity is not None
     assert fleets["batch"].best.capacity.limited_by == "saturation", "nothing limits the batch class"
     assert tiny_plan().mixed is None
 
 
 @pytest.mark.parametrize(
-    ("changes", "options", "said"),
+    ("changes", "options", "message"),
     [
         ({"speculation": []}, {}, "speculation: is empty"),
         (
@@ -192,11 +199,11 @@ def test_classes_may_have_replicas_of_their_own() -> None:
     ],
 )
 def test_what_cannot_be_planned_is_refused(
-    changes: dict[str, Any], options: dict[str, Any], said: str
+    changes: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         plan(tiny(changes), **options)
-    assert said in str(caught.value)
+    assert message in str(error.value)
 
 
 # The rules of the verdict, on deployments made up from those of the tiny plan.
@@ -206,11 +213,11 @@ FOUND = Crossover(BELOW, Estimate(30.0, (28.0, 32.0), (20.0, 40.0)), 200.0, True
 
 
 def ways(plain_gpus: int, drafting_gpus: int) -> tuple[Deployment, Deployment]:
-    made: CapacityPlan = tiny_plan()
-    assert made.plain is not None
-    assert made.speculative is not None
-    pair = ((made.plain, plain_gpus), (made.speculative, drafting_gpus))
-    before, after = (replace(one, replicas=n, gpu_hours_per_million_tokens=float(n)) for one, n in pair)
+    capacity_plan: CapacityPlan = tiny_plan()
+    assert capacity_plan.plain is not None
+    assert capacity_plan.speculative is not None
+    pair = ((capacity_plan.plain, plain_gpus), (capacity_plan.speculative, drafting_gpus))
+    before, after = (replace(way, replicas=n, gpu_hours_per_million_tokens=float(n)) for way, n in pair)
     return before, after
 
 
@@ -226,9 +233,9 @@ def verdict(
     value, low, high = work
     estimate = Estimate(value, (low, high), (low, high))
     sentence = Verdict(at_peak, f"arm: {at_peak}: TPOT speedup × 1.10: because")
-    found = decide(demand, *ways(plain_gpus, drafting_gpus), estimate, sentence, crossover, ceiling, 2)
-    assert found.reason
-    return found.verdict
+    result = decide(demand, *ways(plain_gpus, drafting_gpus), estimate, sentence, crossover, ceiling, 2)
+    assert result.reason
+    return result.verdict
 
 
 SURE, LESS, UNSURE = (1.3, 1.1, 1.5), (0.7, 0.6, 0.9), (1.05, 0.9, 1.2)
@@ -259,12 +266,12 @@ def test_below_a_load_of_all_replicas_it_may_still_pay() -> None:
 
 
 def test_what_happens_at_the_mean_load_is_said() -> None:
-    before, after = (replace(one, tpot_at_mean_s=0.01) for one in ways(6, 5))
+    before, after = (replace(way, tpot_at_mean_s=0.01) for way in ways(6, 5))
     work, sentence = Estimate(1.3, (1.1, 1.5), (1.1, 1.5)), Verdict(PAYS, "arm: pays: TPOT speedup × 1.10")
-    for time_s, said in ((0.009, False), (0.011, True)):
+    for time_s, message in ((0.009, False), (0.011, True)):
         slower = replace(after, tpot_at_mean_s=time_s)
-        found = decide(PEAK, before, slower, work, sentence, FOUND, 1e9, 2)
-        assert ("at the mean load it makes tokens slower" in found.reason) is said
+        result = decide(PEAK, before, slower, work, sentence, FOUND, 1e9, 2)
+        assert ("at the mean load it makes tokens slower" in result.reason) is message
 
 
 def test_a_traffic_that_never_falls_so_low_has_no_use_for_it() -> None:
@@ -275,15 +282,15 @@ def test_a_traffic_that_never_falls_so_low_has_no_use_for_it() -> None:
 
 def failing(ratio: float, within_model_error: bool = False) -> Candidate:
     """A candidate that misses its limit with one request at a time."""
-    made = tiny_plan()
-    assert made.plain is not None
+    capacity_plan = tiny_plan()
+    assert capacity_plan.plain is not None
     capacity = replace(
-        made.plain.capacity,
+        capacity_plan.plain.capacity,
         amount=None,
-        idle=made.plain.capacity.idle._replace(ratio=ratio),
+        idle=capacity_plan.plain.capacity.idle._replace(ratio=ratio),
         within_model_error=within_model_error,
     )
-    return Candidate(made.plain.setting, capacity, why_not="TPOT P99 is too long")
+    return Candidate(capacity_plan.plain.setting, capacity, why_not="TPOT P99 is too long")
 
 
 def test_a_way_that_fails_decides_unless_it_fails_by_less_than_the_models_error() -> None:
@@ -294,16 +301,16 @@ def test_a_way_that_fails_decides_unless_it_fails_by_less_than_the_models_error(
     ):
         bad = failing(1.05, perhaps)
         cases = ((able, bad), (bad, able), (bad, bad))
-        found = [decision_without_slo(*case) for case in cases]
-        assert tuple(one.verdict for one in found if one is not None) == verdicts
+        result = [decision_without_slo(*case) for case in cases]
+        assert tuple(decision.verdict for decision in result if decision is not None) == verdicts
     assert decision_without_slo(able, able) is None
 
 
 def test_a_long_run_that_misses_the_slo_is_too_near_to_tell() -> None:
-    made = tiny_plan().speculative
-    assert made is not None
-    assert decision_unconfirmed(made) is None
-    missed = replace(made, worst_limit=made.worst_limit._replace(ratio=1.02))
-    found = decision_unconfirmed(missed)
-    assert found is not None
-    assert found.verdict == "MEASURE FIRST"
+    way = tiny_plan().speculative
+    assert way is not None
+    assert decision_unconfirmed(way) is None
+    missed = replace(way, worst_limit=way.worst_limit._replace(ratio=1.02))
+    result = decision_unconfirmed(missed)
+    assert result is not None
+    assert result.verdict == "MEASURE FIRST"

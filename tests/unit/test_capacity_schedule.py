@@ -25,8 +25,8 @@ def powers(curves: dict[int, tuple[float, float]]) -> dict[int, list[LoadPoint]]
 
 def test_rows_change_where_another_k_gains_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """3 · n^0.5 and n: equal at 9; the second is 1 % ahead from 9 · 1.01² = 9.18 on."""
-    found = schedule_of(powers({4: (3.0, 0.5), 1: (1.0, 1.0)}))
-    assert found.rows == ((1, 9, 4), (10, None, 1))
+    result = schedule_of(powers({4: (3.0, 0.5), 1: (1.0, 1.0)}))
+    assert result.rows == ((1, 9, 4), (10, None, 1))
     monkeypatch.setattr("experiments.capacity.schedule.MIN_GAIN", 0.5)
     wide = schedule_of(powers({4: (3.0, 0.5), 1: (1.0, 1.0)}))
     assert wide.rows == ((1, 20, 4), (21, None, 1)), "9 · 1.5² = 20.25"
@@ -56,13 +56,13 @@ def test_every_schedule_is_one_that_a_scenario_takes_and_loses_no_more_than_the_
     curves: dict[int, tuple[float, float]],
 ) -> None:
     points = powers(curves)
-    found = schedule_of(points)
-    scenario = small_scenario({"speculation.eagle3.draft_length": found.to_json()})
-    assert scenario.variant("eagle3").draft_length == found.rows
-    assert all(one[2] != other[2] for one, other in pairwise(found.rows))
+    result = schedule_of(points)
+    scenario = small_scenario({"speculation.eagle3.draft_length": result.to_json()})
+    assert scenario.variant("eagle3").draft_length == result.rows
+    assert all(row[2] != other[2] for row, other in pairwise(result.rows))
     for index, load in enumerate(LOADS):
         best = max(row[index].tokens_per_s for row in points.values())
-        taken = points[found.draft_length(load)][index].tokens_per_s
+        taken = points[result.draft_length(load)][index].tokens_per_s
         assert taken >= best / (1 + MIN_GAIN) * (1 - 1e-9)
 
 
@@ -79,11 +79,11 @@ def test_the_pareto_front_is_what_nothing_beats(places: list[tuple[int, int]]) -
     points = [LoadPoint(PLAIN, 1, float(gpu), 1 / user) for gpu, user in places]
     front = pareto(points)
 
-    def beaten(one: LoadPoint) -> bool:
+    def beaten(point: LoadPoint) -> bool:
         return any(
-            other.tokens_per_s_per_gpu >= one.tokens_per_s_per_gpu
-            and other.tokens_per_s_per_user >= one.tokens_per_s_per_user
-            and (other.tokens_per_s, other.tpot_s) != (one.tokens_per_s, one.tpot_s)
+            other.tokens_per_s_per_gpu >= point.tokens_per_s_per_gpu
+            and other.tokens_per_s_per_user >= point.tokens_per_s_per_user
+            and (other.tokens_per_s, other.tpot_s) != (point.tokens_per_s, point.tpot_s)
             for other in points
         )
 
@@ -91,10 +91,10 @@ def test_the_pareto_front_is_what_nothing_beats(places: list[tuple[int, int]]) -
         (p.tokens_per_s, p.tpot_s) for p in points if not beaten(p)
     }
     assert len(front) == len({(p.tokens_per_s, p.tpot_s) for p in front})
-    assert all(one.tokens_per_s_per_user > other.tokens_per_s_per_user for one, other in pairwise(front))
+    assert all(point.tokens_per_s_per_user > other.tokens_per_s_per_user for point, other in pairwise(front))
 
 
-@pytest.mark.parametrize(("seats", "expected"), [(1, (1,)), (4, (1, 2, 4)), (6, (1, 2, 4, 6))])
-def test_loads_end_at_the_seats(seats: int, expected: tuple[int, ...]) -> None:
-    assert concurrencies(seats) == expected
-    assert math.isclose(max(expected), seats)
+@pytest.mark.parametrize(("request_limit", "expected"), [(1, (1,)), (4, (1, 2, 4)), (6, (1, 2, 4, 6))])
+def test_loads_end_at_the_seats(request_limit: int, expected: tuple[int, ...]) -> None:
+    assert concurrencies(request_limit) == expected
+    assert math.isclose(max(expected), request_limit)

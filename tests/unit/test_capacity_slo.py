@@ -16,9 +16,9 @@ CLASSES = ("chat", "code")
 
 
 def bad(text: str, classes: tuple[str, ...] = ()) -> str:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         slo_from_text(text, classes)
-    return str(caught.value)
+    return str(error.value)
 
 
 @given(
@@ -77,7 +77,7 @@ def test_the_score_is_that_of_the_worst_limit_and_rises_through_zero_at_it() -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is not a limit"),
         ("ttft_p99", "is not a limit"),
@@ -104,8 +104,8 @@ def test_the_score_is_that_of_the_worst_limit_and_rises_through_zero_at_it() -> 
         ("chat.ttft_p99=1s", "names no traffic class 'chat'"),
     ],
 )
-def test_what_cannot_be_read_is_said(text: str, said: str) -> None:
-    assert said in bad(text)
+def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
+    assert message in bad(text)
     assert bad(text).startswith("--slo: ")
 
 

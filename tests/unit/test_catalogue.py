@@ -146,13 +146,13 @@ def test_entries_say_where_they_come_from():
 
 
 def test_the_catalogue_covers_what_people_ask_for():
-    wanted = """llama-2-7b-chat llama-2-70b-chat llama-3.1-8b-instruct llama-3.1-405b-instruct
+    names = """llama-2-7b-chat llama-2-70b-chat llama-3.1-8b-instruct llama-3.1-405b-instruct
     llama-3.2-1b-instruct
         llama-3.3-70b-instruct vicuna-33b-v1.3 qwen3-0.6b qwen3-32b qwen3-30b-a3b qwen3-235b-a22b qwen3.5-27b
         qwen3-coder-480b-a35b-instruct qwen3.5-397b-a17b mixtral-8x7b-instruct mixtral-8x22b-instruct
         deepseek-v3 deepseek-r1 deepseek-v3.1 deepseek-v3.2 gpt-oss-20b gpt-oss-120b glm-4.5 glm-4.6 glm-5
         kimi-k2-instruct smollm2-135m-instruct smollm2-1.7b-instruct""".split()
-    assert set(wanted) <= set(targets())
+    assert set(names) <= set(targets())
     heads = """eagle3-llama-3.3-70b eagle3-llama-3.1-8b eagle3-qwen3-8b eagle3-qwen3-14b eagle3-qwen3-32b
         eagle3-qwen3-30b-a3b eagle3-qwen3-235b-a22b eagle3-gpt-oss-120b eagle-vicuna-7b-v1.3 mtp-deepseek-v3
         mtp-glm-4.5 mtp-qwen3.5-27b""".split()

@@ -52,20 +52,20 @@ def as_json(estimates: Mapping[str, Estimate | None]) -> dict[str, MetricValue]:
 
 def test_a_cell_says_what_simulate_says(tmp_path: Path) -> None:
     cell = one_cell(tmp_path, f"keep: {json.dumps(SIMULATED)}\n", TWO_VARIANTS)
-    found = run_cell(cell)
-    told = simulate(scenario_from_data(json.loads(cell.scenario)), keep_requests=False)
+    result = run_cell(cell)
+    simulated = simulate(scenario_from_data(json.loads(cell.scenario)), keep_requests=False)
     expected: dict[str, MetricValue] = {}
-    for variant, summary in told.variants.items():
+    for variant, summary in simulated.variants.items():
         figures = {path: value for path, value in summary.estimates.items() if path in SIMULATED}
         expected |= {f"{variant}.{path}": value for path, value in as_json(figures).items()}
         expected[f"{variant}.saturated"] = 0.0
-    for variant, comparison in told.comparison.items():
+    for variant, comparison in simulated.comparison.items():
         assert comparison.verdict.outcome is not None
         ratios = {**as_json(comparison.ratios), "verdict": comparison.verdict.outcome}
         expected |= {f"{variant}.{path}": value for path, value in ratios.items()}
         expected[f"{variant}.reason"] = comparison.verdict.sentence
-    assert found.status == DONE
-    assert found.metrics == expected
+    assert result.status == DONE
+    assert result.metrics == expected
     assert len(expected) > 80
 
 
@@ -75,15 +75,15 @@ def test_a_cell_says_what_breakeven_says(tmp_path: Path) -> None:
         "measure: breakeven\nkeep: [break_even_alpha, overhead, geometric_alpha, break_even_verdict]\n",
         TWO_VARIANTS,
     )
-    found = run_cell(cell).metrics
+    result = run_cell(cell).metrics
     for variant in ("eagle3", "small.1b"):
         (row,) = breakeven(scenario_from_data(json.loads(cell.scenario)), variant=variant).rows
         assert row.simulated_alpha is not None
-        assert found[f"{variant}.break_even_alpha"] == row.simulated_alpha.to_json()
-        assert found[f"{variant}.overhead"] == row.overhead
-        assert found[f"{variant}.geometric_alpha"] == row.geometric_alpha
-        assert found[f"{variant}.break_even_verdict"] == row.verdict
-    assert len(found) == 8
+        assert result[f"{variant}.break_even_alpha"] == row.simulated_alpha.to_json()
+        assert result[f"{variant}.overhead"] == row.overhead
+        assert result[f"{variant}.geometric_alpha"] == row.geometric_alpha
+        assert result[f"{variant}.break_even_verdict"] == row.verdict
+    assert len(result) == 8
 
 
 def test_neither_order_nor_company_nor_process_changes_a_figure(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_bands_are_run_for_verdicts_only(tmp_path: Path) -> None:
 
 def test_one_replication_has_values_without_intervals(tmp_path: Path) -> None:
     scenario = SCENARIO.replace("replications: 2", "replications: 1")
-    found = run_cell(one_cell(tmp_path, "", scenario)).metrics
-    assert found["eagle3.verdict"] == "undecided"
-    speedup = found["eagle3.throughput_speedup"]
+    result = run_cell(one_cell(tmp_path, "", scenario)).metrics
+    assert result["eagle3.verdict"] == "undecided"
+    speedup = result["eagle3.throughput_speedup"]
     assert isinstance(speedup, Mapping)
     assert (speedup["ci95"], speedup["band"]) == (None, None)
 
@@ -148,9 +148,9 @@ def test_classes_of_traffic_with_their_own_acceptance(tmp_path: Path) -> None:
         "    classes: [{name: code, share: 0.5, acceptance: {eagle3: {model: geometric, alpha: 0.9}}}]\n"
     )
     scenario = SCENARIO.replace("  run:", f"{classes}  run:")
-    found = run_cell(one_cell(tmp_path, "keep: [classes.code.tpot_s.mean, eagle3.verdict]\n", scenario))
-    assert found.status == DONE, found.error
-    assert set(found.metrics) == {
+    result = run_cell(one_cell(tmp_path, "keep: [classes.code.tpot_s.mean, eagle3.verdict]\n", scenario))
+    assert result.status == DONE, result.error
+    assert set(result.metrics) == {
         "plain.classes.code.tpot_s.mean",
         "eagle3.classes.code.tpot_s.mean",
         "eagle3.verdict",
@@ -158,11 +158,13 @@ def test_classes_of_traffic_with_their_own_acceptance(tmp_path: Path) -> None:
 
 
 def test_memory_that_is_too_small_is_an_answer(tmp_path: Path) -> None:
-    found = run_cell(one_cell(tmp_path, "axes:\n  hardware.tensor_parallel: [1]\n  target.weights: [bf16]\n"))
-    assert found.status == DOES_NOT_FIT
-    assert found.metrics == {}
-    assert found.error is not None
-    assert "the smallest tensor parallelism that fits is" in found.error
+    result = run_cell(
+        one_cell(tmp_path, "axes:\n  hardware.tensor_parallel: [1]\n  target.weights: [bf16]\n")
+    )
+    assert result.status == DOES_NOT_FIT
+    assert result.metrics == {}
+    assert result.error is not None
+    assert "the smallest tensor parallelism that fits is" in result.error
 
 
 def test_one_variant_may_not_fit_where_others_do(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def test_every_command_of_the_table_is_there_and_says_the_same() -> None:
     for name, (module, _) in COMMANDS.items():
         command = import_module(module).command
         assert isinstance(command, click.Command)
-        for one in command.commands.values() if isinstance(command, click.Group) else [command]:
-            assert "--json" in {option for parameter in one.params for option in parameter.opts}
+        for subcommand in command.commands.values() if isinstance(command, click.Group) else [command]:
+            assert "--json" in {option for parameter in subcommand.params for option in parameter.opts}
         assert name in run("--help").stdout
 
 
@@ -195,8 +195,8 @@ def test_an_answer_nobody_reads_ends_quietly() -> None:
     command = [sys.executable, "-m", "experiments", "simulate", "--help"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
-        said = process.stderr.read()
-    assert (process.returncode, said) == (1, b"")
+        message = process.stderr.read()
+    assert (process.returncode, message) == (1, b"")
 
 
 def test_an_answer_for_a_closed_stdout_ends_quietly() -> None:
@@ -221,8 +221,8 @@ def test_a_terminal_without_our_signs_gets_question_marks() -> None:
 
 def test_draft_length_may_be_a_policy_or_a_table() -> None:
     flags = ("--model", "llama-3.1-8b-instruct", "--method", "eagle3", "--draft-length")
-    for given, written in (("{policy: goodput, max: 5}",) * 2, ("[[1, null, 2]]",) * 2):
-        assert f"draft_length: {written}" in run("init", *flags, given).stdout
+    for policy, written in (("{policy: goodput, max: 5}",) * 2, ("[[1, null, 2]]",) * 2):
+        assert f"draft_length: {written}" in run("init", *flags, policy).stdout
 
 
 def test_a_table_breaks_no_figure_however_narrow_the_terminal(

@@ -34,10 +34,10 @@ def run_of(busy: str | None) -> Any:
 
     pays = MeasuredPoint(LoopPoint(2, 2, 256, 1), (pair(0.4, 1.56), pair(0.6, 1.96)))
     never = MeasuredPoint(LoopPoint(1, 2, 256, 27, temperature=1.0), (pair(1.0, 1.5),))
-    found = PredictedPoint(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "found", 0.52, {0.4: 0.87, 0.6: 1.09})
+    result = PredictedPoint(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "found", 0.52, {0.4: 0.87, 0.6: 1.09})
     none = PredictedPoint(0.0112, 0.0101, 0.0118, 0.0035, 0.0201, "unreachable", None, {1.0: 0.84})
     device = DeviceNotes("cpu", "a CPU", None, 1, 1, 1, 2, "", "2.13", "")
-    compared = () if busy else (ComparedPoint(pays, found), ComparedPoint(never, none))
+    compared = () if busy else (ComparedPoint(pays, result), ComparedPoint(never, none))
     return Closure(device, compared, Reference.of([[0.01] * 8] * 2), TextCheck(True, 0.4), 1, 12.0, busy)
 
 

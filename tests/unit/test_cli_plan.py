@@ -67,13 +67,13 @@ def test_a_load_where_the_variants_tie_is_told_with_its_band(capsys: pytest.Capt
     crossing = {**(tiny_plan().to_json()["crossover"] or {}), "outcome": "pays-below", "per_replica": load}
     text = " ".join(page(capsys, crossover=crossing).split())  # lines wrap at the width of the terminal
     assert "Crossover: speculation pays up to 30 requests/s per replica (20.0 to 40.0) on TP 1" in text
-    for outcome, said in (
+    for outcome, message in (
         ("pays-at-all-loads", "none: speculation pays at every load up to"),
         ("pays-at-no-load", "none: speculation pays at no load"),
         ("unclear", "not clear"),
     ):
         none = {**crossing, "outcome": outcome, "per_replica": None}
-        assert f"Crossover: {said}" in " ".join(page(capsys, crossover=none).split())
+        assert f"Crossover: {message}" in " ".join(page(capsys, crossover=none).split())
 
 
 def test_a_way_that_does_not_keep_the_slo_has_no_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +85,7 @@ def test_a_way_that_does_not_keep_the_slo_has_no_figures(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--slo", "ttft_p99=1"], "--slo: has no unit (got 'ttft_p99=1'), ms or s: 1ms, 1s"),
         (["--slo", "ttft_p99=1s,tpot=2ms"], "--slo: does not state for which requests tpot holds"),
@@ -100,13 +100,13 @@ def test_a_way_that_does_not_keep_the_slo_has_no_figures(capsys: pytest.CaptureF
         ),
     ],
 )
-def test_bad_input_is_one_line(scenario: Path, arguments: list[str], said: str) -> None:
+def test_bad_input_is_one_line(scenario: Path, arguments: list[str], message: str) -> None:
     result = run(scenario, *arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     (line,) = result.stderr.splitlines()
-    assert line.startswith(said)
+    assert line.startswith(message)
 
 
 def test_an_option_that_is_no_number_is_refused(scenario: Path) -> None:

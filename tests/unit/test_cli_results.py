@@ -32,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("store") / "study.db"
     scenario = (ROOT / "examples" / "llama-3.3-70b-eagle3-h100.yaml").read_text(encoding="utf-8")
     document = {"name": "Alphas and loads", "zip": [["workload.arrivals.concurrency", "workload.requests"]]}
-    with Store.create_or_open(path, document, "sha") as made:
+    with Store.create_or_open(path, document, "sha") as store:
         for number, (alpha, load) in enumerate((alpha, load) for alpha in ALPHAS for load in LOADS):
             settings = {
                 "speculation.eagle3-k3.acceptance.alpha": alpha,
@@ -55,7 +55,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if number == 5:
                 status, error, metrics = "does-not-fit", "the weights need 5 GiB more", {}
             content = json.dumps({"text": scenario, "number": number})
-            made.add(Cell(settings, content), CellResult(f"{number}a", status, metrics, error))
+            store.add(Cell(settings, content), CellResult(f"{number}a", status, metrics, error))
     return path
 
 
@@ -109,17 +109,17 @@ def test_the_columns_asked_for_are_shown(store: Path) -> None:
 def document(*arguments: str | Path) -> dict[str, Any]:
     result = run("results", *arguments, "--json")
     assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    outcome: dict[str, Any] = json.loads(result.stdout)
+    return outcome
 
 
 def test_json_has_every_cell_under_documented_columns(store: Path) -> None:
-    whole = document(store)
-    assert (whole["cells"], whole["failed"], whole["does_not_fit"]) == (6, 1, 1)
-    names = [column["name"] for column in whole["columns"]]
-    assert all(set(column) == {"name", "unit", "meaning"} for column in whole["columns"])
-    assert [list(row) for row in whole["rows"]] == [names] * 6
-    assert whole["rows"][0]["eagle3-k3.throughput_speedup.ci95_low"] == 0.98
+    full_document = document(store)
+    assert (full_document["cells"], full_document["failed"], full_document["does_not_fit"]) == (6, 1, 1)
+    names = [column["name"] for column in full_document["columns"]]
+    assert all(set(column) == {"name", "unit", "meaning"} for column in full_document["columns"])
+    assert [list(row) for row in full_document["rows"]] == [names] * 6
+    assert full_document["rows"][0]["eagle3-k3.throughput_speedup.ci95_low"] == 0.98
     some = document(store, "--where", "verdict = 'pays'")
     assert some["cells"] == len(some["rows"]) == 2
     assert document(store, "--where", "concurrency > 1000")["rows"] == []
@@ -143,7 +143,7 @@ def test_conditions_choose_cells(store: Path, condition: str, keys: set[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         ("alhpa > 0.5", r"has no column 'alhpa', did you mean 'alpha'\?.*columns: key, status, .*alpha"),
         ('"alhpa" > 0.5', "has no column 'alhpa'"),
@@ -164,11 +164,11 @@ def test_conditions_choose_cells(store: Path, condition: str, keys: set[str]) ->
         ("randomblob(900000000) IS NOT NULL", "too big"),
     ],
 )
-def test_other_conditions_get_one_line(store: Path, condition: str, said: str) -> None:
+def test_other_conditions_get_one_line(store: Path, condition: str, message: str) -> None:
     before = store.read_bytes()
     (line,) = bad("results", store, "--where", condition)
     assert line.startswith("--where: ")
-    assert re.search(said, line)
+    assert re.search(message, line)
     assert store.read_bytes() == before
 
 
@@ -204,7 +204,7 @@ def test_the_scenario_of_a_cell_can_be_simulated(store: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nowhere.db"], "nowhere.db: is not there"),
         (["."], "is a folder, STORE is a file that `decodesim sweep` wrote"),
@@ -226,6 +226,6 @@ def test_the_scenario_of_a_cell_can_be_simulated(store: Path, tmp_path: Path) ->
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bad_input_gets_one_line(store: Path, arguments: list[str], said: str) -> None:
+def test_bad_input_gets_one_line(store: Path, arguments: list[str], message: str) -> None:
     (line,) = bad("results", *(str(store) if argument == "STORE" else argument for argument in arguments))
-    assert said in line
+    assert message in line

@@ -101,13 +101,13 @@ def test_what_breakeven_refuses() -> None:
     assert loads_of("1,8", None) == [{"concurrency": 1}, {"concurrency": 8}]
     assert loads_of(None, "0.5") == [{"rate_per_s": 0.5}]
     assert loads_of(None, None) is None
-    for concurrency, rate, says in (
+    for concurrency, rate, message in (
         ("1,x", None, "'x' is not a number"),
         ("0", None, "1 to 1,000,000"),
         (None, "nan", "above 0"),
         ("1", "2", "one of the two"),
     ):
-        with pytest.raises(InputError, match=says):
+        with pytest.raises(InputError, match=message):
             loads_of(concurrency, rate)
 
 
@@ -226,20 +226,20 @@ def test_what_is_found_after_reading_is_said_at_its_line(tmp_path: Path, command
     rare = text.replace("kind: closed, concurrency: 64", "kind: poisson, rate_per_s: 1.0e-9")
     file.write_text(rare, "utf-8")
     line = next(number for number, row in enumerate(rare.splitlines(), 1) if "arrivals" in row)
-    (said,) = bad(command, file)
-    assert said.startswith(f"{file}:{line}:13: workload.arrivals: the last of 30 arrivals comes after")
-    (said,) = bad(command, file, "--set", "workload.arrivals.rate_per_s=2e-9")
-    assert said.startswith(f"{file}:{line}:13: workload.arrivals: the last")
+    (message,) = bad(command, file)
+    assert message.startswith(f"{file}:{line}:13: workload.arrivals: the last of 30 arrivals comes after")
+    (message,) = bad(command, file, "--set", "workload.arrivals.rate_per_s=2e-9")
+    assert message.startswith(f"{file}:{line}:13: workload.arrivals: the last")
     if command == "breakeven":
-        (said,) = bad(command, file, "--rate", "1e-9")
-        assert said.startswith("workload.arrivals: the last")
+        (message,) = bad(command, file, "--rate", "1e-9")
+        assert message.startswith("workload.arrivals: the last")
 
 
 def test_a_misfit_is_said_at_the_line_of_the_gpus(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(WITH_VARIANT, "utf-8")
-    (said,) = bad("simulate", file, "--set", "engine.gpu_memory_utilization=0.01")
-    assert said.startswith(f"{file}:5:20: hardware.tensor_parallel: plain: ")
+    (message,) = bad("simulate", file, "--set", "engine.gpu_memory_utilization=0.01")
+    assert message.startswith(f"{file}:5:20: hardware.tensor_parallel: plain: ")
 
 
 def test_where_nothing_can_be_written_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,10 +249,10 @@ def test_where_nothing_can_be_written_nothing_is_run(tmp_path: Path, monkeypatch
     monkeypatch.setattr("simulator.simulation.simulate", never)
     file = tmp_path / "file"
     file.touch()
-    (said,) = bad("simulate", EXAMPLE, "--out", file / "results")
-    assert said.startswith(f"{file}/results: cannot be written")
-    (said,) = bad("simulate", EXAMPLE, "--trace-out", tmp_path / "none" / "trace.json")
-    assert said == f"{tmp_path}/none/trace.json: cannot be written: its folder does not exist"
+    (message,) = bad("simulate", EXAMPLE, "--out", file / "results")
+    assert message.startswith(f"{file}/results: cannot be written")
+    (message,) = bad("simulate", EXAMPLE, "--trace-out", tmp_path / "none" / "trace.json")
+    assert message == f"{tmp_path}/none/trace.json: cannot be written: its folder does not exist"
 
 
 def test_a_list_where_one_number_is_meant_is_refused() -> None:
@@ -261,7 +261,7 @@ def test_a_list_where_one_number_is_meant_is_refused() -> None:
     from experiments.cli import decodesim
 
     for flags in (["--concurrency", "1,2"], ["--method", "ngram", "--draft-length", "3,5"]):
-        said = CliRunner().invoke(decodesim, ["simulate", "--model", "llama-3.1-8b-instruct", *flags])
-        assert said.exit_code == 2
-        assert "is a list" in said.output
-        assert len(said.output.splitlines()) == 1
+        document = CliRunner().invoke(decodesim, ["simulate", "--model", "llama-3.1-8b-instruct", *flags])
+        assert document.exit_code == 2
+        assert "is a list" in document.output
+        assert len(document.output.splitlines()) == 1

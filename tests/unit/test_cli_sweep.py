@@ -27,26 +27,26 @@ def test_one_document_then_only_the_rest_then_all_anew(tmp_path: Path) -> None:
     study_file(tmp_path, GRID)
     command = ("sweep", "small.study.yaml", "--json", "--workers", "1")
     first, second, anew = (run(*command, *more) for more in ([], [], ["--fresh"]))
-    told = json.loads(first.stdout)
-    assert list(told)[:5] == ["store", "cells", "done", "failed", "skipped_as_done"]
-    assert told == {
+    text = json.loads(first.stdout)
+    assert list(text)[:5] == ["store", "cells", "done", "failed", "skipped_as_done"]
+    assert text == {
         "store": "small.db", "cells": 4, "done": 4, "failed": 0, "skipped_as_done": 0, "does_not_fit": 0,
     }  # fmt: skip
-    assert json.loads(second.stdout) == told | {"done": 0, "skipped_as_done": 4}
-    assert json.loads(anew.stdout) == told
+    assert json.loads(second.stdout) == text | {"done": 0, "skipped_as_done": 4}
+    assert json.loads(anew.stdout) == text
     rows = json.loads(run("results", "small.db", "--where", "alpha > 0.5", "--json").stdout)["rows"]
     assert [row[CONCURRENCY] for row in rows] == [1, 8]
 
 
 def test_what_a_person_reads(tmp_path: Path) -> None:
     study_file(tmp_path, GRID + "  hardware.tensor_parallel: [1, 4]\nname: Four loads\n")
-    told = run("sweep", "small.study.yaml", "--out", "here.db", "--workers", "1")
-    assert told.exit_code == 0, told.stderr
-    lines = told.stdout.splitlines()
+    message = run("sweep", "small.study.yaml", "--out", "here.db", "--workers", "1")
+    assert message.exit_code == 0, message.stderr
+    lines = message.stdout.splitlines()
     assert lines[0] == "Four loads: 8 cells, 8 done now"
     assert lines[1].startswith("Best of those: eagle3.throughput_speedup ")
     assert "alpha 0.9" in lines[1]
-    assert "4 does-not-fit: eagle3: 67.7 GiB weights" in told.stdout
+    assert "4 does-not-fit: eagle3: 67.7 GiB weights" in message.stdout
     assert lines[-1] == "All of them: decodesim results here.db"
     assert (tmp_path / "here.db").is_file()
 
@@ -82,11 +82,11 @@ BAD = {
 """What is wrong → (arguments, part of the one line that says so)."""
 
 
-@pytest.mark.parametrize(("arguments", "said"), BAD.values(), ids=BAD)
-def test_bad_input_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
     study_file(tmp_path, GRID)
     (line,) = [line for line in bad("sweep", *arguments) if not line.startswith("compiling")]
-    assert said in line
+    assert message in line
 
 
 def test_another_studys_store_and_a_grid_too_large_are_refused(tmp_path: Path) -> None:
@@ -107,12 +107,12 @@ def test_an_interrupted_sweep_keeps_what_is_done(tmp_path: Path) -> None:
     try:
         assert eventually(lambda: done(store) > 0, within_s=120)
         sweep.send_signal(signal.SIGINT)
-        _, said = sweep.communicate(timeout=60)
+        _, message = sweep.communicate(timeout=60)
     finally:
         end([sweep])
     assert sweep.returncode == 130
-    assert "small.db keeps the finished cells, and the same command runs the rest" in said
-    assert "Traceback" not in said
+    assert "small.db keeps the finished cells, and the same command runs the rest" in message
+    assert "Traceback" not in message
     assert 0 < done(store) < 2000
 
 
@@ -123,10 +123,10 @@ def test_a_sweep_in_the_background_goes_on_when_another_program_is_interrupted(t
         assert eventually(lambda: done(store) > 0, within_s=120)
         assert done(store) < 100
         os.killpg(sweep.pid, signal.SIGINT)
-        _, said = sweep.communicate(timeout=60)
+        _, message = sweep.communicate(timeout=60)
     finally:
         end([sweep])
-    assert (sweep.returncode, done(store)) == (0, 100), said
+    assert (sweep.returncode, done(store)) == (0, 100), message
 
 
 def started(folder: Path, cells: int, background: bool = False) -> tuple[subprocess.Popen[str], Path]:

@@ -128,18 +128,18 @@ def test_the_page_holds_every_row_and_loads_nothing(files: list[Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("{", "broken.json:1:2: is not JSON"),
         ("[]", "a list `cases`"),
         ('{"cases": [{"case_id": "x", "points": 3}]}', "cases[0].points"),
     ],
 )
-def test_damaged_files_are_refused_with_their_place(content: str, says: str, tmp_path: Path) -> None:
+def test_damaged_files_are_refused_with_their_place(content: str, message: str, tmp_path: Path) -> None:
     Path("broken.json").write_text(content, encoding="utf-8")
     result = run("broken.json")
     assert result.exit_code == 2
-    assert says in result.stderr
+    assert message in result.stderr
     assert result.stdout == ""
 
 

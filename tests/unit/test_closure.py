@@ -30,14 +30,14 @@ def layer(batch: int, queries: int, context: int) -> Measurement:
 
 def test_speedups_are_those_of_pairs_and_the_break_even_lies_between_them() -> None:
     """A machine that slows down to a third between two pairs changes neither."""
-    found = measured(
+    result = measured(
         pair(0.4, 1.6, 0.01, 0.02),
         pair(0.4, 1.6, 0.03, 0.06),
         pair(0.8, 2.5, 0.01, 0.02),
         pair(0.8, 2.5, 0.03, 0.06),
     )
-    assert [dial.speedup for dial in found.dials] == pytest.approx([0.8, 1.25])
-    outcome, alpha = found.break_even
+    assert [dial.speedup for dial in result.dials] == pytest.approx([0.8, 1.25])
+    outcome, alpha = result.break_even
     assert (outcome, alpha) == ("found", pytest.approx(0.6))  # halfway: 0.8 and 1.25 are as far from 1
 
 
@@ -114,9 +114,9 @@ def test_a_machine_is_busy_when_its_reference_step_is_not_steady() -> None:
 def test_a_drift_that_both_sides_met_is_told_and_refuses_nothing() -> None:
     from calibration.closure.reference import Reference
 
-    found = Reference.of([[1.0, 1.01]] * 20 + [[1.1, 1.11]] * 20)
-    assert found.busy is None
-    assert found.drift == pytest.approx(0.1, abs=0.01)
+    result = Reference.of([[1.0, 1.01]] * 20 + [[1.1, 1.11]] * 20)
+    assert result.busy is None
+    assert result.drift == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_busy_machine_gives_no_figures_and_says_why() -> None:

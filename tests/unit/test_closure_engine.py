@@ -59,8 +59,8 @@ def test_text_is_that_of_plain_greedy_decoding(draft_length: int, layers: int) -
     with torch.inference_mode():
         plain = plain_text(target, prompts, BATCH, CONTEXT, 30)
         drafter = target.first_layers(layers)
-        found, accepted = speculative_text(target, drafter, prompts, BATCH, CONTEXT, 30, draft_length)
-    assert torch.equal(found, plain)
+        result, accepted = speculative_text(target, drafter, prompts, BATCH, CONTEXT, 30, draft_length)
+    assert torch.equal(result, plain)
     assert (accepted == 1) == (layers == 6)  # a drafter that is the target is always right, others are not
 
 

@@ -69,12 +69,12 @@ def measured() -> list[MeasuredPoint]:
     from calibration.closure.measured_point import MeasuredPoint, bracket
     from calibration.closure.points import LoopPoint
 
-    found = []
+    result = []
     for batch, draft_length, context, layers, temperature in SETTINGS:
         point = LoopPoint(batch, draft_length, context, layers, temperature)
         alphas = bracket(point, [pair_of(point, 0.5)])
-        found.append(MeasuredPoint(point, tuple(pair_of(point, alpha) for alpha in alphas)))
-    return found
+        result.append(MeasuredPoint(point, tuple(pair_of(point, alpha) for alpha in alphas)))
+    return result
 
 
 @pytest.fixture(scope="module")

@@ -32,13 +32,13 @@ def test_the_folder_is_keyed_by_the_source(
 ) -> None:
     key = compiled.cache_folder().name
     monkeypatch.setenv(variable, str(tmp_path))
-    kept = compiled.kept_in()
-    assert kept is not None
-    assert kept.is_relative_to(tmp_path)
-    assert kept.name == key
-    assert str(kept) == numba.config.CACHE_DIR
+    cache_folder = compiled.kept_in()
+    assert cache_folder is not None
+    assert cache_folder.is_relative_to(tmp_path)
+    assert cache_folder.name == key
+    assert str(cache_folder) == numba.config.CACHE_DIR
     assert not compiled.is_compiled()
-    (kept / "step.nbi").touch()
+    (cache_folder / "step.nbi").touch()
     assert compiled.is_compiled()
 
 

@@ -63,13 +63,13 @@ def test_terms_of_a_pass_add_up_operator_by_operator(case):
     cost = cost_model(case)
     args = (300, 64, 64 * 2000, 4, ((44, 512),), 257, "eager")
     ops = cost.explain_pass(*args)
-    whole = cost.target_pass(*args)
-    assert whole == total(ops)
-    assert whole.duration_s == pytest.approx(sum(one.duration_s for _, one in ops))
-    assert whole.duration_s == pytest.approx(sum(getattr(whole, term) for term in TERMS))
-    assert all(getattr(one, term) >= -1e-15 for _, one in ops for term in TERMS)
-    assert whole.moved_bytes > 0
-    assert whole.flops > 0
+    pass_cost = cost.target_pass(*args)
+    assert pass_cost == total(ops)
+    assert pass_cost.duration_s == pytest.approx(sum(part.duration_s for _, part in ops))
+    assert pass_cost.duration_s == pytest.approx(sum(getattr(pass_cost, term) for term in TERMS))
+    assert all(getattr(part, term) >= -1e-15 for _, part in ops for term in TERMS)
+    assert pass_cost.moved_bytes > 0
+    assert pass_cost.flops > 0
 
 
 def test_a_pass_without_a_graph_lasts_until_the_host_has_launched_it():
@@ -121,8 +121,8 @@ def test_compiled_tables_price_a_pass_as_its_explanation_does(case, query_tokens
                 + prices.draft_attention[query_tokens - 1, batch_at, context_at]
                 + prices.scalars[PRICE_DRAFT_LAUNCH_NS]
             )
-            one = cost.draft_pass(tokens, batch, batch * context, query_tokens, (), batch)
-            assert drafted == pytest.approx(one.gpu_s * 1e9, rel=1e-12)
+            pass_cost = cost.draft_pass(tokens, batch, batch * context, query_tokens, (), batch)
+            assert drafted == pytest.approx(pass_cost.gpu_s * 1e9, rel=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -148,18 +148,18 @@ def test_compiled_tables_price_prefill_as_its_explanation_does(case):
         drafted += prices.scalars[PRICE_DRAFT_PREFILL_START_NS] + prices.draft_tokens[tokens]
         drafted += tokens * prices.scalars[PRICE_DRAFT_PREFILL_TOKEN_NS]
         drafted += prices.draft_experts[tokens] + prices.scalars[PRICE_DRAFT_LAUNCH_NS]
-        one = cost.draft_pass(tokens, prefill_chunks=chunks)
-        assert drafted == pytest.approx(one.gpu_s * 1e9, rel=1e-12)
+        pass_cost = cost.draft_pass(tokens, prefill_chunks=chunks)
+        assert drafted == pytest.approx(pass_cost.gpu_s * 1e9, rel=1e-12)
 
 
 def test_prompts_of_one_step_share_the_start_of_attention():
     """FlashAttention takes them in one kernel: a second prompt adds what it computes and moves."""
     cost = cost_model("dense")
-    one = dict(cost.explain_pass(512, prefill_chunks=((512, 0),)))["attention (prefill)"]
+    pass_cost = dict(cost.explain_pass(512, prefill_chunks=((512, 0),)))["attention (prefill)"]
     two = dict(cost.explain_pass(512, prefill_chunks=((256, 0), (256, 0))))["attention (prefill)"]
-    assert two.launch_s == one.launch_s > 0
-    assert two.memory_s == one.memory_s > 0
-    assert two.compute_s == pytest.approx(one.compute_s / 2)
+    assert two.launch_s == pass_cost.launch_s > 0
+    assert two.memory_s == pass_cost.memory_s > 0
+    assert two.compute_s == pytest.approx(pass_cost.compute_s / 2)
 
 
 def test_between_knots_the_compiled_attention_stays_close():
@@ -210,8 +210,8 @@ def test_every_target_of_the_catalogue_has_prices(name):
         assert all(np.isfinite(values).all() for values in prices)
         assert (prices.attention > 0).all()
         assert (prices.target_tokens[1:] > 0).all()
-        one = cost.target_pass(1, 1, 1024, 1, (), 1)
-        assert one.moved_bytes / one.gpu_s < cost.profile.bandwidth()
+        pass_cost = cost.target_pass(1, 1, 1024, 1, (), 1)
+        assert pass_cost.moved_bytes / pass_cost.gpu_s < cost.profile.bandwidth()
 
 
 def test_without_a_drafter_every_draft_price_is_zero():
@@ -266,8 +266,8 @@ def test_batch_one_is_bound_by_memory_and_a_long_prefill_by_arithmetic():
 
 
 def test_more_ranks_trade_memory_for_communication():
-    one, four = (replace(cost_model("dense"), tensor_parallel=tp) for tp in (1, 4))
-    alone, shared = (x.target_pass(64, 64, 64 * 1024, 1, (), 64) for x in (one, four))
+    single, four = (replace(cost_model("dense"), tensor_parallel=tp) for tp in (1, 4))
+    alone, shared = (x.target_pass(64, 64, 64 * 1024, 1, (), 64) for x in (single, four))
     assert alone.communication_s == 0.0
     assert shared.communication_s > 0.0
     assert shared.memory_s < 0.4 * alone.memory_s

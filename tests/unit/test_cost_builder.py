@@ -194,14 +194,14 @@ def packaged(tmp_path_factory):
                 row |= {"backend": f"vllm_{mode}"} if row["library"] == "vllm" else {}
         owners = sorted({(row.get("framework") or row.get("library"), row["version"]) for row in rows})
         for owner, version in owners:
-            mine = [
+            own_rows = [
                 row
                 for row in rows
                 if (row.get("framework") or row.get("library"), row["version"]) == (owner, version)
             ]
             where = root / "aiconfigurator_core" / "systems" / "data" / "h100_sxm" / folder / owner / version
             where.mkdir(parents=True, exist_ok=True)
-            renamed_rows = [{renamed.get(key, key): value for key, value in row.items()} for row in mine]
+            renamed_rows = [{renamed.get(key, key): value for key, value in row.items()} for row in own_rows]
             pq.write_table(pyarrow.Table.from_pylist(renamed_rows), where / f"{file}.parquet")
     (root / "aiconfigurator_core-9.9.dist-info").mkdir()
     return root
@@ -295,8 +295,8 @@ def test_an_exchange_takes_the_faster_kernel_of_every_size(tmp_path):
     pq.write_table(pyarrow.Table.from_pylist(many), where / "wideep_deepep_normal_perf.parquet")
     part = exchange_part(open_tables(tmp_path, "h100-sxm"))
     assert part is not None
-    one = {"tokens": [1, 2, 4, 16, 64], "us": [40.0, 40.0, 60.0, 154.0, 156.0]}
-    assert part.table == {"8": one, "16": one}
+    table = {"tokens": [1, 2, 4, 16, 64], "us": [40.0, 40.0, 60.0, 154.0, 156.0]}
+    assert part.table == {"8": table, "16": table}
 
 
 def test_the_command_writes_the_profile_and_reports_errors(flat, tmp_path):
@@ -308,14 +308,14 @@ def test_the_command_writes_the_profile_and_reports_errors(flat, tmp_path):
     assert json.loads(output.read_text("utf-8"))["name"] == "h100-sxm"
 
 
-@pytest.mark.parametrize(("system", "said"), [("h200-sxm", "no gemm table"), ("b900", "unknown GPU")])
-def test_missing_tables_are_an_input_error(flat, system, said, tmp_path):
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize(("system", "message"), [("h200-sxm", "no gemm table"), ("b900", "unknown GPU")])
+def test_missing_tables_are_an_input_error(flat, system, message, tmp_path):
+    with pytest.raises(InputError, match=message):
         build_profile(flat, system)
     arguments = ["--from-tables", str(flat), "--system", system, "-o", str(tmp_path / "x.json")]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
-    assert said in done.output
+    assert message in done.output
 
 
 def test_an_empty_folder_says_what_it_should_hold(tmp_path):

@@ -68,13 +68,13 @@ def document(*more: Any, without: str = "") -> dict[str, Any]:
         rows("draft_sampler/greedy", "rows", {"vocab": 49152}, 2, 3),
         part("launch", {"eager_call_us": 0}, {}),
     ]
-    kept = [*(one for one in parts if one["name"] != without), *more]
+    parts_left = [*(entry for entry in parts if entry["name"] != without), *more]
     return {
         "schema": "decodesim/profile-1",
         "name": "mine",
         "gpu": CPU,
         "inherits": "h100-sxm",
-        "parts": kept,
+        "parts": parts_left,
     }
 
 
@@ -91,8 +91,8 @@ def cost(of: Profile, preset: str = "torch-2", sampling: str = "", draft_samplin
 
 
 def test_a_layer_in_place_is_its_matrices_its_attention_and_the_rest():
-    one = cost(profile())
-    step = one.target_pass(8, 4, 4 * 1024, 2, logit_rows=8)
+    cost_model = cost(profile())
+    step = cost_model.target_pass(8, 4, 4 * 1024, 2, logit_rows=8)
     matrices = sum(GEMM_US[i, 2] for i in range(4))
     layers = 30 * (matrices + ATTENTION_US[1, 1, 1] + 98 + 8 * 2)
     expected = layers + 39 + 8 + GEMM_US[4, 2]
@@ -103,8 +103,10 @@ def test_a_layer_in_place_is_its_matrices_its_attention_and_the_rest():
 def test_what_a_layer_in_place_holds_is_not_charged_again_by_a_preset(preset, kind):
     chosen = load_preset(preset)[0]
     dear = replace(chosen, small_kernel_s_per_layer=0.5)
-    one = cost(profile(kind=kind))
-    prices = [replace(one, preset=p).target_pass(8, 4, 4096, 2, logit_rows=8).gpu_s for p in (chosen, dear)]
+    cost_model = cost(profile(kind=kind))
+    prices = [
+        replace(cost_model, preset=p).target_pass(8, 4, 4096, 2, logit_rows=8).gpu_s for p in (chosen, dear)
+    ]
     assert prices[0] == prices[1]
     unmeasured = cost(profile(part("elementwise", {"memory_efficiency": 0.8}, {}), without="elementwise"))
     with pytest.raises(InputError, match="stands twice"):
@@ -172,13 +174,15 @@ def test_samplers_are_priced_as_the_scenario_says():
 
 
 def test_tables_of_the_step_are_what_the_explanation_says():
-    one = cost(profile(), sampling="greedy", draft_sampling="sampled")
-    prices = compile_prices(one, max_tokens=64, max_sequences=16, max_context_tokens=2048, max_query_tokens=8)
-    ops = dict(one.explain_pass(24, logit_rows=24))
+    cost_model = cost(profile(), sampling="greedy", draft_sampling="sampled")
+    prices = compile_prices(
+        cost_model, max_tokens=64, max_sequences=16, max_context_tokens=2048, max_query_tokens=8
+    )
+    ops = dict(cost_model.explain_pass(24, logit_rows=24))
     in_table = prices.target_tokens[24] + prices.target_head[24]
     assert in_table == pytest.approx(total(list(ops.items())).gpu_s * 1e9, rel=1e-9)
     assert "embedding, positions, mask" in ops
-    draft = one.explain_draft_pass(6, logit_rows=6)
+    draft = cost_model.explain_draft_pass(6, logit_rows=6)
     passed = total([op for op in draft if op[0] != "host"]).gpu_s
     assert prices.draft_tokens[6] + prices.draft_head[6] == pytest.approx(passed * 1e9, rel=1e-9)
     drawn = compile_prices(
@@ -186,7 +190,7 @@ def test_tables_of_the_step_are_what_the_explanation_says():
     )
     assert drawn.scalars[PRICE_SAMPLE_SEQUENCE_NS] == 7000
     assert prices.scalars[PRICE_SAMPLE_SEQUENCE_NS] == 0
-    assert prices.sample[6] == pytest.approx(one.sample(6).gpu_s * 1e9, rel=1e-9)
+    assert prices.sample[6] == pytest.approx(cost_model.sample(6).gpu_s * 1e9, rel=1e-9)
     at_knot = prices.attention[1, list(prices.batch_knots).index(4), list(prices.context_knots).index(1024)]
     assert at_knot == pytest.approx(30 * ATTENTION_US[1, 1, 1] * 1e3, rel=1e-9)
 
@@ -205,8 +209,8 @@ def test_the_scenario_says_how_tokens_are_chosen(temperature, drafts, expected):
         f"workload: {{arrivals: {{kind: closed, concurrency: 2}}, temperature: {temperature}}}\n"
         "engine: {max_num_seqs: 4}\n"
     )
-    made = setup_of(scenario, scenario.speculation[0]).cost
-    assert (made.sampling, made.draft_sampling) == expected
+    cost = setup_of(scenario, scenario.speculation[0]).cost
+    assert (cost.sampling, cost.draft_sampling) == expected
     plain = setup_of(scenario, None).cost
     assert (plain.sampling, plain.draft_sampling) == (expected[0] and f"plain-{expected[0]}", "")
 
@@ -251,9 +255,11 @@ def test_an_affine_curve_keeps_its_shape_between_knots():
 def test_a_kernel_that_takes_longer_for_fewer_tokens_is_kept_when_it_was_measured():
     form = GemmForm(2e10, 4e11, 2.0, 2.0, 5.0, 0.5, 0.5, 1.0, 0.0, tile_tokens=1)
     knots, dip = np.array([4.0, 5, 8]), np.log([[1.0, 1.4, 0.9]])
-    kept, raised = (Gemm(form, knots, np.array([[64.0, 64]]), dip, True, rises) for rises in (False, True))
-    assert kept.time_us(64, 64, knots) == pytest.approx(form.time_us(64, 64, knots) * np.exp(dip[0]))
-    assert raised.time_us(64, 64, 8) == raised.time_us(64, 64, 5) > kept.time_us(64, 64, 8)
+    unraised, raised = (
+        Gemm(form, knots, np.array([[64.0, 64]]), dip, True, rises) for rises in (False, True)
+    )
+    assert unraised.time_us(64, 64, knots) == pytest.approx(form.time_us(64, 64, knots) * np.exp(dip[0]))
+    assert raised.time_us(64, 64, 8) == raised.time_us(64, 64, 5) > unraised.time_us(64, 64, 8)
 
 
 @pytest.mark.parametrize(("change", "wrong"), [
@@ -286,7 +292,7 @@ def test_a_broken_file_says_where_and_what(change, wrong):
 @pytest.mark.parametrize("seed", range(2))
 def test_a_file_with_anything_anywhere_is_read_or_refused(seed):
     """Every place of the file, one after the other, holds something that does not belong there."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     strange = [None, -1, 0, 1e-9, 1e30, "x", [], {}, [[1, 2], [3]], True, [1, "x"]]
     text = json.dumps(document())
     for path in places(json.loads(text)):
@@ -294,7 +300,7 @@ def test_a_file_with_anything_anywhere_is_read_or_refused(seed):
         here = raw
         for key in path[:-1]:
             here = here[key]
-        here[path[-1]] = luck.choice(strange)
+        here[path[-1]] = rng.choice(strange)
         with contextlib.suppress(InputError):
             read = parse_profile(json.dumps(raw), "mine.json")
             times = [
@@ -302,7 +308,7 @@ def test_a_file_with_anything_anywhere_is_read_or_refused(seed):
                 read.attention("bf16").time_us(2, 90, 3, 64, 6),
             ]
             times += [read.sampler(how).time_us([1, 9], 1000) for how in ("", "greedy", "plain-sampled")]
-            assert all(np.isfinite(one).all() for one in times), path
+            assert all(np.isfinite(time).all() for time in times), path
 
 
 def places(raw, path=()):

@@ -37,7 +37,7 @@ def test_every_preset_loads_and_names_its_sources():
 
 
 @pytest.mark.parametrize(
-    ("asked", "name", "said"),
+    ("asked", "name", "message"),
     [
         ("vllm-0.33", "vllm-0.33", None),
         ("vllm-0.33.1", "vllm-0.33", None),
@@ -59,11 +59,11 @@ def test_every_preset_loads_and_names_its_sources():
         ("sglang-0.5.9", "sglang-0.5", None),
     ],
 )
-def test_the_nearest_version_is_taken_and_said(asked, name, said):
+def test_the_nearest_version_is_taken_and_said(asked, name, message):
     preset, note = load_preset(asked)
     assert preset.name == name
-    assert (note is None) == (said is None)
-    assert said is None or said in note
+    assert (note is None) == (message is None)
+    assert message is None or message in note
 
 
 @pytest.mark.parametrize("asked", ["lmdeploy-1", "", "33", "?"])
@@ -111,13 +111,13 @@ def test_every_field_declares_what_it_is(record, others):
 def test_a_file_is_held_to_what_its_fields_declare(tmp_path):
     """0 is a limit of running requests for no engine; where it means that there is no rule, it is read."""
     text = {**OWN, "max_num_seqs": 0, "graph_unit": "batches", "host": {"prompt_token_s": 0.5}}
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_preset("mine.json", engine_file(tmp_path, text))
-    said = str(caught.value)
-    assert all(name in said for name in ("max_num_seqs", "graph_unit", "host.prompt_token_s"))
-    assert "known: tokens, requests" in said
-    mine, _ = load_preset("mine.json", engine_file(tmp_path, {**OWN, "draft_seats": 0, "state_slots": 0}))
-    assert mine.draft_seats == mine.state_slots == 0
+    message = str(error.value)
+    assert all(name in message for name in ("max_num_seqs", "graph_unit", "host.prompt_token_s"))
+    assert "known: tokens, requests" in message
+    preset, _ = load_preset("mine.json", engine_file(tmp_path, {**OWN, "draft_seats": 0, "state_slots": 0}))
+    assert preset.draft_seats == preset.state_slots == 0
 
 
 def test_exposed_host_time_counts_sequences_and_passes():
@@ -143,18 +143,18 @@ OWN = {"schema": "decodesim/engine-1", "name": "mine", "inherits": "sglang-0.5"}
 
 def test_a_file_that_inherits_says_only_what_differs(tmp_path):
     text = {**OWN, "max_num_seqs": 48, "graph_sizes": [1, [2, 6, 2]], "host": {"step_s": 0.002}}
-    mine, note = load_preset("mine.json", engine_file(tmp_path, text))
+    preset, note = load_preset("mine.json", engine_file(tmp_path, text))
     base = load_preset("sglang-0.5")[0]
-    assert (mine.name, mine.engine, mine.max_num_seqs, note) == ("mine", "SGLang", 48, None)
-    assert mine.graph_sizes == (1, 2, 4, 6)
-    assert mine.host == replace(base.host, step_s=0.002)
+    assert (preset.name, preset.engine, preset.max_num_seqs, note) == ("mine", "SGLang", 48, None)
+    assert preset.graph_sizes == (1, 2, 4, 6)
+    assert preset.host == replace(base.host, step_s=0.002)
 
 
 def test_vllm_seats_fewer_requests_on_an_a100_and_a_number_of_ones_own_stays(tmp_path):
     """vLLM engine/arg_utils.py: 256 and 2,048 on GPUs below 70 GiB and on the A100, else 1,024 and 8,192."""
     own = tmp_path / "own.json"
     own.write_text(json.dumps({**OWN, "inherits": "vllm-0.33", "max_num_seqs": 640}), "utf-8")
-    for engine, gpu_name, told, seats, tokens in (
+    for engine, gpu_name, stated, request_limit, tokens in (
         ("vllm-0.33", "a100-sxm-80gb", "null", 256, 2048),
         ("vllm-0.10", "a100-sxm-40gb", "null", 256, 2048),
         ("vllm-0.33", "h100-sxm", "null", 1024, 8192),
@@ -162,11 +162,11 @@ def test_vllm_seats_fewer_requests_on_an_a100_and_a_number_of_ones_own_stays(tmp
         (str(own), "a100-sxm-80gb", "null", 640, 2048),
         ("sglang-0.5", "a100-sxm-80gb", "null", 2048, 8192),
     ):
-        wanted = (f"engine.preset={engine}", f"engine.max_num_seqs={told}")
-        scenario = scenario_from_flags({"model": "llama-3.1-8b-instruct", "gpu": gpu_name}, wanted)
+        overrides = (f"engine.preset={engine}", f"engine.max_num_seqs={stated}")
+        scenario = scenario_from_flags({"model": "llama-3.1-8b-instruct", "gpu": gpu_name}, overrides)
         preset, _ = engine_preset(scenario)
-        assert (preset.max_num_seqs, preset.max_num_batched_tokens) == (seats, tokens)
-        assert told != "null" or defaults_used(scenario)["engine.max_num_seqs"] == seats
+        assert (preset.max_num_seqs, preset.max_num_batched_tokens) == (request_limit, tokens)
+        assert stated != "null" or defaults_used(scenario)["engine.max_num_seqs"] == request_limit
 
 
 def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(tmp_path):
@@ -186,7 +186,7 @@ def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[1]", r"mine\.json:1.*list"),
         ("{", r"mine\.json:1:2: is not JSON"),
@@ -203,8 +203,8 @@ def test_a_preset_file_moves_the_simulated_step_and_is_read_again_after_an_edit(
         ({"schema": "decodesim/engine-1"}, r"mine\.json.*host: is missing(?s:.*)max_num_seqs: is missing"),
     ],
 )
-def test_a_broken_preset_file_says_what_is_wrong_where(tmp_path, text, said):
-    with pytest.raises(InputError, match=said):
+def test_a_broken_preset_file_says_what_is_wrong_where(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
         load_preset("mine.json", engine_file(tmp_path, text))
 
 
@@ -224,9 +224,9 @@ def test_gpus_have_a_source_for_every_figure():
         "nvlink_bandwidth_bytes_per_s",
         "interconnect",
     }
-    for one in GPUS.values():
-        assert set(one.sources) == figures, one.name
-        assert all(one.sources.values()), one.name
+    for entry in GPUS.values():
+        assert set(entry.sources) == figures, entry.name
+        assert all(entry.sources.values()), entry.name
 
 
 def test_h100_has_the_published_ridge_and_driver_memory():

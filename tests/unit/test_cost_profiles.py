@@ -80,8 +80,8 @@ def test_a_slower_link_slows_the_all_reduce_only_beyond_its_start():
 def test_a_users_profile_takes_missing_parts_from_the_one_it_names(tmp_path):
     data = json.loads(text_of())
     parts = [part for part in data["parts"] if part["name"] in ("gemm/bf16", "attention/bf16")]
-    mine = {**data, "name": "mine", "gpu": "h200-sxm", "inherits": "h100-sxm", "parts": parts}
-    (tmp_path / "mine.json").write_text(json.dumps(mine), encoding="utf-8")
+    own_profile = {**data, "name": "mine", "gpu": "h200-sxm", "inherits": "h100-sxm", "parts": parts}
+    (tmp_path / "mine.json").write_text(json.dumps(own_profile), encoding="utf-8")
     profile = load_profile("mine.json", tmp_path)
     assert profile.statuses["gemm/bf16"] == "measured"
     assert profile.statuses["gemm/fp8"] == "inherited"
@@ -117,7 +117,7 @@ def _small() -> dict[str, Any]:
         if axes and table:
             cut = tuple(slice(2) if axis != "knots" else slice(None) for axis in axes)
             table["us"] = np.array(table["us"])[cut].tolist()
-            part["table"] |= {axis: table[axis][one] for axis, one in zip(axes, cut, strict=True)}
+            part["table"] |= {axis: table[axis][chosen] for axis, chosen in zip(axes, cut, strict=True)}
     return data
 
 
@@ -134,7 +134,7 @@ def _with_part(part_name: str, /, **changes: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "not JSON"),
         ("[]", "a JSON object is expected"),
@@ -172,10 +172,10 @@ def _with_part(part_name: str, /, **changes: object) -> str:
         (json.dumps({"schema": "decodesim/profile-1"}), "gpu: is missing"),
     ],
 )
-def test_a_broken_profile_is_an_input_error(text, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_a_broken_profile_is_an_input_error(text, message):
+    with pytest.raises(InputError, match=message) as error:
         parse_profile(text, "mine.json")
-    assert "mine.json" in str(caught.value)
+    assert "mine.json" in str(error.value)
 
 
 @pytest.mark.parametrize("name", [part["name"] for part in SMALL["parts"]])
@@ -195,9 +195,9 @@ def test_a_profile_without_one_part_is_whole_or_says_what_it_lacks(name):
 def test_all_that_is_wrong_with_a_profile_is_said_at_once():
     data = json.loads(_with_part("gemm/bf16", status="guessed", coefficients={"start_us": "x"}))
     data |= {"name": 5, "gpu": "h900"}
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         parse_profile(json.dumps(data, indent=1), "mine.json")
-    fields = [(problem.field, problem.line is not None) for problem in caught.value.problems]
+    fields = [(problem.field, problem.line is not None) for problem in error.value.problems]
     assert fields == [("name", True), ("gpu", True), ("parts[0].status", True)]
 
 

@@ -58,7 +58,7 @@ def test_prices_of_shipped_profiles_stay(setting: tuple[str, str, str]) -> None:
     if cost.drafter:
         draft = cost.draft_pass(32, 32, 32 * 3000, 1, logit_rows=32).duration_s
         draft -= cost.preset.host.draft_pass_s
-    found = (step, draft, cost.sample(96).duration_s)
-    assert found == pytest.approx(PRICES_S[setting], rel=_ROUNDING, abs=0)
+    result = (step, draft, cost.sample(96).duration_s)
+    assert result == pytest.approx(PRICES_S[setting], rel=_ROUNDING, abs=0)
     assert (cost.profile.rest_of_layer(1.0), cost.profile.preparation(1.0)) == (None, None)
     assert (cost.profile.draft_sampler(), cost.profile.eager_call_us()) == (None, None)

@@ -44,8 +44,8 @@ def test_logits_are_those_of_transformers_after_prompts_and_in_verify_passes(
         span = int(lengths.max()) + drafts.shape[1]
         verified = decoder.head(decoder.forward(drafts, lengths, cache, span))
         for row, length in enumerate(lengths.tolist()):
-            whole = torch.cat((tokens[row, :length], drafts[row]))[None]
-            expected = smollm2.model(whole).logits[0, length:]
+            all_tokens = torch.cat((tokens[row, :length], drafts[row]))[None]
+            expected = smollm2.model(all_tokens).logits[0, length:]
             assert (verified[row] - expected).abs().max() < _CLOSE
 
 
@@ -60,8 +60,8 @@ def test_shape_from_the_catalogue_is_that_of_the_weights(decoder: Decoder) -> No
 
     from calibration.decoder.shape import DecoderShape
 
-    found = DecoderShape.of(load_model("smollm2-135m-instruct"))
-    assert replace(found, norm_eps=decoder.shape.norm_eps) == decoder.shape
+    result = DecoderShape.of(load_model("smollm2-135m-instruct"))
+    assert replace(result, norm_eps=decoder.shape.norm_eps) == decoder.shape
 
 
 def test_shards_hold_their_part_and_other_architectures_are_refused() -> None:
@@ -85,11 +85,11 @@ def test_packed_attention_is_attention() -> None:
     asked = torch.randn(batch, queries, heads, dim, dtype=torch.float64)
     keys, values = torch.randn(2, batch, kv_heads, span, dim, dtype=torch.float64)
     mask = causal_mask(lengths, queries, span, heads // kv_heads, torch.float64)
-    found = attention(asked, keys, values, mask).view(batch, queries, heads, dim)
+    result = attention(asked, keys, values, mask).view(batch, queries, heads, dim)
     for b in range(batch):
         for q in range(queries):
             seen = int(lengths[b]) + q + 1
             for h in range(heads):
                 k, v = keys[b, h // 3, :seen], values[b, h // 3, :seen]
                 weights = torch.softmax(k @ asked[b, q, h] / dim**0.5, 0)
-                torch.testing.assert_close(found[b, q, h], weights @ v)
+                torch.testing.assert_close(result[b, q, h], weights @ v)

@@ -14,18 +14,18 @@ LOOKUP = {"speculation": [{"name": "lookup", "method": "ngram"}], "workload.requ
 
 
 @pytest.mark.parametrize(
-    ("preset", "said"),
+    ("preset", "message"),
     [
         ("vllm-0.33", "looked up on the GPU, as vLLM's ngram_gpu does"),
         ("vllm-0.14", "looked up on the GPU, as vLLM's ngram_gpu does"),
         ("vllm-0.14-sync", "compare with plain decoding under vllm-0.14 or vllm-0.33"),
     ],
 )
-def test_where_look_ups_are_made_is_said(preset: str, said: str) -> None:
+def test_where_look_ups_are_made_is_said(preset: str, message: str) -> None:
     notes = simulate(small_scenario({**LOOKUP, "engine.preset": preset})).notes
-    assert [note for note in notes if note.startswith("lookup: ") and said in note]
+    assert [note for note in notes if note.startswith("lookup: ") and message in note]
     silent = simulate(small_scenario({"workload.requests": 40, "engine.preset": preset})).notes
-    assert not [note for note in silent if said in note]
+    assert not [note for note in silent if message in note]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_a_limit_of_running_requests_while_an_engine_speculates_is_noted(
 
 def test_every_answer_says_which_preset_was_taken() -> None:
     scenario = small_scenario({"engine.preset": "vllm-0.20", "workload.requests": 60})
-    said = "no preset for 'vllm-0.20': the nearest known, vllm-0.15, is taken"
-    assert said in simulate(scenario).notes
-    assert said in breakeven(scenario).notes
-    assert said in memory(scenario).notes
-    assert said in tornado(scenario).notes
+    message = "no preset for 'vllm-0.20': the nearest known, vllm-0.15, is taken"
+    assert message in simulate(scenario).notes
+    assert message in breakeven(scenario).notes
+    assert message in memory(scenario).notes
+    assert message in tornado(scenario).notes
     known = small_scenario({"engine.preset": "vllm-0.33", "workload.requests": 60})
     assert not [note for note in (*simulate(known).notes, *memory(known).notes) if "preset" in note]

@@ -53,8 +53,8 @@ def test_a_figure_that_one_replication_lacks_is_not_averaged_over_the_others() -
 
 
 def test_pairing_removes_the_luck_that_both_share() -> None:
-    luck = [100.0, 140.0, 80.0, 120.0]
-    speedup = paired_ratio([1.5 * x for x in luck], luck)
+    noise = [100.0, 140.0, 80.0, 120.0]
+    speedup = paired_ratio([1.5 * x for x in noise], noise)
     assert speedup is not None
     assert speedup.value == pytest.approx(1.5)
     assert speedup.half_width == pytest.approx(0, abs=1e-12)

@@ -57,14 +57,14 @@ def tables_in(source: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def test_there_is_no_second_table_of_figures() -> None:
-    found = {
+    result = {
         f"{name}:{line}": names
         for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
         if (name := path.relative_to(ROOT).as_posix()) not in MEASUREMENTS and not name.startswith(FORMATS)
         for line, names in tables_in(path.read_text("utf-8"))
     }
-    assert found == {}
+    assert result == {}
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_every_file_with_a_figure_is_registered() -> None:
         *dashboards.profile_page.FIGURES,
         engine_speedups.FIGURE,
     )
-    drawn = [one.draw for one in (*FIGURES.values(), *STUDY_FIGURES.values(), *of_devices)]
+    drawn = [figure.draw for figure in (*FIGURES.values(), *STUDY_FIGURES.values(), *of_devices)]
     assert files == {Path(inspect.getfile(draw)) for draw in drawn}
 
 
@@ -136,9 +136,9 @@ def test_a_saturated_variant_has_no_curve() -> None:
     table = tails.prepare(subject)
     assert table.distinct("variant") == ["plain"]
     assert f"without a curve: {VARIANT}." in tails.caption(table)
-    nobody = tails.prepare(with_variants_saturated(small_subject(), "plain", VARIANT))
-    assert nobody.rows == ()
-    assert "above capacity" in str(nobody.missing)
+    without_rows = tails.prepare(with_variants_saturated(small_subject(), "plain", VARIANT))
+    assert without_rows.rows == ()
+    assert "above capacity" in str(without_rows.missing)
 
 
 def test_tails_show_the_limits_of_the_slo() -> None:
@@ -158,9 +158,9 @@ def test_both_means_are_said_apart() -> None:
     facts = {**curve.facts, "means": {("tpot_s", "plain"): 0.03, ("itl_s", "plain"): 0.03}}
     facts["means"] |= {("tpot_s", VARIANT): 0.025, ("itl_s", VARIANT): 0.06}
     assert tails.prepare(subject).rows == ()
-    (said,) = tails.finding(replace(curve, facts=facts))
-    assert "falls from 30.0 ms to 25.0 ms" in said
-    assert "rises from 30.0 ms to 60.0 ms" in said
+    (sentence,) = tails.finding(replace(curve, facts=facts))
+    assert "falls from 30.0 ms to 25.0 ms" in sentence
+    assert "rises from 30.0 ms to 60.0 ms" in sentence
 
 
 STEP = {
@@ -214,9 +214,9 @@ def test_memory_sums_to_the_device() -> None:
         assert sum(table.where(variant=variant)["bytes"]) == table.facts["device_bytes"]
     assert table.where(variant="plain", part="drafter").rows == ()
     assert table.facts["kv_tokens"][VARIANT] < table.facts["kv_tokens"]["plain"]
-    (said,) = memory.finding(table)
+    (sentence,) = memory.finding(table)
     lost = 1 - table.facts["kv_tokens"][VARIANT] / table.facts["kv_tokens"]["plain"]
-    assert f"{lost:.1%} fewer" in said
+    assert f"{lost:.1%} fewer" in sentence
 
 
 def test_acceptance_by_position_multiplies_up() -> None:

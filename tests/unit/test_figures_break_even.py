@@ -103,21 +103,21 @@ def map_of(*speedups: tuple[float | None, ...]) -> SpeedupMap:
 def test_the_map_holds_every_cell_and_the_scenario_is_one() -> None:
     subject = small_subject()
     table = speedup_map.prepare(subject)
-    found = subject.study.speedup[VARIANT]
-    assert len(table.rows) == len(found.alpha) * len(found.concurrency)
-    assert 0.7 in found.alpha
+    result = subject.study.speedup[VARIANT]
+    assert len(table.rows) == len(result.alpha) * len(result.concurrency)
+    assert 0.7 in result.alpha
     assert table.facts["own"] == {VARIANT: (8, 0.7)}
     for row in table.records():
-        i, j = found.alpha.index(row["alpha"]), found.concurrency.index(row["concurrency"])
-        assert row["speedup"] == found.speedup[i][j]
+        i, j = result.alpha.index(row["alpha"]), result.concurrency.index(row["concurrency"])
+        assert row["speedup"] == result.speedup[i][j]
 
 
 def test_the_map_agrees_with_the_break_even() -> None:
     subject = small_subject()
-    found, rows = subject.study.speedup[VARIANT], subject.study.break_even[VARIANT]["rows"]
+    result, rows = subject.study.speedup[VARIANT], subject.study.break_even[VARIANT]["rows"]
     for j, row in enumerate(rows):
         low, high = row["simulated_alpha"]["band"]
-        for alpha, speedups in zip(found.alpha, found.speedup, strict=True):
+        for alpha, speedups in zip(result.alpha, result.speedup, strict=True):
             speedup = speedups[j]
             assert speedup is not None
             if alpha > high:

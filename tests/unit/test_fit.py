@@ -54,15 +54,20 @@ def test_a_draft_pass_is_predicted(profile: Profile) -> None:
     cost = CostModel(
         MODEL, drafter_from_model(two, MODEL), profile, 1, 1, 1, "bf16", preset, "sampled", "sampled"
     )
-    found = cost.draft_pass(6, 6, 6 * 512, 1, logit_rows=6).duration_s * 1e6
-    one = Device()
-    true = 2 * one.layer_us(6, 1, 512) + one.prepare_us(6) + one.head_us(6) + line(one.samplers["sample"], 6)
-    assert found == pytest.approx(true, rel=0.012)
+    result = cost.draft_pass(6, 6, 6 * 512, 1, logit_rows=6).duration_s * 1e6
+    device = Device()
+    true = (
+        2 * device.layer_us(6, 1, 512)
+        + device.prepare_us(6)
+        + device.head_us(6)
+        + line(device.samplers["sample"], 6)
+    )
+    assert result == pytest.approx(true, rel=0.012)
 
 
 def intervals(fitted: FittedProfile, name: str) -> Mapping[str, list[float]]:
-    found = next(part for part in fitted.profile["parts"] if part["name"] == name)
-    return found["residual"]["intervals"]
+    result = next(part for part in fitted.profile["parts"] if part["name"] == name)
+    return result["residual"]["intervals"]
 
 
 def test_parameters_lie_within_their_intervals(fitted: FittedProfile, profile: Profile) -> None:
@@ -101,9 +106,9 @@ def test_parameters_lie_within_their_intervals(fitted: FittedProfile, profile: P
 def test_intervals_cover_what_is_true() -> None:
     x = np.array([1.0, 2, 4, 8, 16, 32, 64, 128])
     parameters = (FormParameter("start", 5.0, 0.0, 500.0), FormParameter("each", 1.0, 0.0, 100.0))
-    luck, inside = np.random.default_rng(3), 0
+    rng, inside = np.random.default_rng(3), 0
     for _ in range(300):
-        times = (20 + 3 * x) * np.exp(0.03 * luck.standard_normal(len(x)))
+        times = (20 + 3 * x) * np.exp(0.03 * rng.standard_normal(len(x)))
         solved = solve(parameters, lambda v: v["start"] + v["each"] * x, times)
         inside += sum(
             low <= true <= high for true, (low, high) in zip((20, 3), solved.intervals.values(), strict=True)
@@ -134,11 +139,12 @@ def test_a_slow_point_is_to_be_measured_again(bench: str, shape: dict[str, int])
     def slow(of: str, _: str, at: Mapping[str, int]) -> float:
         return 1.6 if of == bench and shape.items() <= at.items() else 1.0
 
-    found = {
-        (one.bench, tuple(one.shape.items())) for one in fit_profile(measured(disturb=slow), "mine").suspects
+    result = {
+        (suspect.bench, tuple(suspect.shape.items()))
+        for suspect in fit_profile(measured(disturb=slow), "mine").suspects
     }
-    assert any(of == bench and shape.items() <= dict(at).items() for of, at in found)
-    assert len(found) <= 8  # with some that lean on it
+    assert any(of == bench and shape.items() <= dict(at).items() for of, at in result)
+    assert len(result) <= 8  # with some that lean on it
 
 
 def test_nothing_is_suspected_of_a_quiet_device(fitted: FittedProfile) -> None:
@@ -147,8 +153,8 @@ def test_nothing_is_suspected_of_a_quiet_device(fitted: FittedProfile) -> None:
 
 
 def test_measurements_that_make_no_sense_are_refused() -> None:
-    luck = np.random.default_rng(1)
-    wild = measured(disturb=lambda *_: float(np.exp(0.6 * luck.standard_normal())))
+    rng = np.random.default_rng(1)
+    wild = measured(disturb=lambda *_: float(np.exp(0.6 * rng.standard_normal())))
     refused = fit_profile(wild, "mine").refused
     assert any(line.startswith("gemm/bf16: median error") and "limit of 10 %" in line for line in refused)
     assert any(line.startswith("elementwise") for line in refused)
@@ -168,9 +174,9 @@ def test_dips_stay_where_the_data_insist_and_go_where_they_are_noise() -> None:
     def dips(bench: str, _: str, shape: Mapping[str, int]) -> float:
         return 1.5 if bench in ("linear", "head") and shape.get("m", shape.get("rows")) in (2, 32) else 1.0
 
-    kept = fit_profile(measured(disturb=dips), "mine").parsed.gemm("bf16")
-    assert not kept.rises
-    assert kept.time_us(3072, 576, 32) > 0.95 * 1.5 * Device().gemm.time_us(3072, 576, 32)
+    gemm = fit_profile(measured(disturb=dips), "mine").parsed.gemm("bf16")
+    assert not gemm.rises
+    assert gemm.time_us(3072, 576, 32) > 0.95 * 1.5 * Device().gemm.time_us(3072, 576, 32)
     noisy = fit_profile(measured(noise=0.03, seed=5), "mine").parsed.gemm("bf16")
     assert noisy.rises
     assert (np.diff(noisy.time_us(3072, 576, np.arange(1, 129))) >= 0).all()
@@ -208,11 +214,11 @@ def test_gaps_are_filled_along_the_form() -> None:
         lost = bench == "linear" and shape == {"n": 3072, "k": 576, "m": 16}
         return not lost and not (bench == "attention" and shape["batch"] == 16 and shape["context"] == 1280)
 
-    found = fit_profile(measured(keep=keep), "mine").parsed
-    assert float(found.gemm("bf16").time_us(3072, 576, 16)) == pytest.approx(
+    gemm = fit_profile(measured(keep=keep), "mine").parsed
+    assert float(gemm.gemm("bf16").time_us(3072, 576, 16)) == pytest.approx(
         float(Device().gemm.time_us(3072, 576, 16)), rel=0.02
     )
-    big = float(found.attention("bf16").time_us(16, 1280, 3, 64, 3 * 5))
+    big = float(gemm.attention("bf16").time_us(16, 1280, 3, 64, 3 * 5))
     assert big == pytest.approx(Device().attention_us(16, 5, 1280), rel=0.02)
 
 
@@ -228,7 +234,7 @@ def test_more_heads_of_a_kv_head_count_as_more_queries() -> None:
         for p in here.of("attention")
     ]
     part = fit_profile(replace(here, points=(*here.points, *more)), "mine")
-    table = next(one for one in part.profile["parts"] if one["name"] == "attention/bf16")["table"]
+    table = next(entry for entry in part.profile["parts"] if entry["name"] == "attention/bf16")["table"]
     assert table["queries"] == [1, 2, 3, 4, 5, 6, 8, 10, 16]
     wide = float(part.parsed.attention("bf16").time_us(4, 384, 3, 64, 3 * 16))
     assert wide == pytest.approx(Device().attention_us(4, 16, 384), rel=0.02)
@@ -249,14 +255,14 @@ def test_a_known_gpu_is_described_by_its_datasheet_and_inherits_from_its_own_pro
 
 
 def test_whole_passes_are_checked_and_never_fitted() -> None:
-    whole = ("stack", "draft_loop")
-    slow = fit_profile(measured(disturb=lambda bench, *_: 3.0 if bench in whole else 1.0), "mine").profile
+    names = ("stack", "draft_loop")
+    slow = fit_profile(measured(disturb=lambda bench, *_: 3.0 if bench in names else 1.0), "mine").profile
     true = fit_profile(measured(), "mine").profile
     assert slow["parts"] == true["parts"]
-    errors = [[one["error_percent"] for one in found["provenance"]["checks"]] for found in (true, slow)]
+    errors = [[check["error_percent"] for check in result["provenance"]["checks"]] for result in (true, slow)]
     assert len(errors[0]) == 4
     assert max(map(abs, errors[0])) < 1.5
-    assert errors[1] == pytest.approx([100 * ((1 + one / 100) / 3 - 1) for one in errors[0]], abs=0.02)
+    assert errors[1] == pytest.approx([100 * ((1 + error / 100) / 3 - 1) for error in errors[0]], abs=0.02)
 
 
 def test_target_and_drafter_have_a_rest_of_their_own() -> None:
@@ -265,13 +271,18 @@ def test_target_and_drafter_have_a_rest_of_their_own() -> None:
     here, gemm, points = measured(), Device().gemm, []
     kind = tuple(wide[name] for name in ("hidden", "heads", "kv_heads", "head_dim", "intermediate"))
     matrices = one_layer(kind).matrices
-    for one in matrices:
+    for matrix in matrices:
         for p in here.of("linear", "qkv"):
-            us = float(gemm.time_us(one.n, one.k, p.shape["m"]))
-            points.append(replace(p, shape={"n": one.n, "k": one.k, "m": p.shape["m"]}, seconds=us * 1e-6))
+            us = float(gemm.time_us(matrix.n, matrix.k, p.shape["m"]))
+            points.append(
+                replace(p, shape={"n": matrix.n, "k": matrix.k, "m": p.shape["m"]}, seconds=us * 1e-6)
+            )
     for p in here.of("layer"):
         tokens = p.shape["batch"] * p.shape["queries"]
-        us = sum(one.count * float(gemm.time_us(one.n, one.k, tokens)) for one in matrices)
+        us = sum(
+            matrix_part.count * float(gemm.time_us(matrix_part.n, matrix_part.k, tokens))
+            for matrix_part in matrices
+        )
         us += (
             Device().attention_us(p.shape["batch"], p.shape["queries"], p.shape["context"])
             + 400
@@ -288,10 +299,10 @@ def test_target_and_drafter_have_a_rest_of_their_own() -> None:
 
 def test_a_layer_whose_matrices_were_not_timed_makes_no_rest() -> None:
     head_alone = measured(keep=lambda bench, op, _: bench != "linear" or op == "lm_head")
-    found = fit_profile(head_alone, "mine")
-    assert found.parsed.statuses["elementwise"] == "assumed"
-    assert any("small kernels are inherited" in note for note in found.notes)
-    assert found.profile["provenance"]["checks"] == []
+    result = fit_profile(head_alone, "mine")
+    assert result.parsed.statuses["elementwise"] == "assumed"
+    assert any("small kernels are inherited" in note for note in result.notes)
+    assert result.profile["provenance"]["checks"] == []
 
 
 def test_a_row_without_its_sizes_is_said() -> None:
@@ -306,6 +317,6 @@ def test_a_layer_of_another_width_takes_the_rest_by_its_traffic() -> None:
     wide = [replace(p, shape={**p.shape, "hidden": 1152, "intermediate": 3072}) for p in here.of("layer")][:3]
     both = fit_profile(replace(here, points=(*here.points, *wide)), "mine")
     alone = fit_profile(here, "mine")
-    rests = [next(p for p in one.profile["parts"] if p["name"] == "elementwise") for one in (both, alone)]
+    rests = [next(p for p in fit.profile["parts"] if p["name"] == "elementwise") for fit in (both, alone)]
     assert rests[0]["table"] == rests[1]["table"]
     assert LAYER["hidden"] == 576

@@ -83,9 +83,9 @@ def test_a_method_replaces_the_variants_and_none_leaves_plain_decoding(tmp_path:
 
 def test_a_flag_of_speculation_asks_which_of_several_variants_it_means(tmp_path: Path) -> None:
     two = [{"method": "eagle3", "draft_length": 3}, {"method": "ngram", "name": "prompts"}]
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         loaded(tmp_path, {"alpha": 0.6}, speculation=two)
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "--alpha: does not say which of the variants it changes: eagle3-k3, prompts (got 0.6), "
         "--set speculation.eagle3-k3.acceptance.alpha=0.6"
     )
@@ -111,6 +111,6 @@ def test_a_file_in_a_flag_is_relative_to_the_working_folder(
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "config.json").write_text("{}")
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         loaded(tmp_path, {"model": "config.json"})
-    assert "here/config.json" in str(caught.value)
+    assert "here/config.json" in str(error.value)

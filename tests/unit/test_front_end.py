@@ -17,7 +17,11 @@ MICROSECOND_NS = 1_000
 
 def joined_ns(host: dict[str, Any], arrivals_ns: Ints, prompts: list[int] | None = None) -> Ints:
     """When the tokenizer is done with each request, on an engine that decodes plainly."""
-    case = next(one for one in map(scenario, range(100)) if max(one["engine"]["draft_length_by_batch"]) == 0)
+    case = next(
+        candidate
+        for candidate in map(scenario, range(100))
+        if max(candidate["engine"]["draft_length_by_batch"]) == 0
+    )
     prompts = prompts or [8] * len(arrivals_ns)
     like = {"output_tokens": 1, "cancel_after_tokens": 0, "traffic_class": 0, "prefix_ids": []}
     requests = [
@@ -41,8 +45,8 @@ def test_those_sent_at_once_join_when_all_are_parsed() -> None:
 
 def test_prompts_are_tokenized_one_after_another() -> None:
     host = {"request_latency_ns": 50, "request_ns": 100, "prompt_token_ns": 2.5}
-    found = joined_ns(host, np.zeros(3, np.int64), [10, 21, 4])
-    assert found.tolist() == [350 + 25, 350 + 25 + 53, 350 + 25 + 53 + 10]
+    result = joined_ns(host, np.zeros(3, np.int64), [10, 21, 4])
+    assert result.tolist() == [350 + 25, 350 + 25 + 53, 350 + 25 + 53 + 10]
 
 
 def test_whoever_comes_later_takes_a_share() -> None:
@@ -55,9 +59,9 @@ def test_nothing_of_the_time_is_lost_in_shares() -> None:
     rng = np.random.default_rng(5)
     arrivals = np.sort(rng.integers(0, 500_000, 777))
     arrivals[0] = 0
-    found = joined_ns({"request_ns": 1009}, arrivals)
-    assert found.max() == 777 * 1009
-    assert (np.diff(found) >= 0).all()
+    result = joined_ns({"request_ns": 1009}, arrivals)
+    assert result.max() == 777 * 1009
+    assert (np.diff(result) >= 0).all()
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])

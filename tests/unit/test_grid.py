@@ -65,9 +65,9 @@ def test_values_without_an_order_all_come_first() -> None:
 
 def test_what_is_dear_to_change_changes_last(tmp_path: Path) -> None:
     """Within a level, cells that share requests, prices and plain runs are neighbours."""
-    found = settings_of(study(tmp_path, GRID))
-    assert len(found) == 9 * 3 * 4
-    corners = found[:8]
+    result = settings_of(study(tmp_path, GRID))
+    assert len(result) == 9 * 3 * 4
+    corners = result[:8]
     assert [cell[CONCURRENCY] for cell in corners] == [1] * 4 + [64] * 4
     assert [cell[DRAFT_LENGTH] for cell in corners] == [1, 1, 5, 5] * 2
     assert [cell[ALPHA] for cell in corners] == [0.1, 0.9] * 4
@@ -76,15 +76,15 @@ def test_what_is_dear_to_change_changes_last(tmp_path: Path) -> None:
 def test_conditions_leave_cells_out(tmp_path: Path) -> None:
     grid = GRID + "seeds: 2\n"
     where = f"where:\n  - alpha * draft_length > 0.5\n  - {CONCURRENCY} IN (1, 64) OR seed = 1\n"
-    every, found = settings_of(study(tmp_path, grid)), settings_of(study(tmp_path, grid + where))
+    every, result = settings_of(study(tmp_path, grid)), settings_of(study(tmp_path, grid + where))
     held = [
         cell
         for cell in every
         if cell[ALPHA] * cell[DRAFT_LENGTH] > 0.5 and (cell[CONCURRENCY] in (1, 64) or cell["seed"] == 1)
     ]
-    assert found == held
-    assert 0 < len(found) < len(every)
-    assert StudyGrid(study(tmp_path, grid + where)).count(10**6) == len(found)
+    assert result == held
+    assert 0 < len(result) < len(every)
+    assert StudyGrid(study(tmp_path, grid + where)).count(10**6) == len(result)
     assert StudyGrid(study(tmp_path, grid + where)).count(5) == 5
 
 
@@ -154,8 +154,8 @@ def test_followers_take_the_cells_tensor_parallelism(tmp_path: Path) -> None:
 def test_cells_between_the_values(tmp_path: Path) -> None:
     read = study(tmp_path, GRID)
     cell = cell_at(read, {ALPHA: 0.55, DRAFT_LENGTH: 2, CONCURRENCY: 5})
-    found = scenario_of(cell.scenario)
-    assert (found.speculation[0].draft_length, found.workload.arrivals.concurrency) == (2, 5)  # type: ignore[union-attr]
+    result = scenario_of(cell.scenario)
+    assert (result.speculation[0].draft_length, result.workload.arrivals.concurrency) == (2, 5)  # type: ignore[union-attr]
     assert cell.settings["seed"] == 0
 
 
@@ -179,15 +179,15 @@ def test_samples_fill_the_ranges_evenly_and_repeat(tmp_path: Path) -> None:
         f"  {CONCURRENCY}: {{from: 1, to: 256, scale: log}}\n  {DRAFT_LENGTH}: [1, 3, 5, 7]\n"
         f"  workload.requests: {{from: 100, to: 900}}\nzip: [[{CONCURRENCY}, workload.requests]]\n"
     )
-    found = settings_of(study(tmp_path, rest))
-    assert found == settings_of(study(tmp_path, rest))
-    assert len(found) == 64
+    result = settings_of(study(tmp_path, rest))
+    assert result == settings_of(study(tmp_path, rest))
+    assert len(result) == 64
     for low in (0.2, 0.3, 0.4, 0.5):  # a Sobol sequence has a quarter of its points in each quarter
-        assert sum(low <= cell[ALPHA] < low + 0.1 for cell in found) == 16
-    assert [sum(cell[DRAFT_LENGTH] == k for cell in found) for k in (1, 3, 5, 7)] == [16] * 4
-    assert sum(cell[CONCURRENCY] <= 16 for cell in found) == pytest.approx(32, abs=4)
-    assert all(isinstance(cell[CONCURRENCY], int) and 1 <= cell[CONCURRENCY] <= 256 for cell in found)
-    pairs = sorted((cell[CONCURRENCY], cell["workload.requests"]) for cell in found)
+        assert sum(low <= cell[ALPHA] < low + 0.1 for cell in result) == 16
+    assert [sum(cell[DRAFT_LENGTH] == k for cell in result) for k in (1, 3, 5, 7)] == [16] * 4
+    assert sum(cell[CONCURRENCY] <= 16 for cell in result) == pytest.approx(32, abs=4)
+    assert all(isinstance(cell[CONCURRENCY], int) and 1 <= cell[CONCURRENCY] <= 256 for cell in result)
+    pairs = sorted((cell[CONCURRENCY], cell["workload.requests"]) for cell in result)
     assert [requests for _, requests in pairs] == sorted(requests for _, requests in pairs)
 
 
@@ -246,14 +246,14 @@ def test_conditions_hold_what_they_say(condition: str) -> None:
 
 
 def test_a_short_name_is_an_end_that_one_column_alone_has() -> None:
-    found = short_names(COLUMNS)
-    assert {name: found[name] for name in ("concurrency", "alpha", "b-1.tree", "tree")} == {
+    result = short_names(COLUMNS)
+    assert {name: result[name] for name in ("concurrency", "alpha", "b-1.tree", "tree")} == {
         "concurrency": COLUMNS[0],
         "alpha": COLUMNS[1],
         "b-1.tree": COLUMNS[2],
         "tree": COLUMNS[2],
     }
-    assert "load" not in found
+    assert "load" not in result
 
 
 def test_an_end_that_two_columns_share_names_neither() -> None:

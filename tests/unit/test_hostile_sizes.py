@@ -17,9 +17,9 @@ AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 
 
 def refused(changes: dict[str, Any]) -> str:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         traffic(small_scenario(changes))
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_a_timeout_within_the_clock_s_reach() -> None:
@@ -55,8 +55,8 @@ def test_a_trace_played_too_slowly(tmp_path: Path, scale: float) -> None:
 def test_a_trace_of_ten_thousand_years(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text(AZURE + "0001-01-01 00:00:00,5,5\n9999-12-31 00:00:00,5,5\n", "utf-8")
-    said = refused({"workload.arrivals": {"kind": "trace", "file": str(file)}})
-    assert said.startswith(f"{file}:3: timestamp: comes 3.16e+11 s after the first")
+    message = refused({"workload.arrivals": {"kind": "trace", "file": str(file)}})
+    assert message.startswith(f"{file}:3: timestamp: comes 3.16e+11 s after the first")
 
 
 def test_sessions_whose_prompts_fill_no_memory() -> None:

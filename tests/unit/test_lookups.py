@@ -92,7 +92,10 @@ def test_a_class_that_does_not_draft_is_not_looked_up() -> None:
             "workload.classes": [{**entry, "drafts": True} for entry in classes],
         }
     )
-    some, every = (run(CompiledVariant.compile(one, one.speculation[0])) for one in (scenario, both))
+    some, every = (
+        run(CompiledVariant.compile(configuration, configuration.speculation[0]))
+        for configuration in (scenario, both)
+    )
     each_s = load_preset("sglang-0.5")[0].host.lookup_per_sequence_s
     for record in (some, every):
         looked_up = record.totals["draft_ns"] / 1e9 / each_s

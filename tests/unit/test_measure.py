@@ -30,59 +30,59 @@ TWO = record_of_requests(
 
 
 def test_latencies_of_two_requests() -> None:
-    found = measure(TWO)
-    assert found["ttft_s.mean"] == pytest.approx((0.050 + 0.030) / 2)
-    assert found["e2e_s.mean"] == pytest.approx((0.110 + 0.070) / 2)
-    assert found["tpot_s.mean"] == pytest.approx((0.060 / 7 + 0.040 / 1) / 2)
-    assert found["worst_gap_s.mean"] == pytest.approx((0.030 + 0.040) / 2)
-    assert found["queue_s.mean"] == 0
-    assert math.isnan(found["ttft_s.p99"]), "two samples have no P99"
+    figures = measure(TWO)
+    assert figures["ttft_s.mean"] == pytest.approx((0.050 + 0.030) / 2)
+    assert figures["e2e_s.mean"] == pytest.approx((0.110 + 0.070) / 2)
+    assert figures["tpot_s.mean"] == pytest.approx((0.060 / 7 + 0.040 / 1) / 2)
+    assert figures["worst_gap_s.mean"] == pytest.approx((0.030 + 0.040) / 2)
+    assert figures["queue_s.mean"] == 0
+    assert math.isnan(figures["ttft_s.p99"]), "two samples have no P99"
 
 
 def test_both_itl_definitions_differ_as_soon_as_emissions_hold_several_tokens() -> None:
     """Gaps 10, 30, 20, 40 ms with 2, 1, 4, 1 tokens: 25 ms a gap, 100 ms ÷ 8 tokens = 12.5 ms a token."""
-    found = measure(TWO)
-    assert found["itl_s.mean"] == pytest.approx(0.025)
-    assert found["itl_token_s.mean"] == pytest.approx(0.0125)
+    figures = measure(TWO)
+    assert figures["itl_s.mean"] == pytest.approx(0.025)
+    assert figures["itl_token_s.mean"] == pytest.approx(0.0125)
 
 
 def test_mean_itl_is_tpot_times_tokens_per_emission() -> None:
     """The published relation 27.17 = 9.57 × 2.84 ms (vllm-project/vllm#25872), here on equal requests."""
-    found = measure(closed_loop_record(4, 10, rounds=25, step_ms=27.0, luck=[3, 3, 2]))
+    figures = measure(closed_loop_record(4, 10, rounds=25, step_ms=27.0, draws=[3, 3, 2]))
     equal = measure(closed_loop_record(4, 10, rounds=25, step_ms=27.0, tokens=3))
     assert equal["itl_s.mean"] == pytest.approx(equal["tpot_s.mean"] * equal["tokens_per_round"])
-    assert found["itl_s.mean"] == pytest.approx(0.027)
+    assert figures["itl_s.mean"] == pytest.approx(0.027)
 
 
 def test_acceptance_of_the_rounds() -> None:
     """Accepted 1, 0, 3, 0 of 3 drafts each."""
-    found = measure(TWO)
-    assert found["mean_acceptance_length"] == 2
-    assert found["draft_acceptance_rate"] == pytest.approx(4 / 12)
-    assert [found[f"acceptance_rate_at.{j}"] for j in (1, 2, 3)] == [0.5, 0.25, 0.25]
-    assert [found[f"conditional_acceptance.{j}"] for j in (1, 2, 3)] == [0.5, 0.5, 1.0]
-    assert found["draft_coverage"] == 1
-    assert found["tokens_per_round"] == 2
+    figures = measure(TWO)
+    assert figures["mean_acceptance_length"] == 2
+    assert figures["draft_acceptance_rate"] == pytest.approx(4 / 12)
+    assert [figures[f"acceptance_rate_at.{j}"] for j in (1, 2, 3)] == [0.5, 0.25, 0.25]
+    assert [figures[f"conditional_acceptance.{j}"] for j in (1, 2, 3)] == [0.5, 0.5, 1.0]
+    assert figures["draft_coverage"] == 1
+    assert figures["tokens_per_round"] == 2
 
 
 def test_step_is_split_into_its_stages_and_attention_is_part_of_verify() -> None:
-    found = measure(TWO)
-    assert found["step_s.mean"] == pytest.approx(0.010)
-    parts = [found[f"step_s.{name}"] for name in ("draft", "verify", "sampling", "host")]
-    assert sum(parts) == pytest.approx(found["step_s.mean"])
-    assert found["step_s.attention"] == pytest.approx(0.0015)
-    assert found["kv_peak_fraction"] == pytest.approx(0.8)
+    figures = measure(TWO)
+    assert figures["step_s.mean"] == pytest.approx(0.010)
+    parts = [figures[f"step_s.{name}"] for name in ("draft", "verify", "sampling", "host")]
+    assert sum(parts) == pytest.approx(figures["step_s.mean"])
+    assert figures["step_s.attention"] == pytest.approx(0.0015)
+    assert figures["kv_peak_fraction"] == pytest.approx(0.8)
 
 
 def test_closed_loop_rates_leave_out_filling_and_draining() -> None:
     """5 clients, an emission of 2 tokens every 10 ms, 1 + 2 × 19 tokens in 200 ms: 5 × 39 / 0.2 tokens/s."""
     record = closed_loop_record(5, 8, rounds=19, step_ms=10, tokens=2)
-    found = measure(record)
+    figures = measure(record)
     window = window_of(record)
     assert (window.start_ns, window.end_ns) == (200 * MS, 7 * 200 * MS)
-    assert found["throughput_tokens_per_s"] == pytest.approx(5 * 39 / 0.2)
-    assert found["request_rate_per_s"] == pytest.approx(5 / 0.2)
-    assert found["mean_batch"] == pytest.approx(5 * 19 / 20), "a request decodes in 19 of its 20 steps"
+    assert figures["throughput_tokens_per_s"] == pytest.approx(5 * 39 / 0.2)
+    assert figures["request_rate_per_s"] == pytest.approx(5 / 0.2)
+    assert figures["mean_batch"] == pytest.approx(5 * 19 / 20), "a request decodes in 19 of its 20 steps"
 
 
 def test_a_slow_tail_does_not_change_the_rates() -> None:
@@ -100,19 +100,19 @@ def test_a_slow_tail_does_not_change_the_rates() -> None:
 def test_burst_is_tokens_by_makespan() -> None:
     record = record_of_requests([0, 0], [10, 10], [[(20, 3)], [(20, 1), (50, 2)]])
     assert window_of(record).last == -1
-    found = measure(record)
-    assert found["throughput_tokens_per_s"] == pytest.approx(8 / 0.080)
-    assert found["request_rate_per_s"] == pytest.approx(2 / 0.080)
+    figures = measure(record)
+    assert figures["throughput_tokens_per_s"] == pytest.approx(8 / 0.080)
+    assert figures["request_rate_per_s"] == pytest.approx(2 / 0.080)
 
 
 def test_warm_up_requests_are_not_measured() -> None:
     record = record_of_requests(
         [0, 100, 200], [90, 110, 210], [[(50, 1)], [(10, 2)], [(10, 2)]], measured=(1, 3)
     )
-    found = measure(record)
-    assert found["ttft_s.mean"] == pytest.approx(0.010)
-    assert found["itl_s.mean"] == pytest.approx(0.010)
-    assert found["mean_acceptance_length"] == 2
+    figures = measure(record)
+    assert figures["ttft_s.mean"] == pytest.approx(0.010)
+    assert figures["itl_s.mean"] == pytest.approx(0.010)
+    assert figures["mean_acceptance_length"] == 2
 
 
 def test_what_was_not_answered_is_no_latency_but_fails_the_slo() -> None:
@@ -121,13 +121,13 @@ def test_what_was_not_answered_is_no_latency_but_fails_the_slo() -> None:
     status, first = record.status.copy(), record.first_ns.copy()
     status[1:4] = TIMED_OUT, REJECTED, CANCELLED
     first[1:3] = -1
-    found = measure(
+    figures = measure(
         replace(record, status=status, first_ns=first), limits={"ttft_p99_s": 0.5, "tpot_p99_s": 0.05}
     )
-    assert found["e2e_s.mean"] == pytest.approx((0.020 + 0.020 + 0.860) / 3)
-    assert found["timed_out_fraction"] == pytest.approx(1 / 6)
-    assert found["rejected_fraction"] == pytest.approx(1 / 6)
-    assert found["slo_attainment"] == pytest.approx(2 / 5)
+    assert figures["e2e_s.mean"] == pytest.approx((0.020 + 0.020 + 0.860) / 3)
+    assert figures["timed_out_fraction"] == pytest.approx(1 / 6)
+    assert figures["rejected_fraction"] == pytest.approx(1 / 6)
+    assert figures["slo_attainment"] == pytest.approx(2 / 5)
     assert math.isnan(measure(record)["slo_attainment"]), "no SLO"
     assert math.isnan(measure(record)["goodput_requests_per_s"])
 
@@ -142,15 +142,15 @@ def test_goodput_is_the_rate_of_good_requests() -> None:
 
 def test_classes_are_measured_by_themselves_and_add_up() -> None:
     classes = [0, 1, 1, 0, 1] * 8
-    record = closed_loop_record(5, 8, rounds=19, step_ms=10, luck=[1, 4, 4, 1, 4], traffic_class=classes)
-    found = measure(record, ["chat", "code"])
-    assert found["classes.chat.mean_acceptance_length"] == 1
-    assert found["classes.code.mean_acceptance_length"] == 4
-    assert found["classes.code.tpot_s.mean"] == pytest.approx(0.0025)
-    total = found["classes.chat.throughput_tokens_per_s"] + found["classes.code.throughput_tokens_per_s"]
-    assert total == pytest.approx(found["throughput_tokens_per_s"])
-    rates = found["classes.chat.request_rate_per_s"] + found["classes.code.request_rate_per_s"]
-    assert rates == pytest.approx(found["request_rate_per_s"])
+    record = closed_loop_record(5, 8, rounds=19, step_ms=10, draws=[1, 4, 4, 1, 4], traffic_class=classes)
+    figures = measure(record, ["chat", "code"])
+    assert figures["classes.chat.mean_acceptance_length"] == 1
+    assert figures["classes.code.mean_acceptance_length"] == 4
+    assert figures["classes.code.tpot_s.mean"] == pytest.approx(0.0025)
+    total = figures["classes.chat.throughput_tokens_per_s"] + figures["classes.code.throughput_tokens_per_s"]
+    assert total == pytest.approx(figures["throughput_tokens_per_s"])
+    rates = figures["classes.chat.request_rate_per_s"] + figures["classes.code.request_rate_per_s"]
+    assert rates == pytest.approx(figures["request_rate_per_s"])
     assert not any(path.startswith("classes") for path in measure(record, ["only"]))
 
 
@@ -161,10 +161,10 @@ def test_replicas_share_the_load() -> None:
 
 
 def test_an_empty_run_has_no_figures_and_no_error() -> None:
-    found = measure(record_of_requests([], [], []))
-    assert math.isnan(found["throughput_tokens_per_s"])
-    assert math.isnan(found["ttft_s.mean"])
-    assert math.isnan(found["mean_acceptance_length"])
+    figures = measure(record_of_requests([], [], []))
+    assert math.isnan(figures["throughput_tokens_per_s"])
+    assert math.isnan(figures["ttft_s.mean"])
+    assert math.isnan(figures["mean_acceptance_length"])
 
 
 def test_rate_served_above_capacity_is_that_of_the_full_engine() -> None:
@@ -175,8 +175,8 @@ def test_rate_served_above_capacity_is_that_of_the_full_engine() -> None:
     at_once = replace(record, arrival_ns=np.arange(400) * 1000)
     window = window_of(at_once, saturated=True)
     assert (window.start_ns, window.end_ns) == (11 * 60 * MS, 90 * 60 * MS)
-    found = measure(at_once, saturated=True)
-    assert found["request_rate_per_s"] == pytest.approx(4 / 0.060)
-    assert found["throughput_tokens_per_s"] == pytest.approx(4 * 11 / 0.060)
+    figures = measure(at_once, saturated=True)
+    assert figures["request_rate_per_s"] == pytest.approx(4 / 0.060)
+    assert figures["throughput_tokens_per_s"] == pytest.approx(4 * 11 / 0.060)
     few = closed_loop_record(100, 3, rounds=5, step_ms=10)
     assert window_of(few, saturated=True).end_ns == few.makespan_ns, "a third of the run is served at once"

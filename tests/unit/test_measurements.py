@@ -40,16 +40,16 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     file = filled(path, in_round(0, 3e-5), replace(ROW, op="o", dtype="fp8"), in_round(1, 5e-5))
     file.add_session({"begun": "2026", "left_out": ["fp8: none"], "how": "complete"})
-    found = read_measurements(path)
-    assert found == file.measurements
-    assert found.device == DEVICE
-    assert [(one.op, one.dtype, one.rounds_s) for one in found.points] == [
+    result = read_measurements(path)
+    assert result == file.measurements
+    assert result.device == DEVICE
+    assert [(point.op, point.dtype, point.rounds_s) for point in result.points] == [
         ("qkv", "bf16", (3e-5, 5e-5)),
         ("o", "fp8", (3e-5,)),
     ]
-    assert found.of("linear", "qkv")[0].seconds == pytest.approx(4e-5)
-    assert found.of("attention") == ()
-    assert found.sessions[0]["left_out"] == ["fp8: none"]
+    assert result.of("linear", "qkv")[0].seconds == pytest.approx(4e-5)
+    assert result.of("attention") == ()
+    assert result.sessions[0]["left_out"] == ["fp8: none"]
 
 
 def test_a_slow_round_leaves_the_point_alone() -> None:
@@ -93,18 +93,18 @@ def test_a_run_killed_while_writing_leaves_whole_rows(
     text = path.read_bytes()
     last = text.rstrip().rfind(b"\n") + 1
     path.write_bytes(text[: max(last, len(text) - cut)])
-    kept = read_measurements(path).points[0].rounds_s
-    assert kept[0] == 1e-5
-    filled(path, in_round(len(kept), 3e-5))
-    assert read_measurements(path).points[0].rounds_s == (*kept, 3e-5)
+    rounds_s = read_measurements(path).points[0].rounds_s
+    assert rounds_s[0] == 1e-5
+    filled(path, in_round(len(rounds_s), 3e-5))
+    assert read_measurements(path).points[0].rounds_s == (*rounds_s, 3e-5)
 
 
 def test_another_device_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     filled(path, ROW)
-    with pytest.raises(InputError, match=r"another device: threads 2 there, 1 here.*another -o") as caught:
+    with pytest.raises(InputError, match=r"another device: threads 2 there, 1 here.*another -o") as error:
         MeasurementFile.open(path, replace(DEVICE, threads=1))
-    assert str(path) in str(caught.value)
+    assert str(path) in str(error.value)
     assert read_measurements(path).points
     with pytest.raises(InputError, match="another device: revision 2 there, 3 here"):
         MeasurementFile.open(path, replace(DEVICE, revision=3))
@@ -133,10 +133,10 @@ def test_a_damaged_line_is_named(tmp_path: Path, number: int, text: str) -> None
     filled(path, ROW)
     lines = path.read_text("utf-8").split("\n")
     path.write_text("\n".join([*lines[: number - 1], text, *lines[number:]]), "utf-8")
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         read_measurements(path)
-    assert caught.value.problems[0].file == str(path)
-    assert caught.value.problems[0].line == number
+    assert error.value.problems[0].file == str(path)
+    assert error.value.problems[0].line == number
 
 
 def test_what_is_no_text_is_said(tmp_path: Path) -> None:

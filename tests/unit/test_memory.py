@@ -89,10 +89,10 @@ def test_a_request_must_fit_into_the_kv_of_its_own_group() -> None:
 
 def test_a_drafter_on_one_gpu_is_not_cut() -> None:
     cut = scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS)
-    whole = scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS, "speculation.small.draft_tensor_parallel=1")
-    one, four = gpu_memory(whole, whole.variant("small")), gpu_memory(cut, cut.variant("small"))
-    assert one.drafter_bytes == pytest.approx(2.472e9, rel=0.001)
-    assert four.drafter_bytes == pytest.approx(one.drafter_bytes / 4, rel=0.001)
+    full = scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS, "speculation.small.draft_tensor_parallel=1")
+    single, four = gpu_memory(full, full.variant("small")), gpu_memory(cut, cut.variant("small"))
+    assert single.drafter_bytes == pytest.approx(2.472e9, rel=0.001)
+    assert four.drafter_bytes == pytest.approx(single.drafter_bytes / 4, rel=0.001)
 
 
 def test_windows_hold_fewer_tokens_than_they_see() -> None:
@@ -107,18 +107,18 @@ def test_windows_hold_fewer_tokens_than_they_see() -> None:
 def test_recurrent_layers_keep_a_state_per_draft_while_they_verify() -> None:
     """A rejected draft cannot be taken out of a state again: 1 + 3 states of a request, as vLLM's slots."""
     speculation = "speculation=[{name: mtp, method: mtp, draft_length: 3}]"
-    wanted = (
+    expected = (
         "workload.prompt_tokens={kind: fixed, tokens: 900}",
         "workload.output_tokens={kind: fixed, tokens: 100}",
     )
-    plain, spec = memory(scenario("qwen3.5-27b", 2, speculation, *wanted)).variants
+    plain, spec = memory(scenario("qwen3.5-27b", 2, speculation, *expected)).variants
     state = load_model("qwen3.5-27b").kv_bytes(0, tensor_parallel=2)
     drafter = 2 * 2 * 256 * 2 * 1000  # one layer's keys and values: 2 of 4 heads on each GPU, bf16
     more = (spec.kv_bytes_per_token - plain.kv_bytes_per_token) * 1000
     assert more == pytest.approx(3 * state + drafter, rel=1e-9)
     assert spec.max_concurrency < plain.max_concurrency / 2
     assert (plain.state_bytes, spec.state_bytes) == (state, 4 * state)
-    report = memory(scenario("qwen3.5-27b", 2, speculation, *wanted))
+    report = memory(scenario("qwen3.5-27b", 2, speculation, *expected))
     assert [note for note in report.notes if "states of recurrent layers" in note]
     dense = memory(scenario("llama-3.3-70b-instruct", 4, TWO_DRAFTERS))
     assert not [note for note in dense.notes if "recurrent" in note]
@@ -148,7 +148,7 @@ def test_a_pool_of_their_own_limits_the_requests_whose_states_it_holds() -> None
 
 
 def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
-    wanted = (
+    expected = (
         "workload.arrivals={kind: closed, concurrency: 64}",
         "workload.requests=80",
         "workload.prompt_tokens={kind: fixed, tokens: 50}",
@@ -156,14 +156,14 @@ def test_a_pool_seats_no_more_in_a_run_and_the_run_says_so() -> None:
         "speculation.mtp.acceptance={model: geometric, alpha: 0.6}",
         "run.replications=1",
     )
-    pooled = scenario("qwen3.5-27b", 1, *POOLS, *wanted)
-    seats = [variant.state_request_limit for variant in memory(pooled).variants]
-    assert seats == [17, 4]
+    pooled = scenario("qwen3.5-27b", 1, *POOLS, *expected)
+    request_limit = [variant.state_request_limit for variant in memory(pooled).variants]
+    assert request_limit == [17, 4]
     variants = [CompiledVariant.compile(pooled, variant) for variant in (None, *pooled.speculation)]
-    assert [variant.settings.max_num_seqs for variant in variants] == seats
+    assert [variant.settings.max_num_seqs for variant in variants] == request_limit
     notes = [note for note in simulate(pooled).notes if "are served at once" in note]
     assert [note.partition(" are")[0] for note in notes] == ["plain: at most 17", "mtp: at most 4"]
-    free = scenario("qwen3.5-27b", 1, *POOLS, *wanted, "run.mechanisms.kv_limit=false")
+    free = scenario("qwen3.5-27b", 1, *POOLS, *expected, "run.mechanisms.kv_limit=false")
     assert CompiledVariant.compile(free, None).settings.max_num_seqs == 2048
 
 
@@ -178,13 +178,13 @@ def test_a_pool_too_small_for_one_request_does_not_start() -> None:
 
 
 def test_a_scenario_that_does_not_fit_says_so_with_the_numbers() -> None:
-    one = scenario("llama-3.3-70b-instruct", 1)
-    report = memory(one)
+    single_gpu = scenario("llama-3.3-70b-instruct", 1)
+    report = memory(single_gpu)
     assert (report.fits, report.smallest_tensor_parallel) == (False, 2)
     assert (report.variants[0].kv_bytes, report.variants[0].kv_tokens) == (0, 0)
     assert "131 GiB weights" in report.notes[0]
     with pytest.raises(InputError, match=r"131 GiB weights .* of 73\.3 GiB usable .* that fits is 2"):
-        fitting_variants(one)
+        fitting_variants(single_gpu)
     assert [variant.fits for variant in fitting_variants(scenario("llama-3.3-70b-instruct", 2))] == [True]
 
 

@@ -35,9 +35,9 @@ def test_a_percentile_needs_ten_samples_beyond_it(statistic: str, needed: int) -
 
 
 def test_statistics_skip_what_is_not_a_sample() -> None:
-    found = metrics.statistics(np.array([1.0, math.nan, 3.0] * 10))
-    assert found["mean"] == 2
-    assert found["p50"] == 2
+    preset = metrics.statistics(np.array([1.0, math.nan, 3.0] * 10))
+    assert preset["mean"] == 2
+    assert preset["p50"] == 2
     assert all(math.isnan(value) for value in metrics.statistics(np.array([math.nan])).values())
 
 
@@ -45,19 +45,19 @@ def test_percentiles_from_a_histogram_are_within_a_bin_of_the_exact_ones() -> No
     samples = np.random.default_rng(3).lognormal(-4, 1, size=50_000)
     edges = np.array(1e-6 * 1.001 ** np.arange(20_000), dtype=np.float64)
     counts = np.histogram(samples, edges)[0]
-    found = metrics.histogram_statistics(counts, edges, float(samples.mean()))
+    result = metrics.histogram_statistics(counts, edges, float(samples.mean()))
     exact = metrics.statistics(samples)
-    assert found["mean"] == exact["mean"]
+    assert result["mean"] == exact["mean"]
     for name in metrics.QUANTILE:
-        assert found[name] == pytest.approx(exact[name], rel=2e-3)
+        assert result[name] == pytest.approx(exact[name], rel=2e-3)
 
 
 def test_histogram_percentile_of_one_bin_lies_inside_it_and_empty_has_none() -> None:
     edges = np.array([1.0, 2.0, 3.0])
-    found = metrics.histogram_statistics(np.array([0, 100]), edges, 2.5)
-    assert found["p50"] == 2.5
-    assert found["p90"] == pytest.approx(2.9)
-    assert math.isnan(found["p99"])
+    result = metrics.histogram_statistics(np.array([0, 100]), edges, 2.5)
+    assert result["p50"] == 2.5
+    assert result["p90"] == pytest.approx(2.9)
+    assert math.isnan(result["p99"])
     assert all(
         math.isnan(v) for v in metrics.histogram_statistics(np.array([0, 0]), edges, math.nan).values()
     )

@@ -118,18 +118,18 @@ def test_routers_stay_bf16_and_prediction_modules_are_converted():
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("name", ["llama-3.3-70b-instruct", "mixtral-8x7b-instruct"])
 def test_ranks_together_hold_the_model(name, ranks):
-    whole = model(name)
-    together = ranks * whole.weight_bytes(ranks)
+    full = model(name)
+    together = ranks * full.weight_bytes(ranks)
     repeated = sum(
         layer.count
         * (
             2 * layer.other_parameters
             + sum(x.weight_bytes for x in layer.all_linears if x.shard == "replicated")
         )
-        for layer in whole.layers
+        for layer in full.layers
     )
     assert together == pytest.approx(
-        whole.weight_bytes() + (ranks - 1) * (repeated + 2 * whole.other_parameters)
+        full.weight_bytes() + (ranks - 1) * (repeated + 2 * full.other_parameters)
     )
 
 
@@ -145,10 +145,10 @@ def test_a_fused_projection_repeats_keys_and_values_beyond_their_heads():
 def test_experts_are_cut_or_kept_whole():
     experts = Experts(count=8, per_token=2, hidden=4096, intermediate=14_336)
     assert experts.parameters == 8 * 3 * 4096 * 14_336
-    cut, whole = experts.per_rank(4), experts.per_rank(4, 4)
+    cut, full = experts.per_rank(4), experts.per_rank(4, 4)
     assert (cut.count, cut.intermediate) == (8, 3584)
-    assert (whole.count, whole.intermediate) == (2, 14_336)
-    assert cut.weight_bytes == whole.weight_bytes == experts.weight_bytes / 4
+    assert (full.count, full.intermediate) == (2, 14_336)
+    assert cut.weight_bytes == full.weight_bytes == experts.weight_bytes / 4
     mixed = experts.per_rank(4, 2)
     assert (mixed.count, mixed.intermediate) == (4, 7168)
 

@@ -17,22 +17,22 @@ def write(tmp_path, config):
 
 def problems(config, tmp_path):
     file = write(tmp_path, config)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_model(str(file))
-    assert all(problem.file == str(file) for problem in caught.value.problems)
-    return caught.value.problems
+    assert all(problem.file == str(file) for problem in error.value.problems)
+    return error.value.problems
 
 
 def test_all_problems_are_said_at_once_with_line_and_what_is_allowed(tmp_path):
     changes = {"hidden_size": "1024", "num_attention_heads": 0, "vocab_size": None, "intermediate_size": 2.5}
-    found = problems({**LLAMA, **changes}, tmp_path)
-    assert {(p.field, p.line, p.value) for p in found} == {
+    result = problems({**LLAMA, **changes}, tmp_path)
+    assert {(p.field, p.line, p.value) for p in result} == {
         ("hidden_size", 6, "1024"),
         ("intermediate_size", 7, 2.5),
         ("num_attention_heads", 9, 0),
         ("vocab_size", 11, None),
     }
-    text = "\n".join(str(problem) for problem in found)
+    text = "\n".join(str(problem) for problem in result)
     assert "config.json:6:" in text
     assert "(got '1024')" in text
     assert "a whole number from 1 to" in text
@@ -76,9 +76,9 @@ def test_all_problems_are_said_at_once_with_line_and_what_is_allowed(tmp_path):
     ],
 )
 def test_bad_fields_are_named(change, field, words, tmp_path):
-    found = problems({**LLAMA, **change}, tmp_path)
-    assert any(problem.field == field and words in problem.message for problem in found), [
-        str(p) for p in found
+    result = problems({**LLAMA, **change}, tmp_path)
+    assert any(problem.field == field and words in problem.message for problem in result), [
+        str(p) for p in result
     ]
 
 
@@ -109,9 +109,9 @@ def test_bad_fields_are_named(change, field, words, tmp_path):
     ],
 )
 def test_fields_that_change_sizes_and_are_not_read_are_refused(change, words, tmp_path):
-    found = problems({**LLAMA, **change}, tmp_path)
-    assert {problem.field for problem in found} == set(change)
-    for problem in found:
+    result = problems({**LLAMA, **change}, tmp_path)
+    assert {problem.field for problem in result} == set(change)
+    for problem in result:
         assert words in problem.message
         assert problem.message.endswith("which is not read")
         assert problem.line is not None

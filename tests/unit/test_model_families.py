@@ -212,8 +212,8 @@ def test_trinity_gates_its_attention_and_begins_with_dense_layers():
 def test_activations_without_a_gate_and_a_dense_mlp_beside_the_experts():
     plain = read({**LLAMA, "hidden_act": "xielu"})
     assert read(LLAMA).parameters - plain.parameters == 4 * 1024 * 4096
-    beside = read({**MOE, "residual_moe": True})
-    assert beside.parameters - read(MOE).parameters == 4 * 3 * 1024 * 4096
+    residual = read({**MOE, "residual_moe": True})
+    assert residual.parameters - read(MOE).parameters == 4 * 3 * 1024 * 4096
 
 
 def test_cohere_leaves_the_tie_out_and_is_served_as_long_as_its_tokenizer_says():

@@ -22,10 +22,10 @@ def write(tmp_path, config):
 def weights_of(config):
     model = read(config)
     layer = model.layers[-1]
-    found = {linear.name: linear.weights for linear in layer.all_linears}
+    result = {linear.name: linear.weights for linear in layer.all_linears}
     if layer.experts:
-        found["experts"] = layer.experts.weights
-    return model.weights, found
+        result["experts"] = layer.experts.weights
+    return model.weights, result
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def weights_of(config):
     ],
 )
 def test_number_formats(quantisation, weights):
-    dominant, found = weights_of({**LLAMA, "quantization_config": quantisation})
+    dominant, result = weights_of({**LLAMA, "quantization_config": quantisation})
     assert dominant == weights
-    assert set(found.values()) == {weights}
+    assert set(result.values()) == {weights}
 
 
 def compressed(num_bits, kind, **more):
@@ -92,25 +92,25 @@ def test_modules_kept_back_by_name_part_wildcard_and_expression():
         }
     )
     assert by_expression == {"qkv": "bf16", "o": "bf16", "router": "bf16", "experts": "int4"}
-    one = {
+    group = {
         **LLAMA,
         "quantization_config": {"quant_method": "fp8", "ignore": ["model.layers.0.mlp.down_proj"]},
     }
-    assert [layer.count for layer in read(one).layers] == [1, 3]
+    assert [layer.count for layer in read(group).layers] == [1, 3]
 
 
 def test_mxfp4_is_for_routed_experts():
-    _, found = weights_of({**MOE, "quantization_config": {"quant_method": "mxfp4"}})
-    assert found == {"qkv": "bf16", "o": "bf16", "router": "bf16", "experts": "mxfp4"}
+    _, result = weights_of({**MOE, "quantization_config": {"quant_method": "mxfp4"}})
+    assert result == {"qkv": "bf16", "o": "bf16", "router": "bf16", "experts": "mxfp4"}
 
 
 def test_a_modelopt_file_beside_the_config_counts(tmp_path):
     file = write(tmp_path, LLAMA)
     assert load_model(str(file)).weights == "bf16"
-    beside = {
+    mixed_config = {
         "producer": {"name": "modelopt"},
         "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]},
     }
-    (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside))
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(mixed_config))
     assert load_model(str(file)).weights == "fp8"
     assert load_model(str(tmp_path)).weights == "fp8"  # the folder means its config.json

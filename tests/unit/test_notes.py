@@ -21,7 +21,7 @@ UP_TO_6K = {"workload.prompt_tokens": {"kind": "uniform", "low": 100, "high": 6_
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (UP_TO_300K, f"{LONG} or the KV memory ("),
         ({**UP_TO_300K, "run.mechanisms.kv_limit": False}, LONG),
@@ -37,8 +37,8 @@ UP_TO_6K = {"workload.prompt_tokens": {"kind": "uniform", "low": 100, "high": 6_
         ),
     ],
 )
-def test_the_note(changes: dict[str, Any], said: str) -> None:
-    assert any(said in note for note in notes_of(changes)), notes_of(changes)
+def test_the_note(changes: dict[str, Any], message: str) -> None:
+    assert any(message in note for note in notes_of(changes)), notes_of(changes)
 
 
 def test_nothing_is_said_without_reason() -> None:

@@ -15,9 +15,9 @@ def test_what_is_there_is_returned() -> None:
 
 
 def test_what_is_missing_names_its_extra() -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         need("no_such_module", "lm")
-    assert str(caught.value) == "no_such_module is not installed, pip install 'decodesim[lm]'"
+    assert str(error.value) == "no_such_module is not installed, pip install 'decodesim[lm]'"
 
 
 def test_torch_on_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def test_workers_have_one_thread_and_leave_interrupts_to_the_driver(monkeypatch:
             tiny_tasks.about_worker,
             range(6),
             pool,
-            lambda _, found: seen.append(found),
+            lambda _, result: seen.append(result),
             lambda _, error: None,
         )
     assert len(seen) == 6

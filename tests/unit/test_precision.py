@@ -79,8 +79,10 @@ def test_a_percentile_gets_runs_long_enough_for_it() -> None:
 def test_what_cannot_be_reached_is_said() -> None:
     burst = {"workload.arrivals": {"kind": "burst"}, "run.precision": 0.1}
     notes = result_of(**burst, **{"run.precision_metric": "tpot_p99"}).notes
-    said = "the precision asked for, 0.1 of tpot_p99, is not reached: no interval at 10 replications of 200"
-    assert f"{said} requests" in notes
+    message = (
+        "the precision asked for, 0.1 of tpot_p99, is not reached: no interval at 10 replications of 200"
+    )
+    assert f"{message} requests" in notes
 
 
 @pytest.mark.parametrize(
@@ -93,10 +95,10 @@ def test_what_cannot_be_reached_is_said() -> None:
     ],
 )
 def test_an_unknown_figure_is_refused(metric: str, problem: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         result_of(**{"run.precision": 0.1, "run.precision_metric": metric})
-    assert str(caught.value).startswith("run.precision_metric: ")
-    assert problem in str(caught.value)
+    assert str(error.value).startswith("run.precision_metric: ")
+    assert problem in str(error.value)
 
 
 def test_the_number_of_replications_is_foreseen() -> None:

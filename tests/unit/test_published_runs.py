@@ -114,7 +114,7 @@ def test_a_total_with_prompts_counts_by_its_outputs(tmp_path):
 def test_speedups_follow_from_both_variants_in_the_terms_of_the_case(tmp_path):
     points = [{"concurrency": 4, "k": 3, "baseline": {"tpot_mean_ms": 8}, "spec": {"tpot_mean_ms": 5}}]
     case = {**SPEC, "speedup_of": "tpot_mean", "points": points}
-    (speedup,) = [one for one in the_run(tmp_path, case).published if one.quantity == "speedup"]
+    (speedup,) = [figure for figure in the_run(tmp_path, case).published if figure.quantity == "speedup"]
     assert speedup.value == pytest.approx(1.6)
 
 
@@ -123,7 +123,7 @@ def test_shares_and_step_times_are_trials_of_single_steps(tmp_path):
     steps = {"batch_size": 8, "k": 3, "verify_ms": 11.0, "plain_step_ms": 10.0, "speedup": 1.5}
     case = {**SPEC, "points": [{"batch_size": 8, "share_pct": shares}, steps]}
     share, ratio, run = runs_in(tmp_path, case)
-    assert [(one.part, one.value) for one in share.published] == [
+    assert [(figure.part, figure.value) for figure in share.published] == [
         ("draft", 0.2),
         ("verify", 0.7),
         ("host", 0.1),
@@ -220,7 +220,7 @@ def test_where_the_gpus_are_not_stated_only_ratios_are_compared(tmp_path):
         tmp_path, {**case, "points": [{**SPEC["points"][0], **variants, "speedup": None}]}
     )
     assert absolute.plain is None
-    assert [one.quantity for one in ratio.published] == ["speedup"]
+    assert [figure.quantity for figure in ratio.published] == ["speedup"]
     assert ratio.plain is not None
     assert (
         ratio.plain.hardware.tensor_parallel == 4
@@ -264,18 +264,18 @@ def test_nothing_that_a_stranger_writes_raises(tmp_path):
         "x / y",
         "12",
     ]
-    luck = random.Random(1)
+    rng = random.Random(1)
     cases = committed_cases()
     evidence = AcceptanceEvidence.of(cases[:30])
     for _ in range(150):
-        case = luck.choice(cases)
+        case = rng.choice(cases)
         sections = {
-            name: dataclasses.replace(section, **{luck.choice(dataclasses.fields(section)).name: None})
+            name: dataclasses.replace(section, **{rng.choice(dataclasses.fields(section)).name: None})
             for name in ("hardware", "target", "draft", "framework", "workload")
-            if (section := getattr(case, name)) is not None and luck.random() < 0.4
+            if (section := getattr(case, name)) is not None and rng.random() < 0.4
         }
         points = tuple(
-            {key: luck.choice(odd) if luck.random() < 0.3 else value for key, value in point.items()}
+            {key: rng.choice(odd) if rng.random() < 0.3 else value for key, value in point.items()}
             for point in case.points[:2]
         )
         strange = dataclasses.replace(case, **sections, points=points)

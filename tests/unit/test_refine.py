@@ -55,12 +55,12 @@ def dense(shape: Sequence[int], function: Function) -> dict[Position, Label]:
 def assert_whole_contour(shape: Sequence[int], function: Function, share: float = MOST_SHARE) -> None:
     """Refinement finds every change of the dense grid, and asks at most this share of its cells."""
     asked = Asked(function)
-    found = labels_along_contour(shape, asked)
+    result = labels_along_contour(shape, asked)
     axes = range(len(shape))
-    wanted = contour(dense(shape, function), axes)
-    assert wanted, "a grid without a contour shows nothing"
-    assert contour(found, axes) == wanted
-    assert len(found) == sum(map(len, asked.rounds)) <= share * math.prod(shape)
+    expected = contour(dense(shape, function), axes)
+    assert expected, "a grid without a contour shows nothing"
+    assert contour(result, axes) == expected
+    assert len(result) == sum(map(len, asked.rounds)) <= share * math.prod(shape)
 
 
 def needed(x: float, y: float = 0.0) -> float:
@@ -121,25 +121,29 @@ def test_what_is_found_is_of_the_dense_contour_and_branches_are_whole(
     def above(at: Position) -> bool:
         return sum(size * math.sin(a * at[0] + b * at[1] + c) for size, a, b, c in waves) > 0.1
 
-    found = contour(labels_along_contour(shape, Asked(above)), (0, 1))
-    wanted = contour(dense(shape, above), (0, 1))
-    assert found <= wanted
-    for change in wanted - found:
-        assert found.isdisjoint(_next_to(change, wanted)), "a branch was entered and not followed"
+    result = contour(labels_along_contour(shape, Asked(above)), (0, 1))
+    expected = contour(dense(shape, above), (0, 1))
+    assert result <= expected
+    for change in expected - result:
+        assert result.isdisjoint(_next_to(change, expected)), "a branch was entered and not followed"
 
 
 def _next_to(
     change: tuple[Position, Position], changes: set[tuple[Position, Position]]
 ) -> set[tuple[Position, Position]]:
     """The changes that share a unit square with this one, where the square has no others."""
-    (low, high), found = change, set()
+    (low, high), result = change, set()
     axis = 0 if low[0] != high[0] else 1
     for side in (-1, 1):
         shift = (0, side) if axis == 0 else (side, 0)
         corners = [low, high, *((cell[0] + shift[0], cell[1] + shift[1]) for cell in (low, high))]
-        here = {one for one in changes if one[0] in corners and one[1] in corners} - {change}
-        found |= here if len(here) == 1 else set()
-    return found
+        here = {
+            other_change
+            for other_change in changes
+            if other_change[0] in corners and other_change[1] in corners
+        } - {change}
+        result |= here if len(here) == 1 else set()
+    return result
 
 
 def test_an_island_between_coarse_cells_is_what_can_be_missed() -> None:
@@ -163,27 +167,27 @@ def test_axes_without_order_make_grids_of_their_own() -> None:
 def test_cells_that_are_not_there_are_not_asked_and_have_no_contour() -> None:
     absent = {(i, j) for i, j in product(range(20), range(20)) if i + j > 26}
     asked = Asked(lambda at: at[0] > 4 + at[1] // 3)
-    found = labels_along_contour((20, 20), asked, absent=absent)
-    assert absent.isdisjoint(found)
-    there = {at: label for at, label in dense((20, 20), asked.function).items() if at not in absent}
-    assert contour(found, (0, 1)) == contour(there, (0, 1))
+    result = labels_along_contour((20, 20), asked, absent=absent)
+    assert absent.isdisjoint(result)
+    present = {at: label for at, label in dense((20, 20), asked.function).items() if at not in absent}
+    assert contour(result, (0, 1)) == contour(present, (0, 1))
 
 
 def test_an_interrupted_refinement_goes_on_where_it_was() -> None:
     def pays(at: Position) -> bool:
         return at[0] / 20 > needed(at[1] / 9)
 
-    whole = Asked(pays)
-    wanted = labels_along_contour((20, 10), whole)
-    known = {cell: pays(cell) for cell in [*whole.rounds[0], *whole.rounds[1][::2]]}
+    dense_asked = Asked(pays)
+    expected = labels_along_contour((20, 10), dense_asked)
+    known = {cell: pays(cell) for cell in [*dense_asked.rounds[0], *dense_asked.rounds[1][::2]]}
     run: list[Position] = []
 
     def ask(cells: Sequence[Position]) -> Mapping[Position, Label]:
         run.extend(cell for cell in cells if cell not in known)
         return {cell: known.get(cell, pays(cell)) for cell in cells}
 
-    assert labels_along_contour((20, 10), ask) == wanted
-    assert set(run) == wanted.keys() - known.keys()
+    assert labels_along_contour((20, 10), ask) == expected
+    assert set(run) == expected.keys() - known.keys()
     assert len(run) == len(set(run))
 
 
@@ -286,28 +290,28 @@ def test_a_refined_study_has_the_contour_of_the_dense_one_and_goes_on_after_an_i
         assert again.ran == 0
         refined_rows = list(store.rows())
     assert len(refined_rows) == count <= MOST_SHARE * len(dense_rows)
-    wanted, found = changes_in(dense_rows), changes_in(refined_rows)
-    assert found == wanted
-    assert {gpus for gpus, _, _ in wanted} == {2, 4}
+    expected, result = changes_in(dense_rows), changes_in(refined_rows)
+    assert result == expected
+    assert {gpus for gpus, _, _ in expected} == {2, 4}
 
 
 def changes_in(rows: Sequence[Mapping[str, Any]]) -> set[tuple[int, Position, Position]]:
     """(GPUs, cell, cell) of all changes of the sign of speedup − 1 over α and clients."""
     alpha, clients = "speculation.eagle3-k3.acceptance.alpha", "workload.arrivals.concurrency"
     axes = [sorted({row[name] for row in rows}) for name in (alpha, clients)]
-    found: set[tuple[int, Position, Position]] = set()
+    result: set[tuple[int, Position, Position]] = set()
     for gpus in (2, 4):
         labels: dict[Position, Label] = {
             (axes[0].index(row[alpha]), axes[1].index(row[clients])): row["eagle3-k3.throughput_speedup"] > 1
             for row in rows
             if row["hardware.tensor_parallel"] == gpus
         }
-        found |= {(gpus, *change) for change in contour(labels, (0, 1))}
-    return found
+        result |= {(gpus, *change) for change in contour(labels, (0, 1))}
+    return result
 
 
 @pytest.mark.parametrize(
-    ("refine", "said"),
+    ("refine", "message"),
     [
         ("{metric: eagle3-k3.throughput_speedup}", "level"),
         ("{metric: throughput_speedup, level: 1}", "of which variant"),
@@ -317,9 +321,9 @@ def changes_in(rows: Sequence[Mapping[str, Any]]) -> set[tuple[int, Position, Po
         ("{metric: eagle3-k3.throughput_speedup, level: 1, evry: 2}", "did you mean every"),
     ],
 )
-def test_what_cannot_be_refined_is_said_at_its_line(tmp_path: Path, refine: str, said: str) -> None:
+def test_what_cannot_be_refined_is_said_at_its_line(tmp_path: Path, refine: str, message: str) -> None:
     text = STUDY.replace("{metric: eagle3-k3.throughput_speedup, level: 1}", refine)
-    with pytest.raises(InputError, match=rf"study\.yaml:\d+:\d+: refine.*{said}"):
+    with pytest.raises(InputError, match=rf"study\.yaml:\d+:\d+: refine.*{message}"):
         study_of(tmp_path, text)
 
 
@@ -343,9 +347,9 @@ def test_acceptance_needed_over_clients_prompts_and_draft_lengths_of_a_whole_stu
     """The dense map of docs/break-even-map.md: 350 simulated break-evens for each variant and number of GPUs.
     What is missed is a cell in whose sampling error the level lies: an island of noise.
     """
-    kept = json.loads((ROOT / "docs" / "break-even-map.json").read_text(encoding="utf-8"))
-    names = [column["name"] for column in kept["columns"]]
-    rows = [dict(zip(names, row, strict=True)) for row in kept["rows"]]
+    document = json.loads((ROOT / "docs" / "break-even-map.json").read_text(encoding="utf-8"))
+    names = [column["name"] for column in document["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in document["rows"]]
     axes = (
         "speculation.eagle3.draft_length",
         "workload.prompt_tokens.median",
@@ -363,9 +367,9 @@ def test_acceptance_needed_over_clients_prompts_and_draft_lengths_of_a_whole_stu
             if row["hardware.tensor_parallel"] == gpus
         }
         labels = {at: root is None or root.value > level for at, root in needed.items()}
-        found = labels_along_contour(shape, Asked(labels.__getitem__))
-        assert len(found) <= MOST_SHARE * len(labels)
-        gone = contour(labels, range(3)) - contour(found, range(3))
+        result = labels_along_contour(shape, Asked(labels.__getitem__))
+        assert len(result) <= MOST_SHARE * len(labels)
+        gone = contour(labels, range(3)) - contour(result, range(3))
         missed += len(gone)
         for change in gone:
             noise = [root.ci95 or (0.0, 0.0) for at in change if (root := needed[at]) is not None]

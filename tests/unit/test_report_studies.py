@@ -73,12 +73,12 @@ def test_a_study_that_cannot_be_kept_is_made_all_the_same(tmp_path: Path, counte
 
 
 def test_progress_counts_to_its_total() -> None:
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     scenario = load_scenario(EXAMPLE, [*SMALL, "engine.max_num_seqs=1", "workload.arrivals.concurrency=1"])
-    found = load_study_of(small_result(), scenario, None, lambda done, total, _: told.append((done, total)))
-    assert told == [(1, 2), (2, 2)]
-    assert found.speedup[VARIANT].concurrency == (1,)
-    assert found.notes == ()
+    result = load_study_of(small_result(), scenario, None, lambda done, total, _: calls.append((done, total)))
+    assert calls == [(1, 2), (2, 2)]
+    assert result.speedup[VARIANT].concurrency == (1,)
+    assert result.notes == ()
 
 
 def test_results_are_found_as_files_folders_and_folders_of_folders(
@@ -125,8 +125,8 @@ def test_files_of_the_scenario_are_looked_for_here_and_beside_the_result(
     (here,) = reported_results_at(Path("out"))
     assert here.scenario is not None
     (tmp_path / "trace.txt").rename(tmp_path / "out" / "trace.txt")
-    (beside,) = reported_results_at(Path("out"))
-    assert beside.scenario is not None
+    (subject,) = reported_results_at(Path("out"))
+    assert subject.scenario is not None
 
 
 def test_a_plain_result_is_studied_on_the_way(tmp_path: Path, counted: list[int]) -> None:

@@ -28,8 +28,8 @@ from tests.subjects import (
 
 def headline_of(ratio: Estimate, outcome: str, metric: str = "throughput") -> tuple[str, tuple[str, ...]]:
     name = "throughput_speedup" if metric == "throughput" else "tpot_mean_speedup"
-    said = f"{VARIANT}: {outcome}: {metric} × {ratio.value:.2f} (1.00 to 2.00): the reason: in full"
-    (headline,) = headlines(by_hand({}, {}, {name: ratio}, Verdict(outcome, said)))
+    text = f"{VARIANT}: {outcome}: {metric} × {ratio.value:.2f} (1.00 to 2.00): the reason: in full"
+    (headline,) = headlines(by_hand({}, {}, {name: ratio}, Verdict(outcome, text)))
     return headline.claim, headline.support
 
 
@@ -81,10 +81,10 @@ def test_the_tail_is_told_with_its_price() -> None:
         "ttft_p99_ratio": estimate(1.22, 0.3),
     }
     (headline,) = headlines(by_hand(plain, fast, ratios))
-    said = " ".join(headline.support).replace("\u00a0", " ")
-    assert "Tail latency worsens: TPOT P99 20.0 → 40.0 ms" in said
-    assert "improves: ITL P99 100 → 90.0 ms" in said
-    assert "stays within the error: TTFT P99 900 ms → 1.10 s" in said
+    text = " ".join(headline.support).replace("\u00a0", " ")
+    assert "Tail latency worsens: TPOT P99 20.0 → 40.0 ms" in text
+    assert "improves: ITL P99 100 → 90.0 ms" in text
+    assert "stays within the error: TTFT P99 900 ms → 1.10 s" in text
     directions = {change.label: change.direction for change in headline.changes}
     assert directions == {"TPOT P99": WORSE, "ITL P99": BETTER, "TTFT P99": EVEN}
 
@@ -121,9 +121,9 @@ def with_requests(slow: int, without: int, count: int = 2000) -> ReportedResult:
 
 
 def test_slow_requests_without_drafts_are_found() -> None:
-    found = stragglers(with_requests(slow=100, without=100), VARIANT)
-    assert found == Stragglers(1.0, 0.05, pytest.approx(0.01))
-    assert found.explain_the_tail
+    result = stragglers(with_requests(slow=100, without=100), VARIANT)
+    assert result == Stragglers(1.0, 0.05, pytest.approx(0.01))
+    assert result.explain_the_tail
     half = stragglers(with_requests(slow=100, without=60), VARIANT)
     assert half is not None
     assert (half.slowest_fraction, half.overall_fraction) == (0.6, 0.03)

@@ -18,17 +18,19 @@ from simulator.results.variant_summary import summary_from_json
 from tests.records import closed_loop_record
 
 CLOSED = MeasurementScope(open_loop=False)
-LUCK = ([3, 1, 2, 4], [2, 3, 1, 3], [4, 2, 2, 3])
+DRAWS = ([3, 1, 2, 4], [2, 3, 1, 3], [4, 2, 2, 3])
 
 
 def runs(step_ms: float, draft: bool, scale: float = 1.0, requests_each: int = 20) -> tuple[RunRecord, ...]:
     """Three replications of 4 clients; a plain step emits one token."""
-    made = [
-        closed_loop_record(4, requests_each, 50, step_ms * scale, luck=luck if draft else [1])
-        for luck in LUCK
+    records = [
+        closed_loop_record(4, requests_each, 50, step_ms * scale, draws=draws if draft else [1])
+        for draws in DRAWS
     ]
     none = np.zeros((1, 4), np.int64)
-    return tuple(made if draft else [replace(record, accepted_at=none, drafted_at=none) for record in made])
+    return tuple(
+        records if draft else [replace(record, accepted_at=none, drafted_at=none) for record in records]
+    )
 
 
 def measured(records: Iterable[RunRecord], scope: MeasurementScope = CLOSED) -> tuple[MeasuredRun, ...]:
@@ -154,8 +156,8 @@ def test_every_null_has_a_reason() -> None:
 def test_saturated_variant_reports_the_rate_served_and_no_latency() -> None:
     """Arrivals at twice the rate that one server of 100 ms serves."""
     records = []
-    for luck in LUCK:
-        served = closed_loop_record(1, 400, 9, 10, luck=luck)
+    for draws in DRAWS:
+        served = closed_loop_record(1, 400, 9, 10, draws=draws)
         records.append(
             replace(
                 served,
@@ -176,7 +178,8 @@ def test_saturated_variant_reports_the_rate_served_and_no_latency() -> None:
     assert metrics["mean_acceptance_length"] is not None
     assert "50% of the rate is served" in saturated.summary().notes[0]
     steady = VariantMeasurement(
-        scope, measured((closed_loop_record(1, 400, 9, 10, luck=luck) for luck in LUCK), scope)
+        scope,
+        measured((closed_loop_record(1, 400, 9, 10, draws=lengths_drawn) for lengths_drawn in DRAWS), scope),
     )
     comparison = compare("spec", saturated, steady)
     assert comparison.verdict.outcome == "pays"
@@ -194,15 +197,15 @@ def test_an_offered_rate_is_judged_by_tpot() -> None:
 
 
 def test_one_replication_has_values_without_intervals_and_no_verdict() -> None:
-    one = VariantMeasurement(CLOSED, measured(runs(10, False)[:1]))
+    measurement = VariantMeasurement(CLOSED, measured(runs(10, False)[:1]))
     other = VariantMeasurement(CLOSED, measured(runs(12, True)[:1]))
-    tpot = one.summary()["tpot_s.mean"]
+    tpot = measurement.summary()["tpot_s.mean"]
     assert tpot is not None
     assert tpot.value == pytest.approx(0.010)
     assert tpot.ci95 is None
     assert tpot.band is None
-    assert "one replication: no intervals" in one.summary().notes
-    assert compare("spec", one, other).verdict.outcome == "undecided"
+    assert "one replication: no intervals" in measurement.summary().notes
+    assert compare("spec", measurement, other).verdict.outcome == "undecided"
 
 
 def test_written_result_reads_back_and_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -218,7 +221,7 @@ def test_written_result_reads_back_and_the_same_run_gives_the_same_bytes(tmp_pat
     assert record.totals == before.totals
     assert np.array_equal(record.last_ns, before.last_ns)
     assert summary_from_json(read.to_json()["arms"]["plain"]).values() == result().variants["plain"].values()
-    assert [found.provenance.seed for found in read_results(tmp_path)] == [0, 0]
+    assert [result.provenance.seed for result in read_results(tmp_path)] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -235,9 +238,9 @@ def test_written_result_reads_back_and_the_same_run_gives_the_same_bytes(tmp_pat
 def test_damaged_results_are_refused_by_name(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "result.json"
     file.write_text(text)
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as error:
         read_results(file)
-    assert str(file) in str(caught.value)
+    assert str(file) in str(error.value)
 
 
 def test_missing_results_and_damaged_arrays_are_refused(tmp_path: Path) -> None:
@@ -258,7 +261,7 @@ def test_no_nan_can_be_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         (("arms", "plain"), None, "the variant plain is missing"),
         (("arms",), None, "'arms' is missing"),
@@ -274,7 +277,7 @@ def test_no_nan_can_be_written() -> None:
     ],
 )
 def test_what_a_result_cannot_be_without(
-    path: tuple[str, ...], value: Any, said: str, tmp_path: Path
+    path: tuple[str, ...], value: Any, message: str, tmp_path: Path
 ) -> None:
     """`None` takes the key away."""
     document = result().to_json()
@@ -286,9 +289,9 @@ def test_what_a_result_cannot_be_without(
     else:
         holder[path[-1]] = value
     (tmp_path / "result.json").write_text(json.dumps(document), "utf-8")
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as error:
         read_results(tmp_path)
-    assert str(caught.value).startswith(f"{tmp_path}/result.json: ")
+    assert str(error.value).startswith(f"{tmp_path}/result.json: ")
 
 
 def test_an_empty_file_of_requests_is_damaged(tmp_path: Path) -> None:

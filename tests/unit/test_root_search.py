@@ -19,17 +19,17 @@ from simulator.breakeven.theory import required_alpha_geometric, tokens_per_veri
 DRAFT_LENGTH = 3
 
 
-def closed_loop(overhead: float, target: float = 1.0, luck_sd: float = 0.0) -> tuple[Evaluate, list[float]]:
-    """Throughput ratio E(α) / ((1 + o) · scale), with luck by replication;
+def closed_loop(overhead: float, target: float = 1.0, noise_sd: float = 0.0) -> tuple[Evaluate, list[float]]:
+    """Throughput ratio E(α) / ((1 + o) · scale), with noise by replication;
     and the list of every x that was asked for.
     """
     asked: list[float] = []
-    luck = np.random.default_rng(7).normal(0, luck_sd, size=100)
+    noise = np.random.default_rng(7).normal(0, noise_sd, size=100)
 
     def evaluate(alpha: float, replication: int, scale: float) -> ScoredRun:
         asked.append(alpha)
         tokens = tokens_per_verify(alpha, DRAFT_LENGTH)
-        score = math.log(tokens / ((1 + overhead) * scale * target)) + luck[replication]
+        score = math.log(tokens / ((1 + overhead) * scale * target)) + noise[replication]
         return ScoredRun(score, tokens)
 
     return evaluate, asked
@@ -53,20 +53,20 @@ def test_finds_the_geometric_break_even_in_few_runs(overhead: float, guess: floa
 @pytest.mark.parametrize("guess", [0.02, 0.5, 0.9])
 def test_a_line_from_afar_is_not_taken_for_a_root(guess: float) -> None:
     """The first replication ties where the score is flat, and the others where it is steep."""
-    luck = [0.0, *[0.03] * 4]
+    noise = [0.0, *[0.03] * 4]
 
     def evaluate(x: float, replication: int, scale: float) -> ScoredRun:
-        return ScoredRun(math.expm1(8 * x) / 1000 - 0.0002 - luck[replication] + math.log(scale))
+        return ScoredRun(math.expm1(8 * x) / 1000 - 0.0002 - noise[replication] + math.log(scale))
 
     root = RootSearch(evaluate, replications=5, band=0.0).find(guess)
-    exact = math.log1p(1000 * (0.0002 + sum(luck) / 5)) / 8
+    exact = math.log1p(1000 * (0.0002 + sum(noise) / 5)) / 8
     assert root.outcome == FOUND
     assert root.value is not None
     assert root.value.value == pytest.approx(exact, abs=0.01)
 
 
 def test_without_a_band_the_root_is_the_same_and_no_run_is_made_for_it() -> None:
-    banded, plain = closed_loop(0.6, luck_sd=0.01), closed_loop(0.6, luck_sd=0.01)
+    banded, plain = closed_loop(0.6, noise_sd=0.01), closed_loop(0.6, noise_sd=0.01)
     with_band = RootSearch(banded[0], replications=4, band=0.1).find(0.5)
     without = RootSearch(plain[0], replications=4, band=0.0).find(0.5)
     assert with_band.value is not None
@@ -104,10 +104,10 @@ def test_the_band_is_centred_on_all_replications_though_the_first_alone_is_searc
 
 
 def test_interval_is_the_spread_of_the_replications_own_roots() -> None:
-    evaluate, _ = closed_loop(0.6, luck_sd=0.01)
+    evaluate, _ = closed_loop(0.6, noise_sd=0.01)
     root = RootSearch(evaluate, replications=8, band=0.0, tolerance=0.02).find(0.5)
-    luck = np.random.default_rng(7).normal(0, 0.01, size=100)[:8]
-    roots = [required_alpha_geometric(1.6 * math.exp(-x) - 1, DRAFT_LENGTH) for x in luck]
+    noise = np.random.default_rng(7).normal(0, 0.01, size=100)[:8]
+    roots = [required_alpha_geometric(1.6 * math.exp(-x) - 1, DRAFT_LENGTH) for x in noise]
     half = 2.3646 * float(np.std(np.array(roots, dtype=float), ddof=1)) / math.sqrt(8)
     assert root.value is not None
     assert root.value.value == pytest.approx(float(np.mean(np.array(roots, dtype=float))), abs=5e-4)
@@ -115,7 +115,7 @@ def test_interval_is_the_spread_of_the_replications_own_roots() -> None:
 
 
 def test_replications_are_added_until_the_interval_is_narrow_enough() -> None:
-    evaluate, _ = closed_loop(0.6, luck_sd=0.02)
+    evaluate, _ = closed_loop(0.6, noise_sd=0.02)
     few = RootSearch(evaluate, replications=3, band=0.0, tolerance=0.01).find(0.5)
     more = RootSearch(evaluate, replications=3, band=0.0, tolerance=0.01, most_replications=12).find(0.5)
     assert few.value is not None

@@ -25,9 +25,9 @@ from simulator.errors import InputError
 class FragilePool(Pool):
     """Workers of this process that die of some tasks, and by bad luck; groups end in random order."""
 
-    def __init__(self, seed: int, killers: frozenset[int], luck: float, *, lone: bool = False) -> None:
+    def __init__(self, seed: int, killers: frozenset[int], kill_rate: float, *, lone: bool = False) -> None:
         self.workers = 1 if lone else 3
-        self.random, self.killers, self.luck, self.lone = random.Random(seed), killers, luck, lone
+        self.random, self.killers, self.kill_rate, self.lone = random.Random(seed), killers, kill_rate, lone
         self.pending: list[tuple[Future[list[TaskOutcome]], Callable[[Any], Any], list[int], int]] = []
         self.marks: dict[int, int] = {}
         self.broken = False
@@ -50,7 +50,7 @@ class FragilePool(Pool):
     def work(self) -> None:
         """End one group, or all of them when its worker dies."""
         future, run, tasks, slot = self.pending.pop(self.random.randrange(len(self.pending)))
-        unlucky = self.random.random() < self.luck
+        unlucky = self.random.random() < self.kill_rate
         for index, task in enumerate(tasks):
             if task in self.killers or (unlucky and index == len(tasks) // 2):
                 self.marks[slot] = index
@@ -72,7 +72,7 @@ class FragilePool(Pool):
     def alone(self) -> AbstractContextManager[Pool]:
         assert not self.pending, "a suspect would not be alone"
         return nullcontext(
-            FragilePool(self.random.randrange(1 << 30), self.killers, self.luck / 2, lone=True)
+            FragilePool(self.random.randrange(1 << 30), self.killers, self.kill_rate / 2, lone=True)
         )
 
 
@@ -111,17 +111,17 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     seed=st.integers(0, 10**6),
     count=st.integers(0, 120),
     killers=st.frozensets(st.integers(0, 119), max_size=4),
-    luck=st.sampled_from([0.0, 0.1, 0.4]),
+    kill_rate=st.sampled_from([0.0, 0.1, 0.4]),
 )
 def test_every_task_comes_out_once_however_workers_die(
-    seed: int, count: int, killers: frozenset[int], luck: float
+    seed: int, count: int, killers: frozenset[int], kill_rate: float
 ) -> None:
-    done, failed, times = results_of(range(count), FragilePool(seed, killers, luck))
+    done, failed, times = results_of(range(count), FragilePool(seed, killers, kill_rate))
     assert times == Counter(range(count))
     dead = {task for task in killers if task < count}
     assert {task for task in failed if "worker process died" in failed[task]} >= dead
     assert done == {task: 2 * task for task in range(count) if task not in failed}
-    if luck == 0:
+    if kill_rate == 0:
         raising = {task: f"ValueError: no {task}" for task in range(3, count, 7) if task not in dead}
         assert {task: error for task, error in failed.items() if task not in dead} == raising
 
@@ -210,8 +210,8 @@ def test_workers_that_die_as_they_start_are_given_up() -> None:
         results_of(range(50), Stillborn(1, frozenset(), 0.0))
 
 
-@pytest.mark.parametrize("told", ["by cancelled groups", "by a check"])
-def test_a_lost_pool_keeps_what_had_ended(told: str) -> None:
+@pytest.mark.parametrize("message", ["by cancelled groups", "by a check"])
+def test_a_lost_pool_keeps_what_had_ended(message: str) -> None:
     """A killed scheduler ends the run, after the groups that are done are handed over."""
 
     class Lost(FragilePool):
@@ -221,7 +221,7 @@ def test_a_lost_pool_keeps_what_had_ended(told: str) -> None:
             future: Future[list[TaskOutcome]] = Future()
             if slot < 2:
                 future.set_result(run_group(run, tasks, slot))
-            elif told == "by cancelled groups":
+            elif message == "by cancelled groups":
                 future.cancel()
                 future.set_running_or_notify_cancel()
             return future

@@ -28,16 +28,16 @@ PLACES = {
 
 def forms() -> list[tuple[str, str]]:
     """(path, value) of every form in the table."""
-    found = []
+    result = []
     for row in re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \| (.*) \|$", PAGE, re.MULTILINE):
         values = [value for value in re.findall(r"`([^`]+)`", row[1]) if value[0] in "{[3"]
-        found += [
+        result += [
             (PLACES[name], value)
             for name in re.findall(r"`([a-z_]+)`", row[0])
             if name in PLACES
             for value in values
         ]
-    return found
+    return result
 
 
 def test_the_page_shows_every_form() -> None:
@@ -59,13 +59,13 @@ def test_every_form_is_taken(path: str, value: str, tmp_path: Path) -> None:
     assert holds(here, YAML(typ="safe").load(value))
 
 
-def holds(read: Any, given: Any) -> bool:
+def holds(read: Any, stated_value: Any) -> bool:
     """Whether what was read says at least what was given."""
-    if isinstance(given, dict):
-        return all(holds(read[key], value) for key, value in given.items())
-    if isinstance(given, list):
-        return len(read) == len(given) and all(map(holds, read, given))
-    return bool(read == given)
+    if isinstance(stated_value, dict):
+        return all(holds(read[key], value) for key, value in stated_value.items())
+    if isinstance(stated_value, list):
+        return len(read) == len(stated_value) and all(map(holds, read, stated_value))
+    return bool(read == stated_value)
 
 
 def test_the_example_runs_and_the_errors_are_those_shown(
@@ -77,7 +77,7 @@ def test_the_example_runs_and_the_errors_are_those_shown(
     Path("scenario.yaml").write_text(example, "utf-8")
     assert load_scenario("scenario.yaml").speculation[0].draft == "eagle3-llama-3.3-70b"
     Path("scenario.yaml").write_text(example.replace("h100-sxm", "h100sxm").replace("0.7", "7"), "utf-8")
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_scenario("scenario.yaml")
-    for line, expected in zip(str(caught.value).splitlines(), shown.splitlines(), strict=True):
+    for line, expected in zip(str(error.value).splitlines(), shown.splitlines(), strict=True):
         assert line.startswith(expected.removesuffix("…"))

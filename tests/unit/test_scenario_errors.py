@@ -14,9 +14,9 @@ from tests.scenario_texts import MINIMAL, WITH_VARIANT
 
 
 def problems_of(text: str, *overrides: str, base_dir: Path = Path(".")) -> list[Problem]:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         parse_scenario(text, "s.yaml", base_dir, overrides)
-    return list(caught.value.problems)
+    return list(error.value.problems)
 
 
 def test_all_errors_of_a_file_at_once_in_its_order(tmp_path: Path) -> None:
@@ -41,10 +41,10 @@ run:
 """,
         "utf-8",
     )
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_scenario(file)
-    found = [(p.line, p.column, p.field) for p in caught.value.problems]
-    assert found == [
+    result = [(p.line, p.column, p.field) for p in error.value.problems]
+    assert result == [
         (1, 9, "target.model"),
         (1, 10, "target.modle"),
         (3, 8, "hardware.gpu"),
@@ -56,7 +56,7 @@ run:
         (13, 14, "run.precision"),
         (15, 3, "run.seed"),
     ]
-    text = str(caught.value)
+    text = str(error.value)
     assert f"{file}:8:43: speculation.eagle3-k-1.acceptance.alpha: is out of range (got 1.5), must be" in text
     assert "did you mean model?" in text
     assert "did you mean 'h100-sxm'?" in text
@@ -64,7 +64,7 @@ run:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "field", "says"),
+    ("path", "value", "field", "message"),
     [
         ("target.model", "llama-4", "target.model", "unknown model"),
         ("target.model", "nowhere/config.json", "target.model", "is not there"),
@@ -201,12 +201,12 @@ run:
         ("run", "null", "run", "must be a mapping"),
     ],
 )
-def test_what_is_refused_and_what_is_said(path: str, value: str, field: str, says: str) -> None:
+def test_what_is_refused_and_what_is_said(path: str, value: str, field: str, message: str) -> None:
     path, field = (text.replace("ARM", "speculation.eagle3-k3") for text in (path, field))
-    found = [p for p in problems_of(WITH_VARIANT, f"{path}={value}") if p.field == field]
-    assert found, [str(p) for p in problems_of(WITH_VARIANT, f"{path}={value}")]
-    assert says in " ".join(str(p) for p in found)
-    assert all(p.file == f"--set {path}" or p.line is not None for p in found)
+    result = [p for p in problems_of(WITH_VARIANT, f"{path}={value}") if p.field == field]
+    assert result, [str(p) for p in problems_of(WITH_VARIANT, f"{path}={value}")]
+    assert message in " ".join(str(p) for p in result)
+    assert all(p.file == f"--set {path}" or p.line is not None for p in result)
 
 
 def test_two_variants_of_one_name() -> None:
@@ -227,7 +227,7 @@ def test_a_missing_field_is_reported_where_it_belongs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "message"),
     [
         ("", 1, "is empty"),
         ("# nothing\n", 1, "is empty"),
@@ -246,8 +246,8 @@ def test_a_missing_field_is_reported_where_it_belongs() -> None:
         ("\x00", 1, "is not YAML"),
     ],
 )
-def test_text_that_is_no_scenario(text: str, line: int, says: str) -> None:
-    problem = next(p for p in problems_of(text) if says in str(p))
+def test_text_that_is_no_scenario(text: str, line: int, message: str) -> None:
+    problem = next(p for p in problems_of(text) if message in str(p))
     assert (problem.file, problem.line) == ("s.yaml", line)
 
 
@@ -259,12 +259,12 @@ def test_an_alias_bomb_is_refused() -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
-    for name, says in (
+    for name, message in (
         ("none.yaml", "no such file"),
         (".", "is a directory"),
         ("latin.yaml", "is not UTF-8"),
     ):
-        with pytest.raises(InputError, match=says):
+        with pytest.raises(InputError, match=message):
             load_scenario(tmp_path / name)
     with pytest.raises(InputError, match="too long for a scenario"):
         load_scenario("/dev/zero")
@@ -311,10 +311,10 @@ def test_an_acceptance_file_that_holds_none_is_named(tmp_path: Path) -> None:
 def test_a_config_that_is_no_transformer_and_a_profile_of_the_future(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "resnet"}', "utf-8")
     (tmp_path / "gpu.json").write_text('{"schema": "decodesim/profile-99"}', "utf-8")
-    found = problems_of(
+    result = problems_of(
         MINIMAL, "target.model=config.json", "hardware.gpu=gpu.json", "run.seed=-1", base_dir=tmp_path
     )
-    text = "\n".join(str(problem) for problem in found)
+    text = "\n".join(str(problem) for problem in result)
     for part in ("config.json", "gpu.json", "decodesim/profile-1", "run.seed"):
         assert part in text
 
@@ -329,10 +329,10 @@ def test_a_method_without_a_draft_takes_the_catalogues(tmp_path: Path) -> None:
 
 
 def test_a_method_registered_a_moment_ago_is_known() -> None:
-    mine = Method(name="mine", title="", source="", drafter=None, drafter_has_kv=False)
+    method = Method(name="mine", title="", source="", drafter=None, drafter_has_kv=False)
     (problem,) = problems_of(MINIMAL + "speculation: [{method: mine}]\n")
     assert problem.field == "speculation.mine-k3.method"
-    with registered(mine):
+    with registered(method):
         assert parse_scenario(MINIMAL + "speculation: [{method: mine}]\n").speculation[0].method == "mine"
 
 

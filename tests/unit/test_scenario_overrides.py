@@ -71,7 +71,7 @@ def test_the_last_of_two_overrides_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "says"),
+    ("override", "message"),
     [
         ("run.seed", "is not path=value"),
         ("=3", "is not path=value"),
@@ -83,10 +83,10 @@ def test_the_last_of_two_overrides_holds() -> None:
         ("run.seed={a: 1, a: 2}", "stands twice"),
     ],
 )
-def test_overrides_that_cannot_be(override: str, says: str) -> None:
-    with pytest.raises(InputError) as caught:
+def test_overrides_that_cannot_be(override: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
         with_set(override)
-    assert says in str(caught.value)
+    assert message in str(error.value)
 
 
 def test_flags_make_a_scenario() -> None:
@@ -108,7 +108,7 @@ def test_flags_make_a_scenario() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "message"),
     [
         ({"gpu": "h100-sxm"}, ["--model: is missing"]),
         ({"model": "x", "alpha": 0.5}, ["--alpha: has no meaning without a method"]),
@@ -123,11 +123,11 @@ def test_flags_make_a_scenario() -> None:
         ),
     ],
 )
-def test_flags_that_say_too_little_or_wrong(flags: dict[str, object], says: list[str]) -> None:
-    with pytest.raises(InputError) as caught:
+def test_flags_that_say_too_little_or_wrong(flags: dict[str, object], message: list[str]) -> None:
+    with pytest.raises(InputError) as error:
         scenario_from_flags(flags)
-    for part in says:
-        assert part in str(caught.value)
+    for part in message:
+        assert part in str(error.value)
 
 
 ODD_NAMES = [
@@ -185,7 +185,7 @@ def test_the_example_is_the_example_of_the_contract() -> None:
 
 @pytest.mark.parametrize("override", ["nowhere.at.all=1", "..=1", "run.x.y=1"])
 def test_a_new_key_is_the_override_s_fault_not_the_file_s(override: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         parse_scenario(MINIMAL, "s.yaml", overrides=[override])
-    (problem,) = caught.value.problems
+    (problem,) = error.value.problems
     assert problem.file == f"--set {override.partition('=')[0]}"

@@ -66,8 +66,8 @@ def test_null_engine_fields_become_the_presets() -> None:
     assert preset.scheduler == "mixed"
     apart = parse_scenario(MINIMAL, overrides=["engine.preset=sglang-0.5"])
     assert engine_preset(apart)[0].scheduler == "prefill-apart"
-    given = parse_scenario(MINIMAL, overrides=["engine.max_num_seqs=256", "engine.host.step_s=0.002"])
-    preset, _ = engine_preset(given)
+    scenario = parse_scenario(MINIMAL, overrides=["engine.max_num_seqs=256", "engine.host.step_s=0.002"])
+    preset, _ = engine_preset(scenario)
     assert (preset.max_num_seqs, preset.host.step_s) == (256, 0.002)
     assert preset.host.per_sequence_s == engine_preset(parse_scenario(MINIMAL))[0].host.per_sequence_s
 
@@ -86,11 +86,11 @@ def test_the_defaults_used_are_listed_by_path() -> None:
 
 def test_equal_scenarios_have_equal_hashes_wherever_they_were_read(tmp_path: Path) -> None:
     here = parse_scenario(MINIMAL)
-    there = parse_scenario(MINIMAL, base_dir=Path("/tmp"), overrides=["run.seed=0"])
-    assert here == there
-    assert hash(here) == hash(there)
-    assert here.scenario_sha256 == there.scenario_sha256
-    assert there.base_dir == Path("/tmp")
+    parsed = parse_scenario(MINIMAL, base_dir=Path("/tmp"), overrides=["run.seed=0"])
+    assert here == parsed
+    assert hash(here) == hash(parsed)
+    assert here.scenario_sha256 == parsed.scenario_sha256
+    assert parsed.base_dir == Path("/tmp")
     lengths = "workload.output_tokens={kind: empirical, file: lengths.csv}"
     (tmp_path / "lengths.csv").write_text("1\n", "utf-8")
     (tmp_path / "other").mkdir()

@@ -13,9 +13,9 @@ RARE = (
 
 
 def run(seed: int) -> Oracle:
-    given = scenario(seed)
-    acceptance = given["acceptance"]
-    oracle = Oracle(given["engine"], given["prices"], given["requests"], acceptance, any_uniform)
+    case = scenario(seed)
+    acceptance = case["acceptance"]
+    oracle = Oracle(case["engine"], case["prices"], case["requests"], acceptance, any_uniform)
     oracle.run()
     return oracle
 

@@ -44,7 +44,7 @@ def variables(count: int, low: float = -PI, high: float = PI) -> list[UncertainI
 
 
 def orders(indices: list[SobolIndex]) -> tuple[list[float], list[float]]:
-    return [one.first_order.value for one in indices], [one.total_order.value for one in indices]
+    return [index.first_order.value for index in indices], [index.total_order.value for index in indices]
 
 
 def test_ishigamis_function_has_the_indices_of_the_textbook() -> None:
@@ -52,7 +52,7 @@ def test_ishigamis_function_has_the_indices_of_the_textbook() -> None:
     inputs = variables(3)
 
     def ishigami(values: Mapping[UncertainInput, float]) -> float:
-        x, y, z = (values[one] for one in inputs)
+        x, y, z = (values[name] for name in inputs)
         return math.sin(x) + 7 * math.sin(y) ** 2 + 0.1 * z**4 * math.sin(x)
 
     indices, outcomes = indices_of(ishigami, inputs, 1024)
@@ -60,15 +60,15 @@ def test_ishigamis_function_has_the_indices_of_the_textbook() -> None:
     assert first == pytest.approx([0.3139, 0.4424, 0.0], abs=0.03)
     assert total == pytest.approx([0.5576, 0.4424, 0.2437], abs=0.04)
     assert outcomes.mean() == pytest.approx(3.5, abs=0.05)
-    for one, truth in zip(indices, (0.3139, 0.4424, 0.0), strict=True):
-        assert one.first_order.ci95 is not None
-        assert one.first_order.ci95[0] <= truth <= one.first_order.ci95[1]
+    for index, truth in zip(indices, (0.3139, 0.4424, 0.0), strict=True):
+        assert index.first_order.ci95 is not None
+        assert index.first_order.ci95[0] <= truth <= index.first_order.ci95[1]
 
 
 def test_of_a_sum_every_share_is_that_of_its_variance() -> None:
     inputs = variables(3, 0.0, 1.0)
     weights = dict(zip(inputs, (1.0, 2.0, 4.0), strict=True))
-    indices, _ = indices_of(lambda at: sum(weights[one] * x for one, x in at.items()), inputs, 512)
+    indices, _ = indices_of(lambda at: sum(weights[name] * x for name, x in at.items()), inputs, 512)
     shares = [w**2 / 21 for w in weights.values()]
     first, total = orders(indices)
     assert first == pytest.approx(shares, abs=0.03)
@@ -106,7 +106,7 @@ def test_the_operators_make_up_the_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({}, "draft_step_s"),
         (GROUPS, "per_sequence_s"),
@@ -120,12 +120,15 @@ def test_the_operators_make_up_the_pass() -> None:
         ),
     ],
 )
-def test_nothing_is_turned_by_nominal_values(changes: dict[str, Any], told: str) -> None:
+def test_nothing_is_turned_by_nominal_values(changes: dict[str, Any], message: str) -> None:
     scenario = small_scenario(SMALL | changes)
     variant = AdjustableVariant(drafting_variant(scenario))
-    nominal = {one.parameter: one.nominal for one in inputs_of(scenario, variant.variant)}
-    assert told in nominal
-    assert ("lookup" in told) == any(parameter.startswith("lookup") for parameter in nominal)
+    nominal = {
+        uncertain_input.parameter: uncertain_input.nominal
+        for uncertain_input in inputs_of(scenario, variant.variant)
+    }
+    assert message in nominal
+    assert ("lookup" in message) == any(parameter.startswith("lookup") for parameter in nominal)
     turned = variant.adjusted(nominal)
     assert turned.prices is variant.variant.prices
     assert turned.settings == variant.variant.settings
@@ -146,9 +149,11 @@ def test_a_knob_does_what_the_scenario_would(parameter: str, value: float, setti
     fields = SMALL | {"engine.preset": "vllm-0.14"}  # the drafter's passes take the host's time there
     scenario = small_scenario(fields)
     runs = SensitivityRuns(scenario, "eagle3")
-    (one,) = (one for one in inputs_of(scenario, runs.variants()[1].variant) if one.parameter == parameter)
+    (uncertain_input,) = (
+        one for one in inputs_of(scenario, runs.variants()[1].variant) if one.parameter == parameter
+    )
     changed = SensitivityRuns(small_scenario(fields | {path: json.loads(text)}), "eagle3")
-    assert runs.outcome({one: value}) == changed.outcome({}) != runs.outcome({})
+    assert runs.outcome({uncertain_input: value}) == changed.outcome({}) != runs.outcome({})
 
 
 def test_the_base_is_what_simulate_finds() -> None:
@@ -158,8 +163,8 @@ def test_the_base_is_what_simulate_finds() -> None:
     assert tornado(SCENARIO).base.value == pytest.approx(speedup.value, rel=1e-4)
 
 
-def bar_of(found: Tornado, name: str) -> Bar:
-    return next(bar for bar in found.bars if bar.input.name == name)
+def bar_of(result: Tornado, name: str) -> Bar:
+    return next(bar for bar in result.bars if bar.input.name == name)
 
 
 def ends(bar: Bar) -> tuple[float, float]:
@@ -169,22 +174,26 @@ def ends(bar: Bar) -> tuple[float, float]:
 
 
 def test_a_tornado_is_widest_on_top_and_points_the_right_way() -> None:
-    found = tornado(SCENARIO)
-    swings = [bar.swing(found.base.value) for bar in found.bars]
+    result = tornado(SCENARIO)
+    swings = [bar.swing(result.base.value) for bar in result.bars]
     assert swings == sorted(swings, reverse=True)
-    low, high = ends(bar_of(found, "acceptance α"))
-    assert low < found.base.value < high
-    low, high = ends(bar_of(found, "speculative step as a whole"))
-    assert low > found.base.value > high
-    low, high = ends(bar_of(found, "host time per step that drafts"))
-    assert low > found.base.value > high
+    low, high = ends(bar_of(result, "acceptance α"))
+    assert low < result.base.value < high
+    low, high = ends(bar_of(result, "speculative step as a whole"))
+    assert low > result.base.value > high
+    low, high = ends(bar_of(result, "host time per step that drafts"))
+    assert low > result.base.value > high
 
 
 def test_at_the_break_even_the_speedup_is_one() -> None:
     runs = SensitivityRuns(SCENARIO, "eagle3", BREAK_EVEN)
     alphas = runs.outcome({})
     speedups = SensitivityRuns(SCENARIO, "eagle3")
-    (alpha,) = (one for one in inputs_of(SCENARIO, runs.variants()[1].variant) if one.parameter == "alpha")
+    (alpha,) = (
+        uncertain_input
+        for uncertain_input in inputs_of(SCENARIO, runs.variants()[1].variant)
+        if uncertain_input.parameter == "alpha"
+    )
     for replication, at in enumerate(alphas):
         assert 0 < at < 0.7
         assert speedups.outcome({alpha: at})[replication] == pytest.approx(1.0, abs=0.01)
@@ -192,26 +201,26 @@ def test_at_the_break_even_the_speedup_is_one() -> None:
 
 
 def test_sobol_tells_what_to_measure() -> None:
-    found = sobol(SCENARIO, samples=16)
-    assert {index.input.parameter for index in found.indices[:2]} <= {
+    result = sobol(SCENARIO, samples=16)
+    assert {index.input.parameter for index in result.indices[:2]} <= {
         "alpha",
         "step",
         "draft_gpu",
         "draft_pass_s",
     }
-    assert found.quantiles["p5"] < found.mean < found.quantiles["p95"]
-    assert found.pays_share is not None
-    assert 0 <= found.pays_share <= 1
-    totals = [index.total_order.value for index in found.indices]
+    assert result.quantiles["p5"] < result.mean < result.quantiles["p95"]
+    assert result.pays_share is not None
+    assert 0 <= result.pays_share <= 1
+    totals = [index.total_order.value for index in result.indices]
     assert totals == sorted(totals, reverse=True)
-    assert sum(index.first_order.value for index in found.indices) == pytest.approx(1.0, abs=0.6)
+    assert sum(index.first_order.value for index in result.indices) == pytest.approx(1.0, abs=0.6)
 
 
 def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
     for scenario in (SCENARIO, small_scenario({"engine.preset": "sglang-0.5"})):
-        for one in inputs_of(scenario, drafting_variant(scenario)):
-            assert one.low < one.nominal < one.high
-            assert one.source
+        for uncertain_input in inputs_of(scenario, drafting_variant(scenario)):
+            assert uncertain_input.low < uncertain_input.nominal < uncertain_input.high
+            assert uncertain_input.source
     names = {one.parameter for one in inputs_of(SCENARIO, drafting_variant(SCENARIO))}
     assert {"alpha", "linear", "attention", "kv"} <= names
     assert "allreduce" not in names  # one GPU
@@ -228,16 +237,18 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
 def test_host_times_have_the_interval_of_their_fit_while_they_are_the_fitted_ones() -> None:
     for changes, fitted in (({}, True), ({"engine.host.step_s": 1e-4}, False)):
         scenario = small_scenario({"engine.preset": "sglang-0.5", **changes})
-        (one,) = (one for one in inputs_of(scenario, drafting_variant(scenario)) if one.parameter == "step_s")
-        assert ("fit to published runs" in one.source) == fitted
-        assert fitted or (one.low, one.high) == (5e-5, 2e-4)
+        (uncertain_input,) = (
+            one for one in inputs_of(scenario, drafting_variant(scenario)) if one.parameter == "step_s"
+        )
+        assert ("fit to published runs" in uncertain_input.source) == fitted
+        assert fitted or (uncertain_input.low, uncertain_input.high) == (5e-5, 2e-4)
 
 
 def test_a_field_of_the_scenario_can_be_uncertain_too() -> None:
     (clients,) = inputs_from(["workload.arrivals.concurrency=2:12"], SCENARIO)
     assert (clients.nominal, clients.integer) == (8, True)
-    found = tornado(SCENARIO, inputs=[clients])
-    low, high = ends(bar_of(found, "workload.arrivals.concurrency"))
+    result = tornado(SCENARIO, inputs=[clients])
+    low, high = ends(bar_of(result, "workload.arrivals.concurrency"))
     assert low > high  # speculation gains less where more work together
     (alpha,) = inputs_from(["speculation.eagle3.acceptance.alpha=0.1:0.9"], SCENARIO)
     assert [
@@ -246,7 +257,7 @@ def test_a_field_of_the_scenario_can_be_uncertain_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("workload.requests", "is no range"),
         ("workload.requests=a:b", "is no range"),
@@ -256,8 +267,8 @@ def test_a_field_of_the_scenario_can_be_uncertain_too() -> None:
         ("speculation.nobody.draft_length=1:2", "holds no number"),
     ],
 )
-def test_ranges_that_are_none_are_refused(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_ranges_that_are_none_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         inputs_from([text], SCENARIO)
 
 
@@ -306,14 +317,14 @@ def test_json_is_one_document() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--sobol", "100"), "--sobol: is no number of samples (got 100), a power of 2"),
         (("--html", "/nowhere/at/all.html"), "cannot be written: its folder is not there"),
         (("--arm", "medusa"), "unknown variant"),
     ],
 )
-def test_bad_input_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:
     done = run(*arguments)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr

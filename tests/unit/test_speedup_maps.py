@@ -72,18 +72,18 @@ def test_enough_requests_are_asked_for_and_never_fewer_than_the_scenario_has() -
 
 def test_cells_grow_with_acceptance_and_the_map_survives_json() -> None:
     of = scenario()
-    told: list[tuple[int, int]] = []
-    found = speedup_map(
-        of, of.variant(VARIANT), (1, 16), (0.0, 0.5, 1.0), lambda done, total, _: told.append((done, total))
+    calls: list[tuple[int, int]] = []
+    result = speedup_map(
+        of, of.variant(VARIANT), (1, 16), (0.0, 0.5, 1.0), lambda done, total, _: calls.append((done, total))
     )
-    assert told == [(1, 2), (2, 2)]
-    assert (found.variant, found.draft_length) == (VARIANT, 3)
-    for column in zip(*found.speedup, strict=True):
+    assert calls == [(1, 2), (2, 2)]
+    assert (result.variant, result.draft_length) == (VARIANT, 3)
+    for column in zip(*result.speedup, strict=True):
         values = [cell for cell in column if cell is not None]
         assert len(values) == 3
         assert values == sorted(values)
         assert values[0] < 1 < values[-1] < 4
-    assert speedup_map_from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert speedup_map_from_json(json.loads(json.dumps(result.to_json()))) == result
 
 
 def test_what_does_not_fit_is_an_empty_cell() -> None:

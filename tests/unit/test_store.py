@@ -151,13 +151,13 @@ def test_exports_hold_every_digit_with_and_without_pyarrow(
         store.add(cell_of(99), CellResult("k", "failed", error='what, "this"\nhere'))
         names = [column.name for column in store.columns()]
         expected = [["" if value is None else value for value in row] for row in store.values(None, names)]
-        for found in (True, None):
-            monkeypatch.setattr(exports, "find_spec", lambda name, found=found: found)
+        for result in (True, None):
+            monkeypatch.setattr(exports, "find_spec", lambda name, outcome=result: outcome)
             export(store, target)
             header, *rows = csv.reader(io.StringIO(target.read_bytes().decode(), newline=""))
             assert header == names
             typed = [
-                [type(wanted)(text) for text, wanted in zip(row, wanted_row, strict=True)]
+                [type(expected)(text) for text, expected in zip(row, wanted_row, strict=True)]
                 for row, wanted_row in zip(rows, expected, strict=True)
             ]
             assert typed == expected
@@ -256,8 +256,8 @@ def refusal(path: Path, *, fresh: bool = False, sha: str = "study-1") -> str:
 
 def test_another_studys_store_is_refused_until_fresh_is_asked_for(path: Path) -> None:
     made(path, [1]).close()
-    said = refusal(path, sha="study-2")
-    assert said.startswith("STORE: is the store of another study (tiny), choose another one with --out")
+    message = refusal(path, sha="study-2")
+    assert message.startswith("STORE: is the store of another study (tiny), choose another one with --out")
     with made(path, fresh=True, sha="study-2") as store:
         assert store.counts() == {}
 
@@ -275,9 +275,9 @@ def test_other_schemas_are_refused_with_a_way_forward(path: Path, schema: int, a
     made(path, [1]).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {schema}")
-    said = refusal(path)
-    assert f"is a store of schema {schema}" in said
-    assert f"use the {age} decodesim that wrote it, or sweep anew with --fresh" in said
+    message = refusal(path)
+    assert f"is a store of schema {schema}" in message
+    assert f"use the {age} decodesim that wrote it, or sweep anew with --fresh" in message
     with pytest.raises(InputError, match="is a store of schema"):
         StoreReader(path)
 
@@ -364,8 +364,8 @@ def test_a_store_on_a_network_file_system_is_refused(path: Path, monkeypatch: py
     mounts = path.with_name("mounts")
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\nfiler:/x {path.parent} nfs4 rw 0 0\n")
     monkeypatch.setattr(store_file, "MOUNTS", mounts)
-    said = refusal(path)
-    assert said.startswith("STORE: is on a network file system (nfs4), which cannot hold a store")
-    assert "choose a local disk" in said
+    message = refusal(path)
+    assert message.startswith("STORE: is on a network file system (nfs4), which cannot hold a store")
+    assert "choose a local disk" in message
     with StoreReader(path) as reader:  # one that is whole can be read there
         assert reader.counts() == {"done": 1}

@@ -53,9 +53,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("store")
     (folder / "study.yaml").write_text(STUDY, encoding="utf-8")
     study = load_study(folder / "study.yaml", ["workload.requests=100", "run.replications=1"])
-    with Store.create_or_open(folder / "map.db", study.document, study.sha256) as made:
+    with Store.create_or_open(folder / "map.db", study.document, study.sha256) as store:
         for cell in StudyGrid(study).cells():
-            made.add(cell, run_cell(cell))
+            store.add(cell, run_cell(cell))
     return folder / "map.db"
 
 
@@ -81,7 +81,7 @@ def test_needed_is_drawn_with_both_lines_and_figures_in_the_cells() -> None:
     assert list(figure.layout.xaxis.ticktext) == ["1", "4", "16", "64", "256"]
     assert len(figure.layout.yaxis.ticktext) == len(GPUS) * len(PROMPTS)
     row = list(figure.layout.yaxis.ticktext).index("4 · 1,024")
-    needed = [one["needed"] for one in part.where(place="4 · 1,024").records()]
+    needed = [row["needed"] for row in part.where(place="4 · 1,024").records()]
     assert list(heat.text[row]) == [f"{alpha:.2f}"[1:] for alpha in needed]
     assert [depth > 0 for depth in heat.z[row]] == [alpha < THRESHOLD for alpha in needed]
     unfit = list(figure.layout.yaxis.ticktext).index("2 · 16,384")

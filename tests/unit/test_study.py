@@ -17,9 +17,9 @@ BARE = "".join(line.removeprefix("  ") for line in SCENARIO.splitlines(keepends=
 
 def problems(folder: Path, rest: str, scenario: str = SCENARIO) -> list[str]:
     """What is said about a study file, the folder taken away."""
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         study(folder, rest, scenario)
-    return [str(problem).replace(f"{folder}/", "") for problem in caught.value.problems]
+    return [str(problem).replace(f"{folder}/", "") for problem in error.value.problems]
 
 
 def place(marked: str) -> str:
@@ -193,20 +193,20 @@ BAD = {
 """What is wrong → (keys after the scenario, § before the place; part of what is said)."""
 
 
-@pytest.mark.parametrize(("marked", "said"), BAD.values(), ids=BAD)
-def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, marked: str, said: str) -> None:
-    (found,) = problems(tmp_path, marked.replace("§", ""))
-    assert found.startswith(f"small.study.yaml:{place(marked)}: ")
-    assert said in found
+@pytest.mark.parametrize(("marked", "message"), BAD.values(), ids=BAD)
+def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, marked: str, message: str) -> None:
+    (result,) = problems(tmp_path, marked.replace("§", ""))
+    assert result.startswith(f"small.study.yaml:{place(marked)}: ")
+    assert message in result
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
-    found = problems(
+    result = problems(
         tmp_path,
         f"axes:\n  {ALPHA}: [0.5, 2, -1]\n  {CONCURRENCY}: [0]\n",
         SCENARIO.replace("kind: fixed, tokens: 300", "kind: fixed, tokens: 0"),
     )
-    assert [line.split(":")[1] for line in found] == ["9", f"{LINES + 2}", f"{LINES + 2}", f"{LINES + 3}"]
+    assert [line.split(":")[1] for line in result] == ["9", f"{LINES + 2}", f"{LINES + 2}", f"{LINES + 3}"]
 
 
 def test_a_scenario_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:

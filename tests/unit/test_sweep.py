@@ -60,9 +60,9 @@ def test_whatever_ends_a_run_loses_nothing_that_was_done(tmp_path: Path) -> None
         sweep(read, store, InlinePool(), stop)
     assert len(rows_of(place)) == 5
     assert run(read, place).skipped == 5
-    whole = tmp_path / "whole.db"
-    run(read, whole)
-    assert rows_of(place) == rows_of(whole)
+    complete = tmp_path / "whole.db"
+    run(read, complete)
+    assert rows_of(place) == rows_of(complete)
 
 
 def test_processes_in_any_order_give_the_same_store(tmp_path: Path) -> None:
@@ -143,15 +143,17 @@ def test_the_lowest_break_even_is_the_best() -> None:
     assert best == ("a.break_even_alpha", 0.2, {"n": 1})
 
 
-@pytest.mark.parametrize(("steps", "said"), [((150, 133), None), ((201, 100), "20,100 cells")])
-def test_very_many_cells_want_to_be_confirmed(tmp_path: Path, steps: Sequence[int], said: str | None) -> None:
+@pytest.mark.parametrize(("steps", "message"), [((150, 133), None), ((201, 100), "20,100 cells")])
+def test_very_many_cells_want_to_be_confirmed(
+    tmp_path: Path, steps: Sequence[int], message: str | None
+) -> None:
     read = study(
         tmp_path,
         f"axes:\n  {ALPHA}: {{from: 0, to: 1, steps: {steps[0]}}}\n"
         f"  workload.requests: {{from: 101, to: 301, steps: {steps[1]}}}\n",
     )
-    if said is None:
+    if message is None:
         require_confirmation(read)
         return
-    with pytest.raises(InputError, match=rf"small.study.yaml:12:1: axes: multiply to {said}, --yes"):
+    with pytest.raises(InputError, match=rf"small.study.yaml:12:1: axes: multiply to {message}, --yes"):
         require_confirmation(read)

@@ -107,8 +107,8 @@ def test_lines_that_are_not_objects_are_broken_rows(tmp_path):
     path.write_text(f"{json.dumps(row())}\n\n[1]\nnope\n{'[' * 100_000}\n")
     with pytest.raises(InputError) as error:
         read_trace(path, "mooncake")
-    found = [(problem.line, problem.message.split(":")[0]) for problem in error.value.problems]
-    assert found == [(3, "not a JSON object"), (4, "not JSON"), (5, "not JSON")]
+    result = [(problem.line, problem.message.split(":")[0]) for problem in error.value.problems]
+    assert result == [(3, "not a JSON object"), (4, "not JSON"), (5, "not JSON")]
 
 
 def test_later_turns_of_a_session_bring_only_what_is_new(read):
@@ -128,8 +128,8 @@ def test_later_turns_of_a_session_bring_only_what_is_new(read):
 
 
 def test_a_sessions_own_blocks_are_its_own(read):
-    one, two = row(0, 1024, 600, [5, 6], session_id="a"), row(0, 1024, 600, [5, 6], session_id="b")
-    assert prefixes(read(one, two)) == [[0, 1, 2], [0, 1, 3]]
+    first, two = row(0, 1024, 600, [5, 6], session_id="a"), row(0, 1024, 600, [5, 6], session_id="b")
+    assert prefixes(read(first, two)) == [[0, 1, 2], [0, 1, 3]]
 
 
 def test_a_later_turn_with_a_time_comes_at_that_time(read):
@@ -168,20 +168,20 @@ def test_texts_are_estimated_and_shared_where_they_agree(read):
 
 
 def test_recorded_messages_are_complete_as_they_stand(read):
-    said = [{"role": "user", "content": "q" * 100}]
+    messages = [{"role": "user", "content": "q" * 100}]
     more = [
-        *said,
+        *messages,
         {"role": "assistant", "content": "a" * 50},
         {"role": "user", "content": [{"type": "text"}]},
     ]
     trace = read(
-        {"timestamp": 0, "session_id": "s", "messages": said, "output_length": 9},
+        {"timestamp": 0, "session_id": "s", "messages": messages, "output_length": 9},
         {"delay": 5, "session_id": "s", "messages": more, "output_length": 9},
     )
     first, second = (
         len("".join(f"{part['role']}\n{text}\n" for part, text in said_))
         for said_ in (
-            [(said[0], "q" * 100)],
+            [(messages[0], "q" * 100)],
             [(more[0], "q" * 100), (more[1], "a" * 50), (more[2], '[{"type": "text"}]')],
         )
     )

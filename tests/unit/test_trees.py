@@ -101,10 +101,10 @@ def test_optimal_trees_are_the_best_of_all(nodes: int, depth: int, falling: bool
         chances = rng.dirichlet(np.ones(4), size=depth if by_depth else None)[..., :3]
         chances = -np.sort(-chances) if falling else np.sort(chances)
         best = max(mean_acceptance_length(tree, chances) for tree in all_trees(nodes, depth))
-        found = optimal_tree(chances, nodes, depth)
-        assert found.nodes <= nodes
-        assert found.depth <= depth
-        assert mean_acceptance_length(found, chances) == pytest.approx(best, rel=1e-12)
+        result = optimal_tree(chances, nodes, depth)
+        assert result.nodes <= nodes
+        assert result.depth <= depth
+        assert mean_acceptance_length(result, chances) == pytest.approx(best, rel=1e-12)
         greedy = mean_acceptance_length(best_first_tree(chances, nodes, depth), chances)
         assert greedy == pytest.approx(best, rel=1e-12) if falling else greedy <= best + 1e-12
 
@@ -146,15 +146,15 @@ def drafter(path: tuple[int, ...], vocabulary: int = 6) -> np.ndarray:
 
 def path_of(growth: Growth | StaticGrowth, node: int) -> tuple[int, ...]:
     """Tokens from the root down to an added node."""
-    return tuple(growth.tokens[one] for one in growth.path(node)[1:])
+    return tuple(growth.tokens[index] for index in growth.path(node)[1:])
 
 
 def grown(growth: Growth | StaticGrowth, width: int) -> tuple[DraftTree, list[tuple[int, ...]]]:
     """Grow a tree from `drafter`; also the token path of each node."""
     while len(growth.frontier):
-        laws = np.array([drafter(path_of(growth, node)) for node in growth.frontier.tolist()])
-        tokens = np.argsort(-laws, axis=1)[:, :width]
-        growth.add(np.take_along_axis(laws, tokens, 1), tokens)
+        distributions = np.array([drafter(path_of(growth, node)) for node in growth.frontier.tolist()])
+        tokens = np.argsort(-distributions, axis=1)[:, :width]
+        growth.add(np.take_along_axis(distributions, tokens, 1), tokens)
     tree, nodes = growth.finish()
     return tree, [path_of(growth, node) for node in nodes.tolist()]
 

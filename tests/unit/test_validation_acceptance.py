@@ -89,7 +89,9 @@ def test_requests_together_show_the_length_that_is_stated():
 @pytest.mark.parametrize("drafter", ["eagle3", "ngram"])
 def test_requests_differ_as_published_ones_do(drafter, dataset):
     """The tenth and ninetieth percentile of the requests' own lengths, luck of their rounds included."""
-    (case,) = (one for one in committed_cases() if one.case_id == f"sdb_trace_{dataset}_{drafter}")
+    (case,) = (
+        candidate for candidate in committed_cases() if candidate.case_id == f"sdb_trace_{dataset}_{drafter}"
+    )
     tokens = case.workload.output_len_tokens
     assert isinstance(tokens, dict)
     rng = np.random.default_rng(1)

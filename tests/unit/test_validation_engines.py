@@ -90,7 +90,7 @@ def test_vllm_waits_for_drafts_that_are_looked_up_on_the_host(method, version, p
 
 
 @pytest.mark.parametrize(
-    ("axis", "clients", "notes", "seats"),
+    ("axis", "clients", "notes", "request_limit"),
     [
         ("concurrency", 64, [], 48),
         ("concurrency", 48, [], None),
@@ -99,7 +99,7 @@ def test_vllm_waits_for_drafts_that_are_looked_up_on_the_host(method, version, p
     ],
 )
 def test_sglang_seats_fewer_while_it_speculates_unless_the_source_says_otherwise(
-    tmp_path, axis, clients, notes, seats
+    tmp_path, axis, clients, notes, request_limit
 ):
     about = changed(SPEC, framework={"name": "SGLang", "version": "0.5.9"}, load_axis=axis, notes=notes)
     point = {
@@ -108,9 +108,9 @@ def test_sglang_seats_fewer_while_it_speculates_unless_the_source_says_otherwise
     run = the_run(tmp_path, {**about, "points": [{**point, axis: clients}]})
     assert run.plain is not None
     assert run.spec is not None
-    assert run.spec.engine.max_num_seqs == seats
+    assert run.spec.engine.max_num_seqs == request_limit
     assert run.plain.engine.max_num_seqs == (200 if notes else None)
-    assert (CAPPED in run.choices) is (seats == 48)
+    assert (CAPPED in run.choices) is (request_limit == 48)
 
 
 @pytest.mark.parametrize(

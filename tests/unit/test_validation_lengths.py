@@ -26,52 +26,53 @@ CHAT = {"kind": "lognormal", "median": 150.0, "p95": 700.0, "max": 2000}
 def test_drawn_lengths_are_stretched_to_the_mean_and_stay_in_their_range() -> None:
     chat = scenario(8, workload={**scenario(8).workload.model_dump(), "output_tokens": CHAT})
     drawn = make_traffic(chat, 0)
-    found = with_means(drawn, {"output_tokens": 240.0})
-    assert float(found.output_tokens.mean()) == pytest.approx(240, rel=0.01)
-    assert 1 <= found.output_tokens.min() <= found.output_tokens.max() <= drawn.output_tokens.max()
-    assert (np.argsort(found.output_tokens, kind="stable")[-1]) == np.argmax(drawn.output_tokens)
-    assert found.prompt_tokens is drawn.prompt_tokens
+    result = with_means(drawn, {"output_tokens": 240.0})
+    assert float(result.output_tokens.mean()) == pytest.approx(240, rel=0.01)
+    assert 1 <= result.output_tokens.min() <= result.output_tokens.max() <= drawn.output_tokens.max()
+    assert (np.argsort(result.output_tokens, kind="stable")[-1]) == np.argmax(drawn.output_tokens)
+    assert result.prompt_tokens is drawn.prompt_tokens
     means = {"output_tokens": 240.0}
     tokens = [
-        predict(PredictionInput(chat, None, sent=60, mean_tokens=one)).figures["plain"] for one in (means, {})
+        predict(PredictionInput(chat, None, sent=60, mean_tokens=mean_tokens)).figures["plain"]
+        for mean_tokens in (means, {})
     ]
     assert tokens[0] != tokens[1]
 
 
 def test_only_published_means_are_held() -> None:
-    said = PublishedWorkload(dataset="sharegpt", input_len_tokens={"mean": 342.0})
-    about = case([{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}], workload=said)
-    [found] = published_runs_of_cases([about])
-    assert found.mean_tokens == {"prompt_tokens": pytest.approx(342.0)}
-    assert input_of(found).mean_tokens == found.mean_tokens
-    assert input_of(replace(found, published=())).mean_tokens == found.mean_tokens
+    workload = PublishedWorkload(dataset="sharegpt", input_len_tokens={"mean": 342.0})
+    about = case([{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}], workload=workload)
+    [result] = published_runs_of_cases([about])
+    assert result.mean_tokens == {"prompt_tokens": pytest.approx(342.0)}
+    assert input_of(result).mean_tokens == result.mean_tokens
+    assert input_of(replace(result, published=())).mean_tokens == result.mean_tokens
 
 
 def test_what_is_taken_where_nothing_is_said_is_the_middle_of_what_others_say() -> None:
-    said: dict[str, dict[str, list[float]]] = {"prompt_tokens": {}, "output_tokens": {}}
-    for one in committed_runs():
-        for field, mean in one.mean_tokens.items():
-            said[field].setdefault(one.case.source_id, []).append(mean)
+    lengths_by_kind: dict[str, dict[str, list[float]]] = {"prompt_tokens": {}, "output_tokens": {}}
+    for committed in committed_runs():
+        for field, mean in committed.mean_tokens.items():
+            lengths_by_kind[field].setdefault(committed.case.source_id, []).append(mean)
     about = case([{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}], workload=PublishedWorkload())
     taken = lengths_of(about, {}, None)
     assert taken.assumed == ("prompt_tokens", "output_tokens")
     for field, mean in (("prompt_tokens", taken.prompt_mean), ("output_tokens", taken.output_mean)):
-        assert len(said[field]) > 10
-        assert mean == pytest.approx(median(map(median, said[field].values())), rel=0.02)
+        assert len(lengths_by_kind[field]) > 10
+        assert mean == pytest.approx(median(map(median, lengths_by_kind[field].values())), rel=0.02)
 
 
 @pytest.mark.parametrize(
-    ("note", "tokens", "said"),
+    ("note", "tokens", "message"),
     [
         ("raw question text, no chat template", 58, "58 tokens, usual for gsm8k without a chat template"),
         ("with a chat template", 120, "120 tokens, usual for gsm8k"),
     ],
 )
-def test_questions_without_a_chat_template_are_shorter(note: str, tokens: float, said: str) -> None:
+def test_questions_without_a_chat_template_are_shorter(note: str, tokens: float, message: str) -> None:
     asked = replace(case(workload=PublishedWorkload(dataset="GSM8K")), notes=(note,))
-    found = lengths_of(asked, {}, None)
-    assert found.prompt_mean == pytest.approx(tokens)
-    assert f"input length not published: {said}" in found.notes
+    result = lengths_of(asked, {}, None)
+    assert result.prompt_mean == pytest.approx(tokens)
+    assert f"input length not published: {message}" in result.notes
 
 
 @pytest.mark.parametrize(
@@ -90,36 +91,36 @@ def test_a_server_takes_no_prompt_that_its_context_has_no_room_for(
 ) -> None:
     """The mean of a log-normal (5,000, 0.7) below 1,792 tokens, from draws: 1,311."""
     asked = PublishedWorkload(dataset="SWE-bench", output_len_tokens={"nominal": 256, "max": 256})
-    found = lengths_of(replace(case(workload=asked), notes=(note,)), {}, None)
-    assert found.prompt_mean == pytest.approx(mean, rel=0.01)
-    assert found.prompt["max"] == longest
-    assert found.assumed == ("prompt_tokens",)
+    result = lengths_of(replace(case(workload=asked), notes=(note,)), {}, None)
+    assert result.prompt_mean == pytest.approx(mean, rel=0.01)
+    assert result.prompt["max"] == longest
+    assert result.assumed == ("prompt_tokens",)
 
 
 def test_prompts_of_tensorrt_llm_are_whole_unless_it_is_told_to_cut_them() -> None:
-    def whole(prompt: int, note: str = "", engine: str = "TensorRT-LLM") -> bool:
-        said = PublishedWorkload(dataset="random", input_len_tokens=prompt, output_len_tokens=100)
+    def prefills_whole(prompt: int, note: str = "", engine: str = "TensorRT-LLM") -> bool:
+        message = PublishedWorkload(dataset="random", input_len_tokens=prompt, output_len_tokens=100)
         about = case(
             [{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}],
-            workload=said,
+            workload=message,
             framework=PublishedFramework(name=engine, version="1.0"),
             notes=(note,),
         )
-        [found] = published_runs_of_cases([about])
-        assert found.plain is not None
-        assert (UNSPLIT_PROMPTS in found.choices) is not found.plain.engine.chunked_prefill
-        return not found.plain.engine.chunked_prefill
+        [result] = published_runs_of_cases([about])
+        assert result.plain is not None
+        assert (UNSPLIT_PROMPTS in result.choices) is not result.plain.engine.chunked_prefill
+        return not result.plain.engine.chunked_prefill
 
-    assert whole(1000)
-    assert not whole(32_000), "longer than a step: it must have been told"
-    assert not whole(1000, "--enable_chunked_prefill true")
-    assert whole(1000, "enable_chunked_prefill: false")
-    assert not whole(1000, engine="vLLM")
-    assert not whole(1000, engine="LMDeploy")
+    assert prefills_whole(1000)
+    assert not prefills_whole(32_000), "longer than a step: it must have been told"
+    assert not prefills_whole(1000, "--enable_chunked_prefill true")
+    assert prefills_whole(1000, "enable_chunked_prefill: false")
+    assert not prefills_whole(1000, engine="vLLM")
+    assert not prefills_whole(1000, engine="LMDeploy")
 
 
 @pytest.mark.parametrize(
-    ("said", "counted", "note", "dataset", "fixed"),
+    ("message", "counted", "note", "dataset", "fixed"),
     [
         (256, None, "greedy, ignore_eos", "gsm8k", True),
         (256, None, "greedy", "gsm8k", False),
@@ -132,14 +133,16 @@ def test_prompts_of_tensorrt_llm_are_whole_unless_it_is_told_to_cut_them() -> No
     ],
 )
 def test_outputs_are_of_one_length_where_nothing_but_a_limit_ends_them(
-    said: int, counted: float | None, note: str, dataset: str, fixed: bool
+    message: int, counted: float | None, note: str, dataset: str, fixed: bool
 ) -> None:
     counts = {} if counted is None else {"total_output_tokens": 100 * counted, "num_requests": 100}
     point = {"concurrency": 4, "baseline": {"output_tok_per_s": 100.0, **counts}}
-    about = case([point], workload=PublishedWorkload(dataset=dataset, output_len_tokens=said), notes=(note,))
-    found = lengths_of(about, point, None)
-    assert (found.output["kind"] == "fixed") is fixed
-    assert found.ends_foreseen or not fixed, "an engine knows the limit that it stops at"
+    about = case(
+        [point], workload=PublishedWorkload(dataset=dataset, output_len_tokens=message), notes=(note,)
+    )
+    result = lengths_of(about, point, None)
+    assert (result.output["kind"] == "fixed") is fixed
+    assert result.ends_foreseen or not fixed, "an engine knows the limit that it stops at"
 
 
 def test_a_lookup_drafts_only_where_it_finds_something() -> None:

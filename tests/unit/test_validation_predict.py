@@ -38,29 +38,29 @@ LOOKUP = {
 def test_a_question_holds_nothing_that_was_published() -> None:
     kinds = {field.name: field.type for field in fields(PredictionInput)}
     assert set(kinds) == {"plain", "spec", "sent", "mean_tokens", "p99", "runs"}
-    one, other = (input_of(run([PublishedFigure("speedup", "both", value)])) for value in (1.2, 2.4))
-    assert one == other
+    first, other = (input_of(run([PublishedFigure("speedup", "both", value)])) for value in (1.2, 2.4))
+    assert first == other
 
 
 def test_predicted_figures_are_those_of_both_variants() -> None:
     both = scenario(16)
-    found = predict(PredictionInput(both, both))
-    plain, spec = found.figures["plain"], found.figures["spec"]
+    result = predict(PredictionInput(both, both))
+    plain, spec = result.figures["plain"], result.figures["spec"]
     speedup = spec["throughput_tokens_per_s"] / plain["throughput_tokens_per_s"]
     rows = compare_runs([run([SPEEDUP, TPOT], both, batch=16)])
     assert rows[0].predicted == speedup > 1.2
     assert rows[1].predicted == plain["tpot_s.mean"]
     assert rows[0].acceptance_from == "given"
     assert rows[1].acceptance_from == "none"
-    assert found.closed_form == pytest.approx(speedup, rel=0.1)
+    assert result.closed_form == pytest.approx(speedup, rel=0.1)
 
 
 def test_speedup_is_that_of_the_figure_the_source_names() -> None:
     about = case(speedup_of="tpot_mean")
     both = scenario(16)
-    found = predict(PredictionInput(both, both)).figures
+    result = predict(PredictionInput(both, both)).figures
     [row] = compare_runs([run([SPEEDUP], both, about=about, batch=16)])
-    assert row.predicted == found["plain"]["tpot_s.mean"] / found["spec"]["tpot_s.mean"]
+    assert row.predicted == result["plain"]["tpot_s.mean"] / result["spec"]["tpot_s.mean"]
 
 
 def test_a_client_that_sent_few_requests_divides_by_its_whole_duration() -> None:
@@ -68,27 +68,27 @@ def test_a_client_that_sent_few_requests_divides_by_its_whole_duration() -> None
     variant = CompiledVariant.compile(both, None)
     requests = make_traffic(both, 0)
     record = variant.run(requests, 0)
-    found = client_figures(record)
+    result = client_figures(record)
     tokens = requests.output_tokens.sum()
-    assert found["throughput_tokens_per_s"] == pytest.approx(tokens / (record.makespan_ns / 1e9))
+    assert result["throughput_tokens_per_s"] == pytest.approx(tokens / (record.makespan_ns / 1e9))
     spans = (record.last_ns - record.first_ns) / 1e9
-    assert found["tpot_s.mean"] == pytest.approx(float(np.mean(spans / (requests.output_tokens - 1))))
+    assert result["tpot_s.mean"] == pytest.approx(float(np.mean(spans / (requests.output_tokens - 1))))
     lengths = {"kind": "uniform", "low": 100, "high": 300}
     workload = {**both.workload.model_dump(), "output_tokens": lengths}
     both = scenario(8, workload=workload)
-    whole = predict(PredictionInput(both, both, sent=24)).figures["plain"]["throughput_tokens_per_s"]
+    throughput = predict(PredictionInput(both, both, sent=24)).figures["plain"]["throughput_tokens_per_s"]
     steady = predict(PredictionInput(both, both)).figures["plain"]["throughput_tokens_per_s"]
-    assert 0.8 < whole / steady < 0.995, "filling and draining three rounds of clients costs some of it"
+    assert 0.8 < throughput / steady < 0.995, "filling and draining three rounds of clients costs some of it"
 
 
 def test_replicas_are_one_of_them_with_its_share_of_the_load() -> None:
     engine = {"preset": "vllm-0.10", "host": {"request_latency_s": 0, "request_s": 0, "prompt_token_s": 0}}
     alone = scenario(8, engine=engine)  # all in step, so that each window has the same edges
     two = scenario(16, engine=engine, hardware={"gpu": "h100-sxm", "replicas": 2})
-    one, both = (predict(PredictionInput(of, of)).figures for of in (alone, two))
+    first, both = (predict(PredictionInput(of, of)).figures for of in (alone, two))
     for variant in ("plain", "spec"):
-        assert both[variant]["throughput_tokens_per_s"] == 2 * one[variant]["throughput_tokens_per_s"]
-        assert both[variant]["tpot_s.mean"] == one[variant]["tpot_s.mean"]
+        assert both[variant]["throughput_tokens_per_s"] == 2 * first[variant]["throughput_tokens_per_s"]
+        assert both[variant]["tpot_s.mean"] == first[variant]["tpot_s.mean"]
     variant = CompiledVariant.compile(two, None)
     together = measure(variant.run(make_traffic(two, 0), 0), replicas=2)
     assert both["plain"]["throughput_tokens_per_s"] == pytest.approx(together["throughput_tokens_per_s"])
@@ -165,8 +165,8 @@ def curve() -> CurveInput:
         )
         for at, (batch, value) in enumerate(zip(batches, values, strict=True))
     ]
-    [found] = curves_of(runs)
-    return replace(CurveInput.of(found), crosses=False)
+    [result] = curves_of(runs)
+    return replace(CurveInput.of(result), crosses=False)
 
 
 def test_the_shape_of_a_curve_needs_no_acceptance_but_that_of_its_first_point(curve: CurveInput) -> None:
@@ -207,8 +207,8 @@ def test_a_curve_that_crosses_and_cannot_be_simulated_is_skipped_with_its_reason
         )
         for at, (batch, value) in enumerate(zip(batches, published, strict=True))
     ]
-    found = validate_runs([about], runs, alter=alter)
-    rows = (*found.rows, *found.shape)
+    result = validate_runs([about], runs, alter=alter)
+    rows = (*result.rows, *result.shape)
     assert [row.quantity for row in rows].count("crossover_batch") == 2
     assert {(row.predicted, row.ratio, row.skipped) for row in rows} == {(None, None, reason)}
 
@@ -216,9 +216,9 @@ def test_a_curve_that_crosses_and_cannot_be_simulated_is_skipped_with_its_reason
 def test_points_of_one_curve_differ_in_nothing_but_their_load() -> None:
     about = case([{"batch_size": 1, "k": 3}, {"batch_size": 8, "k": 3}, {"batch_size": 1, "k": 5}])
     runs = [run([SPEEDUP], about=about, point=at, batch=batch) for at, batch in enumerate((1.0, 8.0, 1.0))]
-    [found] = curves_of(runs)
-    assert found.batches == (1.0, 8.0)
-    assert [one.point for one in found.runs] == [0, 1]
+    [result] = curves_of(runs)
+    assert result.batches == (1.0, 8.0)
+    assert [simulated_run.point for simulated_run in result.runs] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_points_of_one_curve_differ_in_nothing_but_their_load() -> None:
 def test_curves_cross_between_their_points_on_log_scales(
     batches: tuple[float, ...], speedups: tuple[float, ...], crossing: float | None
 ) -> None:
-    found = crossing_of(batches, speedups)
-    assert found == (None if crossing is None else pytest.approx(crossing))
+    result = crossing_of(batches, speedups)
+    assert result == (None if crossing is None else pytest.approx(crossing))
 
 
 def test_the_crossing_lies_in_its_interval_and_the_interval_narrows_with_the_slope() -> None:
@@ -253,8 +253,8 @@ def test_the_crossing_lies_in_its_interval_and_the_interval_narrows_with_the_slo
             )
             for at, (batch, value) in enumerate(zip(batches, (1.3, 1.1, 0.8), strict=True))
         ]
-        [found] = curves_of(runs)
-        return CurveInput.of(found)
+        [result] = curves_of(runs)
+        return CurveInput.of(result)
 
     crossing = predict_curve(ask(0.3)).crossing
     assert crossing.batch is not None

@@ -34,9 +34,9 @@ def test_a_text_may_speak_of_two_sides(text, plain, spec):
     ],
 )  # fmt: skip
 def test_gpus_are_known_however_they_are_spelt(text, name):
-    found = gpu_of(text)
-    assert not isinstance(found, str)
-    assert found.name == name
+    result = gpu_of(text)
+    assert not isinstance(result, str)
+    assert result.name == name
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def test_a_series_that_has_not_settled_has_no_cut() -> None:
 def test_a_cut_beyond_the_rule_counts_where_replications_agree() -> None:
     measured = (20 * BATCH_REQUESTS, 200 * BATCH_REQUESTS)
     slow_start = [noise(200, seed) + np.where(np.arange(200) < 50, 8.0, 0.0) for seed in range(5)]
-    found = steadiness(slow_start, measured)
-    assert found.too_short is None
-    assert 50 * BATCH_REQUESTS <= found.warm_up <= 55 * BATCH_REQUESTS
+    result = steadiness(slow_start, measured)
+    assert result.too_short is None
+    assert 50 * BATCH_REQUESTS <= result.warm_up <= 55 * BATCH_REQUESTS
     chance = [noise(200, seed) for seed in range(5)]
     chance[2][:50] += 40.0  # one replication began with a busy spell
     proposed = mser_cut(np.mean(chance, axis=0))

@@ -57,7 +57,9 @@ def test_both_sides_are_those_of_simulate_and_the_ratio_is_theirs() -> None:
     other = scenario_with(base, ["hardware.gpu=h200-sxm"])
     answer = asked("hardware.gpu=h200-sxm", base=base)
     change = variant_of(answer).figures[THROUGHPUT]
-    before, after = (simulate(one).variants["eagle3"][THROUGHPUT] for one in (base, other))
+    before, after = (
+        simulate(configuration).variants["eagle3"][THROUGHPUT] for configuration in (base, other)
+    )
     assert (change.baseline, change.alternative) == (before, after)
     assert before is not None
     assert after is not None
@@ -168,9 +170,9 @@ def test_settings_that_cannot_be_used_are_refused() -> None:
 
 
 def test_alternatives_are_named_by_what_they_set() -> None:
-    (one,) = alternatives_of([["hardware.gpu=h200-sxm", "speculation.e.acceptance.alpha=0.8"]])
-    assert one == Alternative("gpu=h200-sxm, e.acceptance.alpha=0.8", one.settings)
-    assert not one.runs_the_same_kernels("e")
+    (alternative,) = alternatives_of([["hardware.gpu=h200-sxm", "speculation.e.acceptance.alpha=0.8"]])
+    assert alternative == Alternative("gpu=h200-sxm, e.acceptance.alpha=0.8", alternative.settings)
+    assert not alternative.runs_the_same_kernels("e")
 
 
 def test_the_same_kernels_are_those_of_a_variant() -> None:
@@ -210,15 +212,15 @@ def test_json_is_one_document() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "--set: is missing, so there is no alternative"),
         (("--set", "hardware.gpus=2"), "hardware.gpus"),
         (("--set", "hardware.gpu=h200-sxm", "--precision", "lots"), "--precision: is not a precision"),
     ],
 )
-def test_bad_input_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:
     done = run(*arguments)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

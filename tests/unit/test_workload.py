@@ -16,8 +16,8 @@ FIXED = {"kind": "fixed", "tokens": 20}
 
 def workload(**fields):
     """A workload of 100 closed-loop requests unless `fields` say otherwise."""
-    given = {"arrivals": {"kind": "closed", "concurrency": 4}, "requests": 100, **fields}
-    return Workload.model_validate_json(json.dumps(given))
+    settings = {"arrivals": {"kind": "closed", "concurrency": 4}, "requests": 100, **fields}
+    return Workload.model_validate_json(json.dumps(settings))
 
 
 def test_closed_loop_issues_the_first_clients_and_leaves_the_rest_open():

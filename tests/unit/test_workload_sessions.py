@@ -13,7 +13,7 @@ GAP_NS = 2_500_000_000
 
 def sessions(**fields):
     """Ten requests in sessions of three turns: 10 prompt and 5 output tokens each, 40 shared tokens."""
-    given = {
+    settings = {
         "arrivals": {"kind": "closed", "concurrency": 2},
         "requests": 10,
         "prompt_tokens": {"kind": "fixed", "tokens": 10},
@@ -21,7 +21,7 @@ def sessions(**fields):
         "sessions": {"turns": 3, "gap_s": 2.5, "shared_prefix_tokens": 40},
         **fields,
     }
-    return Workload.model_validate_json(json.dumps(given))
+    return Workload.model_validate_json(json.dumps(settings))
 
 
 def prefix_of(requests, index):
@@ -65,11 +65,11 @@ def test_ids_are_the_system_prompt_then_the_sessions_own_blocks():
 def test_a_cancelled_answer_is_remembered_as_far_as_it_came():
     talk = sessions(cancel_fraction=1.0, output_tokens={"kind": "fixed", "tokens": 100}, requests=3)
     requests = generate(talk, seed=8)
-    said = requests.cancel_after_tokens
-    assert (said > 0).all()
-    assert requests.prompt_tokens.tolist() == [50, 60 + said[0], 70 + said[0] + said[1]]
+    message = requests.cancel_after_tokens
+    assert (message > 0).all()
+    assert requests.prompt_tokens.tolist() == [50, 60 + message[0], 70 + message[0] + message[1]]
     blocks = np.diff(requests.prefix_start)
-    assert blocks.tolist() == ((requests.prompt_tokens + said) // 16).tolist()
+    assert blocks.tolist() == ((requests.prompt_tokens + message) // 16).tolist()
 
 
 def test_prefix_ids_are_equal_exactly_when_the_tokens_are():
@@ -84,14 +84,14 @@ def test_prefix_ids_are_equal_exactly_when_the_tokens_are():
     spelled: dict[int, tuple] = {}
     for index in range(60):
         # Spell the tokens out: the shared ones have a name of their own, all others are the session's.
-        said = requests.cancel_after_tokens[index] or requests.output_tokens[index]
+        message = requests.cancel_after_tokens[index] or requests.output_tokens[index]
         session = int(requests.session[index])
         tokens = [
-            ("all", at) if at < 23 else (session, at) for at in range(requests.prompt_tokens[index] + said)
+            ("all", at) if at < 23 else (session, at) for at in range(requests.prompt_tokens[index] + message)
         ]
-        whole = len(tokens) // 16
+        block_count = len(tokens) // 16
         ids = prefix_of(requests, index)
-        assert len(ids) == whole
+        assert len(ids) == block_count
         for block, code in enumerate(ids):
             text = tuple(tokens[: 16 * (block + 1)])
             assert spelled.setdefault(code, text) == text

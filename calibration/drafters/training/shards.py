@@ -130,7 +130,7 @@ class ShardPrefetcher:
         return self._shards.shard(index, self._layers)
 
     def _make(self) -> None:
-        for index, made in self._made.items():
+        for index, shard in self._made.items():
             try:
                 self._shards.shard(index, self._layers)
             except BaseException as error:
@@ -138,7 +138,7 @@ class ShardPrefetcher:
                 for later in self._made.values():
                     later.set()
                 return
-            made.set()
+            shard.set()
 
 
 def fingerprint(network: LanguageModel) -> str:

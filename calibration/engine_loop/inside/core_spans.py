@@ -155,8 +155,8 @@ class Core:
         batch, context = point["batch"], point["context"]
         if not context:
             for tokens in point["queries"]:
-                found = [self._step_of_prompts(batch, tokens) for _ in range(WARM_UPS + steps)]
-                yield {"batch": batch, "context": 0, "queries": tokens}, found[WARM_UPS:]
+                prompt_steps = [self._step_of_prompts(batch, tokens) for _ in range(WARM_UPS + steps)]
+                yield {"batch": batch, "context": 0, "queries": tokens}, prompt_steps[WARM_UPS:]
             return
         each = WARM_UPS + steps
         prompt = context + each * sum(tokens for tokens in point["queries"] if tokens > 1)
@@ -166,14 +166,14 @@ class Core:
         self.engine.step()
         for tokens in point["queries"]:
             self._read_tokens_a_step(tokens, batch)
-            found, contexts = [], []
+            prompt_steps, contexts = [], []
             for _ in range(each):
                 contexts.append(self._mean_computed_tokens() + tokens)
                 with self.spans.step() as seconds:
                     self.engine.step()
-                found.append(seconds)
+                prompt_steps.append(seconds)
             middle = sum(contexts[WARM_UPS:]) / steps
-            yield {"batch": batch, "context": middle, "queries": tokens}, found[WARM_UPS:]
+            yield {"batch": batch, "context": middle, "queries": tokens}, prompt_steps[WARM_UPS:]
         while self.engine.has_unfinished_requests():
             self.engine.step()
         self._read_tokens_a_step(self._budget, 1)
@@ -206,7 +206,7 @@ class Core:
         """Seconds of the head by rows, and of choosing tokens from its logits."""
         width = self._width(self.runner.model)
         other = torch.zeros(FLUSH_BYTES // 4)
-        found = []
+        spans = []
         for count in rows:
             hidden = torch.randn(count, width).to(torch.bfloat16)
             times, picks = [], []
@@ -218,8 +218,8 @@ class Core:
                 logits.argmax(dim=-1)
                 times.append(middle_s - start_s)
                 picks.append(self.spans.clock() - middle_s)
-            found.append({"rows": count, "head_s": typical(times), "argmax_s": typical(picks)})
-        return found
+            spans.append({"rows": count, "head_s": typical(times), "argmax_s": typical(picks)})
+        return spans
 
 
 def python_unit_s() -> float:
@@ -243,9 +243,12 @@ def main() -> None:
     points = []
     with torch.inference_mode():
         for point in asked["points"]:
-            for phase, found in core.run(point, point.get("steps", steps)):
-                names = sorted({name for seconds in found for name in seconds})
-                seconds = {name: typical([one.get(name, 0.0) for one in found]) for name in names}
+            for phase, phase_steps in core.run(point, point.get("steps", steps)):
+                names = sorted({name for seconds in phase_steps for name in seconds})
+                seconds = {
+                    name: typical([phase_spans.get(name, 0.0) for phase_spans in phase_steps])
+                    for name in names
+                }
                 points.append({**phase, "seconds": seconds})
         heads = core.heads(asked.get("head_rows", []), steps, typical)
     json.dump({"points": points, "heads": heads, "python_unit_s": python_unit_s()}, answer)

@@ -69,11 +69,11 @@ class RunSetting:
 
     def runs_as(self, other: RunSetting) -> bool:
         """Whether both sides ran on the same setting, so that one scenario serves both."""
-        mine, theirs = (
+        own_settings, engine_settings = (
             replace(setting, side="plain", engine=replace(setting.engine, notes=()))
             for setting in (self, other)
         )
-        return mine == theirs and not self._capped and not other._capped
+        return own_settings == engine_settings and not self._capped and not other._capped
 
     def scenario(self, variant: Mapping[str, Any] | None) -> tuple[Scenario, tuple[str, ...]] | str:
         """The scenario with this speculative variant and the assumptions made for it to fit, or why there is
