@@ -11,7 +11,6 @@ from dashboards.markup import Html, joined, table, tag
 from dashboards.page import Drawings, write_page
 from dashboards.sections import figure_section, rows_of
 from dashboards.stored import StoredStudy, is_store, stored_study
-from dashboards.study import Progress
 from dashboards.study_article import findings, study_article
 from dashboards.subject import ReportedResult, reported_result, reported_results_at
 from simulator.errors import InputError
@@ -19,6 +18,7 @@ from simulator.errors import InputError
 if TYPE_CHECKING:
     from dashboards.headline import Headline
     from simulator.results.result import Result
+    from simulator.runs.replications import Progress
 
 
 def reported_at(path: Path, progress: Progress | None = None) -> list[ReportedResult | StoredStudy]:

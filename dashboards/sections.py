@@ -11,14 +11,14 @@ from dashboards.page import Drawings, legend_of
 
 if TYPE_CHECKING:
     from dashboards.figures import PageFigure
-    from dashboards.figures.figure import Source
+    from dashboards.figures.figure import FigureData
     from dashboards.table import Table
 
 _MAX_ROWS = 30
 """Tables up to this length stand under their figure, folded."""
 
 
-def rows_of(figures: Sequence[PageFigure[Source]]) -> list[tuple[str, list[PageFigure[Source]]]]:
+def rows_of(figures: Sequence[PageFigure[FigureData]]) -> list[tuple[str, list[PageFigure[FigureData]]]]:
     """The figures in order, halves that follow each other in one row: (class, figures)."""
     return [
         ("halves" if half else "whole", list(group))

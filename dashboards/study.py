@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
@@ -20,15 +20,13 @@ from simulator.errors import InputError
 if TYPE_CHECKING:
     from experiments.maps.speedup import SpeedupMap
     from simulator.results.result import Result
+    from simulator.runs.replications import Progress
     from simulator.scenario import Scenario
 
 SCHEMA = "decodesim/study-1"
 STUDY_FILE = "study.json"
 MAX_VARIANTS = 4
-"""Arms that are studied: each takes seconds."""
-
-Progress = Callable[[int, int, str], None]
-"""(done, total, what) after each part."""
+"""Variants that are studied: each takes seconds."""
 
 
 @dataclass(frozen=True)

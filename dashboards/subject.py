@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashboards.study import LoadStudy, Progress, load_study_of
+from dashboards.study import LoadStudy, load_study_of
 from simulator.errors import InputError
 
 if TYPE_CHECKING:
     from simulator.results.result import Result
+    from simulator.runs.replications import Progress
     from simulator.scenario import Scenario
 
 PLAIN = "plain"

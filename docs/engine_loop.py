@@ -19,7 +19,7 @@ from typing import Any
 
 from break_even_map import with_blocks
 
-from calibration.engine_loop.compare import CellRow, Comparison
+from calibration.engine_loop.compare import CellRow, LoopComparison
 from calibration.engine_loop.host_times import table_of
 from calibration.engine_loop.matrix import CALIBRATION_LOADS, PLAIN
 from calibration.engine_loop.raw import Figures, read_raw
@@ -87,14 +87,14 @@ def read_run() -> dict[str, Any] | None:
     return run
 
 
-def comparison_of(run: JsonObject) -> Comparison:
+def comparison_of(run: JsonObject) -> LoopComparison:
     """The comparison of a packed run, with measured figures anew from its raw files."""
     rows = []
     for entry in run["compared"]["cells"]:
         row = CellRow.from_json(entry)
         measured = Figures.of_raw(run["cells"][row.cell.name])
         rows.append(CellRow(row.cell, measured, row.predicted, row.blind, row.tokens_per_verify))
-    return Comparison(tuple(rows))
+    return LoopComparison(tuple(rows))
 
 
 def blocks_of(run: JsonObject | None) -> dict[str, str]:

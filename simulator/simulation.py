@@ -20,7 +20,7 @@ from simulator.traffic.workload import workload_notes
 from simulator.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from simulator.drivers.pipeline import Stage
+    from simulator.drivers.pipeline import TimelineStage
     from simulator.results.variant_summary import VariantSummary
 
 _WITHOUT_MISSES = ("geometric", "decay", "hierarchical")
@@ -42,7 +42,7 @@ def simulate(
     be used.
     """
     variants = fitting_variants(scenario)
-    timelines: dict[str, list[Stage]] = {variant.name: [] for variant in variants}
+    timelines: dict[str, list[TimelineStage]] = {variant.name: [] for variant in variants}
     runs = [VariantRuns(variant, variant.measurement_scope, keep_requests) for variant in variants]
     study = Replications(scenario, runs, progress, timelines=timelines if trace_out is not None else None)
     missed = study.run()
@@ -79,7 +79,7 @@ def simulate(
     )
 
 
-def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list[Stage]]) -> None:
+def _write_trace(path: str | Path, scenario: Scenario, timelines: dict[str, list[TimelineStage]]) -> None:
     """Write the stages of all variants as one Chrome trace, variant after variant."""
     from simulator.results.timeline import write_chrome_trace
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from calibration.sampling.decode import Rule
+from calibration.sampling.decode import VerificationRule
 
 BISECTIONS = 34
 ALMOST_ONE = 1.0 - 2.0**-53
@@ -30,7 +30,7 @@ def bisected(holds: Callable[[Tensor], Tensor], rows: int) -> Tensor:
 
 
 def outcomes(
-    rule: Rule, p: Tensor, q: Tensor | None, drafts: Tensor, parents: Tensor
+    rule: VerificationRule, p: Tensor, q: Tensor | None, drafts: Tensor, parents: Tensor
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """All outcomes of a batch: (last node (b,), next token (b,), probability (b,)) of each.
 
@@ -72,7 +72,7 @@ def outcomes(
 
 
 def joint_distributions(
-    rule: Rule,
+    rule: VerificationRule,
     target: Tensor,
     draft: Tensor,
     parents: Sequence[int],

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from simulator.acceptance import AcceptanceModel, compile_acceptance
 from simulator.costs.prices import Prices
-from simulator.drivers.pipeline import Simulation, Stage
+from simulator.drivers.pipeline import Simulation, TimelineStage
 from simulator.results.record import RunRecord
 from simulator.results.warm_up import measured_requests
 from simulator.runs.variant import CompiledVariant
@@ -87,9 +87,9 @@ def run(variant: CompiledVariant, seed: int = 0, **options: Any) -> RunRecord:
     return variant.run(traffic(variant.scenario, seed), seed, **options)
 
 
-def watched(variant: CompiledVariant, seed: int = 0) -> tuple[RunRecord, list[Stage]]:
+def watched(variant: CompiledVariant, seed: int = 0) -> tuple[RunRecord, list[TimelineStage]]:
     """One run under the pipeline, with the stages of all its steps."""
-    stages: list[Stage] = []
+    stages: list[TimelineStage] = []
     return run(variant, seed, timeline=stages), stages
 
 

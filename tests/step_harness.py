@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.acceptance import GATED, TABLE, AcceptanceTables
 from simulator.costs.prices import PRICE_COUNT, Prices
-from simulator.drivers.pipeline import Simulation, Stage
+from simulator.drivers.pipeline import Simulation, TimelineStage
 from simulator.numerics.random_numbers import draw
 from simulator.results.record import record_of
 from simulator.speculation.shape import Chain, DraftShape, ParallelChain
@@ -216,7 +216,7 @@ def run_leaping(scenario: Record, **settings: Any) -> State:
     return state
 
 
-def run_pipeline(scenario: Record, timeline: list[Stage] | None = None, **settings: Any) -> State:
+def run_pipeline(scenario: Record, timeline: list[TimelineStage] | None = None, **settings: Any) -> State:
     """The scenario stage by stage."""
     state = state_of(scenario, binds_clients=False, **settings)
     Simulation([state], lambda request, outstanding: 0, stage_by_stage=True, timeline=timeline).run()

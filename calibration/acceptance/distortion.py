@@ -47,7 +47,7 @@ def measure_distortion(
     """
     from torch.nn.functional import one_hot
 
-    from calibration.sampling.decode import Rule, speculative_decode
+    from calibration.sampling.decode import VerificationRule, speculative_decode
     from calibration.sampling.rejection import accept_tree
     from calibration.sampling.typical import Typical, total_variation
 
@@ -64,7 +64,7 @@ def measure_distortion(
         )
         distances.extend(total_variation(typical.typical_distribution(p, q), p).tolist())
 
-    def length(rule: Rule) -> dict[str, Any] | None:
+    def length(rule: VerificationRule) -> dict[str, Any] | None:
         rounds, tokens = [], []
         for prompt in prompts:
             request = speculative_decode(

@@ -21,7 +21,7 @@ COST_RATIOS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 MAX_DRAFTS = 8
 LONG_DRAFTS = (4, 8, 12, 16)
 
-Rows = Sequence[Mapping[str, Any]]
+JsonRows = Sequence[Mapping[str, Any]]
 
 
 def read(path: Path) -> Mapping[str, Any] | None:
@@ -29,12 +29,12 @@ def read(path: Path) -> Mapping[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def select(rows: Rows, **values: Any) -> list[Mapping[str, Any]]:
+def select(rows: JsonRows, **values: Any) -> list[Mapping[str, Any]]:
     """The rows that have these values."""
     return [row for row in rows if all(row.get(key) == value for key, value in values.items())]
 
 
-def distinct(rows: Rows, key: str) -> list[Any]:
+def distinct(rows: JsonRows, key: str) -> list[Any]:
     """The distinct values of a key, in order of first appearance."""
     return list(dict.fromkeys(row[key] for row in rows))
 
@@ -59,7 +59,7 @@ class AlphaCurve(NamedTuple):
     half_widths: tuple[float, ...]
 
 
-def alpha_curves(rows: Rows) -> list[AlphaCurve]:
+def alpha_curves(rows: JsonRows) -> list[AlphaCurve]:
     """α by temperature for every drafter, domain and draft sampling, at `BY_TEMPERATURE_AT` drafts.
 
     Temperature 0 is greedy for both kinds of draft sampling. For a tree, α is that of the first candidate.
@@ -136,7 +136,7 @@ class LengthCurve(NamedTuple):
     positional: tuple[float, ...]
 
 
-def length_curves(rows: Rows, draft: str) -> list[LengthCurve]:
+def length_curves(rows: JsonRows, draft: str) -> list[LengthCurve]:
     """Tokens per verify by K for one drafter, for every domain and setting with several K."""
     drafter_rows = [row for row in select(rows, draft=draft) if 1 <= row["draft_length"] <= MAX_DRAFTS]
     curves = []
@@ -200,7 +200,7 @@ def best_length_table(curves: Sequence[LengthCurve]) -> TextTable:
     return TextTable(["requests", *(f"cost ratio {ratio:g}" for ratio in COST_RATIOS)], rows)
 
 
-def too_long_table(rows: Rows, draft: str) -> TextTable | None:
+def too_long_table(rows: JsonRows, draft: str) -> TextTable | None:
     """The effect of drafts beyond the useful length at temperature 0: E stops rising and the speed falls."""
     greedy_rows = select(rows, draft=draft, temperature=0.0)
     lengths = [k for k in LONG_DRAFTS if any(row["draft_length"] == k for row in greedy_rows)]
@@ -220,7 +220,7 @@ def too_long_table(rows: Rows, draft: str) -> TextTable | None:
     return TextTable(["requests", "", *(f"K = {k}" for k in lengths)], lines)
 
 
-def quantised_table(rows: Rows) -> TextTable | None:
+def quantised_table(rows: JsonRows) -> TextTable | None:
     """α of drafters that are the target with weights rounded to fewer bits."""
     fixed_length = [
         row for row in select(rows, draft_length=BY_TEMPERATURE_AT) if row["draft"].startswith("quantised:")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from calibration.closure.clock import Clock
 from calibration.closure.prompt_cache import PromptCache
-from calibration.closure.stage import Stage, stage
+from calibration.closure.stage import GraphStage, stage
 from calibration.decoder.decoder import Decoder
 from calibration.decoder.sampling import accept_greedy, accept_sampled, greedy, sample
 
@@ -221,7 +221,7 @@ class SpeculativeDecoding(Decoding):
         self.last.copy_(self.next)
         self._choose(self.drafter.head(hidden[:, 0]), 0)
 
-    def _later_pass(self, index: int) -> Stage:
+    def _later_pass(self, index: int) -> GraphStage:
         return stage(lambda: self._draft(index), self.device, self.restart)
 
     def _draft(self, index: int) -> None:

@@ -8,11 +8,11 @@ import torch
 
 from calibration.decoder.graphs import captured_graph
 
-Stage = Callable[[], None]
+GraphStage = Callable[[], None]
 _WARM_UPS = 3
 
 
-def stage(work: Stage, device: torch.device, before: Stage) -> Stage:
+def stage(work: GraphStage, device: torch.device, before: GraphStage) -> GraphStage:
     """A function that runs `work`, captured once on a GPU; `before` restores the tensors that warm-up
     changes.
     """
@@ -27,5 +27,5 @@ def stage(work: Stage, device: torch.device, before: Stage) -> Stage:
 
     graph = captured_graph(work, warm_up)
     before()
-    replay: Stage = graph.replay
+    replay: GraphStage = graph.replay
     return replay

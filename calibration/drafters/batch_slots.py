@@ -22,7 +22,7 @@ from calibration.drafters.cache import KVCache, KVPool
 from calibration.drafters.language_model import LanguageModel, Pass, Read, additive, visible
 from calibration.drafters.target_session import TargetSession
 
-Result = TypeVar("Result")
+JobOutput = TypeVar("JobOutput")
 
 _LONG_ROWS = 40
 """A pass with more rows, such as a prompt, runs alone: padding the others to it would cost more than a second
@@ -78,7 +78,7 @@ class BatchSlots:
         _, pool = self._pools.setdefault(id(network), (network, KVPool(network.layer_count, self.count)))
         return BatchedSession(self, slot, network, KVCache(network.layer_count, pool, slot))
 
-    def run(self, jobs: Iterable[Callable[[int], Iterable[Result]]]) -> Iterator[Result]:
+    def run(self, jobs: Iterable[Callable[[int], Iterable[JobOutput]]]) -> Iterator[JobOutput]:
         """Yield the results of the jobs as they come; each job is called with the number of its slot.
 
         An exception in a job ends all slots and is raised here.

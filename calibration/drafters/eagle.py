@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from calibration.drafters.feature_head import FeatureHead
-from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, Store
+from calibration.drafters.llama_layer import KvStore, LlamaLayer, LlamaLayerShape
 
 
 class Eagle(FeatureHead):
@@ -30,7 +30,7 @@ class Eagle(FeatureHead):
         embedding: Tensor,
         positions: Tensor,
         mask: Tensor | None = None,
-        store: Store | None = None,
+        store: KvStore | None = None,
     ) -> Tensor:
         """As `FeatureHead.step`."""
         return self.block(self.fc(torch.cat([embedding, state], -1)), None, positions, mask, store)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
 from calibration.drafters.feature_head import FeatureHead, Features
-from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, RmsNorm, Store
+from calibration.drafters.llama_layer import KvStore, LlamaLayer, LlamaLayerShape, RmsNorm
 
 
 class Eagle3(FeatureHead):
@@ -39,7 +39,7 @@ class Eagle3(FeatureHead):
         embedding: Tensor,
         positions: Tensor,
         mask: Tensor | None = None,
-        store: Store | None = None,
+        store: KvStore | None = None,
     ) -> Tensor:
         """As `FeatureHead.step`."""
         return self.block(state, embedding, positions, mask, store)  # type: ignore[no-any-return]

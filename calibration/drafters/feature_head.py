@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, Store
+from calibration.drafters.llama_layer import KvStore, LlamaLayer, LlamaLayerShape
 
 Features = Mapping[int, Tensor]
 """Layer of the target → hidden states (…, h) after it; for the last layer, after the final norm."""
@@ -43,7 +43,7 @@ class FeatureHead(nn.Module, ABC):
         embedding: Tensor,
         positions: Tensor,
         mask: Tensor | None = None,
-        store: Store | None = None,
+        store: KvStore | None = None,
     ) -> Tensor:
         """Return the states (b, n, h) after reading tokens; they are the next states and the input of
         `read_out`.

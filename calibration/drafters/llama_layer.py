@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention, silu
 
 from calibration.drafters.language_model import LanguageModel
 
-Store = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+KvStore = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Stores the keys and values of new rows (b, kv heads, n, d) and returns all that the rows may attend to."""
 
 
@@ -86,7 +86,7 @@ class LlamaLayer(nn.Module):
         embedding: Tensor | None,
         positions: Tensor,
         mask: Tensor | None,
-        store: Store | None = None,
+        store: KvStore | None = None,
     ) -> Tensor:
         """Return (b, n, h) of states (b, n, h) at positions (n,).
 
@@ -102,7 +102,7 @@ class LlamaLayer(nn.Module):
         out: Tensor = state + self.down_proj(silu(self.gate_proj(inner)) * self.up_proj(inner))
         return out
 
-    def _attend(self, entry: Tensor, positions: Tensor, mask: Tensor | None, store: Store | None) -> Tensor:
+    def _attend(self, entry: Tensor, positions: Tensor, mask: Tensor | None, store: KvStore | None) -> Tensor:
         batch, rows, _ = entry.shape
         shape = self.shape
         cos, sin = _rotary(positions, shape, entry)

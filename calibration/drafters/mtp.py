@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from calibration.drafters.feature_head import FeatureHead
-from calibration.drafters.llama_layer import LlamaLayer, LlamaLayerShape, RmsNorm, Store
+from calibration.drafters.llama_layer import KvStore, LlamaLayer, LlamaLayerShape, RmsNorm
 
 
 class Mtp(FeatureHead):
@@ -36,7 +36,7 @@ class Mtp(FeatureHead):
         embedding: Tensor,
         positions: Tensor,
         mask: Tensor | None = None,
-        store: Store | None = None,
+        store: KvStore | None = None,
     ) -> Tensor:
         """As `FeatureHead.step`."""
         joined = self.eh_proj(torch.cat([self.enorm(embedding), self.hnorm(state)], -1))

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from calibration.engine_loop.engine_python import INSIDE, environment
-from calibration.engine_loop.matrix import Cell
+from calibration.engine_loop.matrix import LoopCell
 from calibration.engine_loop.server import MODEL_NAME
 from simulator.errors import InputError, Problem
 
@@ -33,7 +33,7 @@ class BenchClient:
         )
         self._answer("ready")
 
-    def run(self, url: str, cell: Cell, file: Path) -> dict[str, Any]:
+    def run(self, url: str, cell: LoopCell, file: Path) -> dict[str, Any]:
         """Run a cell against a server; the client's own document."""
         arguments = [
             *("--backend", "vllm", "--base-url", url, "--model", MODEL_NAME),

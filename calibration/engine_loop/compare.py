@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.engine_loop.matrix import CALIBRATION_LOADS, PLAIN, Cell
+from calibration.engine_loop.matrix import CALIBRATION_LOADS, PLAIN, LoopCell
 from calibration.engine_loop.raw import Figures
 
 CALL_FROM = 0.05
@@ -25,7 +25,7 @@ CALL_FROM = 0.05
 class CellRow:
     """A cell with what was measured, predicted, and predicted blind."""
 
-    cell: Cell
+    cell: LoopCell
     measured: Figures
     predicted: Figures
     blind: Figures
@@ -39,7 +39,7 @@ class CellRow:
     def from_json(cls, entry: Mapping[str, Any]) -> CellRow:
         """The row of an entry."""
         figures = {name: Figures(**entry[name]) for name in ("measured", "predicted", "blind")}
-        return cls(cell=Cell(**entry["cell"]), tokens_per_verify=entry["tokens_per_verify"], **figures)
+        return cls(cell=LoopCell(**entry["cell"]), tokens_per_verify=entry["tokens_per_verify"], **figures)
 
     def error(self, figure: str) -> float:
         """ln(predicted ÷ measured) of a figure."""
@@ -50,7 +50,7 @@ class CellRow:
 class SpeedupRow:
     """TPOT of plain decoding ÷ TPOT of a variant at the same load."""
 
-    cell: Cell
+    cell: LoopCell
     measured: float
     predicted: float
     blind: float
@@ -87,7 +87,7 @@ class EngineTarget:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LoopComparison:
     """All rows of a run."""
 
     rows: tuple[CellRow, ...]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from calibration.engine_loop.calibration_points import HOST_DRAFT_LENGTHS
-from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, Cell, EngineVariant
+from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, EngineVariant, LoopCell
 from calibration.engine_loop.predict import Calibrated, plain_step_s, predict, scenario_data, write_json
 from calibration.engine_loop.raw import GAP_UNIT_S, Figures
 from calibration.engine_loop.server import MAX_NUM_SEQS
@@ -36,7 +36,7 @@ _GLUE = ("sampler", "propose", "forward", "head")
 class PlainLoad:
     """A plain run of the server: its figures, the mean gap of steps that only decode, and prompt tokens."""
 
-    cell: Cell
+    cell: LoopCell
     figures: Figures
     gap_s: float
     prompt_tokens: float
@@ -47,7 +47,7 @@ class PlainLoad:
         gaps = np.array([gap for row in raw["gaps"] for gap in row]) * GAP_UNIT_S
         decodes = gaps[gaps < _PROMPT_FACTOR * np.median(gaps)]
         prompt_tokens = float(np.mean(raw["input_tokens"]))
-        return cls(Cell(**raw["cell"]), Figures.of_raw(raw), float(decodes.mean()), prompt_tokens)
+        return cls(LoopCell(**raw["cell"]), Figures.of_raw(raw), float(decodes.mean()), prompt_tokens)
 
     @property
     def clients(self) -> int:

@@ -31,9 +31,9 @@ compiled ahead of time, and compiles it anew at every start.
 """
 
 
-def find_python(given: Path | None) -> Path:
+def find_python(asked: Path | None) -> Path:
     """The python of an environment with vLLM. Raises InputError."""
-    python = given or DEFAULT
+    python = asked or DEFAULT
     if not python.is_file():
         raise InputError(
             Problem(

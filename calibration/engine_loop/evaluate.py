@@ -8,16 +8,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from calibration.engine_loop.compare import CellRow, Comparison
+from calibration.engine_loop.compare import CellRow, LoopComparison
 from calibration.engine_loop.loop import PREDICTIONS
-from calibration.engine_loop.matrix import Cell
+from calibration.engine_loop.matrix import LoopCell
 from calibration.engine_loop.predict import predict, write_json
 from calibration.engine_loop.raw import Figures, acceptance_of, read_raw
 
 COMPARED = "compared.json"
 
 
-def evaluate(folder: Path) -> Comparison:
+def evaluate(folder: Path) -> LoopComparison:
     """Compare every measured cell, and write the rows next to the raw files."""
     written = json.loads((folder / PREDICTIONS).read_text("utf-8"))["cells"]
     rows = [
@@ -25,13 +25,13 @@ def evaluate(folder: Path) -> Comparison:
         for name, entry in written.items()
         if (folder / "cells" / f"{name}.json").exists()
     ]
-    comparison = Comparison(tuple(rows))
+    comparison = LoopComparison(tuple(rows))
     write_json(folder / COMPARED, comparison.to_json())
     return comparison
 
 
 def _row(raw: Mapping[str, Any], written: Mapping[str, Any]) -> CellRow:
-    cell = Cell(**raw["cell"])
+    cell = LoopCell(**raw["cell"])
     measured, blind = Figures.of_raw(raw), Figures(**written["figures"])
     scenario = written["scenario"]
     if not scenario["speculation"]:

@@ -34,9 +34,9 @@ from calibration.engine_loop.matrix import (
     ACCEPTANCE_REQUESTS,
     CALIBRATION_LOADS,
     PLAIN,
-    Cell,
     EngineVariant,
-    Matrix,
+    LoopCell,
+    LoopMatrix,
 )
 from calibration.engine_loop.predict import Calibrated, predict, scenario_data, write_json
 from calibration.engine_loop.prompts import write_prompts
@@ -46,7 +46,7 @@ from calibration.engine_loop.server import SERVER_BYTES, EngineServer
 PREDICTIONS = "predictions.json"
 PREDICTIONS_SCHEMA = "decodesim/engine-predictions-1"
 _CALIBRATION_REQUESTS, _CALIBRATION_OUTPUT = 48, 64
-_WARM_UP = Cell(PLAIN, 8, 16, 4)
+_WARM_UP = LoopCell(PLAIN, 8, 16, 4)
 Note = Callable[[str], None]
 
 
@@ -56,7 +56,7 @@ class EngineLoop:
 
     python: Path
     folder: Path
-    matrix: Matrix
+    matrix: LoopMatrix
     note: Note
     limit_s: float | None = None
     """Seconds after which no further cell is begun; None: all are measured."""
@@ -155,7 +155,7 @@ class EngineLoop:
         finally:
             server.freeze()
 
-    def _bench(self, cell: Cell, client: BenchClient) -> dict[str, Any]:
+    def _bench(self, cell: LoopCell, client: BenchClient) -> dict[str, Any]:
         """Run one cell, and return its raw document."""
         with self._thawed(cell.variant, client) as server:
             before, begun, cpu_s = server.metrics(), now(), server.front_end_cpu_s()
@@ -166,7 +166,8 @@ class EngineLoop:
     def _calibrate_host(self, client: BenchClient) -> None:
         """Two plain loads, made into the preset."""
         cells = [
-            Cell(PLAIN, _CALIBRATION_REQUESTS, _CALIBRATION_OUTPUT, clients) for clients in CALIBRATION_LOADS
+            LoopCell(PLAIN, _CALIBRATION_REQUESTS, _CALIBRATION_OUTPUT, clients)
+            for clients in CALIBRATION_LOADS
         ]
         low, high = (
             PlainLoad.of_raw(self._once(f"calibration-{cell.name}.json", partial(self._bench, cell, client)))
@@ -179,7 +180,7 @@ class EngineLoop:
 
     def _accept(self, variant: EngineVariant, client: BenchClient) -> None:
         """Count what the engine accepts; no time of this run is read."""
-        cell = Cell(variant.name, ACCEPTANCE_REQUESTS, _CALIBRATION_OUTPUT, ACCEPTANCE_LOAD)
+        cell = LoopCell(variant.name, ACCEPTANCE_REQUESTS, _CALIBRATION_OUTPUT, ACCEPTANCE_LOAD)
         self._once(self._acceptance(variant).name, lambda: acceptance_of(self._bench(cell, client)))
 
     def _acceptance(self, variant: EngineVariant) -> Path:

@@ -46,7 +46,7 @@ class EngineVariant:
 
 
 @dataclass(frozen=True)
-class Cell:
+class LoopCell:
     """One variant at one load: so many clients, or Poisson arrivals."""
 
     variant: str
@@ -77,7 +77,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class LoopMatrix:
     """Variants × loads. `p99`: names of the cells that get enough requests for a P99."""
 
     variants: tuple[EngineVariant, ...]
@@ -85,7 +85,7 @@ class Matrix:
     rates_per_s: tuple[float, ...] = ()
     p99: frozenset[str] = frozenset()
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[LoopCell]:
         """Load by load, and at each load all variants one after another: a drift meets all alike."""
         for clients in self.clients:
             for variant in self.variants:
@@ -96,15 +96,15 @@ class Matrix:
 
     def _cell(
         self, variant: EngineVariant, clients: int | None = None, rate_per_s: float | None = None
-    ) -> Cell:
+    ) -> LoopCell:
         output = _SHORT_OUTPUT if clients and clients >= _SHORT_FROM else _LONG_OUTPUT
         requests = _REQUESTS[clients] if clients else round(_RATE_SECONDS * (rate_per_s or 0.0))
         if variant.draft_layers is not None:
             requests = max(clients or 1, round(requests * _SLOW_SHARE))
-        cell = Cell(variant.name, requests, output, clients, rate_per_s)
+        cell = LoopCell(variant.name, requests, output, clients, rate_per_s)
         if cell.name not in self.p99:
             return cell
-        return Cell(variant.name, REQUESTS_FOR_P99, output, clients, rate_per_s)
+        return LoopCell(variant.name, REQUESTS_FOR_P99, output, clients, rate_per_s)
 
 
 def _lookup(draft_length: int) -> EngineVariant:
@@ -120,11 +120,11 @@ _LOADS = (1, 2, 4, 8, 16, 32)
 _P99 = frozenset(f"{variant}-c{clients}" for variant in (PLAIN, "ngram-k3") for clients in (16, 32))
 
 MATRICES = {
-    "small": Matrix((_PLAIN, _lookup(3), _draft(6, 1)), (1, 4, 16)),
-    "half-hour": Matrix(
+    "small": LoopMatrix((_PLAIN, _lookup(3), _draft(6, 1)), (1, 4, 16)),
+    "half-hour": LoopMatrix(
         (_PLAIN, _lookup(1), _lookup(3), _lookup(5), _draft(6, 1), _draft(24, 3)), _LOADS, (1.0, 3.0), _P99
     ),
-    "full": Matrix(
+    "full": LoopMatrix(
         (
             _PLAIN,
             *(_lookup(count) for count in (1, 3, 5)),

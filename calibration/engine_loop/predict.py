@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration.engine_loop.checkpoints import SMOLLM2, checkpoint
-from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, Cell, EngineVariant
+from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, EngineVariant, LoopCell
 from calibration.engine_loop.raw import Figures
 from calibration.validation.predict import PredictionInput, run_figures
 from simulator.errors import InputError, Problem
@@ -40,7 +40,7 @@ class Calibrated:
 
 
 def scenario_data(
-    cell: Cell, variant: EngineVariant, files: Calibrated, prompt_tokens: float, acceptance: Path | None
+    cell: LoopCell, variant: EngineVariant, files: Calibrated, prompt_tokens: float, acceptance: Path | None
 ) -> dict[str, Any]:
     """The scenario of a cell. `acceptance`: a document of `decodesim read`, for a variant that drafts."""
     arrivals: dict[str, Any] = {"kind": "closed", "concurrency": cell.clients}
@@ -84,7 +84,7 @@ def predict(data: Mapping[str, Any], sent: int) -> Figures:
 
 def plain_step_s(clients: int, context_tokens: float, files: Calibrated) -> float:
     """A plain decode step of so many requests, in seconds."""
-    cell = Cell(PLAIN, clients, 2, clients)
+    cell = LoopCell(PLAIN, clients, 2, clients)
     scenario: Scenario = scenario_from_data(
         scenario_data(cell, EngineVariant(PLAIN), files, PROMPT_TOKENS, None)
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.engine_loop.matrix import Cell
+from calibration.engine_loop.matrix import LoopCell
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ _KEPT = (
 )
 
 
-def raw_cell(cell: Cell, begun: str, bench: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
+def raw_cell(cell: LoopCell, begun: str, bench: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
     """The document of a cell. `bench`: the client's; `before`, `after`: texts of `/metrics`."""
     return {
         "schema": SCHEMA,
@@ -51,10 +51,10 @@ def raw_cell(cell: Cell, begun: str, bench: Mapping[str, Any], before: str, afte
 def kept_lines(metrics: str) -> str:
     """The lines of the counters that are needed, with their types."""
     lines = metrics.splitlines()
-    kept = [
+    lines = [
         line for line in lines if line.removeprefix("# TYPE ").startswith(_KEPT) and "_created" not in line
     ]
-    return "\n".join(kept) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def acceptance_of(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from calibration.engine_loop.compare import CellRow, Comparison
+from calibration.engine_loop.compare import CellRow, LoopComparison
 from calibration.engine_loop.matrix import REQUESTS_FOR_P99
 from calibration.text_table import TextTable
 
@@ -14,13 +14,13 @@ _TIMES = ("tpot_s", "ttft_s", "itl_s")
 _TAILS = ("tpot_p99_s", "ttft_p99_s", "itl_p99_s")
 
 
-def tables_of(comparison: Comparison) -> dict[str, TextTable]:
+def tables_of(comparison: LoopComparison) -> dict[str, TextTable]:
     """Title → table, of all that have rows."""
     tables = {title: make(comparison) for title, make in _TABLES.items()}
     return {title: table for title, table in tables.items() if table.rows}
 
 
-def targets(comparison: Comparison) -> TextTable:
+def targets(comparison: LoopComparison) -> TextTable:
     """Limits and what was reached."""
     rows = [
         [
@@ -35,7 +35,7 @@ def targets(comparison: Comparison) -> TextTable:
     return TextTable(("error", "limit", "reached", "n", "met"), rows)
 
 
-def speedups(comparison: Comparison) -> TextTable:
+def speedups(comparison: LoopComparison) -> TextTable:
     """Speedups against plain decoding at the same load."""
     columns = ("variant", "load", "tokens per verify", "speedup", "called", "predicted blind")
     lengths = {row.cell.name: row.tokens_per_verify for row in comparison.rows}
@@ -53,7 +53,7 @@ def speedups(comparison: Comparison) -> TextTable:
     return TextTable(columns, rows, words=2)
 
 
-def turning_loads(comparison: Comparison) -> TextTable:
+def turning_loads(comparison: LoopComparison) -> TextTable:
     """Clients at which a gain turns into a loss."""
     rows = [
         [name, *(_NONE if load is None else f"{load:.3g}" for load in pair)]
@@ -62,7 +62,7 @@ def turning_loads(comparison: Comparison) -> TextTable:
     return TextTable(("variant", "measured", "predicted"), rows)
 
 
-def cells(comparison: Comparison) -> TextTable:
+def cells(comparison: LoopComparison) -> TextTable:
     """Means of every cell."""
     columns = ("variant", "load", "requests", "TPOT, ms", "TTFT, ms", "ITL, ms", "tokens/s")
     rows = [
@@ -77,7 +77,7 @@ def cells(comparison: Comparison) -> TextTable:
     return TextTable(columns, rows, words=2)
 
 
-def tails(comparison: Comparison) -> TextTable:
+def tails(comparison: LoopComparison) -> TextTable:
     """P99 of cells with enough requests."""
     columns = ("variant", "load", "TPOT P99, ms", "TTFT P99, ms", "ITL P99, ms")
     rows = [[*_place(row), *_figures(row, _TAILS, 1e3)] for row in comparison.rows if row.cell.claims_p99]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calibration.fit.in_place import Kind, kind_of, layer_us, one_layer
+from calibration.fit.in_place import OperatorShape, kind_of, layer_us, one_layer
 from calibration.fit.parts import US, rounded
 from calibration.measurements import Measurement, Measurements
 from simulator.costs.profiles import Profile
@@ -49,7 +49,9 @@ class _Parts:
             return None
         return shape["passes"] * (pass_us + float(sampler.time_us(shape["batch"], vocab)))
 
-    def _pass_us(self, point: Measurement, kind: Kind, step: tuple[int, int, int], rows: int) -> float | None:
+    def _pass_us(
+        self, point: Measurement, kind: OperatorShape, step: tuple[int, int, int], rows: int
+    ) -> float | None:
         hidden, vocab = point.shape["hidden"], self._vocab(point)
         matrices = {(float(matrix.n), float(matrix.k)) for matrix in one_layer(kind).matrices}
         if vocab is None or not matrices | {(float(vocab), float(hidden))} <= self.shapes:
@@ -68,7 +70,7 @@ class _Parts:
         return vocabs[0] if len(vocabs) == 1 else None
 
 
-def _heads(point: Measurement) -> Kind:
+def _heads(point: Measurement) -> OperatorShape:
     return tuple(point.shape[name] for name in ("hidden", "heads", "kv_heads", "head_dim"))
 
 

@@ -34,7 +34,7 @@ from simulator.models.config import model_from_config
 
 _FEW = 4
 """With fewer distinct token counts, no slope is fitted to differences."""
-Kind = tuple[int, ...]
+OperatorShape = tuple[int, ...]
 """The shape of a layer: the values of `_KIND`."""
 _KIND = ("hidden", "heads", "kv_heads", "head_dim", "intermediate")
 
@@ -55,7 +55,7 @@ def fit_rests(points: Sequence[Measurement], profile: Profile) -> Iterator[Fitte
         yield replace(fit, part=replace(fit.part, name=name))
 
 
-def _fit_rest(kind: Kind, points: Sequence[Measurement], profile: Profile) -> FittedPart:
+def _fit_rest(kind: OperatorShape, points: Sequence[Measurement], profile: Profile) -> FittedPart:
     tokens = column(points, "batch") * column(points, "queries")
     total_us = us_of(points)
     steps = [(p.shape["batch"], p.shape["queries"], p.shape["context"]) for p in points]
@@ -82,12 +82,12 @@ def _fit_rest(kind: Kind, points: Sequence[Measurement], profile: Profile) -> Fi
     return FittedPart(part, tuple(p for p, is_far in zip(points, far, strict=True) if is_far))
 
 
-def kind_of(point: Measurement) -> Kind:
+def kind_of(point: Measurement) -> OperatorShape:
     """The kind of a layer: hidden, heads, KV heads, head dimension, intermediate."""
     return tuple(point.shape[name] for name in _KIND)
 
 
-def layer_us(kind: Kind, batch: int, queries: int, context: int, profile: Profile) -> float:
+def layer_us(kind: OperatorShape, batch: int, queries: int, context: int, profile: Profile) -> float:
     """µs of a layer in place under a profile that measured one."""
     layer = one_layer(kind)
     rest = profile.rest_of_layer(layer.traffic_bytes_per_token)
@@ -97,7 +97,9 @@ def layer_us(kind: Kind, batch: int, queries: int, context: int, profile: Profil
     return us
 
 
-def large_operators_us(kind: Kind, batch: int, queries: int, context: int, profile: Profile) -> float:
+def large_operators_us(
+    kind: OperatorShape, batch: int, queries: int, context: int, profile: Profile
+) -> float:
     """µs of the matrices and the attention of a layer, as a profile prices them separately."""
     layer, gemm = one_layer(kind), profile.gemm("bf16")
     matrices = sum(m.count * float(gemm.time_us(m.n, m.k, batch * queries)) for m in layer.matrices)
@@ -107,7 +109,7 @@ def large_operators_us(kind: Kind, batch: int, queries: int, context: int, profi
 
 
 @lru_cache(maxsize=16)
-def one_layer(kind: Kind) -> Interconnect:
+def one_layer(kind: OperatorShape) -> Interconnect:
     """A network of one layer: hidden, heads, KV heads, head dimension, intermediate."""
     names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
     config = {

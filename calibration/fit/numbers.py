@@ -27,7 +27,7 @@ CONTEXT_TOKENS = 1024
 _UNKNOWN_PERCENT = 20.0
 """Assumed median error of a part that was not measured here, because it is inherited or assumed."""
 
-Table = tuple[str, list[str], list[list[str]]]
+NumberTable = tuple[str, list[str], list[list[str]]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def four_numbers(
     }
 
 
-def number_tables(numbers: Mapping[str, Any]) -> list[Table]:
+def number_tables(numbers: Mapping[str, Any]) -> list[NumberTable]:
     """The numbers as tables (title, columns, rows) for a terminal or a page."""
     from simulator.units import format_number
 

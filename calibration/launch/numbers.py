@@ -13,7 +13,7 @@ _UNITS = {"": 1, "k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G"
 """Endings that vLLM takes (`human_readable_int`)."""
 
 
-def whole(line: LaunchLine, *names: str) -> int | None:
+def whole_number(line: LaunchLine, *names: str) -> int | None:
     """The whole number of an option, None where it is not given. Raises InputError for another value."""
     text = line.value(*names)
     if text is None:

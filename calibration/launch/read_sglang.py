@@ -9,7 +9,7 @@ from typing import Any
 from calibration.launch.launch import Launch
 from calibration.launch.line import LaunchLine, parse_line
 from calibration.launch.names import drafter_name, model_name
-from calibration.launch.numbers import fraction, whole
+from calibration.launch.numbers import fraction, whole_number
 from calibration.launch.schedule import rows_from_bounds
 from calibration.launch.sglang import ENGINE, METHODS
 from simulator.document import parse_yaml
@@ -93,11 +93,11 @@ def read(text: str, origin: str = ORIGIN, base_dir: Path = Path(".")) -> Launch:
 
 
 def _hardware(line: LaunchLine) -> dict[str, Any]:
-    hardware = {"tensor_parallel": whole(line, "--tp-size", "--tensor-parallel-size", "--tp") or 1}
-    groups = whole(line, "--dp-size", "--data-parallel-size", "--dp") or 1
+    hardware = {"tensor_parallel": whole_number(line, "--tp-size", "--tensor-parallel-size", "--tp") or 1}
+    groups = whole_number(line, "--dp-size", "--data-parallel-size", "--dp") or 1
     if groups > 1:
         hardware["attention_dp" if line.has("--enable-dp-attention") else "replicas"] = groups
-    experts = whole(line, "--ep-size", "--expert-parallel-size", "--ep") or 1
+    experts = whole_number(line, "--ep-size", "--expert-parallel-size", "--ep") or 1
     if experts > 1:
         hardware["expert_parallel"] = experts
     return hardware
@@ -105,9 +105,9 @@ def _hardware(line: LaunchLine) -> dict[str, Any]:
 
 def _engine(line: LaunchLine) -> dict[str, Any]:
     engine: dict[str, Any] = {"preset": f"{ENGINE}-{line.version or '0.5'}"}
-    chunk = whole(line, "--chunked-prefill-size")
+    chunk = whole_number(line, "--chunked-prefill-size")
     numbers = {
-        "max_num_seqs": whole(line, "--max-running-requests"),
+        "max_num_seqs": whole_number(line, "--max-running-requests"),
         "max_num_batched_tokens": chunk if chunk is not None and chunk > 0 else None,
         "gpu_memory_utilization": fraction(line, "--mem-fraction-static"),
     }
@@ -130,7 +130,10 @@ def _variant(line: LaunchLine, served: str, base_dir: Path, notes: list[str]) ->
     drafter = line.value("--speculative-draft-model-path", "--speculative-draft-model")
     if drafter is not None and (known is None or known.drafter is not None):
         variant["draft"] = drafter_name(drafter, known.drafter if known and known.drafter else method)
-    shape = [whole(line, f"--speculative-{name}") for name in ("num-steps", "eagle-topk", "num-draft-tokens")]
+    shape = [
+        whole_number(line, f"--speculative-{name}")
+        for name in ("num-steps", "eagle-topk", "num-draft-tokens")
+    ]
     if all(part is None for part in shape):
         shape = [*(_LLAMA_SHAPE if any(name in served.lower() for name in _MORE_LLAMA) else _DEFAULT_SHAPE)]
         notes.append(

@@ -8,7 +8,7 @@ from typing import Any
 from calibration.launch.launch import Launch
 from calibration.launch.line import LaunchLine, parse_line
 from calibration.launch.names import drafter_name, model_name
-from calibration.launch.numbers import fraction, whole
+from calibration.launch.numbers import fraction, whole_number
 from calibration.launch.schedule import rows_from_triples
 from calibration.launch.vllm import ENGINE, METHODS
 from simulator.document import parse_yaml
@@ -115,8 +115,8 @@ def _settings(line: LaunchLine) -> dict[str, Any]:
 
 
 def _hardware(line: LaunchLine) -> dict[str, Any]:
-    ranks = whole(line, "--tensor-parallel-size", "-tp") or 1
-    groups = whole(line, "--data-parallel-size", "-dp") or 1
+    ranks = whole_number(line, "--tensor-parallel-size", "-tp") or 1
+    groups = whole_number(line, "--data-parallel-size", "-dp") or 1
     hardware = {"tensor_parallel": ranks * groups}
     if groups > 1:
         hardware["attention_dp"] = groups
@@ -133,8 +133,8 @@ def _engine(line: LaunchLine, config: Mapping[str, Any]) -> dict[str, Any]:
     if synchronous and not (line.version and release_of(line.version) < (0, 14)):
         engine["preset"] = f"{engine.get('preset', 'vllm-0.33')}-sync"
     numbers = {
-        "max_num_seqs": whole(line, "--max-num-seqs"),
-        "max_num_batched_tokens": whole(line, "--max-num-batched-tokens"),
+        "max_num_seqs": whole_number(line, "--max-num-seqs"),
+        "max_num_batched_tokens": whole_number(line, "--max-num-batched-tokens"),
         "gpu_memory_utilization": fraction(line, "--gpu-memory-utilization"),
     }
     engine |= {name: value for name, value in numbers.items() if value is not None}

@@ -15,7 +15,7 @@ from calibration.sampling.protocols import Drafter, Proposal, Sampling, Verifier
 from calibration.sampling.rejection import accept_tree, acceptance_probability
 from simulator.errors import InputError, Problem
 
-Rule = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+VerificationRule = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Called like `accept_tree`; returns the accepted drafts and the token after them."""
 
 Observer = Callable[["Round", Proposal, Tensor], None]
@@ -77,7 +77,7 @@ def speculative_decode(
     max_tokens: int = 128,
     stop_tokens: Collection[int] = (),
     seed: int = 0,
-    rule: Rule = accept_tree,
+    rule: VerificationRule = accept_tree,
     observe: Observer | None = None,
 ) -> Decoded:
     """Decode up to `max_tokens` tokens after a prompt (n,), n >= 1. A stop token ends the output and is part

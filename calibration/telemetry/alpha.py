@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calibration.acceptance.fits import Fit, fit_decay, fit_geometric, fit_positional
-from calibration.telemetry.reading import Acceptance, Counts
+from calibration.telemetry.reading import Counts, MeasuredAcceptance
 from simulator.acceptance.base import Floats
 from simulator.breakeven.theory import alpha_from_tokens_per_verify
 from simulator.results import metrics
@@ -32,7 +32,7 @@ class CountedTrials:
         return self.tried, self.accepted
 
 
-def geometric_alpha(acceptance: Acceptance) -> float | None:
+def geometric_alpha(acceptance: MeasuredAcceptance) -> float | None:
     """The α whose geometric model has this mean at this draft length; None where the length is not known."""
     if not acceptance.draft_length:
         return None
@@ -46,7 +46,7 @@ def drafts_full(counts: Counts) -> bool:
     return counts.drafted is None or counts.drafted >= FULL_DRAFTS * positions * counts.rounds
 
 
-def fits_of(acceptance: Acceptance) -> list[dict[str, Any]]:
+def fits_of(acceptance: MeasuredAcceptance) -> list[dict[str, Any]]:
     """Geometric, decay and positional models, the best by BIC first; none for few or damaged counts."""
     counts = acceptance.total
     if not acceptance.counted or not counts.accepted_at or not drafts_full(counts):
@@ -77,7 +77,7 @@ def _fit_json(fit: Fit, best: Fit, counts: Counts, positions: int) -> dict[str, 
     }
 
 
-def gated_of(acceptance: Acceptance, coverage: float | None) -> dict[str, float] | None:
+def gated_of(acceptance: MeasuredAcceptance, coverage: float | None) -> dict[str, float] | None:
     """How rounds find a draft, for drafters that often find none; None where every step drafts or counts
     lack.
 

@@ -11,7 +11,7 @@ from calibration.telemetry.alpha import fits_of, gated_of, geometric_alpha
 from calibration.telemetry.combine import Combined, combine, without_repeats
 from calibration.telemetry.health import findings_of
 from calibration.telemetry.intervals import intervals_of
-from calibration.telemetry.reading import LATENCIES, Acceptance, Finding, Latency, Reading
+from calibration.telemetry.reading import LATENCIES, Finding, Latency, MeasuredAcceptance, Reading
 from calibration.telemetry.registry import read_files
 from simulator.results import metrics
 
@@ -78,7 +78,10 @@ def _reading_json(reading: Reading) -> dict[str, Any]:
 
 
 def _acceptance_json(
-    acceptance: Acceptance | None, coverage: float | None, tokens_per_step: float | None, notes: list[str]
+    acceptance: MeasuredAcceptance | None,
+    coverage: float | None,
+    tokens_per_step: float | None,
+    notes: list[str],
 ) -> dict[str, Any]:
     """The keys on acceptance. Rates are plain numbers by position; their intervals stand under `…_ci95`."""
     document: dict[str, Any] = {
@@ -148,7 +151,7 @@ def _whole(count: float | None) -> float | int | None:
     return int(count) if count is not None and count == int(count) else count
 
 
-def _rate(acceptance: Acceptance) -> float | None:
+def _rate(acceptance: MeasuredAcceptance) -> float | None:
     """Accepted ÷ drafted; where drafts are not counted, of full ones."""
     total = acceptance.total
     drafted = total.drafted

@@ -13,9 +13,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from calibration.telemetry.reading import FORMATS, LATENCIES, Acceptance, Counts, Finding, Latency, Reading
+from calibration.telemetry.reading import (
+    FORMATS,
+    LATENCIES,
+    Counts,
+    Finding,
+    Latency,
+    MeasuredAcceptance,
+    Reading,
+)
 
-Part = TypeVar("Part")
+Shared = TypeVar("Shared")
 
 FEW_ROUNDS = 30
 """Fewer rounds are too few to conclude from."""
@@ -30,7 +38,7 @@ class Combined:
     `notes` say why something is missing that a reading has.
     """
 
-    acceptance: Acceptance | None
+    acceptance: MeasuredAcceptance | None
     accepted_by: tuple[Reading, ...]
     latencies: Mapping[str, Latency]
     throughput_tokens_per_s: float | None
@@ -93,7 +101,7 @@ def _says_the_same(reading: Reading, other: Reading) -> bool:
 
 def _acceptance(
     by_format: Iterable[Sequence[Reading]], notes: list[str]
-) -> tuple[Acceptance | None, tuple[Reading, ...]]:
+) -> tuple[MeasuredAcceptance | None, tuple[Reading, ...]]:
     """The acceptance of the most exact format that has one, its readings added up."""
     groups = [[reading for reading in group if reading.acceptance is not None] for group in by_format]
     groups = sorted((group for group in groups if group), key=_doubt)
@@ -113,10 +121,10 @@ def _acceptance(
     )
     in_order = all(part.in_order for part in parts)
     basis = f"{parts[0].basis}, {len(parts)} runs added up"
-    return Acceptance(total, parts[0].draft_length, basis, True, blocks, in_order), tuple(chosen)
+    return MeasuredAcceptance(total, parts[0].draft_length, basis, True, blocks, in_order), tuple(chosen)
 
 
-def _not_alike(parts: Sequence[Acceptance]) -> str | None:
+def _not_alike(parts: Sequence[MeasuredAcceptance]) -> str | None:
     """Why runs have no acceptance in common; None where they have."""
     lengths = sorted({part.draft_length or 0 for part in parts})
     if len(lengths) > 1:
@@ -168,8 +176,8 @@ def _counted(group: Sequence[Reading]) -> bool:
 
 
 def _only(
-    by_format: Iterable[Sequence[Reading]], part: Callable[[Reading], Part | None]
-) -> tuple[Part | None, bool]:
+    by_format: Iterable[Sequence[Reading]], part: Callable[[Reading], Shared | None]
+) -> tuple[Shared | None, bool]:
     """A part of the first format that has it; nothing, and True, where several of its readings have it."""
     for group in by_format:
         values = [value for reading in group if (value := part(reading)) is not None]

@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 from calibration.telemetry.alpha import drafts_full
 from calibration.telemetry.combine import FEW_ROUNDS, Combined, differ, mean_and_error
 from calibration.telemetry.intervals import FEWEST_BLOCKS, of_running
-from calibration.telemetry.reading import SEVERITIES, Acceptance, Counts, Finding, Reading, RoundBlock
+from calibration.telemetry.reading import SEVERITIES, Counts, Finding, MeasuredAcceptance, Reading, RoundBlock
 from calibration.telemetry.run_health import findings_of_run
 from simulator.results import metrics
 
@@ -37,7 +37,7 @@ def findings_of(readings: Sequence[Reading], combined: Combined, earlier: Sequen
     return sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def _on_acceptance(acceptance: Acceptance) -> Iterator[Finding]:
+def _on_acceptance(acceptance: MeasuredAcceptance) -> Iterator[Finding]:
     total, length = acceptance.total, acceptance.total.mean_length
     many = not acceptance.counted or total.rounds >= FEW_ROUNDS
     first = total.accepted_at[0] / total.rounds if total.accepted_at else None
@@ -66,7 +66,7 @@ def _on_acceptance(acceptance: Acceptance) -> Iterator[Finding]:
     yield from _contradictions(acceptance)
 
 
-def _contradictions(acceptance: Acceptance) -> Iterator[Finding]:
+def _contradictions(acceptance: MeasuredAcceptance) -> Iterator[Finding]:
     """Counts that cannot all be true."""
     total = acceptance.total
     slack = 1e-6 * max(total.rounds, 1.0)

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.telemetry.reading import Acceptance, Counts, RoundBlock
+from calibration.telemetry.reading import Counts, MeasuredAcceptance, RoundBlock
 from simulator.results.estimate import Interval, student_t95
 
 FEWEST_BLOCKS = 8
@@ -37,7 +37,7 @@ class Intervals:
     conditional: tuple[Interval | None, ...]
 
 
-def intervals_of(acceptance: Acceptance) -> Intervals | None:
+def intervals_of(acceptance: MeasuredAcceptance) -> Intervals | None:
     """The intervals of a reading's acceptance; None where it is a mean without counts or blocks."""
     blocks = [block.counts for block in acceptance.blocks]
     if len(blocks) >= FEWEST_BLOCKS:

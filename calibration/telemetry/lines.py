@@ -59,11 +59,11 @@ BINARY_KINDS: tuple[tuple[bytes, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text; `number` counts from 1. `whole` is False when its end is missing."""
+    """A line of text; `number` counts from 1. `is_complete` is False when its end is missing."""
 
     number: int
     text: str
-    whole: bool = True
+    is_complete: bool = True
 
 
 @contextmanager
@@ -109,12 +109,12 @@ def lines_of(stream: BinaryIO) -> Iterator[Line]:
             parts.append(rest)
             length += len(rest)
             if length > _limit(parts[0]):
-                yield Line(number, clean("".join(parts)[:MOST_LINE_CHARACTERS]), whole=False)
+                yield Line(number, clean("".join(parts)[:MOST_LINE_CHARACTERS]), is_complete=False)
                 parts, length, dropping = [], 0, True
     if parts:
         *earlier, last = _texts(number, "".join(parts)) or [Line(number, "")]
         yield from earlier
-        yield Line(number, last.text, whole=False)
+        yield Line(number, last.text, is_complete=False)
 
 
 def clean(text: str) -> str:

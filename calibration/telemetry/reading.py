@@ -136,7 +136,7 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class MeasuredAcceptance:
     """Acceptance of a reading.
 
     `counted`: the rounds of `total` were counted. Otherwise only their ratio means something: the source gave
@@ -187,7 +187,7 @@ class Reading:
 
     name: str
     sources: tuple[Source, ...]
-    acceptance: Acceptance | None = None
+    acceptance: MeasuredAcceptance | None = None
     stated: tuple[Stated, ...] = ()
     latencies: Mapping[str, Latency] = field(default_factory=dict)
     throughput_tokens_per_s: float | None = None

@@ -84,7 +84,7 @@ def _document(name: str, opening: Line, source: Iterator[Line], first: bool) -> 
         return
     yield from _objects(opening.number, value, tuple(dict.fromkeys(repeated)))
     if text[end:].strip():
-        yield Line(collected[-1].number, text[end:], collected[-1].whole)
+        yield Line(collected[-1].number, text[end:], collected[-1].is_complete)
 
 
 def _objects(number: int, value: Any, repeated: tuple[str, ...]) -> Iterator[Line | Record]:

@@ -137,7 +137,7 @@ def _offered(
                     for record in take_record:
                         taken = record(RecordFields(item.value)) or taken
                 else:
-                    text = item.text.strip() if item.whole else item.text.strip() + CUT
+                    text = item.text.strip() if item.is_complete else item.text.strip() + CUT
                     for line in take_line:
                         taken = line(text) or taken
             except DamagedError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, RecordFields
-from calibration.telemetry.reading import Acceptance, Counts, Finding, RoundBlock, Stated
+from calibration.telemetry.reading import Counts, Finding, MeasuredAcceptance, RoundBlock, Stated
 from calibration.telemetry.samples import BlockSeries
 
 
@@ -22,12 +22,14 @@ class RequestRounds:
             self._series.add(RoundBlock(counts))
             self._draft_length = max(self._draft_length, draft_length or 0)
 
-    def acceptance(self, basis: str) -> Acceptance | None:
+    def acceptance(self, basis: str) -> MeasuredAcceptance | None:
         """The acceptance of all of them; None without a round."""
         if not self.total.rounds:
             return None
         blocks = self._series.blocks()
-        return Acceptance(self.total, self._draft_length or None, basis, blocks=blocks, in_order=False)
+        return MeasuredAcceptance(
+            self.total, self._draft_length or None, basis, blocks=blocks, in_order=False
+        )
 
 
 def rounds_of_vllm(fields: RecordFields) -> tuple[Counts, int | None]:
@@ -75,8 +77,8 @@ def positions_of(
 
 
 def tokens_per_chunk(
-    mean: float, name: str, sample: Acceptance | None
-) -> tuple[Acceptance, tuple[Stated, ...], tuple[Finding, ...]]:
+    mean: float, name: str, sample: MeasuredAcceptance | None
+) -> tuple[MeasuredAcceptance, tuple[Stated, ...], tuple[Finding, ...]]:
     """Acceptance by tokens per streamed chunk, where a client counts nothing else, or only a `sample`."""
     definition = "tokens per streamed chunk after the first"
     text = (
@@ -89,5 +91,5 @@ def tokens_per_chunk(
             Stated("speculative_decoding", sample.total.mean_length, "counts of a few of the requests")
         )
     draft_length = None if sample is None else sample.draft_length
-    acceptance = Acceptance(Counts(1.0, mean - 1.0), draft_length, definition, counted=False)
+    acceptance = MeasuredAcceptance(Counts(1.0, mean - 1.0), draft_length, definition, counted=False)
     return acceptance, tuple(stated), (Finding("tokens-per-chunk", "info", text),)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 Task = TypeVar("Task")
-Result = TypeVar("Result")
+TaskResult = TypeVar("TaskResult")
 
 _MAX_TASKS_PER_CHUNK = 24
 
@@ -58,20 +58,20 @@ def failure(error: Exception) -> str:
 
 
 def results_of(
-    function: Callable[[Task], Result],
+    function: Callable[[Task], TaskResult],
     tasks: Sequence[Task],
     key: Callable[[Task], str],
     pool: Executor | None = None,
     progress: Progress | None = None,
     chunk_size: int = _MAX_TASKS_PER_CHUNK,
-) -> list[Result]:
+) -> list[TaskResult]:
     """The results of all tasks, in their order. Tasks of one `key` share a process and its caches.
 
     `chunk_size`: tasks that a process takes at a time; fewer where each takes long.
     """
     order = sorted(range(len(tasks)), key=lambda index: key(tasks[index]))
     chunks = [order[index : index + chunk_size] for index in range(0, len(order), chunk_size)]
-    results: dict[int, Result] = {}
+    results: dict[int, TaskResult] = {}
     for chunk, chunk_results in _by_chunk(function, tasks, chunks, pool):
         results.update(zip(chunk, chunk_results, strict=True))
         if progress is not None:
@@ -80,17 +80,17 @@ def results_of(
 
 
 def _by_chunk(
-    function: Callable[[Task], Result],
+    function: Callable[[Task], TaskResult],
     tasks: Sequence[Task],
     chunks: Sequence[Sequence[int]],
     pool: Executor | None,
-) -> Iterator[tuple[Sequence[int], list[Result]]]:
+) -> Iterator[tuple[Sequence[int], list[TaskResult]]]:
     """The results of each chunk, as they complete."""
     if pool is None:
         for chunk in chunks:
             yield chunk, _all_results(function, [tasks[index] for index in chunk])
         return
-    futures: dict[Future[list[Result]], Sequence[int]] = {
+    futures: dict[Future[list[TaskResult]], Sequence[int]] = {
         pool.submit(_all_results, function, [tasks[index] for index in chunk]): chunk for chunk in chunks
     }
     try:
@@ -101,7 +101,7 @@ def _by_chunk(
         raise InputError(Problem(message=message, allowed="run it again with fewer cases at once")) from None
 
 
-def _all_results(function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+def _all_results(function: Callable[[Task], TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:
     return [function(task) for task in tasks]
 
 

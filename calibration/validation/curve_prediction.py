@@ -19,8 +19,8 @@ from calibration.validation.compare import setup_key
 from calibration.validation.predict import (
     DOES_NOT_FIT,
     Alteration,
-    Figures,
     PredictionInput,
+    RunFigures,
     compiled_variant,
     run_figures,
     running_requests,
@@ -122,7 +122,7 @@ class CurvePoint:
         )
 
     @cached_property
-    def plain(self) -> Figures:
+    def plain(self) -> RunFigures:
         """Figures of plain decoding."""
         return self._run(0)
 
@@ -155,7 +155,7 @@ class CurvePoint:
 
     def _run(
         self, variant_index: int, acceptance: AcceptanceModel | None = None, step_scale: float = 1.0
-    ) -> Figures:
+    ) -> RunFigures:
         figures = run_figures(self.variants[variant_index], self.task, acceptance, step_scale)
         if figures is None:
             raise InputError(DOES_NOT_FIT)

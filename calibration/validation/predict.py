@@ -26,7 +26,7 @@ from simulator.traffic.workload import Requests
 
 PLAIN, SPEC = "plain", "spec"
 
-Figures = Mapping[str, float]
+RunFigures = Mapping[str, float]
 
 Alteration = Callable[[CompiledVariant], CompiledVariant]
 """Changes a compiled variant before it runs, such as its cost model, to test what the comparison notices."""
@@ -71,9 +71,9 @@ class Prediction:
     from two uniform steps.
     """
 
-    figures: Mapping[str, Figures] = field(default_factory=dict)
+    figures: Mapping[str, RunFigures] = field(default_factory=dict)
     """Variant → figures by path, as in `results/measure.py`."""
-    steps: Mapping[str, Figures] = field(default_factory=dict)
+    steps: Mapping[str, RunFigures] = field(default_factory=dict)
     """Variant → stages of a uniform step at the mean batch and context, in seconds: host, verify, accept,
     draft, total.
     """
@@ -94,7 +94,7 @@ def predict(task: PredictionInput, alter: Alteration | None = None) -> Predictio
             variants[name] = compiled_variant(scenario, name == SPEC, alter)
         except InputError as error:
             missing[name] = str(error.problems[0].message)
-    figures: dict[str, Figures] = {}
+    figures: dict[str, RunFigures] = {}
     for name, variant in variants.items() if task.runs else ():
         try:
             variant_figures = run_figures(variant, task)
@@ -125,7 +125,7 @@ def run_figures(
     task: PredictionInput,
     acceptance: AcceptanceModel | None = None,
     step_scale: float = 1.0,
-) -> Figures | None:
+) -> RunFigures | None:
     """Figures of a run, averaged over replications; None where the variant does not fit the memory.
 
     `acceptance` replaces the scenario's acceptance. `step_scale` multiplies the GPU time of decode steps.
@@ -240,7 +240,7 @@ def _mean(values: list[float]) -> float:
     return math.fsum(finite_values) / len(finite_values) if finite_values else math.nan
 
 
-def uniform_step(variant: CompiledVariant, figures: Figures | None) -> Figures:
+def uniform_step(variant: CompiledVariant, figures: RunFigures | None) -> RunFigures:
     """The stages of a step (s) at the plain variant's mean batch, or at the clients' where no run has
     figures.
     """
@@ -249,7 +249,7 @@ def uniform_step(variant: CompiledVariant, figures: Figures | None) -> Figures:
     )
 
 
-def running_requests(variant: CompiledVariant, figures: Figures | None) -> int:
+def running_requests(variant: CompiledVariant, figures: RunFigures | None) -> int:
     """Requests of that step, at most the variant's running-request limit."""
     arrivals = variant.scenario.workload.arrivals
     batch = (figures or {}).get("mean_batch", math.nan)
@@ -260,7 +260,7 @@ def running_requests(variant: CompiledVariant, figures: Figures | None) -> int:
 
 
 def _closed_form(
-    variants: Mapping[str, CompiledVariant], steps: Mapping[str, Figures], plain: Figures | None
+    variants: Mapping[str, CompiledVariant], steps: Mapping[str, RunFigures], plain: RunFigures | None
 ) -> float | None:
     """E / (1 + o): tokens per verify from the acceptance alone, over the ratio of two uniform steps, each
     divided by its running requests.

@@ -8,12 +8,12 @@ from typing import Any, Generic, TypeVar
 
 from dashboards.table import Table
 
-Source = TypeVar("Source")
+FigureData = TypeVar("FigureData")
 """What a picture is of: a `Subject`, or the store of a study."""
 
 
 @dataclass(frozen=True)
-class PageFigure(Generic[Source]):
+class PageFigure(Generic[FigureData]):
     """A picture. `prepare` computes its table, `draw` turns a table with rows into a plotly figure.
 
     `finding` is what the table says, a sentence per variant; `caption`, how to read the picture. `by` names a
@@ -22,7 +22,7 @@ class PageFigure(Generic[Source]):
 
     name: str
     title: str
-    prepare: Callable[[Source], Table]
+    prepare: Callable[[FigureData], Table]
     draw: Callable[[Table], Any]
     finding: Callable[[Table], list[str]]
     caption: Callable[[Table], str]

@@ -11,7 +11,7 @@ from typing import Any
 from calibration.launch.launch import Launch
 from calibration.launch.registry import ENGINES, engine_key, written_version
 from calibration.launch.scenario import scenario_from_launch
-from experiments.check.lint import Finding
+from experiments.check.lint import Diagnostic
 from experiments.check.lints import lints
 from experiments.check.subject import Subject
 from simulator.errors import InputError
@@ -20,7 +20,7 @@ from simulator.scenario import Scenario
 SEVERITIES = ("error", "warning", "info")
 
 
-def check_scenario(scenario: Scenario) -> list[Finding]:
+def check_scenario(scenario: Scenario) -> list[Diagnostic]:
     """All findings in a scenario."""
     engine, version, data = engine_key(scenario), written_version(scenario), scenario.model_dump(mode="json")
     subjects = [
@@ -31,7 +31,7 @@ def check_scenario(scenario: Scenario) -> list[Finding]:
 
 def check_launch(
     launch: Launch, text: str, flags: Mapping[str, Any], origin: str, base_dir: Path = Path(".")
-) -> list[Finding]:
+) -> list[Diagnostic]:
     """All findings in a launch configuration; `text` is how it was written.
 
     `flags` state what a launch does not: GPU, load, version. A load is known only where they give one.
@@ -66,11 +66,13 @@ def check_launch(
     return findings_of([replace(subject, scenario=scenario, variant=variant)])
 
 
-def findings_of(subjects: Iterable[Subject]) -> list[Finding]:
+def findings_of(subjects: Iterable[Subject]) -> list[Diagnostic]:
     """The findings of all lints, each once, errors first."""
-    found: dict[tuple[object, ...], Finding] = {}
+    diagnostics: dict[tuple[object, ...], Diagnostic] = {}
     for subject in subjects:
         for lint in lints().values():
             for hit in lint.find(subject):
-                found.setdefault((lint.name, hit), Finding(lint, hit, subject.engine, subject.version))
-    return sorted(found.values(), key=lambda finding: SEVERITIES.index(finding.lint.severity))
+                diagnostics.setdefault(
+                    (lint.name, hit), Diagnostic(lint, hit, subject.engine, subject.version)
+                )
+    return sorted(diagnostics.values(), key=lambda finding: SEVERITIES.index(finding.lint.severity))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from calibration.telemetry.reading import Severity
 from experiments.check.subject import Subject
 from simulator.registry import Registry
-
-Severity = Literal["error", "warning", "info"]
 
 
 class Hit(NamedTuple):
@@ -35,7 +34,7 @@ class Lint:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnostic:
     """A hit of a lint in one input."""
 
     lint: Lint

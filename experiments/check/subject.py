@@ -13,8 +13,6 @@ from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
 from simulator.scenario import Scenario, Variant
 
-Release = tuple[int, ...]
-
 
 @dataclass(frozen=True)
 class Subject:
@@ -37,7 +35,7 @@ class Subject:
     """Why there is no scenario of a launch."""
 
     @cached_property
-    def release(self) -> Release:
+    def release(self) -> tuple[int, ...]:
         """The version as numbers."""
         return release_of(self.version)
 

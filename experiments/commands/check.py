@@ -14,7 +14,7 @@ from experiments.commands.output import print_json, print_text
 from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from experiments.check.lint import Finding
+    from experiments.check.lint import Diagnostic
 
 ERRORS_FOUND = 1
 _SCHEMA = "decodesim/check-1"
@@ -40,23 +40,23 @@ def command(scenario: Path | None, overrides: tuple[str, ...], as_json: bool, **
         click.get_current_context().exit(ERRORS_FOUND)
 
 
-def _findings(file: Path | None, overrides: Sequence[str], options: dict[str, Any]) -> list[Finding]:
+def _findings(file: Path | None, overrides: Sequence[str], options: dict[str, Any]) -> list[Diagnostic]:
     from experiments.check.check import check_launch, check_scenario
     from experiments.check.files import launch_in
 
     flags = flags_of(options)
     _check_concurrency(flags)
-    given = read_launch(options)
-    if given is not None:
+    launch_given = read_launch(options)
+    if launch_given is not None:
         if file is not None:
             message, allowed = "cannot be combined with a launch line", "one of them"
             raise InputError(Problem(str(file), message=message, allowed=allowed))
-        launch, origin, folder = given
+        launch, origin, folder = launch_given
         return check_launch(launch, _text(options), flags, origin, folder)
     if file is not None:
-        found = launch_in(file)
-        if found is not None:
-            return check_launch(found.launch, found.text, flags, str(file), file.parent)
+        file_launch = launch_in(file)
+        if file_launch is not None:
+            return check_launch(file_launch.launch, file_launch.text, flags, str(file), file.parent)
     return check_scenario(read_scenario(file, overrides, flags))
 
 
@@ -76,7 +76,7 @@ def _text(options: dict[str, Any]) -> str:
     return str(options.get("from_vllm") or options.get("from_sglang"))
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def _print(findings: Sequence[Diagnostic]) -> None:
     if not findings:
         print_text("nothing found")
     for finding in findings:

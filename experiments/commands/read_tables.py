@@ -12,7 +12,7 @@ from experiments.commands.output import NOTHING, print_list, print_table, print_
 from simulator.results.catalogue import label_of, metric_of, names_of
 from simulator.units import format_number
 
-Document = Mapping[str, Any]
+AnswerDocument = Mapping[str, Any]
 
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 _LOAD = (
@@ -31,7 +31,7 @@ _NEARLY_ALL = 0.98
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
-def print_reading(document: Document) -> None:
+def print_reading(document: AnswerDocument) -> None:
     """The whole answer for people."""
     readings = document["readings"]
     for number, reading in enumerate(readings, 1):
@@ -48,13 +48,13 @@ def print_reading(document: Document) -> None:
     print_list("Notes", document["notes"])
 
 
-def _heading(reading: Document) -> str:
+def _heading(reading: AnswerDocument) -> str:
     versions = [source["version"] for source in reading["sources"] if source["version"]]
     parts = (reading["label"], reading["traits"].get("model"), f"version {versions[0]}" if versions else None)
     return ", ".join(part for part in parts if part)
 
 
-def _sentence(document: Document) -> str:
+def _sentence(document: AnswerDocument) -> str:
     """The answer in one sentence."""
     length = document["mean_acceptance_length"]
     if length is None:
@@ -75,7 +75,7 @@ def _sentence(document: Document) -> str:
     return f"{sentence}; {share}" + ("" if per_step is None else f", so a step emits {per_step:.2f} tokens")
 
 
-def _print_positions(document: Document) -> None:
+def _print_positions(document: AnswerDocument) -> None:
     rates = document["acceptance_rate_at"]
     if not rates:
         return
@@ -89,7 +89,7 @@ def _print_positions(document: Document) -> None:
     print_table(columns, [row for row in rows if len(row) == len(columns)])
 
 
-def _print_latencies(document: Document) -> None:
+def _print_latencies(document: AnswerDocument) -> None:
     rows = [
         [
             label_of(name),
@@ -103,7 +103,7 @@ def _print_latencies(document: Document) -> None:
         )
 
 
-def _print_load(document: Document) -> None:
+def _print_load(document: AnswerDocument) -> None:
     parts = [f"{label} {_number(load)}" for label, load in _shown_load(document)]
     usage = document["load"].get("kv_cache_usage_max", document["load"].get("kv_cache_usage"))
     if usage:
@@ -115,7 +115,7 @@ def _print_load(document: Document) -> None:
         print_text(f"Load: {', '.join(parts)}")
 
 
-def _shown_load(document: Document) -> list[tuple[str, float]]:
+def _shown_load(document: AnswerDocument) -> list[tuple[str, float]]:
     """Load without gauges of an idle server, which only say that the run is over."""
     load = document["load"]
     idle = "mean_batch" in load and not load.get("running_requests")
@@ -123,7 +123,7 @@ def _shown_load(document: Document) -> list[tuple[str, float]]:
     return [(label, load[key]) for label, key in _LOAD if key in load and key not in hidden]
 
 
-def _print_sources(readings: Sequence[Document]) -> None:
+def _print_sources(readings: Sequence[AnswerDocument]) -> None:
     """Every reading as a column: what agrees, and what differs."""
     rows = [
         ["mean acceptance length", *(_length(reading) for reading in readings)],
@@ -147,7 +147,7 @@ def _print_sources(readings: Sequence[Document]) -> None:
     print_table(["", *(str(number) for number in range(1, len(readings) + 1))], known)
 
 
-def _print_alpha(document: Document) -> None:
+def _print_alpha(document: AnswerDocument) -> None:
     alpha, fits = document["geometric_alpha"], document["fits"]
     if alpha is None:
         return
@@ -165,7 +165,7 @@ def _parameter(value: Any) -> str:
     return " ".join(f"{number:.3f}" for number in value) if isinstance(value, list) else f"{value:.3f}"
 
 
-def _print_health(findings: Sequence[Document]) -> None:
+def _print_health(findings: Sequence[AnswerDocument]) -> None:
     """Findings with their severity in colour and their code, or a word that there are none."""
     from rich.console import Console
     from rich.table import Table
@@ -182,7 +182,7 @@ def _print_health(findings: Sequence[Document]) -> None:
     Console(file=sys.stdout, width=terminal_width(), highlight=False).print(table)
 
 
-def _length(reading: Document) -> str:
+def _length(reading: AnswerDocument) -> str:
     length = reading["mean_acceptance_length"]
     if length is None:
         return NOTHING
@@ -191,7 +191,7 @@ def _length(reading: Document) -> str:
     return f"{length['value']:.2f} ± {(length['ci95'][1] - length['ci95'][0]) / 2:.2f}"
 
 
-def _statistic(latency: Document, statistic: str, scale: float) -> str:
+def _statistic(latency: AnswerDocument, statistic: str, scale: float) -> str:
     """A statistic, or the bucket that it lies in."""
     if statistic not in latency:
         return NOTHING

@@ -81,7 +81,7 @@ class MapCell:
         return self.needed.value if end is None or self.needed.band is None else self.needed.band[end]
 
 
-Line = tuple[str, int | None, tuple[SettingValue, ...]]
+MapLine = tuple[str, int | None, tuple[SettingValue, ...]]
 """What the cells of one line over the load have in common: variant, draft length, place."""
 
 
@@ -101,9 +101,9 @@ class StudyMap:
         """The acceptances at which any cell has a speedup, ascending."""
         return tuple(sorted({alpha for cell in self.cells for alpha in cell.speedups}))
 
-    def lines(self) -> dict[Line, tuple[MapCell, ...]]:
+    def lines(self) -> dict[MapLine, tuple[MapCell, ...]]:
         """Line → its cells by rising load."""
-        cells_by_line: dict[Line, list[MapCell]] = {}
+        cells_by_line: dict[MapLine, list[MapCell]] = {}
         for cell in sorted(self.cells, key=lambda cell: cell.load):
             cells_by_line.setdefault((cell.variant, cell.draft_length, cell.place), []).append(cell)
         return {key: tuple(cells) for key, cells in cells_by_line.items()}

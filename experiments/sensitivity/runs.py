@@ -27,7 +27,7 @@ SPEEDUP = "speedup"
 REPLICATIONS = 3
 _TOLERANCE = 1e-3
 
-Figures = Mapping[str, float]
+OutcomeFigures = Mapping[str, float]
 """Path of `measure.py` → figure of one run."""
 
 
@@ -50,7 +50,7 @@ class SensitivityRuns:
         self.path, self.sign = compared.path, -1 if compared.inverted else 1
         self.scenario = scenario if "p99" in self.path else with_few_requests(scenario)
         self._variants: dict[tuple[str, ...], tuple[AdjustableVariant, AdjustableVariant]] = {}
-        self._plain_runs: dict[tuple[object, ...], Figures] = {}
+        self._plain_runs: dict[tuple[object, ...], OutcomeFigures] = {}
 
     def variants(self, settings: tuple[str, ...] = ()) -> tuple[AdjustableVariant, AdjustableVariant]:
         """Plain decoding and the variant, with fields of the scenario set.
@@ -98,7 +98,7 @@ class SensitivityRuns:
             return math.nan
         return self.sign * math.log(speculative / plain)
 
-    def _plain(self, values: Mapping[UncertainInput, float], replication: int) -> Figures:
+    def _plain(self, values: Mapping[UncertainInput, float], replication: int) -> OutcomeFigures:
         plain_values = {
             uncertain_input: value for uncertain_input, value in values.items() if uncertain_input.of_plain
         }
@@ -112,7 +112,7 @@ class SensitivityRuns:
 
     def _run(
         self, values: Mapping[UncertainInput, float], replication: int, side: int, alpha: float | None
-    ) -> Figures:
+    ) -> OutcomeFigures:
         parameters = {uncertain_input.parameter: value for uncertain_input, value in values.items()}
         settings = tuple(
             f"{uncertain_input.parameter}={_override_text(uncertain_input, value)}"
@@ -136,7 +136,7 @@ class SensitivityRuns:
         )
         return self._figures(record)
 
-    def _figures(self, record: RunRecord) -> Figures:
+    def _figures(self, record: RunRecord) -> OutcomeFigures:
         is_saturated = above_capacity([record], self.scope)
         figures = measure(record, (), dict(self.scope.limits), self.scope.replicas, is_saturated)
         is_throughput = self.path == "throughput_tokens_per_s"

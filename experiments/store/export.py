@@ -18,7 +18,7 @@ from experiments.store.reader import StoreReader
 from simulator.errors import InputError, Problem
 from simulator.files import whole_file
 
-Rows = Iterator[tuple[Any, ...]]
+ExportedRows = Iterator[tuple[Any, ...]]
 
 _PIECE = 10_000
 """Rows written together: a row group of a Parquet file."""
@@ -47,7 +47,9 @@ def export(
         raise InputError(Problem(file=str(path), message=f"cannot be written: {reason.lower()}")) from error
 
 
-def _write_csv(path: Path, rows: Rows, columns: Sequence[StoreColumn], about: Mapping[str, str]) -> int:
+def _write_csv(
+    path: Path, rows: ExportedRows, columns: Sequence[StoreColumn], about: Mapping[str, str]
+) -> int:
     """Uses pyarrow if it is installed, which formats numbers five times as fast, with the same result."""
     count = 0
     if find_spec("pyarrow") is not None:
@@ -68,7 +70,9 @@ def _write_csv(path: Path, rows: Rows, columns: Sequence[StoreColumn], about: Ma
     return count
 
 
-def _write_parquet(path: Path, rows: Rows, columns: Sequence[StoreColumn], about: Mapping[str, str]) -> int:
+def _write_parquet(
+    path: Path, rows: ExportedRows, columns: Sequence[StoreColumn], about: Mapping[str, str]
+) -> int:
     if find_spec("pyarrow") is None:
         message, allowed = "needs pyarrow", "pip install 'decodesim[parquet]', or export to .csv"
         raise InputError(Problem(field="--export", value=".parquet", message=message, allowed=allowed))
@@ -94,7 +98,7 @@ def _schema(columns: Sequence[StoreColumn], about: Mapping[str, str]) -> Any:
     return pa.schema(fields, metadata={f"decodesim.{name}": about[name] for name in ("study", "version")})
 
 
-def _tables(rows: Rows, columns: Sequence[StoreColumn], schema: Any) -> Iterator[Any]:
+def _tables(rows: ExportedRows, columns: Sequence[StoreColumn], schema: Any) -> Iterator[Any]:
     import pyarrow as pa
 
     for piece in _pieces(rows):
@@ -110,10 +114,10 @@ def _texts(values: Sequence[Any]) -> list[str | None]:
     return [value if value is None or isinstance(value, str) else str(value) for value in values]
 
 
-def _pieces(rows: Rows) -> Iterator[list[tuple[Any, ...]]]:
+def _pieces(rows: ExportedRows) -> Iterator[list[tuple[Any, ...]]]:
     while piece := list(islice(rows, _PIECE)):
         yield piece
 
 
-_Write = Callable[[Path, Rows, Sequence[StoreColumn], Mapping[str, str]], int]
+_Write = Callable[[Path, ExportedRows, Sequence[StoreColumn], Mapping[str, str]], int]
 _WRITERS: Mapping[str, _Write] = {".parquet": _write_parquet, ".csv": _write_csv}

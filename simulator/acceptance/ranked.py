@@ -46,10 +46,10 @@ class Ranked(AcceptanceModel):
     @classmethod
     def from_entry(cls, entry: AcceptanceEntry) -> Ranked:
         """`{model: ranked, chances: [p_1, p_2, …]}`, or a list of these by depth."""
-        given = entry.fields.get("chances")
-        if not isinstance(given, list | tuple) or not given:
-            raise fault("chances", given, "is not a list", "one number per rank, or such a list per depth")
-        rows = given if all(isinstance(row, list | tuple) for row in given) else [given]
+        chances = entry.fields.get("chances")
+        if not isinstance(chances, list | tuple) or not chances:
+            raise fault("chances", chances, "is not a list", "one number per rank, or such a list per depth")
+        rows = chances if all(isinstance(row, list | tuple) for row in chances) else [chances]
         return cls(tuple(_numbers(index, row) for index, row in enumerate(rows)))
 
     @property

@@ -69,7 +69,7 @@ def read_gpu(raw: Mapping[str, Any], faults: Faults) -> Gpu | None:
     try:
         return parse_gpu(raw["gpu"])
     except InputError as error:
-        faults.found += [(("gpu",), problem.at(field="gpu")) for problem in error.problems]
+        faults.noted += [(("gpu",), problem.at(field="gpu")) for problem in error.problems]
     except KeyError as error:
         missing: DataPath = ("gpu",) if error.args == ("gpu",) else ("gpu", str(error.args[0]))
         faults.add(missing, None, "is missing", "the name of a GPU, or an object with its figures")
@@ -99,7 +99,7 @@ def _read_part(raw: object, path: DataPath, faults: Faults) -> Part | None:
     if not isinstance(raw, dict):
         faults.add(path, raw, "is no part", "an object with name, status, coefficients and table")
         return None
-    before = len(faults.found)
+    before = len(faults.noted)
     name, status = raw.get("name"), raw.get("status")
     family, _, variant = name.partition("/") if isinstance(name, str) else ("", "", "")
     if not isinstance(name, str):
@@ -113,7 +113,7 @@ def _read_part(raw: object, path: DataPath, faults: Faults) -> Part | None:
     for key in ("coefficients", "table", "residual"):
         if not isinstance(raw.get(key, {}), dict):
             faults.add((*path, key), raw[key], "is not usable", "an object")
-    if len(faults.found) > before:
+    if len(faults.noted) > before:
         return None
     for key, value in raw.get("coefficients", {}).items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -121,7 +121,7 @@ def _read_part(raw: object, path: DataPath, faults: Faults) -> Part | None:
             faults.add((*path, "coefficients", key), value, "is not usable", "a finite number, 0 or more")
     _check_table(family, raw.get("table", {}), (*path, "table"), faults)
     check_residual(raw.get("residual", {}), (*path, "residual"), faults)
-    if len(faults.found) > before:
+    if len(faults.noted) > before:
         return None
     frozen = {key: MappingProxyType(dict(raw.get(key, {}))) for key in ("coefficients", "table", "residual")}
     return Part(str(name), str(status), str(raw.get("source", "")), **frozen, note=str(raw.get("note", "")))

@@ -98,7 +98,7 @@ def parse_profile(text: str, file: str) -> Profile:
     parts = read_parts(data.get("parts"), faults)
     base = _base(data.get("inherits"), faults)
     lacking = [name for name in REQUIRED if name not in parts]
-    if lacking and not data.get("inherits") and isinstance(data.get("parts"), list) and not faults.found:
+    if lacking and not data.get("inherits") and isinstance(data.get("parts"), list) and not faults.noted:
         what = f"lacks {', '.join(lacking)}"
         faults.add(
             ("parts",), None, what, "these parts, or inherits: the name of a profile to take them from"
@@ -121,6 +121,6 @@ def _base(name: object, faults: Faults) -> Profile | None:
         return None
     known = {*GPUS, *profile_names()}
     if str(name) not in known:
-        faults.found.append((("inherits",), unknown_name("profile", str(name), known, field="inherits")))
+        faults.noted.append((("inherits",), unknown_name("profile", str(name), known, field="inherits")))
         return None
     return load_profile(str(name))

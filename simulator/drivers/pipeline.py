@@ -36,7 +36,7 @@ RESULTS, PATIENCE, ARRIVAL, DECISION = (EventPriority(rank) for rank in (NORMAL,
 Process = Generator[simpy.Event, Any, None]
 
 
-class Stage(NamedTuple):
+class TimelineStage(NamedTuple):
     """One stage of one step on the timeline."""
 
     replica: int
@@ -72,18 +72,20 @@ class Simulation:
         route: Route | None = None,
         *,
         stage_by_stage: bool = False,
-        timeline: list[Stage] | None = None,
+        timeline: list[TimelineStage] | None = None,
         at_step_boundary: BoundaryHook | None = None,
     ) -> None:
         self.env = simpy.Environment()
         self.states, self.route = states, route
         self.answers: dict[int, simpy.Event] = {}
         self.outstanding = [0] * len(states)
-        self.engines: list[Engine] = []
+        self.engines: list[EngineProcess] = []
         if route is not None:
             self.env.process(self._traffic())
         if stage_by_stage:
-            self.engines = [Engine(self, index, timeline, at_step_boundary) for index in range(len(states))]
+            self.engines = [
+                EngineProcess(self, index, timeline, at_step_boundary) for index in range(len(states))
+            ]
         else:
             self.env.process(self._leap())
 
@@ -160,14 +162,14 @@ class Simulation:
                 self.answer(ended, reached_ns)
 
 
-class Engine:
+class EngineProcess:
     """One replica that goes stage by stage: the decisions of a leap, and their stages on resources."""
 
     def __init__(
         self,
         simulation: Simulation,
         index: int,
-        timeline: list[Stage] | None,
+        timeline: list[TimelineStage] | None,
         at_step_boundary: BoundaryHook | None,
     ) -> None:
         self.simulation, self.index, self.state = simulation, index, simulation.states[index]
@@ -251,6 +253,8 @@ class Engine:
 
         def begins(duration_ns: int) -> None:
             now_ns = self.simulation.now_ns
-            timeline.append(Stage(self.index, name, now_ns, now_ns + duration_ns, step, requests, tokens))
+            timeline.append(
+                TimelineStage(self.index, name, now_ns, now_ns + duration_ns, step, requests, tokens)
+            )
 
         return begins

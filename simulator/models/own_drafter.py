@@ -56,17 +56,17 @@ def _medusa(target: Model, heads: int) -> DrafterModel:
 
 def _skipping(target: Model, layers: int | None) -> DrafterModel:
     """The target with some of its layers, its own head and its own KV (arXiv 2309.08168, 2404.16710)."""
-    kept = max(target.layer_count // 2, 1) if layers is None else layers
-    if not 1 <= kept < target.layer_count:
+    layers_kept = max(target.layer_count // 2, 1) if layers is None else layers
+    if not 1 <= layers_kept < target.layer_count:
         message, allowed = "is no part of the target's layers", f"1 to {target.layer_count - 1}"
-        raise InputError(Problem(field="draft_layers", value=kept, message=message, allowed=allowed))
-    left, parts = kept, []
+        raise InputError(Problem(field="draft_layers", value=layers_kept, message=message, allowed=allowed))
+    left, parts = layers_kept, []
     for index, layer in enumerate(target.layers):
         rest = sum(other.count for other in target.layers[index:])
         count = round(left * layer.count / rest)
         parts += [replace(layer, count=count)] if count else []
         left -= count
-    name = f"{kept} layers of {target.name}"
+    name = f"{layers_kept} layers of {target.name}"
     return _of_target("layer_skip", replace(target, name=name, layers=tuple(parts), mtp=None))
 
 

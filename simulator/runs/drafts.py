@@ -48,8 +48,8 @@ def variant_acceptance(variant: Variant, base_dir: Path, entry: Acceptance | Non
     of_tree: Callable[[AcceptanceModel], AcceptanceModel] | None = None
     if tree is not None:
         of_tree = lambda model: TreeAcceptance(model, tree)  # noqa: E731
-    given = variant.acceptance if entry is None else entry
-    made = acceptance_model(given, variant.max_draft_length, base_dir, of_tree)
+    stated = variant.acceptance if entry is None else entry
+    made = acceptance_model(stated, variant.max_draft_length, base_dir, of_tree)
     return made if of_tree is None else of_tree(made)
 
 

@@ -26,7 +26,7 @@ from simulator.scenario import Scenario
 from simulator.traffic.workload import Requests, generate
 
 if TYPE_CHECKING:
-    from simulator.drivers.pipeline import Stage
+    from simulator.drivers.pipeline import TimelineStage
     from simulator.scenario.workload import Workload
 
 Progress = Callable[[int, int, str], None]
@@ -98,7 +98,12 @@ class VariantRuns:
         """Whether the runs are to give intervals."""
 
     def run(
-        self, replication: int, requests: Requests, seed: int, warm_up: int, timeline: list[Stage] | None
+        self,
+        replication: int,
+        requests: Requests,
+        seed: int,
+        warm_up: int,
+        timeline: list[TimelineStage] | None,
     ) -> None:
         """Run a replication, the next one with this warm-up, unless it has been run."""
         same_warm_up = self._by_warm_up.setdefault(warm_up, _RunsOfWarmUp())
@@ -156,7 +161,7 @@ class Replications:
         *,
         bands: bool = True,
         traffic: Callable[[Scenario, int], Requests] = make_traffic,
-        timelines: dict[str, list[Stage]] | None = None,
+        timelines: dict[str, list[TimelineStage]] | None = None,
     ) -> None:
         self.original = self.scenario = scenario
         self.variants, self.progress, self.timelines, self.traffic = variants, progress, timelines, traffic

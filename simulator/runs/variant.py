@@ -33,7 +33,7 @@ from simulator.traffic.workload import Requests
 from simulator.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from simulator.drivers.pipeline import Stage
+    from simulator.drivers.pipeline import TimelineStage
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class CompiledVariant:
         acceptance: Sequence[AcceptanceModel | None] | None = None,
         step_scale: float = 1.0,
         scales_decodes_only: bool = False,
-        timeline: list[Stage] | None = None,
+        timeline: list[TimelineStage] | None = None,
         warm_up: int = 0,
     ) -> RunRecord:
         """Run all requests and return what happened.

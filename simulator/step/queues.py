@@ -115,25 +115,25 @@ def pop_waiting(e: Engine) -> None:
 @compiled()
 def _remove_waiting(e: Engine, r: int) -> None:
     size = len(waiting_of(e))
-    kept = 0
+    staying = 0
     for index in range(e.waiting_count):
         other = waiting_of(e)[(e.waiting_head + index) % size]
         if other != r:
-            waiting_of(e)[(e.waiting_head + kept) % size] = other
-            kept += 1
-    e.waiting_count = kept
+            waiting_of(e)[(e.waiting_head + staying) % size] = other
+            staying += 1
+    e.waiting_count = staying
 
 
 @compiled()
 def remove_ended_running(e: Engine) -> None:
     """Close the gaps that ended requests left among the running ones."""
-    kept = 0
+    staying = 0
     for index in range(e.running_count):
         r = running_of(e)[index]
         if request_at(e, r).status == RUNNING:
-            running_of(e)[kept] = r
-            kept += 1
-    e.running_count = kept
+            running_of(e)[staying] = r
+            staying += 1
+    e.running_count = staying
 
 
 @compiled()

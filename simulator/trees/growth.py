@@ -20,19 +20,19 @@ class GrowthRule:
     """What a growing tree keeps. All choices go by the product of probabilities along the path.
 
     depth: levels of drafts. children: best children looked at per expanded node. nodes: M, nodes kept in the
-    end, root included. kept: nodes kept per level, None: all. expanded: nodes expanded per level, None: all.
-    top_p: children of a node beyond this share of its mass are not looked at. Raises InputError.
+    end, root included. per_level: nodes kept per level, None: all. expanded: nodes expanded per level,
+    None: all. top_p: children of a node beyond this share of its mass are not looked at. Raises InputError.
     """
 
     depth: int
     children: int
     nodes: int
-    kept: int | None = None
+    per_level: int | None = None
     expanded: int | None = None
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        sizes = ("depth", "children", "nodes", "kept", "expanded")
+        sizes = ("depth", "children", "nodes", "per_level", "expanded")
         at_least_one(**{field: getattr(self, field) for field in sizes})
         if not 0.0 < self.top_p <= 1.0:
             allowed = "above 0, up to 1"
@@ -58,7 +58,7 @@ class GrowthRule:
     @staticmethod
     def beam(depth: int, width: int = 3) -> GrowthRule:
         """The `width` best paths of each depth: three per depth by default."""
-        return GrowthRule(depth, width, 1 + depth * width, kept=width, expanded=width)
+        return GrowthRule(depth, width, 1 + depth * width, per_level=width, expanded=width)
 
 
 class Growing:
@@ -97,7 +97,7 @@ class Growth(Growing):
         chosen = before < self.rule.top_p
         chosen[:, self.rule.children :] = False
         rows, ranks = np.nonzero(chosen)
-        order = best(products[rows, ranks], self.rule.kept)
+        order = best(products[rows, ranks], self.rule.per_level)
         rows, ranks = rows[order], ranks[order]
         first = len(self.parents)
         self.parents += self.frontier[rows].tolist()

@@ -9,7 +9,7 @@ from calibration.engine_loop.checkpoints import SMOLLM2, TARGET_LAYERS
 from calibration.engine_loop.engine_preset import PlainLoad, drafting, write_preset
 from calibration.engine_loop.engine_profile import layers_and_pass, profile_of
 from calibration.engine_loop.host_times import PARTS, lines_us, parts_us
-from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, Cell, EngineVariant
+from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, EngineVariant, LoopCell
 from calibration.engine_loop.predict import Calibrated, plain_step_s, predict, scenario_data, write_json
 from calibration.engine_loop.raw import Figures
 from simulator.runs.variant import CompiledVariant
@@ -34,7 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Calibrated:
 
 def load(clients: int, files: Calibrated) -> PlainLoad:
     """A plain run of an engine that takes the simulator's bare times and known host times."""
-    cell = Cell(PLAIN, 6 * clients, 32, clients)
+    cell = LoopCell(PLAIN, 6 * clients, 32, clients)
     scenario = scenario_data(cell, EngineVariant(PLAIN), files, PROMPT_TOKENS, None)
     host = {"step_s": STEP_S, "per_sequence_s": PER_REQUEST_S, "prompt_token_s": SERIAL_S / PROMPT_TOKENS}
     known = files.folder / "known.json"
@@ -69,7 +69,7 @@ def test_a_speculative_step_is_composed_of_parts_that_plain_passes_showed(
     folder = tmp_path / "smollm2-6"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config_of(layers=6)))
-    cell = Cell("draft", batch, 2, batch)
+    cell = LoopCell("draft", batch, 2, batch)
     variant = EngineVariant("draft", "draft_model", draft_length, 6)
     data = scenario_data(cell, variant, Calibrated(files.folder, tmp_path), PROMPT_TOKENS, acceptance)
     scenario = scenario_from_data(data)
@@ -108,7 +108,7 @@ def test_two_loads_give_the_host_times_of_steps_and_requests(files: Calibrated) 
     assert host["step_s"] == pytest.approx(STEP_S, rel=0.01)
     assert host["per_sequence_s"] == pytest.approx(PER_REQUEST_S, rel=0.02)
     for clients in (1, 4, 16):
-        known, cell = load(clients, files), Cell(PLAIN, 6 * clients, 32, clients)
+        known, cell = load(clients, files), LoopCell(PLAIN, 6 * clients, 32, clients)
         data = scenario_data(cell, EngineVariant(PLAIN), files, PROMPT_TOKENS, None)
         figures = predict(data, cell.requests)
         assert figures.ttft_s == pytest.approx(known.figures.ttft_s, rel=0.06)

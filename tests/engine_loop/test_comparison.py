@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.engine_loop.compare import CellRow, Comparison, turning_load
+from calibration.engine_loop.compare import CellRow, LoopComparison, turning_load
 from calibration.engine_loop.engine_python import find_python
 from calibration.engine_loop.loop import interrupted_when_terminated
-from calibration.engine_loop.matrix import MATRICES, PLAIN, REQUESTS_FOR_P99, Cell
+from calibration.engine_loop.matrix import MATRICES, PLAIN, REQUESTS_FOR_P99, LoopCell
 from calibration.engine_loop.raw import Figures, acceptance_of, kept_lines, raw_cell
 from calibration.engine_loop.server import EngineServer
 from calibration.engine_loop.tables import tables_of
@@ -42,13 +42,13 @@ def figures(tpot_s: float, **other: float) -> Figures:
 
 def row(variant: str, clients: int, measured_s: float, predicted_s: float, requests: int = 16) -> CellRow:
     """A cell with these TPOTs."""
-    cell = Cell(variant, requests, 64, clients)
+    cell = LoopCell(variant, requests, 64, clients)
     predicted = figures(predicted_s)
     return CellRow(cell, figures(measured_s), predicted, predicted, None if variant == PLAIN else 2.0)
 
 
 def test_figures_of_a_raw_file_are_the_clients() -> None:
-    raw = raw_cell(Cell(PLAIN, 2, 3, 1), "2026-01-01T00:00:00+00:00", BENCH, "", "")
+    raw = raw_cell(LoopCell(PLAIN, 2, 3, 1), "2026-01-01T00:00:00+00:00", BENCH, "", "")
     found = Figures.of_raw(raw)
     assert found.tpot_s == pytest.approx((0.040 / 2 + 0.0606 / 4) / 2)
     assert found.ttft_s == pytest.approx(0.15)
@@ -59,7 +59,7 @@ def test_figures_of_a_raw_file_are_the_clients() -> None:
 
 def test_a_raw_file_keeps_the_counters_that_acceptance_needs() -> None:
     texts = [(REAL / f"ngram-c16.{when}.metrics.txt").read_text("utf-8") for when in ("before", "after")]
-    raw = raw_cell(Cell("ngram-k3", 2, 64, 16), "", BENCH, *texts)
+    raw = raw_cell(LoopCell("ngram-k3", 2, 64, 16), "", BENCH, *texts)
     short, whole = acceptance_of(raw), acceptance_of({"before": texts[0], "after": texts[1]})
     assert len(raw["after"]) < 0.3 * len(texts[1])
     for key in ("mean_acceptance_length", "conditional_acceptance", "draft_coverage", "gated"):
@@ -74,7 +74,7 @@ def test_speedups_compare_with_plain_decoding_at_the_same_load() -> None:
         row(PLAIN, 1, 0.010, 0.011), row(PLAIN, 8, 0.030, 0.030),
         row("ngram", 1, 0.008, 0.0088), row("ngram", 8, 0.040, 0.029), row("ngram", 32, 0.1, 0.1),
     )  # fmt: skip
-    comparison = Comparison(rows)
+    comparison = LoopComparison(rows)
     gain, loss = comparison.speedups
     assert (gain.measured, gain.predicted) == (pytest.approx(1.25), pytest.approx(1.25))
     assert gain.called_right
@@ -89,8 +89,8 @@ def test_speedups_compare_with_plain_decoding_at_the_same_load() -> None:
 
 def test_tails_are_claimed_with_enough_requests_alone() -> None:
     few, many = (row(PLAIN, 16, 0.03, 0.03, count) for count in (REQUESTS_FOR_P99 - 1, REQUESTS_FOR_P99))
-    assert not any(title.startswith("P99") for title in tables_of(Comparison((few,))))
-    assert any(title.startswith("P99") for title in tables_of(Comparison((many,))))
+    assert not any(title.startswith("P99") for title in tables_of(LoopComparison((few,))))
+    assert any(title.startswith("P99") for title in tables_of(LoopComparison((many,))))
 
 
 @pytest.mark.parametrize(

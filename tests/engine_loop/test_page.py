@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from calibration.engine_loop.engine_preset import PlainLoad
-from calibration.engine_loop.matrix import CALIBRATION_LOADS, MATRICES, Cell
+from calibration.engine_loop.matrix import CALIBRATION_LOADS, MATRICES, LoopCell
 from calibration.engine_loop.raw import acceptance_of
 from tests.shared_data import ROOT
 
@@ -54,20 +54,20 @@ def test_predictions_were_written_before_any_cell_began(run: Any) -> None:
 
 def test_blind_figures_are_those_that_were_written_down(run: Any) -> None:
     for entry in run["compared"]["cells"]:
-        name = Cell(**entry["cell"]).name
+        name = LoopCell(**entry["cell"]).name
         assert entry["blind"] == run["predictions"]["cells"][name]["figures"]
 
 
 def test_acceptance_is_that_of_the_counters(run: Any) -> None:
     for entry in run["compared"]["cells"]:
-        raw = run["cells"][Cell(**entry["cell"]).name]
+        raw = run["cells"][LoopCell(**entry["cell"]).name]
         if entry["tokens_per_verify"] is not None:
             counted = acceptance_of(raw)["mean_acceptance_length"]["value"]
             assert entry["tokens_per_verify"] == pytest.approx(counted)
 
 
 def test_cells_are_those_of_a_matrix_and_were_served_whole(run: Any) -> None:
-    cells = [Cell(**raw["cell"]) for raw in run["cells"].values()]
+    cells = [LoopCell(**raw["cell"]) for raw in run["cells"].values()]
     assert any(set(cells) <= set(matrix.cells()) for matrix in MATRICES.values())
     for cell, raw in zip(cells, run["cells"].values(), strict=True):
         assert len(raw["ttft_s"]) == len(raw["gaps"]) == cell.requests

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from simulator.acceptance import Geometric
-from simulator.drivers.pipeline import Stage
+from simulator.drivers.pipeline import TimelineStage
 from simulator.drivers.routing import ROUTERS
 from simulator.results.record import RunRecord
 from simulator.step.state import DONE, State
@@ -76,7 +76,7 @@ def test_books_balance_over_random_scenarios(seed: int, tmp_path: Path, states: 
     assert record.driver == "fast_forward"
     check_balance(several, requests, record, states, f"seed {seed}")
     assert len({id(state.requests) for state in states}) == 1
-    watched: list[Stage] = []
+    watched: list[TimelineStage] = []
     assert differences(record, several.run(requests, seed, timeline=watched)) == []
     assert bool(watched) == (record.totals["steps"] > 0)
 

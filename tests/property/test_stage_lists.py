@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from simulator.acceptance import Geometric
-from simulator.drivers.pipeline import Stage as TimedStage
-from simulator.step.stages import Stage
+from simulator.drivers.pipeline import TimelineStage as TimedStage
+from simulator.step.stages import TimelineStage
 from simulator.step.state import DRAFTER_GPU, GPU, HOST, KV_LINK
 from tests import step_harness as harness
 from tests.runs import constant_steps, differences, drafting_variant, run, small_scenario
@@ -22,12 +22,12 @@ from tests.scenarios import scenario
 VERIFY_NS = 1_000_000
 OWN_GPU: dict[str, Any] = {
     "stages": (
-        Stage("host", HOST),
-        Stage("verify", GPU, after="host"),
-        Stage("accept", GPU, after="verify"),
+        TimelineStage("host", HOST),
+        TimelineStage("verify", GPU, after="host"),
+        TimelineStage("accept", GPU, after="verify"),
         # The drafts of the step before are there: they queued for the drafter's GPU earlier.
-        Stage("drafts are there", DRAFTER_GPU, after="accept"),
-        Stage("draft", DRAFTER_GPU, after="accept"),
+        TimelineStage("drafts are there", DRAFTER_GPU, after="accept"),
+        TimelineStage("draft", DRAFTER_GPU, after="accept"),
     ),
     "next_step_after": "drafts are there",
     "emits_before_drafting": True,
@@ -70,7 +70,7 @@ def random_list(rng: random.Random) -> dict[str, Any]:
     rng.shuffle(names)
     resources = (HOST, GPU, DRAFTER_GPU, KV_LINK)[: rng.randint(1, 4)]
     stages = tuple(
-        Stage(name, rng.choice(resources), rng.choice([None, *names[:index]]))
+        TimelineStage(name, rng.choice(resources), rng.choice([None, *names[:index]]))
         for index, name in enumerate(names)
     )
     return {"stages": stages, "next_step_after": rng.choice(names)}

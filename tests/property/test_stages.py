@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from simulator.drivers.pipeline import Stage
+from simulator.drivers.pipeline import TimelineStage
 from simulator.results.record import RunRecord
 from tests.runs import BUSY, drafting_variant, small_scenario, watched
 
 PRESETS = ("vllm-0.10", "vllm-0.33", "sglang-0.5", "trtllm-1")
 
 
-def busy(changes: dict[str, Any]) -> tuple[RunRecord, list[Stage]]:
+def busy(changes: dict[str, Any]) -> tuple[RunRecord, list[TimelineStage]]:
     return watched(drafting_variant(small_scenario({**BUSY, **changes})))
 
 
@@ -45,7 +45,7 @@ def test_a_gpu_does_one_stage_at_a_time_and_in_order(preset: str, replicas: int)
         on_gpu = sorted((s for s in own if s.name != "host"), key=lambda s: s.start_ns)
         assert all(before.end_ns <= after.start_ns for before, after in pairwise(on_gpu))
         assert [s.step for s in on_gpu] == sorted(s.step for s in on_gpu)
-        by_step: dict[int, list[Stage]] = defaultdict(list)
+        by_step: dict[int, list[TimelineStage]] = defaultdict(list)
         for stage in on_gpu:
             by_step[stage.step].append(stage)
         for step in by_step.values():

@@ -12,7 +12,7 @@ from calibration.acceptance.distortion import measure_distortion
 from calibration.drafters.language_model import LanguageModel
 from calibration.drafters.layer_skip import LayerSkip
 from calibration.drafters.target_session import TargetSession
-from calibration.sampling.decode import Decoded, Rule, speculative_decode
+from calibration.sampling.decode import Decoded, VerificationRule, speculative_decode
 from calibration.sampling.distributions import draw, filtered_distribution
 from calibration.sampling.protocols import Proposal, Sampling
 from calibration.sampling.rejection import accept_chain, accept_greedy, accept_tree, acceptance_probability
@@ -41,7 +41,9 @@ def decoded(plan: DraftTree | GrowthRule | None, temperature: float, **options: 
 
 @PLAN
 @pytest.mark.parametrize("rule", [accept_tree, Typical()], ids=["exact", "typical"])
-def test_greedy_output_is_plain_greedy_decoding(plan: DraftTree | GrowthRule | None, rule: Rule) -> None:
+def test_greedy_output_is_plain_greedy_decoding(
+    plan: DraftTree | GrowthRule | None, rule: VerificationRule
+) -> None:
     plain = speculative_decode(TableTarget(TARGET), None, PROMPT, 5, max_tokens=60)
     fast = decoded(plan, 0.0, rule=rule)
     assert fast.tokens == plain.tokens

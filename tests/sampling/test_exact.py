@@ -11,7 +11,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from calibration.sampling.decode import Rule, speculative_decode
+from calibration.sampling.decode import VerificationRule, speculative_decode
 from calibration.sampling.distributions import draw, filtered_distribution, siblings
 from calibration.sampling.protocols import Sampling
 from calibration.sampling.rejection import accept_chain, accept_tree, accepts, residual
@@ -77,7 +77,7 @@ FORK = (-1, -1, -1)
     ],
 )
 def test_the_joint_law_is_the_targets(
-    rule: Rule, vocab_size: int, parents: tuple[int, ...], siblings: str, sampling: Sampling
+    rule: VerificationRule, vocab_size: int, parents: tuple[int, ...], siblings: str, sampling: Sampling
 ) -> None:
     target, draft = distributions_of(vocab_size, sampling)
     distribution = joint_distributions(rule, target, draft, parents, 4, siblings)
@@ -112,7 +112,7 @@ def unlevelled(
 
 
 @pytest.mark.parametrize("rule", [forgetful, unlevelled])
-def test_the_enumeration_notices_slips_of_trees(rule: Rule) -> None:
+def test_the_enumeration_notices_slips_of_trees(rule: VerificationRule) -> None:
     target, draft = distributions_of(4, PLAIN)
     distribution = joint_distributions(rule, target, draft, (-1, -1), 2, "distinct")
     assert torch.allclose(distribution.sum(-1), torch.ones(4, 4, dtype=torch.float64))
@@ -139,7 +139,7 @@ P4 = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
 Q4 = torch.tensor([0.1, 0.3, 0.2, 0.4], dtype=torch.float64)
 
 
-def emitted_first(rule: Rule, samples: int, seed: int) -> Tensor:
+def emitted_first(rule: VerificationRule, samples: int, seed: int) -> Tensor:
     """Shares of the first emitted token over many rounds of two drafts."""
     generator = torch.Generator().manual_seed(seed)
     uniforms = torch.rand(samples, 5, generator=generator, dtype=torch.float64)
@@ -201,7 +201,9 @@ def test_exhausted_siblings_go_on_with_what_was_not_drawn() -> None:
 SEQUENCES = 10_000
 
 
-def p_value(rule: Rule, plan: Plan | None, sampling: Sampling, sequences: int = SEQUENCES) -> float:
+def p_value(
+    rule: VerificationRule, plan: Plan | None, sampling: Sampling, sequences: int = SEQUENCES
+) -> float:
     """Chi-square of decoded sequences of 3 tokens over 3 words against the target's joint distribution."""
     target, drafter = random_table(3, 1, 0.7), TableDrafter(random_table(3, 2, 0.7), plan)
     verifier, prompt = TableTarget(target), torch.tensor([0, 1])

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.telemetry.intervals import Intervals, binomial, bootstrap, intervals_of, wilson
-from calibration.telemetry.reading import Acceptance, Counts, RoundBlock
+from calibration.telemetry.reading import Counts, MeasuredAcceptance, RoundBlock
 
 RUNS = 400
 
@@ -120,12 +120,12 @@ def test_drawing_neighbours_holds_where_acceptance_drifts() -> None:
 def test_the_method_follows_what_is_known() -> None:
     blocks = tuple(RoundBlock(one) for one in requests(np.random.default_rng(1), 20))
     whole = total([block.counts for block in blocks])
-    with_blocks = intervals_of(Acceptance(whole, 3, "", blocks=blocks))
-    few_blocks = intervals_of(Acceptance(whole, 3, "", blocks=blocks[:3]))
+    with_blocks = intervals_of(MeasuredAcceptance(whole, 3, "", blocks=blocks))
+    few_blocks = intervals_of(MeasuredAcceptance(whole, 3, "", blocks=blocks[:3]))
     assert with_blocks is not None
     assert few_blocks is not None
     assert (with_blocks.method, few_blocks.method) == ("block-bootstrap", "binomial")
-    assert intervals_of(Acceptance(Counts(1.0, 1.57), 3, "", counted=False)) is None
+    assert intervals_of(MeasuredAcceptance(Counts(1.0, 1.57), 3, "", counted=False)) is None
 
 
 def test_a_position_that_no_round_reached_has_no_conditional_interval() -> None:

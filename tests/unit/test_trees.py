@@ -124,7 +124,7 @@ def test_taking_the_best_in_reach_misses_a_better_child_behind_a_worse_one() -> 
         ("children", lambda: GrowthRule.eagle2(top_k=0)),
         ("nodes", lambda: GrowthRule.nucleus(3, 0.5, 2, 0)),
         ("top_p", lambda: GrowthRule.nucleus(3, 0.0, 2, 9)),
-        ("kept", lambda: GrowthRule(3, 2, 9, kept=0)),
+        ("per_level", lambda: GrowthRule(3, 2, 9, per_level=0)),
         ("depth", lambda: best_first_tree([0.5], 4, 0)),
         ("nodes", lambda: optimal_tree([0.5], 0, 3)),
     ],

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from calibration.telemetry.client import MS
 from calibration.telemetry.fields import RecordFields, draft_length_of
 from calibration.telemetry.reader import RunReader
-from calibration.telemetry.reading import Acceptance, Counts, Latency, Reading, Source, Stated
+from calibration.telemetry.reading import Counts, Latency, MeasuredAcceptance, Reading, Source, Stated
 from calibration.telemetry.rounds import histogram_of, positions_of
 
 FORMAT = "aiperf"
@@ -88,7 +88,7 @@ def reading_of(file: str, name: str, fields: RecordFields, form: str, version: s
     )
 
 
-def _acceptance(fields: RecordFields) -> Acceptance | None:
+def _acceptance(fields: RecordFields) -> MeasuredAcceptance | None:
     """From the totals; without them from the mean, where only that is there."""
     rounds, accepted, drafted = (
         fields.part(tag).number("avg")
@@ -98,11 +98,13 @@ def _acceptance(fields: RecordFields) -> Acceptance | None:
         histogram = histogram_of(fields, "pooled_spec_decode_acceptance_histogram")
         at = positions_of(histogram, rounds, accepted, -(-drafted // rounds) if drafted else None)
         longest = draft_length_of(rounds, drafted, at)
-        return Acceptance(Counts(rounds, accepted, drafted, at), longest, "counts of all requests")
+        return MeasuredAcceptance(Counts(rounds, accepted, drafted, at), longest, "counts of all requests")
     length = fields.part(_WEIGHTED).number("avg", 1.0) or fields.part(_LENGTH).number("avg", 1.0)
     if length is None:
         return None
-    return Acceptance(Counts(1.0, length - 1.0), None, "the mean that the client reports", counted=False)
+    return MeasuredAcceptance(
+        Counts(1.0, length - 1.0), None, "the mean that the client reports", counted=False
+    )
 
 
 def _stated(fields: RecordFields) -> Iterator[Stated]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from calibration.telemetry.client import MS
 from calibration.telemetry.fields import DamagedError, RecordFields
 from calibration.telemetry.reader import RunReader
-from calibration.telemetry.reading import Acceptance, Finding, Latency, Reading, Source, Stated
+from calibration.telemetry.reading import Finding, Latency, MeasuredAcceptance, Reading, Source, Stated
 from calibration.telemetry.rounds import RequestRounds, rounds_of_vllm, tokens_per_chunk
 
 FORMAT = "guidellm"
@@ -77,7 +77,7 @@ def _reading(source: Source, name: str, benchmark: RecordFields, several: bool) 
 
 def _acceptance(
     benchmark: RecordFields, metrics: RecordFields
-) -> tuple[Acceptance | None, tuple[Stated, ...], tuple[Finding, ...]]:
+) -> tuple[MeasuredAcceptance | None, tuple[Stated, ...], tuple[Finding, ...]]:
     """From the counts that vLLM returned with all responses, else from tokens per chunk."""
     rounds, counted = RequestRounds(), 0
     for request in benchmark.part("requests").parts("successful"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from calibration.telemetry.client import latencies_of, request_rate, run_load
 from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, RecordFields
 from calibration.telemetry.reader import RunReader
-from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, Source, Stated
+from calibration.telemetry.reading import Counts, Finding, MeasuredAcceptance, Reading, Source, Stated
 
 FORMAT = "sglang-bench"
 
@@ -58,7 +58,7 @@ def reading_of(file: str, name: str, fields: RecordFields, form: str = FORMAT) -
     if length is not None:
         draft_length = _draft_length(fields.part("server_info"))
         total_counts = Counts(1.0, length - 1.0)
-        acceptance = Acceptance(
+        acceptance = MeasuredAcceptance(
             total_counts, draft_length, "the server's average since its start", counted=False
         )
         stated.append(

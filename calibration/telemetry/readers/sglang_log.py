@@ -14,7 +14,15 @@ from calibration.telemetry.accept_rate import EARLY, MEANING, NOW, VERSION, Acce
 from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, number_of
 from calibration.telemetry.load import LoadSeries
 from calibration.telemetry.reader import TelemetryReader
-from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, RoundBlock, Source, Stated
+from calibration.telemetry.reading import (
+    Counts,
+    Finding,
+    MeasuredAcceptance,
+    Reading,
+    RoundBlock,
+    Source,
+    Stated,
+)
 from calibration.telemetry.samples import BlockSeries
 
 FORMAT = "sglang-log"
@@ -73,7 +81,9 @@ class SglangLogReader(TelemetryReader):
             drafted = self._total.rounds * draft_length if draft_length and not self._is_tree() else None
             total = Counts(self._total.rounds, self._total.accepted, drafted)
             basis = "means of the log's decode lines, weighted by running requests"
-            acceptance = Acceptance(total, draft_length, basis, counted=False, blocks=self._series.blocks())
+            acceptance = MeasuredAcceptance(
+                total, draft_length, basis, counted=False, blocks=self._series.blocks()
+            )
             definition = "tokens emitted per round, the bonus token included"
             stated.append(Stated("accept len", total.mean_length, definition))
         if self._rate.mean is not None:

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from calibration.telemetry.buckets import latencies_of
 from calibration.telemetry.fields import LONGEST_DRAFT
-from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, RoundBlock, Source, Stated
+from calibration.telemetry.reading import (
+    Counts,
+    Finding,
+    MeasuredAcceptance,
+    Reading,
+    RoundBlock,
+    Source,
+    Stated,
+)
 from calibration.telemetry.scrapes import Scrape, Series, increase_of
 
 FORMAT = "sglang-metrics"
@@ -71,7 +79,7 @@ def _rank_0(scrape: Scrape) -> Scrape:
     return Scrape(scrape.file, scrape.name, known_values, scrape.started)
 
 
-def _acceptance(scrapes: Sequence[Scrape]) -> tuple[Acceptance | None, tuple[Stated, ...]]:
+def _acceptance(scrapes: Sequence[Scrape]) -> tuple[MeasuredAcceptance | None, tuple[Stated, ...]]:
     blocks = tuple(block for scrape in scrapes for block in _blocks(scrape))
     if not blocks:
         return None, ()
@@ -88,7 +96,7 @@ def _acceptance(scrapes: Sequence[Scrape]) -> tuple[Acceptance | None, tuple[Sta
             Stated("spec_accept_rate", sum(rates) / len(rates), "as this version of SGLang defines it")
         )
     basis = "the gauge of the server's last logging interval, weighted by running requests"
-    return Acceptance(total, draft_length, basis, counted=False, blocks=blocks), tuple(stated)
+    return MeasuredAcceptance(total, draft_length, basis, counted=False, blocks=blocks), tuple(stated)
 
 
 def _blocks(scrape: Scrape) -> Iterator[RoundBlock]:

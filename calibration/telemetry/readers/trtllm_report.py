@@ -12,7 +12,15 @@ from collections.abc import Mapping
 from calibration.telemetry.client import MS
 from calibration.telemetry.fields import DamagedError, RecordFields, number_of
 from calibration.telemetry.reader import RunReader
-from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
+from calibration.telemetry.reading import (
+    Counts,
+    Finding,
+    Latency,
+    MeasuredAcceptance,
+    Reading,
+    Source,
+    Stated,
+)
 
 FORMAT = "trtllm-report"
 
@@ -147,7 +155,7 @@ class TrtllmReportReader(RunReader):
 
 def _acceptance(
     tagged: Tagged, lengths: Mapping[str, float]
-) -> tuple[Acceptance | None, tuple[Stated, ...], tuple[Finding, ...]]:
+) -> tuple[MeasuredAcceptance | None, tuple[Stated, ...], tuple[Finding, ...]]:
     mean = lengths.get("mean")
     if mean is None or mean < 1.0:
         return None, (), ()
@@ -163,7 +171,7 @@ def _acceptance(
         "requests that accept less take more of them"
     )
     return (
-        Acceptance(total, None, "mean over requests, not over rounds", counted=False),
+        MeasuredAcceptance(total, None, "mean over requests, not over rounds", counted=False),
         (Stated(name, mean, definition),),
         (Finding("mean-over-requests", "info", text),),
     )

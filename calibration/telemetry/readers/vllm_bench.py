@@ -13,7 +13,15 @@ from collections.abc import Iterator, Mapping
 from calibration.telemetry.client import latencies_of, request_rate, run_load
 from calibration.telemetry.fields import DamagedError, RecordFields, draft_length_of
 from calibration.telemetry.reader import RunReader
-from calibration.telemetry.reading import Acceptance, Counts, Finding, Latency, Reading, Source, Stated
+from calibration.telemetry.reading import (
+    Counts,
+    Finding,
+    Latency,
+    MeasuredAcceptance,
+    Reading,
+    Source,
+    Stated,
+)
 from calibration.telemetry.samples import Samples
 
 FORMAT = "vllm-bench"
@@ -79,7 +87,7 @@ def _both(stated: Latency | None, detailed: Latency) -> Latency:
     return Latency({**(stated.values if stated else {}), **detailed.values}, detailed.count)
 
 
-def _acceptance(fields: RecordFields) -> Acceptance | None:
+def _acceptance(fields: RecordFields) -> MeasuredAcceptance | None:
     """Counts of the run; positions from their rates, as the file rounds nothing."""
     rounds, drafted = fields.count("spec_decode_num_drafts"), fields.count("spec_decode_draft_tokens")
     accepted = fields.count("spec_decode_accepted_tokens")
@@ -88,12 +96,14 @@ def _acceptance(fields: RecordFields) -> Acceptance | None:
         length = fields.number("spec_decode_acceptance_length", 1.0)
         if rounds == 0.0 or length is None:
             return None
-        return Acceptance(
+        return MeasuredAcceptance(
             Counts(1.0, length - 1.0), len(rates) or None, "the mean that the client prints", counted=False
         )
     at = tuple(float(round(rate * rounds)) for rate in rates)
     basis = "counters of the server over the run"
-    return Acceptance(Counts(rounds, accepted, drafted, at), draft_length_of(rounds, drafted, at), basis)
+    return MeasuredAcceptance(
+        Counts(rounds, accepted, drafted, at), draft_length_of(rounds, drafted, at), basis
+    )
 
 
 def _stated(fields: RecordFields) -> Iterator[Stated]:

@@ -13,7 +13,7 @@ from calibration.telemetry.fields import LONGEST_DRAFT, DamagedError, number_of
 from calibration.telemetry.load import LoadSeries
 from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers.vllm_start import StartNotes
-from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, RoundBlock, Source
+from calibration.telemetry.reading import Counts, Finding, MeasuredAcceptance, Reading, RoundBlock, Source
 from calibration.telemetry.rounded import counts_of
 from calibration.telemetry.samples import BlockSeries
 
@@ -79,7 +79,7 @@ class VllmLogReader(TelemetryReader):
         acceptance = None
         if self._total.rounds:
             basis = "counts of the log's intervals; the rounds are recovered from its rounded figures"
-            acceptance = Acceptance(self._total, self._positions, basis, blocks=self._series.blocks())
+            acceptance = MeasuredAcceptance(self._total, self._positions, basis, blocks=self._series.blocks())
         yield Reading(
             name=", ".join(self.used.values()),
             sources=tuple(

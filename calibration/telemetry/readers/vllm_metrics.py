@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from calibration.telemetry.buckets import Histogram, first_histogram, latencies_of
 from calibration.telemetry.fields import draft_length_of
-from calibration.telemetry.reading import Acceptance, Counts, Finding, Reading, RoundBlock, Source
+from calibration.telemetry.reading import Counts, Finding, MeasuredAcceptance, Reading, RoundBlock, Source
 from calibration.telemetry.scrapes import Increase, Scrape, Series, increase_of
 
 FORMAT = "vllm-metrics"
@@ -79,7 +79,7 @@ def reading_of(scrapes: Sequence[Scrape]) -> Reading:
     )
 
 
-def _acceptance(increase: Increase, totals: Mapping[Series, float]) -> Acceptance | None:
+def _acceptance(increase: Increase, totals: Mapping[Series, float]) -> MeasuredAcceptance | None:
     total = _counts(totals)
     if total is None or not total.rounds:
         return None
@@ -87,7 +87,7 @@ def _acceptance(increase: Increase, totals: Mapping[Series, float]) -> Acceptanc
     blocks = tuple(RoundBlock(step) for step in steps if step is not None and step.rounds)
     draft_length = draft_length_of(total.rounds, total.drafted, total.accepted_at)
     since = "since the server started" if increase.since_start else "between the scrapes"
-    return Acceptance(total, draft_length, f"counters of the server, {since}", blocks=blocks)
+    return MeasuredAcceptance(total, draft_length, f"counters of the server, {since}", blocks=blocks)
 
 
 def _counts(values: Mapping[Series, float]) -> Counts | None:

@@ -268,12 +268,12 @@ def _case(raw: Facts, source_id: str, dates: Mapping[str, str | None], file: str
     )
 
 
-Record = TypeVar(
-    "Record", PublishedHardware, PublishedModel, PublishedDraft, PublishedFramework, PublishedWorkload
+CaseRecord = TypeVar(
+    "CaseRecord", PublishedHardware, PublishedModel, PublishedDraft, PublishedFramework, PublishedWorkload
 )
 
 
-def _section(kind: type[Record], raw: object) -> Record:
+def _section(kind: type[CaseRecord], raw: object) -> CaseRecord:
     """A record with the fields of `kind`; a value of an unexpected type counts as not published."""
     section = raw if isinstance(raw, dict) else {}
     values: dict[str, Any] = {}

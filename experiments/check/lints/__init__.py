@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.check.lint import Find, Lint, Severity, registered
+from calibration.telemetry.reading import Severity
+from experiments.check.lint import Find, Lint, registered
 from simulator.registry import Registry
 
 _LINTS: Registry[Lint] = Registry("lint", "code", __name__, __path__)

@@ -32,11 +32,13 @@ def _compilation(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 def _vllm_tokens(subject: Subject) -> int | None:
     """The largest capture size that is given, in tokens."""
     config = _compilation(subject.settings)
-    given = [subject.settings.get(name) for name in _CAPTURE_FLAGS]
-    given += [config.get("max_cudagraph_capture_size")]
+    sizes_stated = [subject.settings.get(name) for name in _CAPTURE_FLAGS]
+    sizes_stated += [config.get("max_cudagraph_capture_size")]
     sizes = config.get("cudagraph_capture_sizes")
-    given += [max(sizes)] if isinstance(sizes, list) and sizes and all(type(n) is int for n in sizes) else []
-    return next((int(str(value)) for value in given if str(value).isdecimal()), None)
+    sizes_stated += (
+        [max(sizes)] if isinstance(sizes, list) and sizes and all(type(n) is int for n in sizes) else []
+    )
+    return next((int(str(value)) for value in sizes_stated if str(value).isdecimal()), None)
 
 
 @lint(
@@ -61,9 +63,9 @@ def graph_range(subject: Subject) -> Iterator[Hit]:
 
 
 def _vllm_range(subject: Subject, tokens: int) -> Iterator[Hit]:
-    given = _vllm_tokens(subject)
-    if given is not None:
-        batch, most = subject.running or subject.max_num_seqs, given
+    sizes_stated = _vllm_tokens(subject)
+    if sizes_stated is not None:
+        batch, most = subject.running or subject.max_num_seqs, sizes_stated
     elif subject.running is not None:
         batch, most = subject.running, subject.preset.graph_grid(tokens, subject.max_num_seqs)[-1]
     else:

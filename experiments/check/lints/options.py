@@ -15,13 +15,13 @@ from calibration.launch.options import (
 )
 from experiments.check.lint import Hit
 from experiments.check.lints import lint
-from experiments.check.subject import Release, Subject
+from experiments.check.subject import Subject
 from simulator.errors import did_you_mean
 
 _FORMATS = "vLLM config/speculative.py 0.17 to 0.33"
 
 
-def _dotted(release: Release) -> str:
+def _dotted(release: tuple[int, ...]) -> str:
     return ".".join(map(str, release))
 
 
