@@ -53,6 +53,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.check",
         "Check a scenario, a launch line or a configuration for known mistakes.",
     ),
+    "compare": (
+        "experiments.commands.compare",
+        "Two measured runs, without and with speculation: speedups, causes, what to change.",
+    ),
     "gate": (
         "experiments.commands.gate",
         "Pass or fail measured acceptance against the break-even of a scenario.",
