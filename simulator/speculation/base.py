@@ -57,7 +57,7 @@ class Method:
     gpu_lookup: bool = False
     """Asynchronous engines look up on the GPU instead: always K drafts, which are junk on a miss."""
     engines: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Serving engine → the versions that have it."""
+    """Serving engine → the versions that have it; a version alone is the one in whose source it was seen."""
 
     def with_tree(self, tree: DraftTree | GrowthRule) -> Method:
         """Return the method as it drafts this tree."""

@@ -17,6 +17,6 @@ DFLASH = register(
         first_pass_reads_tokens=False,
         slots_per_draft=1,
         loses_last_match=True,
-        engines={"vllm": "0.18+", "sglang": "0.5.8+"},
+        engines={"vllm": "0.32", "sglang": "0.5.23", "trtllm": "1.x"},
     )
 )

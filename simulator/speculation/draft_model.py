@@ -12,6 +12,6 @@ DRAFT_MODEL = register(
         drafter="draft_model",
         shape=Chain(first_pass_rows=1),
         slots_per_request=1,
-        engines={"vllm": "to 0.10, 0.14+", "sglang": "0.5.5+", "trtllm": "1.0+"},
+        engines={"vllm": "to 0.10, 0.15+", "sglang": "0.5.23", "trtllm": "1.x"},
     )
 )

@@ -18,6 +18,6 @@ DSPARK = register(
         slots_per_request=-1,
         slots_per_draft=1,
         loses_last_match=True,
-        engines={"vllm": "0.25+"},
+        engines={"vllm": "0.32", "sglang": "0.5.23", "trtllm": "1.x"},
     )
 )

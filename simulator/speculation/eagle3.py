@@ -11,6 +11,6 @@ EAGLE3 = register(
         drafter="eagle3",
         drafts_trees=True,
         loses_last_match=True,
-        engines={"vllm": "0.8.5+", "sglang": "0.4.5+", "trtllm": "1.0+"},
+        engines={"vllm": "0.8.5+", "sglang": "0.4.5+", "trtllm": "1.x"},
     )
 )

@@ -16,6 +16,6 @@ LOOKAHEAD = register(
         drafter=None,
         shape=LookaheadShape(),
         drafter_has_kv=False,
-        engines={"trtllm": "0.16 to 0.21 (C++ runtime)"},
+        engines={"trtllm": "older releases"},
     )
 )

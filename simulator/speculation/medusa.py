@@ -15,6 +15,6 @@ MEDUSA = register(
         first_pass_reads_tokens=False,
         drafter_has_kv=False,
         draft_from_target=True,
-        engines={"vllm": "0.4 to 0.32 (chains)"},
+        engines={"vllm": "to 0.32 (chains)", "trtllm": "older releases"},
     )
 )

@@ -12,6 +12,6 @@ MTP = register(
         drafts_trees=True,
         draft_from_target=True,
         loses_last_match=True,
-        engines={"vllm": "0.7.3+", "sglang": "0.4.3+", "trtllm": "0.18+"},
+        engines={"vllm": "0.7.3+", "sglang": "0.4.3+", "trtllm": "1.x"},
     )
 )

@@ -14,6 +14,6 @@ NGRAM = register(
         drafter_has_kv=False,
         host_lookup=True,
         gpu_lookup=True,
-        engines={"vllm": "0.3+", "sglang": "0.5.2+", "trtllm": "1.0+"},
+        engines={"vllm": "0.4+", "sglang": "0.5.23", "trtllm": "1.x"},
     )
 )

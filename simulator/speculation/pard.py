@@ -12,6 +12,6 @@ PARD = register(
         drafter="draft_model",
         shape=ParallelChain(),
         slots_per_draft=1,
-        engines={"vllm": "0.15+", "trtllm": "1.3+"},
+        engines={"vllm": "0.32", "trtllm": "1.x"},
     )
 )

@@ -14,6 +14,6 @@ PEAGLE = register(
         slots_per_request=-1,
         slots_per_draft=1,
         loses_last_match=True,
-        engines={"vllm": "0.15+"},
+        engines={"vllm": "0.32"},
     )
 )
