@@ -23,6 +23,9 @@ Floats = NDArray[np.float64]
 
 SCHEMA = "decodesim/engine-cell-1"
 GAP_UNIT_S = 1e-4
+TIMES = ("tpot_s", "ttft_s", "itl_s")
+"""Latencies of a cell whose means are compared, and whose P99 is, where it has enough requests."""
+TAILS = ("tpot_p99_s", "ttft_p99_s", "itl_p99_s")
 _KEPT = (
     "vllm:spec_decode_",
     "vllm:generation_tokens",

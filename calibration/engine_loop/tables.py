@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 from calibration.engine_loop.compare import CellRow, LoopComparison
 from calibration.engine_loop.matrix import REQUESTS_FOR_P99
+from calibration.engine_loop.raw import TAILS, TIMES
 from calibration.text_table import TextTable
 
 _NONE = "–"
-_TIMES = ("tpot_s", "ttft_s", "itl_s")
-_TAILS = ("tpot_p99_s", "ttft_p99_s", "itl_p99_s")
 
 
 def tables_of(comparison: LoopComparison) -> dict[str, TextTable]:
@@ -69,7 +68,7 @@ def cells(comparison: LoopComparison) -> TextTable:
         [
             *_place(row),
             str(row.cell.requests),
-            *_figures(row, _TIMES, 1e3),
+            *_figures(row, TIMES, 1e3),
             *_figures(row, ("throughput_tokens_per_s",), 1.0),
         ]
         for row in comparison.rows
@@ -80,7 +79,7 @@ def cells(comparison: LoopComparison) -> TextTable:
 def tails(comparison: LoopComparison) -> TextTable:
     """P99 of cells with enough requests."""
     columns = ("variant", "load", "TPOT P99, ms", "TTFT P99, ms", "ITL P99, ms")
-    rows = [[*_place(row), *_figures(row, _TAILS, 1e3)] for row in comparison.rows if row.cell.claims_p99]
+    rows = [[*_place(row), *_figures(row, TAILS, 1e3)] for row in comparison.rows if row.cell.claims_p99]
     return TextTable(columns, rows, words=2)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from calibration.telemetry.reading import LATENCIES
+
 ReadAnswer = Mapping[str, Any]
 """A document of `read`."""
 
 STATISTICS = ("mean", "p50", "p99")
-LATENCIES = ("ttft_s", "tpot_s", "itl_s", "itl_token_s", "e2e_s")
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.compare.measured import MeasuredPair
+from simulator.results.catalogue import COMPARED_BY_PATH, GAP_LATENCIES
 
 if TYPE_CHECKING:
     from simulator.runs.replications import Progress
     from simulator.scenario import Scenario, Variant
 
+PER_TOKEN = ("tpot_s", *GAP_LATENCIES)
+"""Latencies of single tokens or emissions."""
 CHANGED = 0.02
 """A mean that falls and a P99 that rises by less than this is no trap."""
 _NEAR = 1.15
@@ -48,14 +51,14 @@ def trapped(pair: MeasuredPair) -> list[str]:
     """The latencies whose mean falls while a P99 rises; empty where there is no trap."""
     falls = [
         name
-        for name in ("tpot_s", "itl_s", "itl_token_s")
+        for name in PER_TOKEN
         if (mean := pair.latency(name, "mean")) is not None and mean[1] < mean[0] * (1 - CHANGED)
     ]
     if not falls:
         return []
     return [
         name
-        for name in ("tpot_s", "itl_s", "itl_token_s")
+        for name in PER_TOKEN
         if (p99 := pair.latency(name, "p99")) is not None and p99[1] > p99[0] * (1 + CHANGED)
     ]
 
@@ -142,10 +145,9 @@ def predicted(
     effects: dict[tuple[str, ...], dict[str, float | None]] = {}
     for settings, outcome in zip(changes, answer.outcomes, strict=True):
         change = outcome.variants.get(variant.name)
-        figures = ("tpot_s.mean", "tpot_s.p99", "itl_s.p99", "ttft_s.p99", "throughput_tokens_per_s")
         effects[settings] = {
             path: ratio.value if change and (ratio := change.figures[path].ratio) is not None else None
-            for path in figures
+            for path in COMPARED_BY_PATH
             if change is None or path in change.figures
         }
     return [replace(cause, predicted=effects.get(cause.settings, {})) for cause in causes]

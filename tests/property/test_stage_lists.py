@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from simulator.acceptance import Geometric
-from simulator.drivers.pipeline import TimelineStage as TimedStage
-from simulator.step.stages import TimelineStage
+from simulator.drivers.pipeline import TimelineStage
+from simulator.step.stages import Stage
 from simulator.step.state import DRAFTER_GPU, GPU, HOST, KV_LINK
 from tests import step_harness as harness
 from tests.runs import constant_steps, differences, drafting_variant, run, small_scenario
@@ -22,19 +22,19 @@ from tests.scenarios import scenario
 VERIFY_NS = 1_000_000
 OWN_GPU: dict[str, Any] = {
     "stages": (
-        TimelineStage("host", HOST),
-        TimelineStage("verify", GPU, after="host"),
-        TimelineStage("accept", GPU, after="verify"),
+        Stage("host", HOST),
+        Stage("verify", GPU, after="host"),
+        Stage("accept", GPU, after="verify"),
         # The drafts of the step before are there: they queued for the drafter's GPU earlier.
-        TimelineStage("drafts are there", DRAFTER_GPU, after="accept"),
-        TimelineStage("draft", DRAFTER_GPU, after="accept"),
+        Stage("drafts are there", DRAFTER_GPU, after="accept"),
+        Stage("draft", DRAFTER_GPU, after="accept"),
     ),
     "next_step_after": "drafts are there",
     "emits_before_drafting": True,
 }
 
 
-def one_request(draft_ns: int, **settings: Any) -> tuple[np.ndarray[Any, Any], list[TimedStage]]:
+def one_request(draft_ns: int, **settings: Any) -> tuple[np.ndarray[Any, Any], list[TimelineStage]]:
     """Times of the first and the last token of a request alone on an engine, in both modes."""
     changes = {
         "workload.requests": 1,
@@ -43,7 +43,7 @@ def one_request(draft_ns: int, **settings: Any) -> tuple[np.ndarray[Any, Any], l
         "speculation.0.draft_length": 1,
     }
     variant = constant_steps(drafting_variant(small_scenario(changes)), VERIFY_NS, draft_ns, **settings)
-    stages: list[TimedStage] = []
+    stages: list[TimelineStage] = []
     leapt = run(variant, acceptance=[Geometric(1.0)])
     watched = run(variant, acceptance=[Geometric(1.0)], timeline=stages)
     assert (leapt.driver, watched.driver) == ("fast_forward", "pipeline")
@@ -70,7 +70,7 @@ def random_list(rng: random.Random) -> dict[str, Any]:
     rng.shuffle(names)
     resources = (HOST, GPU, DRAFTER_GPU, KV_LINK)[: rng.randint(1, 4)]
     stages = tuple(
-        TimelineStage(name, rng.choice(resources), rng.choice([None, *names[:index]]))
+        Stage(name, rng.choice(resources), rng.choice([None, *names[:index]]))
         for index, name in enumerate(names)
     )
     return {"stages": stages, "next_step_after": rng.choice(names)}

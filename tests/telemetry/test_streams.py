@@ -25,7 +25,7 @@ MOST_MEGABYTES = 200
 
 def texts(content: bytes) -> list[tuple[str, bool]]:
     """The lines of a content and whether each is whole."""
-    return [(line.text, line.whole) for line in lines_of(io.BufferedReader(io.BytesIO(content)))]  # type: ignore[arg-type]
+    return [(line.text, line.is_complete) for line in lines_of(io.BufferedReader(io.BytesIO(content)))]  # type: ignore[arg-type]
 
 
 def test_lines_and_carriage_returns() -> None:
@@ -56,7 +56,7 @@ def test_terminal_codes_and_odd_spaces_go(text: str, expected: str) -> None:
 
 def test_an_endless_line_is_cut() -> None:
     document = list(lines_of(io.BufferedReader(io.BytesIO(b"x" * (3 << 20) + b"\nnext\n"))))  # type: ignore[arg-type]
-    assert [line.whole for line in document] == [False, True]
+    assert [line.is_complete for line in document] == [False, True]
     assert len(document[0].text) == MOST_LINE_CHARACTERS
     assert document[1] == Line(2, "next")
     assert CUT not in document[0].text

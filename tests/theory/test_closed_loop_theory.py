@@ -27,7 +27,7 @@ def closed_loop(**changes: object) -> Scenario:
             "speculation.eagle3.draft_length": DRAFT_LENGTH,
             "workload.arrivals.concurrency": 16,
             "workload.requests": REQUESTS,
-            "workload.prompt_tokens.tokens": 1,
+            "workload.prompt_tokens.tokens": 2,  # one that lacks a single token verifies padding
             "workload.output_tokens.tokens": 1000,
             "run.mechanisms.stop_trim": False,
             **changes,

@@ -197,7 +197,7 @@ def test_short_outputs_follow_the_finite_form(alpha: float, draft_length: int, o
             "speculation.eagle3.draft_length": draft_length,
             "workload.output_tokens.tokens": output + 1,
             "workload.requests": 4000,
-            "workload.prompt_tokens.tokens": 1,
+            "workload.prompt_tokens.tokens": 2,  # one that lacks a single token verifies padding
         }
     )
     record = run(drafting(scenario), acceptance=[Geometric(alpha)])

@@ -29,8 +29,9 @@ MEASUREMENTS = (
     "simulator/results/measure.py",
     "calibration/acceptance/rows.py",
     "calibration/telemetry/answer.py",
+    "calibration/engine_loop/raw.py",
 )
-"""The catalogue, and where figures are measured: on a run, on real models, in telemetry."""
+"""The catalogue, and where figures are measured: on a run, on real models, in telemetry, on a real server."""
 FORMATS = "calibration/telemetry/readers/"
 """A reader knows what its format calls a figure."""
 MOST_NAMES = 2

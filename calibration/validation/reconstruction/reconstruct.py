@@ -45,12 +45,16 @@ def _by_dataset(point: Facts) -> Iterator[tuple[str | None, Facts]]:
 
 
 def _without_repeats(runs: Iterator[PublishedRun]) -> Iterator[PublishedRun]:
-    """The runs with each plain figure once: sources repeat a plain run in every comparison with it."""
+    """The runs with each plain figure once: sources repeat a plain run in every comparison with it.
+
+    Equal figures at other lengths are no repeats.
+    """
     seen: set[tuple[object, ...]] = set()
     for run in runs:
         figures = []
+        lengths = tuple(sorted(run.mean_tokens.items()))
         for figure in run.published:
-            key = (run.load, run.dataset, figure)
+            key = (run.load, run.dataset, lengths, figure)
             if figure.variant != "plain" or key not in seen:
                 figures.append(figure)
             seen.add(key)
