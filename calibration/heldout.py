@@ -9,9 +9,9 @@ import numpy as np
 
 from calibration.silicon_attention import fit_attention, fit_latent
 from calibration.silicon_fit import Points, fit_allreduce, fit_experts, fit_gemm
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part, Profile
 from simulator.gpu import Gpu
+from simulator.numerics.arrays import Floats
 
 FOLDS = 5
 SEED = 0

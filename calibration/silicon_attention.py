@@ -8,9 +8,9 @@ import numpy as np
 
 from calibration.silicon_fit import Points, least_squares_fit, nested
 from calibration.smoothing import significant
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part
 from simulator.gpu import Gpu
+from simulator.numerics.arrays import Floats
 
 _OUTLIER_FACTOR = 1.5
 """A point that is this many times slower than its neighbour with more work is an outlier."""

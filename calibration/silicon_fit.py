@@ -15,10 +15,10 @@ import numpy as np
 from calibration.smoothing import rounded_table, significant, thin
 from simulator.costs.ops.experts import ExpertsForm
 from simulator.costs.ops.gemm import GemmForm
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import ARITHMETIC, Part, experts_smooth
 from simulator.gpu import Gpu
 from simulator.models.matrices import weight_bytes_each
+from simulator.numerics.arrays import Floats
 
 Points = Mapping[tuple[int, ...], float]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.ops.numeric import Floats
+from simulator.numerics.arrays import Floats
 
 
 def isotonic(values: ArrayLike, weights: ArrayLike) -> Floats:

@@ -11,7 +11,7 @@ from experiments.maps.study_map import MapCell
 
 
 @dataclass(frozen=True)
-class Limit:
+class LoadLimit:
     """Speculation pays at an acceptance up to `load`: 0 where it never does, infinite where it always does.
 
     `low` and `high` are the same with the band of the break-even: `low` is the last load at which it surely
@@ -24,7 +24,7 @@ class Limit:
     crossings: int
 
 
-def limit_of(line: Sequence[MapCell], alpha: float) -> Limit | None:
+def limit_of(line: Sequence[MapCell], alpha: float) -> LoadLimit | None:
     """The limit of a line of cells by rising load; None where some of it has no answer.
 
     Between two loads the break-even is taken to be straight over the logarithm of the load.
@@ -35,7 +35,7 @@ def limit_of(line: Sequence[MapCell], alpha: float) -> Limit | None:
         (_needs(low, None) <= alpha) != (_needs(high, None) <= alpha) for low, high in pairwise(line)
     )
     load, low, high = (_first_stop(line, alpha, end) for end in (None, 1, 0))
-    return Limit(load, low, high, crossings)
+    return LoadLimit(load, low, high, crossings)
 
 
 def _first_stop(line: Sequence[MapCell], alpha: float, end: int | None) -> float:

@@ -8,7 +8,7 @@ from itertools import dropwhile, pairwise, takewhile
 from statistics import fmean, median
 from typing import Any
 
-from break_even_limits import Limit, limit_of
+from break_even_limits import LoadLimit, limit_of
 
 from dashboards.stored import THRESHOLD, StoredStudy
 from experiments.maps.choice import PLAIN, choices
@@ -111,7 +111,7 @@ def _limits(study_map: StudyMap, variant: str) -> str:
     return _by_place(study_map, SHOWN_LENGTHS, lambda length: f"K = {length}", cell)
 
 
-def _limit(limit: Limit | None, study_map: StudyMap) -> str:
+def _limit(limit: LoadLimit | None, study_map: StudyMap) -> str:
     if limit is None:
         return "–"
     ends = (_clients(limit.low, study_map), _clients(limit.high, study_map))

@@ -13,12 +13,12 @@ import hashlib
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from break_even_map import with_blocks
 
+from calibration.closure.tables import JsonObject
 from calibration.engine_loop.compare import CellRow, LoopComparison
 from calibration.engine_loop.host_times import table_of
 from calibration.engine_loop.matrix import CALIBRATION_LOADS, PLAIN
@@ -36,8 +36,6 @@ PAGE, RAW, PICTURE = (FOLDER / f"engine-loop.{end}" for end in ("md", "json.gz",
 HOST = FOLDER / "engine-host.json"
 PICTURE_PX, SCALE = (1000, 560), 1.0
 NOT_YET = "There is no run of the whole loop on quiet cores yet."
-
-JsonObject = Mapping[str, Any]
 
 
 def main() -> None:

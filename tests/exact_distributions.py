@@ -40,7 +40,7 @@ def outcomes(
     on_path = torch.eye(count + 1, dtype=torch.bool)[:, :count]  # row -1: nothing is accepted
     for node, parent in enumerate(parents.tolist()):
         on_path[node] |= on_path[parent]
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    branches: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def branch(settled: tuple[float, ...], weight: Tensor) -> None:
         """Follow every decision on the next draft, given uniforms that settle those before."""
@@ -64,11 +64,11 @@ def outcomes(
         below = torch.zeros(rows, dtype=torch.float64)
         for token in range(p.shape[2]):
             up_to = bisected(lambda u, token=token: run(count, u)[1] <= token, rows)
-            found.append((last, torch.full_like(last, token), weight * (up_to - below)))
+            branches.append((last, torch.full_like(last, token), weight * (up_to - below)))
             below = up_to
 
     branch((), torch.ones(rows, dtype=torch.float64))
-    return found
+    return branches
 
 
 def joint_distributions(
@@ -144,23 +144,23 @@ def _path(parents: Sequence[int], node: int) -> tuple[int, ...]:
 def _unrolled(emitted: dict[tuple[int, ...], Tensor], vocab_size: int, length: int) -> Tensor:
     """Rounds one after the other until `length` tokens are out, (V * V, V ** length)."""
     distributions = [torch.ones(vocab_size**2, 1, dtype=torch.float64)]
-    for wanted in range(1, length + 1):
-        distribution = torch.zeros(vocab_size**2, *([vocab_size] * wanted), dtype=torch.float64)
+    for count in range(1, length + 1):
+        distribution = torch.zeros(vocab_size**2, *([vocab_size] * count), dtype=torch.float64)
         for tokens, probability in emitted.items():
-            kept = tokens[:wanted]
-            if len(kept) == wanted:
-                distribution[(slice(None), *kept)] += probability
+            prefix = tokens[:count]
+            if len(prefix) == count:
+                distribution[(slice(None), *prefix)] += probability
                 continue
-            rest = distributions[wanted - len(kept)].view(
-                vocab_size, vocab_size, *([vocab_size] * (wanted - len(kept)))
+            rest = distributions[count - len(prefix)].view(
+                vocab_size, vocab_size, *([vocab_size] * (count - len(prefix)))
             )
             # The pair after the round: its last two tokens, or the last token before it and its only one.
-            if len(kept) > 1:
-                distribution[(slice(None), *kept)] += torch.tensordot(
-                    probability, rest[kept[-2], kept[-1]], 0
+            if len(prefix) > 1:
+                distribution[(slice(None), *prefix)] += torch.tensordot(
+                    probability, rest[prefix[-2], prefix[-1]], 0
                 )
             else:
-                after = rest[:, kept[-1]].repeat(vocab_size, *([1] * (wanted - 1)))
-                distribution[(slice(None), *kept)] += probability.view(-1, *([1] * (wanted - 1))) * after
+                after = rest[:, prefix[-1]].repeat(vocab_size, *([1] * (count - 1)))
+                distribution[(slice(None), *prefix)] += probability.view(-1, *([1] * (count - 1))) * after
         distributions.append(distribution.flatten(1))
     return distributions[length]

@@ -1,7 +1,7 @@
 """What publishers say their models count, and what the models' own published code counts.
 
 `total` and `active` are as printed: a figure is met within 1 %, or within half of its last digit where that
-is more. `beside` is what a figure counts besides the language model that decodes: a vision tower (counted
+is more. `other_parts` is what a figure counts besides the decoder: a vision tower (counted
 from the vision part of the same config by transformers 5.24), `"mtp"` modules that predict further tokens,
 `"ends"` their own copies of embedding and head. `hub` in a source is the size that the Hugging Face page
 shows, which counts every tensor of the checkpoint.
@@ -19,7 +19,7 @@ class Card(NamedTuple):
     total: str | None  # None: no figure found, the model is only loaded
     active: str | None
     source: str
-    beside: tuple[str | int, ...] = ()
+    other_parts: tuple[str | int, ...] = ()
 
 
 def least_active_parameters(model: Model) -> int:

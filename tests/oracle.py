@@ -39,7 +39,7 @@ class Oracle:
     """`flight` holds what is on the GPU while a plan is composed: entries by request number, as in a plan."""
 
     def __init__(
-        self, engine: Record, prices: Record, given: list[Record], random_key: Record, uniform: Uniform
+        self, engine: Record, prices: Record, requests: list[Record], random_key: Record, uniform: Uniform
     ):
         self.engine, self.prices, self.random_key, self.uniform = engine, prices, random_key, uniform
         self.on, self.timeout = engine["mechanisms"], engine["timeout_ns"]
@@ -59,7 +59,7 @@ class Oracle:
         self.counters: Counter[str] = Counter()
         self.steps: list[tuple[Any, ...]] = []
         new = {"status": "unfinished", **dict.fromkeys(TIMES, -1), **dict.fromkeys(COUNTS + OTHERS, 0)}
-        self.requests: list[Record] = [one | new for one in given]
+        self.requests: list[Record] = [request | new for request in requests]
         for number, r in enumerate(self.requests):  # a cancellation stops it, unforeseen
             stop = min(r["cancel_after_tokens"] or r["output_tokens"], r["output_tokens"])
             r |= {"number": number, "stop": stop, "half": stop // 2, "blocks": []}
@@ -75,11 +75,11 @@ class Oracle:
         return int(min(k, r.get("draft_length", k)))
 
     def never_runs(self, r: Record) -> bool:
-        whole, spare = r["prompt_tokens"] + r["stop"], self.engine["slots_per_request"]
-        cut = self.engine["chunked_prefill"] or whole + spare <= self.engine["max_num_batched_tokens"]
-        slots = whole - 1 + self.engine["lookahead_tokens"] + self.engine["padded_drafts"]
+        total_tokens, spare = r["prompt_tokens"] + r["stop"], self.engine["slots_per_request"]
+        cut = self.engine["chunked_prefill"] or total_tokens + spare <= self.engine["max_num_batched_tokens"]
+        slots = total_tokens - 1 + self.engine["lookahead_tokens"] + self.engine["padded_drafts"]
         slots = min(slots + (self.engine["reserved_output"] > 0), self.longest)
-        return not cut or slots > self.engine["total_blocks"] * self.size or whole > self.longest
+        return not cut or slots > self.engine["total_blocks"] * self.size or total_tokens > self.longest
 
     def next_events(self) -> list[tuple[int, int, int]]:
         """In order: (instant, 0 gives up 1 joins 2 leaves the loop 3 arrives 4 enters it, request number)."""
@@ -224,8 +224,8 @@ class Oracle:
             known = r["prompt_tokens"] + r["emitted_tokens"] + pending
             owed = known - r["computed"]
             n = min(self.fit(plan, owed + drafts), self.longest - 1 - r["computed"])
-            whole = owed == 1 or self.engine["chunked_prefill"] or n == owed
-            if (owed == 1) not in decodes or n <= 0 or not whole or r not in self.running:
+            is_complete = owed == 1 or self.engine["chunked_prefill"] or n == owed
+            if (owed == 1) not in decodes or n <= 0 or not is_complete or r not in self.running:
                 continue
             while self.blocks_missing(r, n) > len(self.free):
                 victim, plan["preempted"] = self.running[-1], True
@@ -242,35 +242,38 @@ class Oracle:
         ran, padding = bool(plan["entries"]), self.engine["padded_drafts"]
         while self.waiting and len(self.running) < self.engine["max_num_seqs"] and not plan["preempted"]:
             r = self.waiting[0]
-            known, found = r["prompt_tokens"] + r["emitted_tokens"], self.find(r)
-            computed = len(found) * self.size
+            known, hit_tokens = r["prompt_tokens"] + r["emitted_tokens"], self.find(r)
+            computed = len(hit_tokens) * self.size
             n = self.fit(plan, known - computed)
-            whole = n > 0 and (self.engine["chunked_prefill"] or n == known - computed)
+            is_complete = n > 0 and (self.engine["chunked_prefill"] or n == known - computed)
             fills = known - computed == 1 and padding > 0 and (ran or computed > 0) and not plan["chunks"]
             if fills and computed + padding + 2 <= self.longest:
                 n = 1 + padding
-                whole = self.fit(plan, n) == n
+                is_complete = self.fit(plan, n) == n
             fills = n > known - computed
             slots = min(computed + n + self.engine["lookahead_tokens"], self.longest)
-            need = -(-max(slots, known) // self.size) - len(found)
-            if r["number"] in self.in_flight or not whole:
+            need = -(-max(slots, known) // self.size) - len(hit_tokens)
+            if r["number"] in self.in_flight or not is_complete:
                 return
-            if need > len(self.free) - sum(block["holders"] == 0 for block in found):
+            if need > len(self.free) - sum(block["holders"] == 0 for block in hit_tokens):
                 return
-            if self.reserved(r, len(found), self.engine["reserved_output"]) > self.engine["total_blocks"]:
+            if (
+                self.reserved(r, len(hit_tokens), self.engine["reserved_output"])
+                > self.engine["total_blocks"]
+            ):
                 self.counters["promises"] += 1
                 return
             self.running.append(self.waiting.pop(0))
             r["admitted_ns"] = now if r["admitted_ns"] < 0 else r["admitted_ns"]
-            self.hold(r, found)
+            self.hold(r, hit_tokens)
             self.counters["padded"] += fills
             self.enter(plan, r, n, padding if fills else 0, known, decodes=fills, padded=fills)
 
-    def reserved(self, new: Record, found: int, share: float) -> int:
+    def reserved(self, new: Record, hit_tokens: int, share: float) -> int:
         """Blocks set aside for the running requests and a new one; 0 when nothing is set aside."""
         for r in [new] if share > 0 else []:
             end = r["prompt_tokens"] + max(r["emitted_tokens"], floor(share * r["stop"]))
-            r["reservation"] = -(-(end + self.engine["lookahead_tokens"]) // self.size) - found
+            r["reservation"] = -(-(end + self.engine["lookahead_tokens"]) // self.size) - hit_tokens
         return sum(r["reservation"] for r in [*self.running, new]) if share > 0 else 0
 
     def enter(

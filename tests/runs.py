@@ -149,9 +149,9 @@ def array_fields(record: RunRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names if name not in ("driver", "driver_reason")}
 
 
-def differences(one: RunRecord, other: RunRecord) -> list[str]:
+def differences(first: RunRecord, other: RunRecord) -> list[str]:
     """Names of what differs between two records, compared with ==."""
-    a, b = array_fields(one), array_fields(other)
+    a, b = array_fields(first), array_fields(other)
     return [name for name, value in a.items() if not np.array_equal(value, b[name])]
 
 

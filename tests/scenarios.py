@@ -76,14 +76,14 @@ def some_ns(rng: random.Random, most_ns: float, ticks: bool) -> float:
     return float(rng.randint(0, round(most_ns / TICK_NS) + 1) * TICK_NS) if ticks else rng.uniform(0, most_ns)
 
 
-def draft_lengths(rng: random.Random, seats: int, most: int) -> list[int]:
+def draft_lengths(rng: random.Random, request_limit: int, most: int) -> list[int]:
     """K by the number of scheduled requests: constant, or falling, or arbitrary; sometimes 0 for some."""
     if most == 0 or chance(rng, 0.5):
-        return [most] * (seats + 1)
-    table = [rng.randint(0, most) for _ in range(seats + 1)]
+        return [most] * (request_limit + 1)
+    table = [rng.randint(0, most) for _ in range(request_limit + 1)]
     if chance(rng, 0.5):
         table.sort(reverse=True)
-    table[rng.randint(1, min(3, seats))] = most
+    table[rng.randint(1, min(3, request_limit))] = most
     return table
 
 
@@ -92,10 +92,10 @@ def make_engine(rng: random.Random, name: str, ticks: bool, tight: bool) -> Reco
     method = (METHODS | LATER_METHODS)[name]
     tree = {"parents": rng.choice(TREES)} if "tree" in name else {}
     asynchronous = chance(rng, 0.55)
-    seats = rng.choice((4, 6, 8, 12) if tight else (1, 2, 3, 4, 6, 8, 12, 16))
+    request_limit = rng.choice((4, 6, 8, 12) if tight else (1, 2, 3, 4, 6, 8, 12, 16))
     most = len(tree["parents"]) - 1 if tree else 0 if name == "plain" else rng.randint(1, 5)
-    lengths = draft_lengths(rng, seats, most)
-    budget = rng.randint(4, 2 + seats * (max(lengths) + 1)) if tight else rng.choice((16, 32, 64, 96))
+    lengths = draft_lengths(rng, request_limit, most)
+    budget = rng.randint(4, 2 + request_limit * (max(lengths) + 1)) if tight else rng.choice((16, 32, 64, 96))
     budget = max(budget, most + 1) if tree else budget  # the first decode may be filled up to K + 1 rows
     largest = rng.choice((8, 16, 24, 48, 96))
     grid = sorted(rng.sample(range(1, largest), rng.randint(3, min(16, largest - 1))))
@@ -109,7 +109,7 @@ def make_engine(rng: random.Random, name: str, ticks: bool, tight: bool) -> Reco
     }
     off = rng.sample(MECHANISMS, rng.choice((1, 1, 2))) if chance(rng, 0.35) else []
     return {
-        "max_num_seqs": seats,
+        "max_num_seqs": request_limit,
         "max_num_batched_tokens": budget,
         "block_tokens": rng.choice((1, 2, 4, 8, 16)),
         "asynchronous": asynchronous,
@@ -223,10 +223,10 @@ def fit_memory(rng: random.Random, engine: Record, requests: list[Record]) -> No
 
 def make_prices(rng: random.Random, engine: Record, ticks: bool) -> Record:
     """Monotone tables. T covers every padded size and every draft row of these engines."""
-    seats, most = engine["max_num_seqs"], max(engine["draft_length_by_batch"])
-    tokens = max(engine["max_num_batched_tokens"] + seats, engine["graph_cap"]) + most + 1
+    request_limit, most = engine["max_num_seqs"], max(engine["draft_length_by_batch"])
+    tokens = max(engine["max_num_batched_tokens"] + request_limit, engine["graph_cap"]) + most + 1
     if "parents" in engine or "drafts" in engine["first_pass_rows"]:
-        tokens += seats * most
+        tokens += request_limit * most
 
     def table(base: float, slope: float) -> list[float]:
         steps = [
@@ -236,7 +236,7 @@ def make_prices(rng: random.Random, engine: Record, ticks: bool) -> Record:
         start = float(round(base / TICK_NS) * TICK_NS) if ticks else rng.uniform(0.5 * base, 1.5 * base)
         return [0.0, *(start + rise for rise in accumulate(steps))]
 
-    def one(most_ns: float) -> float:
+    def price_ns(most_ns: float) -> float:
         return some_ns(rng, most_ns, ticks)
 
     def pair(most_ns: float) -> float:
@@ -260,18 +260,18 @@ def make_prices(rng: random.Random, engine: Record, ticks: bool) -> Record:
         "prefill_pair_ns": pair(40.0),
         "prefill_window_pair_ns": pair(20.0),
         "window_tokens": float(rng.choice((0, 8, 64))),
-        "prefill_start_ns": one(9e3),
-        "prefill_token_ns": one(60.0),
+        "prefill_start_ns": price_ns(9e3),
+        "prefill_token_ns": price_ns(60.0),
         "draft_prefill_pair_ns": pair(5.0),
-        "draft_prefill_start_ns": one(3e3),
-        "draft_prefill_token_ns": one(7.0),
-        "launch_full_ns": one(10e3),
-        "launch_piecewise_ns": one(60e3),
-        "launch_eager_ns": one(200e3),
-        "launching_eager_ns": one(2e6),
-        "draft_launch_ns": one(20e3),
-        "draft_launching_ns": rng.choice((0.0, one(300e3))),
-        "sample_sequence_ns": one(500.0),
+        "draft_prefill_start_ns": price_ns(3e3),
+        "draft_prefill_token_ns": price_ns(7.0),
+        "launch_full_ns": price_ns(10e3),
+        "launch_piecewise_ns": price_ns(60e3),
+        "launch_eager_ns": price_ns(200e3),
+        "launching_eager_ns": price_ns(2e6),
+        "draft_launch_ns": price_ns(20e3),
+        "draft_launching_ns": rng.choice((0.0, price_ns(300e3))),
+        "sample_sequence_ns": price_ns(500.0),
     }
 
 

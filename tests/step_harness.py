@@ -226,9 +226,9 @@ def run_pipeline(scenario: Record, timeline: list[TimelineStage] | None = None, 
 def outcome(state: State) -> Record:
     """What became of every request, and the counters, in the oracle's words."""
     requests = [
-        {name: int(one[field]) for name, field in REQUEST_FIELDS.items()}
-        | {"status": STATUS.get(int(one["status"]), "unfinished")}
-        for one in state.requests
+        {name: int(request[field]) for name, field in REQUEST_FIELDS.items()}
+        | {"status": STATUS.get(int(request["status"]), "unfinished")}
+        for request in state.requests
     ]
     totals = record_of([state], (0, 0), "", None).totals
     return {"requests": requests, "counters": {name: totals[name] for name in COUNTERS}}

@@ -92,13 +92,13 @@ def test_the_complete_example_is_the_documented_scenario() -> None:
         r"```yaml\n(.*?)```", (SHARED / "scenario.md").read_text(encoding="utf-8"), re.DOTALL
     )
     assert documented is not None
-    expected, found = read(documented[1]), read(COMPLETE.read_text(encoding="utf-8"))
+    expected, documented_fields = read(documented[1]), read(COMPLETE.read_text(encoding="utf-8"))
     for section, keys in NOT_BUILT.items():
         place = expected[section][0] if isinstance(expected[section], list) else expected[section]
         for key in keys:
             del place[key]
-    assert found == expected
-    assert str(found) == str(expected), "the keys are the same, their order is not"
+    assert documented_fields == expected
+    assert str(documented_fields) == str(expected), "the keys are the same, their order is not"
 
 
 @pytest.mark.parametrize("path", [f"hardware.{key}" for key in NOT_BUILT["hardware"]])

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from calibration.acceptance.rows import gate_of, gated_json
 from calibration.acceptance.samples import RequestSample
 from simulator.acceptance import AcceptanceModel, Decay, Geometric, Hierarchical, Positional
-from simulator.acceptance.base import Floats, logistic
+from simulator.acceptance.base import logistic
+from simulator.numerics.arrays import Floats
 
 _UNKNOWN = -1
 _MAX_SEARCHES, _EVALUATIONS_PER_SEARCH = 3, 400

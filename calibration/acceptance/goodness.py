@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from calibration.acceptance.predict import decode
 from calibration.acceptance.samples import RequestSample
 from simulator.acceptance import AcceptanceModel
-from simulator.acceptance.base import Floats
+from simulator.numerics.arrays import Floats
 
 _SIMULATIONS = 200
 _MIN_P_VALUE = 0.01

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance import AcceptanceModel
-from simulator.acceptance.base import Floats
+from simulator.numerics.arrays import Floats
 
 REQUESTS = 4000
 

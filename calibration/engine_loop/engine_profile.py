@@ -13,15 +13,14 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.engine_loop.calibration_points import BATCHES, QUERIES, SMALL_LAYERS
 from calibration.engine_loop.checkpoints import SMOLLM2, TARGET_LAYERS
-from simulator.costs.network import Interconnect, network
+from simulator.costs.network import Network, network
 from simulator.costs.profile_file import SCHEMA
 from simulator.models.catalogue import load_model
+from simulator.numerics.arrays import Floats
 
-Floats = NDArray[np.float64]
 _US = 1e6
 CONTEXT_KNOTS = (32, 64, 128, 256, 512)
 _NOTHING_US = 1e-6
@@ -116,9 +115,7 @@ def _heads_in_steps(points: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     return {rows: median(values) for rows, values in spans_by_step.items()}
 
 
-def _matrices(
-    shape: Interconnect, per_layer: Mapping[int, float], heads: Mapping[int, float]
-) -> dict[str, Any]:
+def _matrices(shape: Network, per_layer: Mapping[int, float], heads: Mapping[int, float]) -> dict[str, Any]:
     """The part of all matrices: those of a layer share its time by their weights."""
     knots = sorted({*per_layer, *heads})
     layer_us = _log_interpolated(knots, per_layer)
@@ -175,7 +172,7 @@ def _layer_us(point: Mapping[str, Any]) -> float:
     return float(point["seconds"]["attention"]) * _US / TARGET_LAYERS
 
 
-def _prefill(points: Sequence[Mapping[str, Any]], shape: Interconnect) -> dict[str, Any]:
+def _prefill(points: Sequence[Mapping[str, Any]], shape: Network) -> dict[str, Any]:
     """A start, a time of each (query, key) pair and one of each token, by relative least squares."""
     prompts = [p for p in points if not p["context"]]
     pairs = np.array([p["batch"] * p["queries"] ** 2 / 2 for p in prompts])

@@ -15,11 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.engine_loop.matrix import LoopCell
-
-Floats = NDArray[np.float64]
+from simulator.numerics.arrays import Floats
 
 SCHEMA = "decodesim/engine-cell-1"
 GAP_UNIT_S = 1e-4

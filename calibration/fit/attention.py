@@ -24,10 +24,10 @@ from calibration.fit.solve import FormParameter, Solved, solve
 from calibration.measurements import Measurement
 from calibration.smoothing import isotonic
 from simulator.costs.ops.attention import AttentionForm, MeasuredAttention
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part
 from simulator.gpu import Gpu
 from simulator.models.model import KV_CACHE_BYTES
+from simulator.numerics.arrays import Floats
 
 _AXES = ("head_dim", "kv_heads", "batch", "context", "queries")
 _PARAMETERS = (

@@ -21,9 +21,9 @@ from calibration.fit.robust import far_off
 from calibration.fit.solve import FormParameter, Solved, solve
 from calibration.measurements import Measurement
 from calibration.smoothing import hats, isotonic
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable
 from simulator.costs.profiles import Part
+from simulator.numerics.arrays import Floats
 
 SPACING = 1.3
 """Smallest ratio of neighbouring knots."""

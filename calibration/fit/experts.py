@@ -18,10 +18,10 @@ from calibration.fit.parts import (
 from calibration.fit.solve import FormParameter, solve
 from calibration.measurements import Measurement
 from simulator.costs.ops.experts import ExpertsForm
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part
 from simulator.gpu import Gpu
 from simulator.models.matrices import weight_bytes_each
+from simulator.numerics.arrays import Floats
 
 _PARAMETERS = (
     FormParameter("start_us", 50.0, 0.0, 1e5),

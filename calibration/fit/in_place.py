@@ -27,10 +27,10 @@ from calibration.fit.parts import (
 )
 from calibration.fit.robust import TWO_SIDED, error_of_median, far_off
 from calibration.measurements import Measurement
-from simulator.costs.network import Interconnect, network
-from simulator.costs.ops.numeric import Floats
+from simulator.costs.network import Network, network
 from simulator.costs.profiles import Part, Profile
 from simulator.models.config import model_from_config
+from simulator.numerics.arrays import Floats
 
 _FEW = 4
 """With fewer distinct token counts, no slope is fitted to differences."""
@@ -109,7 +109,7 @@ def large_operators_us(
 
 
 @lru_cache(maxsize=16)
-def one_layer(kind: OperatorShape) -> Interconnect:
+def one_layer(kind: OperatorShape) -> Network:
     """A network of one layer: hidden, heads, KV heads, head dimension, intermediate."""
     names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
     config = {

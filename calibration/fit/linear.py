@@ -29,10 +29,10 @@ from calibration.fit.solve import FormParameter, Solved, solve
 from calibration.measurements import Measurement
 from calibration.smoothing import isotonic
 from simulator.costs.ops.gemm import Gemm, GemmForm
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import ARITHMETIC, Part
 from simulator.gpu import Gpu
 from simulator.models.matrices import weight_bytes_each
+from simulator.numerics.arrays import Floats
 
 _TILES = {"cpu": (1, 16), "cuda": (64, 16, 1)}
 """Rows that a kernel may compute at once."""

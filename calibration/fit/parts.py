@@ -10,8 +10,8 @@ import numpy as np
 
 from calibration.fit.robust import error_of_median
 from calibration.measurements import Measurement
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.profiles import Part
+from simulator.numerics.arrays import Floats
 
 DIGITS = 4
 US = 1e6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.costs.ops.numeric import Floats
+from simulator.numerics.arrays import Floats
 
 TO_SD = 1.4826
 """Standard deviation of a normal error whose median absolute value is 1."""

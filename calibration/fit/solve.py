@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.robust import FAR_MIN, far_off
-from simulator.costs.ops.numeric import Floats
+from simulator.numerics.arrays import Floats
 
 _CONFIDENCE = 0.975
 _AT_BOUND = 1e-6

@@ -197,7 +197,7 @@ def method_of(config: Mapping[str, Any]) -> str:
 
 def _variant(config: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     named = method_of(config)
-    method = next((mine for mine, theirs in METHODS.items() if theirs == named), None)
+    method = next((own_name for own_name, engine_name in METHODS.items() if engine_name == named), None)
     method = "ngram" if named == "ngram_gpu" else method or named
     variant: dict[str, Any] = {"method": method}
     known = methods().get(method)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from calibration.decoder.shape import DecoderShape
 from calibration.microbench.device import Device
 from calibration.microbench.timing import Effort
-from simulator.costs.network import Interconnect, network
+from simulator.costs.network import Network, network
 from simulator.errors import InputError
 from simulator.models.drafter import DrafterModel
 from simulator.models.model import Model
@@ -26,7 +26,7 @@ class BenchSubject:
     place only in bf16, with bf16 matrices. `draft_layers`: layers of a draft pass; 0: no draft passes.
     """
 
-    network: Interconnect
+    network: Network
     decoder: DecoderShape | None
     draft_layers: int = 0
 

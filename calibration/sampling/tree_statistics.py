@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from calibration.sampling.decode import Decoded, Round
+from simulator.numerics.arrays import Floats
 from simulator.results.estimate import Estimate, mean_estimate
 from simulator.trees import DraftTree
-from simulator.trees.shape import Floats
 
 
 def rank_chances(tree: DraftTree, rounds: Iterable[Round]) -> Floats:

@@ -9,8 +9,8 @@ import numpy as np
 
 from calibration.acceptance.fits import Fit, fit_decay, fit_geometric, fit_positional
 from calibration.telemetry.reading import Counts, MeasuredAcceptance
-from simulator.acceptance.base import Floats
 from simulator.breakeven.theory import alpha_from_tokens_per_verify
+from simulator.numerics.arrays import Floats
 from simulator.results import metrics
 
 FULL_DRAFTS = 0.995

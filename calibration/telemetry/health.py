@@ -174,12 +174,12 @@ def _on_sources(readings: Sequence[Reading]) -> Iterator[Finding]:
         for reading in readings
         if reading.acceptance and reading.acceptance.counted
     ]
-    for (first, own), (other, theirs) in combinations(counted, 2):
+    for (first, own), (other, other_counts) in combinations(counted, 2):
         if first.format == other.format:
             continue
-        if differ([own.total], [theirs.total]):
+        if differ([own.total], [other_counts.total]):
             text = (
                 f"mean acceptance length is {own.total.mean_length:.2f} in {first.label} and "
-                f"{theirs.total.mean_length:.2f} in {other.label}: they are not of the same traffic"
+                f"{other_counts.total.mean_length:.2f} in {other.label}: they are not of the same traffic"
             )
             yield Finding("sources-differ", "warning", text)

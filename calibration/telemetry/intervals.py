@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.telemetry.reading import Counts, MeasuredAcceptance, RoundBlock
+from simulator.numerics.arrays import Floats
 from simulator.results.estimate import Interval, student_t95
 
 FEWEST_BLOCKS = 8
@@ -23,8 +23,6 @@ _DRAWS = 2000
 _LAGS_IN_A_ROW = 5
 """Lags without a correlation, one after another, that end a series' memory."""
 _Z95 = 1.959963984540054
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

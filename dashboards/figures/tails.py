@@ -13,11 +13,11 @@ from dashboards.figures.look import LOSES_COLOUR, log_ticks, mark, new_figure, t
 from dashboards.stragglers import stragglers
 from dashboards.subject import PLAIN, ReportedResult
 from dashboards.table import Column, Table, empty
-from simulator.results import metrics
+from simulator.numerics.arrays import Floats, Ints
 from simulator.results.catalogue import CATALOGUE
 from simulator.results.measure import gap_histogram, per_request
 from simulator.results.metric import Kind, Metric
-from simulator.results.metrics import SAMPLES_BEYOND, Floats
+from simulator.results.metrics import SAMPLES_BEYOND
 from simulator.units import NS_PER_S, format_seconds
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _of_samples(samples: Floats) -> list[tuple[float, float]]:
     return list(zip(shares.tolist(), times.tolist(), strict=True))
 
 
-def _of_histogram(counts: metrics.Ints, edges_s: Floats) -> list[tuple[float, float]]:
+def _of_histogram(counts: Ints, edges_s: Floats) -> list[tuple[float, float]]:
     """As `_of_samples`; within a bin samples are spread evenly."""
     total = int(counts.sum())
     shares = _defined_shares(total)

@@ -19,7 +19,7 @@ from simulator.costs.prices import (
     Prices,
 )
 from simulator.costs.pricing import NetworkPricing
-from simulator.results.metrics import Floats
+from simulator.numerics.arrays import Floats
 from simulator.runs.variant import CompiledVariant
 from simulator.traffic.workload import Requests
 from simulator.units import NS_PER_S

@@ -19,8 +19,8 @@ from experiments.sensitivity.inputs import UncertainInput
 from experiments.sensitivity.runs import BREAK_EVEN, SPEEDUP
 from experiments.sensitivity.tornado import SensitivityStudy
 from simulator.errors import InputError, Problem
+from simulator.numerics.arrays import Floats
 from simulator.results.estimate import Estimate
-from simulator.results.metrics import Floats
 
 if TYPE_CHECKING:
     from simulator.runs.replications import Progress

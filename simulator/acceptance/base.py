@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.errors import InputError, Problem
+from simulator.numerics.arrays import Floats
 from simulator.numerics.roots import bracketed_root
-
-Floats = NDArray[np.float64]
 
 TABLE, GATED, TRACE = range(3)
 """Samplers of the step: thresholds by position, thresholds behind a match, replayed lengths."""

@@ -10,7 +10,6 @@ import numpy as np
 from simulator.acceptance.base import (
     AcceptanceEntry,
     AcceptanceModel,
-    Floats,
     check_between,
     check_draft_length,
     checked_number,
@@ -20,6 +19,7 @@ from simulator.acceptance.base import (
     mu_of,
     shifted_probability,
 )
+from simulator.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

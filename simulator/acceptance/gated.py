@@ -15,7 +15,6 @@ from simulator.acceptance.base import (
     LARGEST_SD,
     AcceptanceEntry,
     AcceptanceModel,
-    Floats,
     LookupMatch,
     check_between,
     check_draft_length,
@@ -25,6 +24,7 @@ from simulator.acceptance.base import (
     normal_nodes,
     shifted_probability,
 )
+from simulator.numerics.arrays import Floats
 from simulator.numerics.roots import bracketed_root
 
 LONGEST_MATCH = 1e4

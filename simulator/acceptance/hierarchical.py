@@ -18,7 +18,6 @@ from simulator.acceptance.base import (
     LARGEST_SD,
     AcceptanceEntry,
     AcceptanceModel,
-    Floats,
     RequestEffects,
     check_between,
     check_draft_length,
@@ -28,6 +27,7 @@ from simulator.acceptance.base import (
     mu_of,
     normal_nodes,
 )
+from simulator.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

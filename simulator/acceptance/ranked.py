@@ -11,7 +11,6 @@ import numpy as np
 from simulator.acceptance.base import (
     AcceptanceEntry,
     AcceptanceModel,
-    Floats,
     chances_of_hazards,
     check_between,
     check_draft_length,
@@ -20,6 +19,7 @@ from simulator.acceptance.base import (
     logit,
     shifted_probability,
 )
+from simulator.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.base import (
-    GATED,
-    TABLE,
-    TRACE,
-    AcceptanceModel,
-    Floats,
-    LookupMatch,
-    RequestEffects,
-    fault,
-)
+from simulator.acceptance.base import GATED, TABLE, TRACE, AcceptanceModel, LookupMatch, RequestEffects, fault
+from simulator.numerics.arrays import Floats
 
 EFFECT_BINS_PER_UNIT = 128
 """Bins per logit: a draft is judged at the middle of its bin,

@@ -20,16 +20,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from simulator.acceptance.base import (
-    TRACE,
-    AcceptanceEntry,
-    AcceptanceModel,
-    Floats,
-    check_draft_length,
-    fault,
-)
+from simulator.acceptance.base import TRACE, AcceptanceEntry, AcceptanceModel, check_draft_length, fault
 from simulator.acceptance.chains import Positional
 from simulator.errors import InputError, Problem, reason
+from simulator.numerics.arrays import Floats
 
 ALLOWED = "whole numbers from 1 (accepted drafts + 1 at each output position)"
 _MOST_PROBLEMS = 20

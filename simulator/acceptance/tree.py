@@ -20,11 +20,11 @@ from simulator.acceptance.base import (
     TABLE,
     AcceptanceEntry,
     AcceptanceModel,
-    Floats,
     RequestEffects,
     fault,
     normal_nodes,
 )
+from simulator.numerics.arrays import Floats
 from simulator.trees import DraftTree, Growth, GrowthRule, OptimalTree
 
 _TREES_PER_UNIT = 8

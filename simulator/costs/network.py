@@ -56,7 +56,7 @@ class AttentionLayers:
 
 
 @dataclass(frozen=True)
-class Interconnect:
+class Network:
     """One network on one rank of a tensor-parallel group.
 
     `groups` of `tensor_parallel` ranks hold requests of their own, and all but the experts, which all of the
@@ -93,7 +93,7 @@ def network(
     expert_parallel: int = 1,
     fc: LinearLayer | None = None,
     groups: int = 1,
-) -> Interconnect:
+) -> Network:
     """The network of one of `tensor_parallel` ranks; `fc`: a drafter's projection, run once a pass."""
     tp = tensor_parallel // groups
     layers = [_without_idle_routing(layer) for layer in model.layers]
@@ -101,7 +101,7 @@ def network(
     head = model.head.per_rank(tp)
     blocks = sum(layer.count * (_blocks(layer) - _exchanges(layer, groups)) for layer in layers)
     reduced = blocks + 1 if tp > 1 else 0
-    return Interconnect(
+    return Network(
         name=model.name,
         matrices=matrices,
         experts=_experts(layers, tensor_parallel, expert_parallel),

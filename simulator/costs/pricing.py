@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.network import AttentionLayers, Interconnect
+from simulator.costs.network import AttentionLayers, Network
 from simulator.costs.ops.attention import (
     DecodeAttention,
     LatentAttention,
@@ -22,11 +22,11 @@ from simulator.costs.ops.attention import (
 )
 from simulator.costs.ops.collectives import AllReduce
 from simulator.costs.ops.gemm import Gemm
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable
 from simulator.costs.profiles import Profile
 from simulator.engines.preset import Preset
 from simulator.models.model import KV_CACHE_BYTES
+from simulator.numerics.arrays import Floats
 
 PLAIN_TORCH = "torch"
 """`Preset.kernels` of a loop that calls torch's operators one by one."""
@@ -43,7 +43,7 @@ class NetworkPricing:
     Tokens, rows, sequences and pairs are those of all groups. Groups work in parallel on equal shares.
     """
 
-    network: Interconnect
+    network: Network
     profile: Profile
     preset: Preset
     kv_cache: str

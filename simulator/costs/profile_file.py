@@ -11,7 +11,6 @@ import numpy as np
 
 from simulator.costs.faults import Faults
 from simulator.costs.inherit import parse_gpu
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable, StreamedRows
 from simulator.costs.profile_notes import check_residual
 from simulator.costs.profile_parts import Part, Profile
@@ -19,6 +18,7 @@ from simulator.document import DataPath
 from simulator.errors import InputError
 from simulator.gpu import Gpu
 from simulator.models.matrices import WEIGHT_FORMATS
+from simulator.numerics.arrays import Floats
 
 SCHEMA = "decodesim/profile-1"
 STATUSES = ("measured", "inherited", "assumed")

@@ -24,11 +24,11 @@ from simulator.costs.ops.attention import (
 from simulator.costs.ops.collectives import AllReduce, Exchange
 from simulator.costs.ops.experts import ExpertsForm, MixtureOfExperts
 from simulator.costs.ops.gemm import TILE_TOKENS, Gemm, GemmForm
-from simulator.costs.ops.numeric import Floats
 from simulator.costs.ops.rows import RowTable, StreamedRows
 from simulator.gpu import Gpu
 from simulator.models.matrices import weight_bytes_each
 from simulator.models.model import KV_CACHE_BYTES
+from simulator.numerics.arrays import Floats
 
 ARITHMETIC = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "int4": "bf16", "mxfp4": "bf16"}
 """The tensor-core type that multiplies weights of each format:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.numerics.arrays import Floats, Ints
 from simulator.results import metrics
 from simulator.results.catalogue import CLASSES, GAP_LATENCIES, REQUEST_LATENCIES
 from simulator.results.metric import STATISTICS
-from simulator.results.metrics import NAN, Floats, Ints, share
+from simulator.results.metrics import NAN, share
 from simulator.step.build import UNLIMITED_BLOCKS
 from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT
 from simulator.units import NS_PER_S

@@ -21,12 +21,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from simulator.numerics.arrays import Floats, Ints
 from simulator.results.catalogue import LIMITED
 from simulator.results.metric import QUANTILE, STATISTICS
 from simulator.units import NS_PER_S
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 SAMPLES_BEYOND = 10
 """Samples that must lie beyond a percentile for it to be reported:

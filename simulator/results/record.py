@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.numerics.arrays import Ints
 from simulator.step.build import gap_bin_starts_ns
 from simulator.step.state import CANCELLED, DONE, REJECTED, TIMED_OUT, TOTALS, State
 
@@ -29,8 +30,6 @@ _WINDOWED = (
     "communication_ns",
 )
 """The counters of which the step takes a snapshot at both edges of the window (`step.queues`)."""
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from simulator.numerics.arrays import Floats, Ints
 from simulator.results.estimate import student_t
-from simulator.results.metrics import Floats, Ints
 from simulator.step.state import REJECTED, TIMED_OUT
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from simulator.numerics.arrays import Floats
 from simulator.results.estimate import mean_estimate
-from simulator.results.metrics import Floats
 from simulator.units import NS_PER_S
 
 if TYPE_CHECKING:

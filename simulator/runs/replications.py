@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simulator.results.metrics import Floats
+from simulator.numerics.arrays import Floats
 from simulator.results.precision import FEWEST_REPLICATIONS, MOST_REPLICATIONS, Precision
 from simulator.results.record import STATUS_REJECTED, RunRecord
 from simulator.results.summary import STEP_BAND, MeasuredRun, MeasurementScope, VariantMeasurement

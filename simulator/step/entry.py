@@ -16,7 +16,7 @@ from simulator.step.price import price
 from simulator.step.queues import bring_up_to
 from simulator.step.views import clients_of, engine_at, plan_at
 
-Engine = NDArray[np.void]
+EngineArray = NDArray[np.void]
 
 
 @compiled(entry=True)
@@ -44,7 +44,7 @@ def decide(address: int, now_ns: int) -> tuple[int, int, int, int, int, int, int
 
 
 @compiled(entry=True)
-def price_step(engine: Engine, slot: int, start_ns: int) -> tuple[int, int, int, int]:
+def price_step(engine: EngineArray, slot: int, start_ns: int) -> tuple[int, int, int, int]:
     """Price the step in `slot`, which starts at `start_ns`; return ns of host, verify, accept, draft."""
     e = engine[0]
     price(e, slot, start_ns)
@@ -53,24 +53,24 @@ def price_step(engine: Engine, slot: int, start_ns: int) -> tuple[int, int, int,
 
 
 @compiled(entry=True)
-def bring_queues_up_to(engine: Engine, now_ns: int) -> None:
+def bring_queues_up_to(engine: EngineArray, now_ns: int) -> None:
     """Bring the engine's queues to `now_ns`, as scheduling does first."""
     bring_up_to(engine[0], now_ns, 0)
 
 
 @compiled(entry=True)
-def deliver(engine: Engine, request: int, now_ns: int) -> int:
+def deliver(engine: EngineArray, request: int, now_ns: int) -> int:
     """Hand a request that arrives at `now_ns` to the engine; return until when its client waits at most."""
     return clock.deliver(engine[0], request, now_ns)
 
 
 @compiled(entry=True)
-def next_request(engine: Engine, request: int, ended_ns: int) -> tuple[int, int]:
+def next_request(engine: EngineArray, request: int, ended_ns: int) -> tuple[int, int]:
     """Return what a client asks after a request, and when it arrives; NO_REQUEST: nothing."""
     return follow_up(engine[0], request, ended_ns)
 
 
 @compiled(entry=True)
-def cached_prefix(engine: Engine, request: int) -> int:
+def cached_prefix(engine: EngineArray, request: int) -> int:
     """Return how many leading tokens of a request the engine would not have to compute."""
     return prefix_hit(engine[0], request)[0]

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from simulator.acceptance.tables import RequestColumns
-
-Ints = NDArray[np.int64]
+from simulator.numerics.arrays import Ints
 
 
 class RequestTable(RequestColumns, Protocol):

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from simulator.errors import InputError, Problem
+from simulator.numerics.arrays import Ints
 from simulator.traces.fields import RowError
 from simulator.traces.files import TraceRow
-from simulator.traces.trace import IntArray, Trace, encode_prefixes
+from simulator.traces.trace import Trace, encode_prefixes
 from simulator.units import LATEST_S, NS_PER_S
 
 _MOST_PROBLEMS = 20
@@ -126,7 +127,7 @@ class TraceRows:
             notes=(*notes, *self._notes(timed)),
         )
 
-    def _times(self) -> tuple[IntArray, bool]:
+    def _times(self) -> tuple[Ints, bool]:
         """Arrival of each row from the first one on (-1: it follows another), and whether there are times."""
         starts = [row for row, after_ns in enumerate(self.follows_after_ns) if after_ns is None]
         arrivals = [at for row in starts if (at := self.arrival_ns[row]) is not None]
@@ -150,7 +151,7 @@ class TraceRows:
             times[row] = since
         return times, bool(arrivals)
 
-    def _links(self) -> tuple[IntArray, IntArray]:
+    def _links(self) -> tuple[Ints, Ints]:
         """For each row the one that follows it in its session (-1: none), and how long after it ends, ns."""
         successor = np.full(len(self.session), -1, dtype=np.int64)
         delay_ns = np.zeros(len(self.session), dtype=np.int64)
@@ -183,7 +184,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _issue_keys(arrival_ns: IntArray, successor: IntArray) -> IntArray:
+def _issue_keys(arrival_ns: Ints, successor: Ints) -> Ints:
     """The time to sort by (n,): its own, or that of the row it follows."""
     keys = arrival_ns.copy()
     for row in np.flatnonzero(successor >= 0):  # a successor stands behind its predecessor in the file
@@ -191,7 +192,7 @@ def _issue_keys(arrival_ns: IntArray, successor: IntArray) -> IntArray:
     return keys
 
 
-def _dense(names: Sequence[str | None]) -> IntArray:
+def _dense(names: Sequence[str | None]) -> Ints:
     """Names as 0, 1, … in order of appearance (n,); None as -1."""
     codes: dict[str, int] = {}
     return np.array(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from simulator.numerics.arrays import Ints
+
 CountTokens = Callable[[str], int]
 """A tokenizer as the readers need it: text to number of tokens."""
 
@@ -33,14 +33,14 @@ class Trace:
 
     format: str
     file: str
-    arrival_ns: IntArray
-    prompt_tokens: IntArray
-    output_tokens: IntArray
-    session: IntArray
-    successor: IntArray
-    successor_delay_ns: IntArray
-    prefix_start: IntArray
-    prefix_ids: IntArray
+    arrival_ns: Ints
+    prompt_tokens: Ints
+    output_tokens: Ints
+    session: Ints
+    successor: Ints
+    successor_delay_ns: Ints
+    prefix_start: Ints
+    prefix_ids: Ints
     prefix_block_tokens: int
     timed: bool
     dropped: tuple[tuple[str, int], ...] = ()
@@ -52,7 +52,7 @@ class Trace:
         return len(self.prompt_tokens)
 
 
-def encode_prefixes(prefixes: Iterable[Iterable[Hashable]]) -> tuple[IntArray, IntArray]:
+def encode_prefixes(prefixes: Iterable[Iterable[Hashable]]) -> tuple[Ints, Ints]:
     """Dense ids of blocks, where a block is known by its own content and all content before it.
 
     Returns `start` (n + 1,) and `ids` (start[n],) for `n` prefixes; two prefixes share an id exactly

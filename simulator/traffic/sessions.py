@@ -11,11 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.errors import InputError, Problem
-
-IntArray = NDArray[np.int64]
+from simulator.numerics.arrays import Ints
 
 SESSION_BLOCK_TOKENS = 16
 """Tokens per prefix id of synthetic sessions: the serving engines' block."""
@@ -35,15 +33,15 @@ class SessionTurns(NamedTuple):
     since the next turn starts with both.
     """
 
-    prompt_tokens: IntArray
-    session: IntArray
-    successor: IntArray
-    prefix_start: IntArray
-    prefix_ids: IntArray
+    prompt_tokens: Ints
+    session: Ints
+    successor: Ints
+    prefix_start: Ints
+    prefix_ids: Ints
 
 
 def build_sessions(
-    own_tokens: IntArray, answer_tokens: IntArray, turns: int, shared_prefix_tokens: int
+    own_tokens: Ints, answer_tokens: Ints, turns: int, shared_prefix_tokens: int
 ) -> SessionTurns:
     """Turn `n` requests into sessions of `turns` each (the last one may be cut short).
 
@@ -63,16 +61,16 @@ def build_sessions(
     return SessionTurns(total - answer_tokens, session, successor, start, ids)
 
 
-def _running_sum(values: IntArray, session: IntArray, turn: IntArray) -> IntArray:
+def _running_sum(values: Ints, session: Ints, turn: Ints) -> Ints:
     """Sum of `values` from a session's first turn up to each turn, itself included; shape (n,)."""
     running = np.cumsum(values)
     first = np.flatnonzero(turn == 0)
-    before_session: IntArray = (running - values)[first]
-    sums: IntArray = running - before_session[session]
+    before_session: Ints = (running - values)[first]
+    sums: Ints = running - before_session[session]
     return sums
 
 
-def _prefix_ids(blocks: IntArray, session: IntArray, shared_blocks: int) -> tuple[IntArray, IntArray]:
+def _prefix_ids(blocks: Ints, session: Ints, shared_blocks: int) -> tuple[Ints, Ints]:
     """Starts (n + 1,) and dense ids of the leading `blocks` (n,) of each request.
 
     Ids below `shared_blocks` are the common system prompt; each session's own blocks follow, one range a

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.errors import InputError
+from simulator.numerics.arrays import Ints
 from simulator.traces import NOT_GIVEN
 from simulator.traffic.arrivals import check_clock, draw_arrivals
 from simulator.traffic.lengths import LengthDraws, draw_lengths
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from simulator.scenario.arrivals import ArrivalsTrace
     from simulator.scenario.lengths import Lengths
     from simulator.scenario.workload import Sessions, Workload
-
-IntArray = NDArray[np.int64]
 
 
 class Requests(NamedTuple):
@@ -38,17 +37,17 @@ class Requests(NamedTuple):
     the output too, which the next turn starts with. `session` (n,): -1 none.
     """
 
-    arrival_ns: IntArray
-    prompt_tokens: IntArray
-    output_tokens: IntArray
+    arrival_ns: Ints
+    prompt_tokens: Ints
+    output_tokens: Ints
     traffic_class: NDArray[np.int32]
-    successor: IntArray
-    successor_delay_ns: IntArray
-    cancel_after_tokens: IntArray
-    prefix_start: IntArray
-    prefix_ids: IntArray
+    successor: Ints
+    successor_delay_ns: Ints
+    cancel_after_tokens: Ints
+    prefix_start: Ints
+    prefix_ids: Ints
     prefix_block_tokens: int
-    session: IntArray
+    session: Ints
 
     @property
     def mean_context_tokens(self) -> float:
@@ -177,7 +176,7 @@ def _recorded(workload: Workload, arrivals: ArrivalsTrace, seed: int, base_dir: 
     )
 
 
-def _first_of_session(session: IntArray) -> IntArray:
+def _first_of_session(session: Ints) -> Ints:
     """For each request the first one of its session, or itself; shape (n,)."""
     request = np.arange(len(session), dtype=np.int64)
     first = np.full(int(session.max(initial=-1)) + 1, len(session), dtype=np.int64)
@@ -203,7 +202,7 @@ def _lengths(
     seed: int,
     traffic_class: NDArray[np.int32],
     base_dir: Path,
-) -> IntArray:
+) -> Ints:
     """Prompt or output lengths (n,), each request's from its class's distribution, or the workload's."""
     n = len(traffic_class)
     draws = LengthDraws(seed, kind, n)
@@ -222,7 +221,7 @@ def _lengths(
         raise error.at(field=f"workload.{kind}.file") from None
 
 
-def _cancellations(fraction: float, seed: int, output_tokens: IntArray) -> IntArray:
+def _cancellations(fraction: float, seed: int, output_tokens: Ints) -> Ints:
     """The output token at which each client cancels (n,), from 1 to one before the last; 0 never."""
     n = len(output_tokens)
     if fraction == 0:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.errors import InputError, Problem
-from simulator.trees.shape import DraftTree, Floats, Ints, at_least_one
+from simulator.numerics.arrays import Floats, Ints
+from simulator.trees.shape import DraftTree, at_least_one
 
 
 @dataclass(frozen=True)

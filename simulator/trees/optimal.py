@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.trees.shape import DraftTree, Floats, Ints, at_least_one, by_depth
+from simulator.numerics.arrays import Floats, Ints
+from simulator.trees.shape import DraftTree, at_least_one, by_depth
 
 
 @dataclass(frozen=True)

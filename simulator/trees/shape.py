@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simulator.errors import InputError, Problem
+from simulator.numerics.arrays import Floats, Ints
 
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ def findings(done: Result) -> dict[str, Any]:
     """Code → finding."""
     assert done.exit_code in (0, 1), done.output
     document = json.loads(done.stdout)
-    found = {finding["code"]: finding for finding in document["findings"]}
-    errors = any(finding["severity"] == "error" for finding in found.values())
+    by_code = {finding["code"]: finding for finding in document["findings"]}
+    errors = any(finding["severity"] == "error" for finding in by_code.values())
     assert done.exit_code == int(errors)
-    return found
+    return by_code
 
 
 def run(case: Case, text: str, options: tuple[str, ...], folder: Path) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def test_every_lint_has_a_case_and_a_source() -> None:
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("examples/*-h100.yaml")), ids=lambda file: file.name)
 def test_the_examples_are_clean(file: Path) -> None:
-    found = findings(check(file, "--json"))
+    by_code = findings(check(file, "--json"))
     allowed = {"draft-tp"} if file.name.startswith("two-drafters") else set()
-    assert {code for code, finding in found.items() if finding["severity"] != "info"} <= allowed
+    assert {code for code, finding in by_code.items() if finding["severity"] != "info"} <= allowed
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("examples/*-h100.yaml")), ids=lambda file: file.name)

@@ -233,9 +233,9 @@ def test_rounds_have_the_models_survival(model: AcceptanceModel) -> None:
     ("name", "index"), [(name, i) for name in IMPOSSIBLE for i in range(len(IMPOSSIBLE[name]))]
 )
 def test_impossible_values_are_refused_with_field_and_range(name: str, index: int, tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         acceptance_model({"model": name, **IMPOSSIBLE[name][index]}, K, tmp_path)
-    for problem in caught.value.problems:
+    for problem in error.value.problems:
         assert problem.message
         assert problem.field or problem.file
         assert problem.allowed

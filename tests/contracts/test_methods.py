@@ -79,36 +79,36 @@ def scenario_of(name: str, changes: dict[str, Any] | None = None, **fields: Any)
     )
 
 
-def check_record(one: Method) -> None:
+def check_record(method: Method) -> None:
     """What must hold of the record itself."""
-    assert one.title
-    assert one.source
-    assert one.drafter is None or one.drafter in (*DRAFTER_KINDS, *OWN_KINDS)
+    assert method.title
+    assert method.source
+    assert method.drafter is None or method.drafter in (*DRAFTER_KINDS, *OWN_KINDS)
     for nodes in range(9):
-        rows = one.shape.pass_rows(nodes)
+        rows = method.shape.pass_rows(nodes)
         assert rows[0] >= 0, "the first pass may run on the step's own tokens alone"
-        assert rows[0] > 0 or one.first_pass_reads_tokens or nodes == 0 or one.drafter is None
+        assert rows[0] > 0 or method.first_pass_reads_tokens or nodes == 0 or method.drafter is None
         assert all(later > 0 for later in rows[1:])
-        assert 0 <= one.shape.depth(nodes) <= nodes
-        assert one.shape.first_logits(nodes) >= 1
-        assert one.budget_slots(nodes) >= 0
-        assert one.shape.nodes(nodes) >= nodes
-        assert one.shape.depth(one.shape.nodes(nodes)) >= min(nodes, 1)
-    lookahead = [one.lookahead_tokens(k) for k in range(9)]
+        assert 0 <= method.shape.depth(nodes) <= nodes
+        assert method.shape.first_logits(nodes) >= 1
+        assert method.budget_slots(nodes) >= 0
+        assert method.shape.nodes(nodes) >= nodes
+        assert method.shape.depth(method.shape.nodes(nodes)) >= min(nodes, 1)
+    lookahead = [method.lookahead_tokens(k) for k in range(9)]
     assert lookahead == sorted(lookahead)
     assert lookahead[0] == 0
-    if one.drafter is None:
-        assert not one.drafter_has_kv
-        assert not one.draft_from_target
-        assert not one.loses_last_match
-    if one.drafter_has_kv:
-        assert one.lookahead_tokens(4) >= 4
-    assert not (one.host_lookup and one.drafter)
-    assert not one.gpu_lookup or one.host_lookup
-    assert one.default_tree is None or one.drafts_trees
-    assert set(one.engines) <= {"vllm", "sglang", "trtllm"}
+    if method.drafter is None:
+        assert not method.drafter_has_kv
+        assert not method.draft_from_target
+        assert not method.loses_last_match
+    if method.drafter_has_kv:
+        assert method.lookahead_tokens(4) >= 4
+    assert not (method.host_lookup and method.drafter)
+    assert not method.gpu_lookup or method.host_lookup
+    assert method.default_tree is None or method.drafts_trees
+    assert set(method.engines) <= {"vllm", "sglang", "trtllm"}
     for asynchronous in (False, True):
-        assert not one.looks_up_on_host(asynchronous) or one.host_lookup
+        assert not method.looks_up_on_host(asynchronous) or method.host_lookup
 
 
 def check_run(variant: CompiledVariant, plain: CompiledVariant) -> None:
@@ -142,9 +142,9 @@ def check_run(variant: CompiledVariant, plain: CompiledVariant) -> None:
 
 @every_method
 def test_the_record_says_something_possible(name: str) -> None:
-    one = methods()[name]
-    assert one.name == name
-    check_record(one)
+    method = methods()[name]
+    assert method.name == name
+    check_record(method)
 
 
 @every_method
@@ -218,8 +218,8 @@ TOY_ACCEPTANCE = {"model": "positional", "conditional": [0.9, 0.8, 0.7, 0.0, 0.0
 
 @pytest.fixture
 def toy() -> Iterator[Method]:
-    with registered(TOY) as one:
-        yield one
+    with registered(TOY) as method:
+        yield method
 
 
 def toy_scenario(**changes: Any) -> Scenario:

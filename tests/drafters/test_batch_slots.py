@@ -43,9 +43,9 @@ def test_batch_slots_change_nothing(network: LanguageModel, entry: str) -> None:
         batch_slots = BatchSlots(count)
         jobs = [job(batch_slots, network, maker, number) for number in range(len(PROMPTS))]
         decoded = [outcome for _, outcome in sorted(batch_slots.run(jobs), key=lambda pair: pair[0])]
-        assert [decode.tokens for decode in decoded] == [decode.tokens for decode in alone]
-        for one, other in zip(decoded, alone, strict=True):
-            assert [step.path for step in one.rounds] == [step.path for step in other.rounds]
+        assert [outcome.tokens for outcome in decoded] == [outcome.tokens for outcome in alone]
+        for outcome, other in zip(decoded, alone, strict=True):
+            assert [step.path for step in outcome.rounds] == [step.path for step in other.rounds]
 
 
 def test_passes_of_all_slots_run_together(network: LanguageModel) -> None:

@@ -23,14 +23,14 @@ from tests.lm import save_tiny, tiny_target
 GREEDY = Sampling()
 
 
-def luck() -> torch.Generator:
+def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
 def drafts(drafter: NGram | Suffix, text: list[int], limit: int) -> Proposal:
     """What a drafter proposes when a text has come so far, its last token from the prompt's pass."""
     drafter.start(torch.tensor(text[:-1]))
-    return drafter.propose(text[-1], limit, GREEDY, luck())
+    return drafter.propose(text[-1], limit, GREEDY, generator())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_ngram_learns_from_what_is_emitted_and_forgets_at_the_next_prompt() -> N
     drafter = NGram()
     assert drafts(drafter, [1, 2, 3], 4).tokens.tolist() == []
     drafter.keep([8, 2, 3])
-    assert drafter.propose(3, 4, GREEDY, luck()).tokens.tolist() == [8, 2, 3]
+    assert drafter.propose(3, 4, GREEDY, generator()).tokens.tolist() == [8, 2, 3]
     assert drafts(drafter, [2, 3], 4).tokens.tolist() == []
 
 
@@ -96,7 +96,7 @@ def test_lookahead_collects_what_the_target_says_after_its_guesses(tmp_path: Pat
     target.start(prompt)
     drafter.start(prompt)
     guesses = [list(level) for level in drafter._levels]
-    drafter.propose(33, 4, GREEDY, luck())
+    drafter.propose(33, 4, GREEDY, generator())
     for place in range(WINDOW):
         # A place's n-gram continues the first level up to it, then its own deeper guesses.
         before = [33, *guesses[0][: place + 1], *(level[place] for level in guesses[1:])]
@@ -107,7 +107,7 @@ def test_lookahead_collects_what_the_target_says_after_its_guesses(tmp_path: Pat
         assert len(gram) == NGRAM - 1
     # The next round drafts from the pool, and the target's own state is untouched by the window.
     first = guesses[0][0]
-    assert int((drafter.propose(first, 4, GREEDY, luck()).parents == -1).sum()) >= 1
+    assert int((drafter.propose(first, 4, GREEDY, generator()).parents == -1).sum()) >= 1
     assert target.cache.length == len(prompt)
 
 
@@ -115,7 +115,7 @@ def test_layer_skip_with_all_layers_is_the_target(tmp_path: Path) -> None:
     target = tiny_target(save_tiny(tmp_path, "gpt2"))
     prompt = torch.arange(10, 30)
     last = int(target.start(prompt).argmax())
-    proposal = LayerSkip(target, range(target.layer_count)).propose(last, 5, GREEDY, luck())
+    proposal = LayerSkip(target, range(target.layer_count)).propose(last, 5, GREEDY, generator())
     best = target.score(last, proposal).argmax(-1)
     assert proposal.tokens.tolist() == best[:-1].tolist()
 
@@ -134,7 +134,7 @@ def test_a_draft_model_forgets_what_was_refused(tmp_path: Path) -> None:
     text = list(range(5, 25))
     drafter.start(torch.tensor(text[:-1]))
     for emitted in ([1, 2, 3], [4], [9, 9, 9, 9, 9], [6, 7]):
-        proposal = drafter.propose(text[-1], 4, GREEDY, luck())
+        proposal = drafter.propose(text[-1], 4, GREEDY, generator())
         drafter.keep([proposal.tokens[0].item(), *emitted])  # one draft accepted, the others refused
         assert proposal.tokens.tolist() == greedy(network, text, 4)
         text += [int(proposal.tokens[0]), *emitted]

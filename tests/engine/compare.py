@@ -45,28 +45,37 @@ class Difference:
 
     name: str
     family: str
-    ours: StepTrace
+    simulated: StepTrace
     engine: StepTrace
 
     @property
     def equal(self) -> bool:
         """Whether every step holds the same entries in the same order, and every emission is the same."""
-        return _entries(self.ours) == _entries(self.engine) and self.ours.emissions == self.engine.emissions
+        return (
+            _entries(self.simulated) == _entries(self.engine)
+            and self.simulated.emissions == self.engine.emissions
+        )
 
     @property
     def equal_with_blocks(self) -> bool:
         """Whether preempted requests and free blocks agree too."""
-        return self.ours == self.engine
+        return self.simulated == self.engine
 
     @property
     def first(self) -> str:
         """The first step that differs, or the first emission."""
-        pairs = [(ours, engine) for ours, engine in zip(self.ours.steps, self.engine.steps, strict=False)]
-        at = next((index for index, (ours, engine) in enumerate(pairs) if ours != engine), len(pairs))
-        simulated_steps, engine = self.ours.steps[at : at + 1], self.engine.steps[at : at + 1]
+        pairs = [
+            (simulated_step, engine)
+            for simulated_step, engine in zip(self.simulated.steps, self.engine.steps, strict=False)
+        ]
+        at = next(
+            (index for index, (simulated_step, engine) in enumerate(pairs) if simulated_step != engine),
+            len(pairs),
+        )
+        simulated_steps, engine = self.simulated.steps[at : at + 1], self.engine.steps[at : at + 1]
         if not simulated_steps and not engine:
             return f"{self.name}: emissions differ"
-        return f"{self.name}: step {at}\n  ours   {simulated_steps}\n  engine {engine}"
+        return f"{self.name}: step {at}\n  simulated {simulated_steps}\n  engine    {engine}"
 
 
 def read_traces(path: Path) -> Iterator[dict[str, Any]]:

@@ -72,10 +72,12 @@ _SHARED = Shape(prompt=(10, 100), late=True, shares=True)
 def _speculative() -> dict[str, Shape]:
     shapes = {}
     for method in METHODS:
-        one = (method,)
-        shapes[f"spec_{method}"] = Shape(methods=one)
-        shapes[f"spec_budget_{method}"] = Shape(prompt=(2, 80), budgets=(8, 12, 16, 24), methods=one)
-        shapes[f"spec_kv_{method}"] = replace(_TIGHT, tight_tokens=130, budgets=(64, 128, 256), methods=one)
+        single = (method,)
+        shapes[f"spec_{method}"] = Shape(methods=single)
+        shapes[f"spec_budget_{method}"] = Shape(prompt=(2, 80), budgets=(8, 12, 16, 24), methods=single)
+        shapes[f"spec_kv_{method}"] = replace(
+            _TIGHT, tight_tokens=130, budgets=(64, 128, 256), methods=single
+        )
     return shapes
 
 

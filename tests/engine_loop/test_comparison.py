@@ -49,21 +49,21 @@ def row(variant: str, clients: int, measured_s: float, predicted_s: float, reque
 
 def test_figures_of_a_raw_file_are_the_clients() -> None:
     raw = raw_cell(LoopCell(PLAIN, 2, 3, 1), "2026-01-01T00:00:00+00:00", BENCH, "", "")
-    found = Figures.of_raw(raw)
-    assert found.tpot_s == pytest.approx((0.040 / 2 + 0.0606 / 4) / 2)
-    assert found.ttft_s == pytest.approx(0.15)
-    assert found.itl_s == pytest.approx(np.mean([0.010, 0.030, 0.0201, 0.0202, 0.0203]))
-    assert found.throughput_tokens_per_s == pytest.approx(4.0)
-    assert found.ttft_p99_s == pytest.approx(np.quantile([0.1, 0.2], 0.99))
+    figures = Figures.of_raw(raw)
+    assert figures.tpot_s == pytest.approx((0.040 / 2 + 0.0606 / 4) / 2)
+    assert figures.ttft_s == pytest.approx(0.15)
+    assert figures.itl_s == pytest.approx(np.mean([0.010, 0.030, 0.0201, 0.0202, 0.0203]))
+    assert figures.throughput_tokens_per_s == pytest.approx(4.0)
+    assert figures.ttft_p99_s == pytest.approx(np.quantile([0.1, 0.2], 0.99))
 
 
 def test_a_raw_file_keeps_the_counters_that_acceptance_needs() -> None:
     texts = [(REAL / f"ngram-c16.{when}.metrics.txt").read_text("utf-8") for when in ("before", "after")]
     raw = raw_cell(LoopCell("ngram-k3", 2, 64, 16), "", BENCH, *texts)
-    short, whole = acceptance_of(raw), acceptance_of({"before": texts[0], "after": texts[1]})
+    short, complete = acceptance_of(raw), acceptance_of({"before": texts[0], "after": texts[1]})
     assert len(raw["after"]) < 0.3 * len(texts[1])
     for key in ("mean_acceptance_length", "conditional_acceptance", "draft_coverage", "gated"):
-        assert short[key] == whole[key]
+        assert short[key] == complete[key]
     assert kept_lines("process_start_time_seconds 1\nvllm:generation_tokens_total 5\n") == (
         "vllm:generation_tokens_total 5\n"
     )

@@ -44,14 +44,14 @@ class Sweep:
 
     def start(self, where: str = "here", seconds_s: float = CELL_S) -> subprocess.Popen[str]:
         """A driver; `before` are the cells that it finds."""
-        self.before = self.kept()
+        self.before = self.finished()
         return start("-m", "tests.kill_driver", self.store, self.log, str(CELLS), str(seconds_s), where)
 
     def begun(self) -> list[int]:
         """The cells that were begun, in order, as often as they were."""
         return [int(line) for line in self.log.read_text().split()] if self.log.exists() else []
 
-    def kept(self) -> set[int]:
+    def finished(self) -> set[int]:
         """The cells that the store has."""
         if not self.store.exists() or not self.store.stat().st_size:
             return set()
@@ -86,7 +86,7 @@ def test_killed_drivers_lose_no_finished_cell(sweep: Sweep, seed: int) -> None:
             assert nobody_is_left_of(driver), "a worker outlives its driver"
         finally:
             end([driver])
-        assert sweep.kept() >= sweep.before
+        assert sweep.finished() >= sweep.before
         assert not sweep.before & set(sweep.begun()[seen:]), "a cell that was kept is run again"
     assert driver.returncode == 0
     sweep.require_whole()

@@ -145,8 +145,8 @@ def test_replicas_run_side_by_side(replicas: int) -> None:
         )
         return run(drafting_variant(scenario), acceptance=[Geometric(1.0)])
 
-    one, several = served(20, 1), served(20 * replicas, replicas)
-    assert several.makespan_ns == one.makespan_ns
-    assert several.totals["emitted_tokens"] == replicas * one.totals["emitted_tokens"]
-    assert several.totals["busy_ns"] == replicas * one.totals["busy_ns"]
-    assert (several.ended_ns.reshape(20, replicas) == one.ended_ns[:, None]).all()
+    single, several = served(20, 1), served(20 * replicas, replicas)
+    assert several.makespan_ns == single.makespan_ns
+    assert several.totals["emitted_tokens"] == replicas * single.totals["emitted_tokens"]
+    assert several.totals["busy_ns"] == replicas * single.totals["busy_ns"]
+    assert (several.ended_ns.reshape(20, replicas) == single.ended_ns[:, None]).all()

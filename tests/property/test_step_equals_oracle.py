@@ -28,13 +28,13 @@ GROUPS = 8
 
 def expected(case: dict[str, Any]) -> dict[str, Any]:
     """What the oracle says, in the harness's terms."""
-    found = run_oracle(
+    oracle_record = run_oracle(
         case["engine"], case["prices"], case["requests"], case["acceptance"], harness.random_key(case["seed"])
     )
     names = (*harness.REQUEST_FIELDS, "status")
     return {
-        "requests": [{name: request[name] for name in names} for request in found["requests"]],
-        "counters": {name: int(found["counters"].get(name, 0)) for name in harness.COUNTERS},
+        "requests": [{name: request[name] for name in names} for request in oracle_record["requests"]],
+        "counters": {name: int(oracle_record["counters"].get(name, 0)) for name in harness.COUNTERS},
     }
 
 

@@ -24,7 +24,7 @@ RECORD = json.loads(
 
 
 def test_the_record_names_more_sources_than_parameters_and_both_halves():
-    fitted = [one for one in RECORD["parameters"].values() if one["fitted"]]
+    fitted = [entry for entry in RECORD["parameters"].values() if entry["fitted"]]
     assert RECORD["parameter_count"] == len(fitted) < RECORD["source_count"]
     assert RECORD["source_count"] == len(RECORD["fit_sources"])
     assert not set(RECORD["fit_sources"]) & set(RECORD["other_sources"])
@@ -32,20 +32,20 @@ def test_the_record_names_more_sources_than_parameters_and_both_halves():
 
 
 def test_nothing_is_fitted_on_one_source_or_for_one_model():
-    for name, one in RECORD["parameters"].items():
-        assert one["fitted"] == (len(one["rests_on"]) >= 2), name
-        assert set(one["rests_on"]) <= set(RECORD["fit_sources"]), name
-        low, high = one["interval_us"]
-        assert low <= one["value_us"] <= high, name
-        if not one["fitted"]:
-            assert one["value_us"] == pytest.approx(one["before_us"], rel=0.05), name
+    for name, entry in RECORD["parameters"].items():
+        assert entry["fitted"] == (len(entry["rests_on"]) >= 2), name
+        assert set(entry["rests_on"]) <= set(RECORD["fit_sources"]), name
+        low, high = entry["interval_us"]
+        assert low <= entry["value_us"] <= high, name
+        if not entry["fitted"]:
+            assert entry["value_us"] == pytest.approx(entry["before_us"], rel=0.05), name
 
 
 def test_the_shipped_presets_hold_the_values_of_the_record():
-    for one in PARAMETERS:
-        value_us = RECORD["parameters"][one.name]["value_us"]
-        for name in one.presets:
-            assert 1e6 * one.of(load_preset(name)[0]) == pytest.approx(value_us, rel=1e-3, abs=1e-3)
+    for parameter in PARAMETERS:
+        value_us = RECORD["parameters"][parameter.name]["value_us"]
+        for name in parameter.presets:
+            assert 1e6 * parameter.of(load_preset(name)[0]) == pytest.approx(value_us, rel=1e-3, abs=1e-3)
 
 
 def test_the_half_follows_from_the_names_of_the_sources_alone():
@@ -63,15 +63,15 @@ def test_the_half_follows_from_the_names_of_the_sources_alone():
 
 def with_other_figures(run: PublishedRun) -> PublishedRun:
     """The run as if something else had been measured."""
-    other = tuple(replace(one, value=3 * one.value) for one in run.published)
+    other = tuple(replace(entry, value=3 * entry.value) for entry in run.published)
     return replace(run, published=other)
 
 
 def test_every_error_class_says_what_it_leans_on():
-    names = {one.name for one in PARAMETERS}
+    names = {parameter.name for parameter in PARAMETERS}
     assert all(set(leans) <= names for leans in RECORD["sensitivity"].values())
     moved = {name for leans in RECORD["sensitivity"].values() for name in leans}
-    assert moved >= {name for name, one in RECORD["parameters"].items() if one["fitted"]}
+    assert moved >= {name for name, entry in RECORD["parameters"].items() if entry["fitted"]}
     assert set(RECORD["rotation"]) == {"0", "1", "2", "3", "4", "all"}
 
 
@@ -93,7 +93,7 @@ class Straight:
         self.slopes, self.sources, self.truth = slopes, sources, truth
 
     def linear(self, _runs, values):
-        moved = to_scale(np.array([values[one.name] for one in PARAMETERS]), TYPICAL) - self.truth
+        moved = to_scale(np.array([values[parameter.name] for parameter in PARAMETERS]), TYPICAL) - self.truth
         return LinearisedErrors(self.slopes @ moved, self.slopes, self.sources), [THROUGHPUT] * len(
             self.slopes
         )
@@ -101,7 +101,7 @@ class Straight:
 
 def test_a_parameter_that_one_source_tells_stays_and_the_others_are_fitted_without_it():
     rng = np.random.default_rng(5)
-    count = sum(one.quantities == STEPS for one in PARAMETERS)
+    count = sum(parameter.quantities == STEPS for parameter in PARAMETERS)
     slopes = np.zeros((60, len(PARAMETERS)))
     slopes[:, :count] = rng.normal(size=(60, count)) * 0.2
     slopes[20:, 1] = 0.0  # the first source alone tells it
@@ -110,7 +110,7 @@ def test_a_parameter_that_one_source_tells_stays_and_the_others_are_fitted_witho
     truth = begin + 0.5
     truth[1] = begin[1]
     values, fitted = fit((), Straight(slopes, sources, truth), rounds=3)
-    names = [one.name for one in PARAMETERS]
+    names = [parameter.name for parameter in PARAMETERS]
     assert fitted == [name for name in names[:count] if name != names[1]]
     expected = dict(zip(names, from_scale(truth, TYPICAL), strict=True))
     for name in names:
@@ -134,20 +134,20 @@ def test_the_scale_of_the_fit_reaches_zero():
 def test_candidates_are_presets_that_hold_their_values(tmp_path):
     values = {name: 2 * value + 1e-6 for name, value in start().items()}
     paths = candidate_presets(values, tmp_path)
-    for one in PARAMETERS:
-        for name in one.presets:
-            assert one.of(load_preset(paths[name])[0]) == pytest.approx(values[one.name])
+    for parameter in PARAMETERS:
+        for name in parameter.presets:
+            assert parameter.of(load_preset(paths[name])[0]) == pytest.approx(values[parameter.name])
             shipped = load_preset(name)[0]
             assert load_preset(paths[name])[0].graph_sizes == shipped.graph_sizes
 
 
 def test_writing_changes_the_numbers_and_nothing_else():
     folder = resources.files("simulator").joinpath("data", "engines")
-    shipped = {one.name: one.of(load_preset(one.presets[0])[0]) for one in PARAMETERS}
-    for name in {name for one in PARAMETERS for name in one.presets}:
+    shipped = {parameter.name: parameter.of(load_preset(parameter.presets[0])[0]) for parameter in PARAMETERS}
+    for name in {name for parameter in PARAMETERS for name in parameter.presets}:
         text = folder.joinpath(f"{name}.json").read_text("utf-8")
         assert json.loads(rewritten(text, name, shipped)) == json.loads(text)
         changed = json.loads(rewritten(text, name, {key: 7e-3 for key in shipped}))
-        moved = {one.preset_field for one in PARAMETERS if name in one.presets}
+        moved = {parameter.preset_field for parameter in PARAMETERS if name in parameter.presets}
         assert {key for key in changed["host"] if changed["host"][key] == 7e-3} == moved
         assert {**changed, "host": None} == {**json.loads(text), "host": None}

@@ -31,7 +31,7 @@ def allowance(figure: str) -> float:
 def counted_beside(card: Card, model: Model) -> int:
     """Parameters that the card's figure has in addition to the text part."""
     total = 0
-    for part in card.beside:
+    for part in card.other_parts:
         if part == "mtp":
             total += load_drafter(None, model, "mtp").parameters
         elif part == "ends":

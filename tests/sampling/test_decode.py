@@ -69,43 +69,48 @@ def test_records_account_for_every_token(plan: DraftTree | GrowthRule | None) ->
         plan, 1.0, observe=lambda _, proposal, distributions: seen.append((proposal, distributions))
     )
     position = 1
-    for one, (proposal, distributions) in zip(out.rounds, seen, strict=True):
-        assert one.position == position
-        emitted = out.tokens[position : position + one.accepted + 1]
-        position += one.accepted + 1
-        drafts = proposal.tokens[list(one.path)].tolist()
-        assert drafts[: len(emitted)] == list(emitted[: one.accepted])  # the last round may be cut
-        assert [proposal.parents[node] for node in one.path] == [-1, *one.path][: one.accepted]
-        assert plan is not None or len(one.chances) == min(one.accepted + 1, one.drafted)
-        assert one.nodes == len(proposal.tokens)
+    for draft_round, (proposal, distributions) in zip(out.rounds, seen, strict=True):
+        assert draft_round.position == position
+        emitted = out.tokens[position : position + draft_round.accepted + 1]
+        position += draft_round.accepted + 1
+        drafts = proposal.tokens[list(draft_round.path)].tolist()
+        assert drafts[: len(emitted)] == list(emitted[: draft_round.accepted])  # the last round may be cut
+        assert [proposal.parents[node] for node in draft_round.path] == [-1, *draft_round.path][
+            : draft_round.accepted
+        ]
+        assert plan is not None or len(draft_round.chances) == min(
+            draft_round.accepted + 1, draft_round.drafted
+        )
+        assert draft_round.nodes == len(proposal.tokens)
         assert all(
-            distributions[1 + node, token] > 0 for node, token in zip((-1, *one.path), emitted, strict=False)
+            distributions[1 + node, token] > 0
+            for node, token in zip((-1, *draft_round.path), emitted, strict=False)
         )
     assert position >= 60
-    drafted = [one.accepted for one in out.rounds]
-    assert out.mean_acceptance_length == pytest.approx(1 + sum(drafted) / len(drafted))
+    accepted = [step.accepted for step in out.rounds]
+    assert out.mean_acceptance_length == pytest.approx(1 + sum(accepted) / len(accepted))
 
 
 def test_acceptance_counted_and_computed_agree() -> None:
     """1 - TV of the distributions, averaged over the drafts tried, is the share of them that is accepted."""
-    rounds = [one for seed in range(40) for one in decoded(None, 1.0, seed=seed).rounds]
-    chances = torch.tensor([chance for one in rounds for chance in one.chances])
+    rounds = [draft_round for seed in range(40) for draft_round in decoded(None, 1.0, seed=seed).rounds]
+    chances = torch.tensor([chance for draft_round in rounds for chance in draft_round.chances])
     tried = len(chances)
-    accepted = sum(one.accepted for one in rounds)
+    accepted = sum(draft_round.accepted for draft_round in rounds)
     spread = float((chances * (1 - chances)).sum().sqrt())
     assert abs(accepted - float(chances.sum())) < 4 * spread
     assert tried > 2000
 
 
 def test_stop_tokens_end_the_output_and_are_in_it() -> None:
-    whole = decoded(None, 1.0, seed=2).tokens
-    for stop in set(whole):
+    tokens = decoded(None, 1.0, seed=2).tokens
+    for stop in set(tokens):
         out = decoded(None, 1.0, seed=2, stop_tokens=(stop,))
-        assert out.tokens == whole[: whole.index(stop) + 1]
+        assert out.tokens == tokens[: tokens.index(stop) + 1]
         assert out.finish == "stop"
     for count in (1, 2, 7):
         out = decoded(None, 1.0, seed=2, max_tokens=count)
-        assert (out.tokens, out.finish) == (whole[:count], "length")
+        assert (out.tokens, out.finish) == (tokens[:count], "length")
 
 
 class Counting(TableTarget):
@@ -122,7 +127,7 @@ class Counting(TableTarget):
 def test_a_rejection_costs_no_second_pass() -> None:
     target = Counting(TARGET)
     out = speculative_decode(target, TableDrafter(-TARGET), PROMPT, 3, 1.0, max_tokens=60)
-    assert sum(one.accepted < one.drafted for one in out.rounds) > 30
+    assert sum(draft_round.accepted < draft_round.drafted for draft_round in out.rounds) > 30
     assert target.passes == len(out.rounds)
 
 
@@ -141,29 +146,32 @@ def test_a_rejection_costs_no_second_pass() -> None:
     ids=str,
 )
 def test_values_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
-    given = {"draft_length": 3} | options
+    settings = {"draft_length": 3} | options
     with pytest.raises(InputError, match=next(iter(options))):
-        speculative_decode(TableTarget(TARGET), None, PROMPT, **given)
+        speculative_decode(TableTarget(TARGET), None, PROMPT, **settings)
 
 
 def test_filters_keep_the_most_probable_tokens() -> None:
     distribution = torch.tensor([0.1, 0.4, 0.25, 0.05, 0.2], dtype=torch.float64)
 
-    def kept(**options: float) -> list[float]:
-        return [
-            round(one, 6)
-            for one in filtered_distribution(
-                distribution.log(), Sampling(**{"temperature": 1.0} | options)
-            ).tolist()
-        ]  # type: ignore[arg-type]
+    def filter_tokens(**options: float) -> list[float]:
+        sampling = Sampling(**{"temperature": 1.0} | options)  # type: ignore[arg-type]
+        filtered = filtered_distribution(distribution.log(), sampling)
+        return [round(probability, 6) for probability in filtered.tolist()]
 
-    assert kept(top_k=2) == [0, round(0.4 / 0.65, 6), round(0.25 / 0.65, 6), 0, 0]
-    assert kept(top_p=0.65) == kept(top_p=0.5) == kept(top_k=2)
-    assert kept(top_p=0.66) == kept(top_k=3)
-    assert kept(top_p=1e-9) == kept(temperature=0.0) == [0, 1, 0, 0, 0]
-    assert kept(top_k=2, top_p=0.6) == [0, 1, 0, 0, 0]  # 0.4 of the 0.65 that top-k left already holds it
+    assert filter_tokens(top_k=2) == [0, round(0.4 / 0.65, 6), round(0.25 / 0.65, 6), 0, 0]
+    assert filter_tokens(top_p=0.65) == filter_tokens(top_p=0.5) == filter_tokens(top_k=2)
+    assert filter_tokens(top_p=0.66) == filter_tokens(top_k=3)
+    assert filter_tokens(top_p=1e-9) == filter_tokens(temperature=0.0) == [0, 1, 0, 0, 0]
+    assert filter_tokens(top_k=2, top_p=0.6) == [
+        0,
+        1,
+        0,
+        0,
+        0,
+    ]  # 0.4 of the 0.65 that top-k left already holds it
     cold = distribution**2 / (distribution**2).sum()
-    assert kept(temperature=0.5) == [round(one, 6) for one in cold.tolist()]
+    assert filter_tokens(temperature=0.5) == [round(probability, 6) for probability in cold.tolist()]
     assert filtered_distribution(torch.zeros(5), Sampling(1.0, top_k=2)).tolist() == [0.5, 0.5, 0, 0, 0]
 
 
@@ -181,10 +189,10 @@ def test_argmaxes_suffice_at_temperature_zero() -> None:
     )
     p = torch.nn.functional.one_hot(best, 3).double()
     uniforms = torch.rand(500, 4, generator=generator, dtype=torch.float64)
-    for found, wanted in zip(
+    for actual, expected in zip(
         accept_greedy(best, drafts), accept_chain(p, None, drafts, uniforms), strict=True
     ):
-        assert torch.equal(found, wanted)
+        assert torch.equal(actual, expected)
 
 
 def test_acceptance_probability_is_one_minus_the_distance() -> None:
@@ -220,7 +228,7 @@ def test_typical_acceptance_bends_the_law_as_computed() -> None:
 
 
 def test_typical_acceptance_takes_more_and_says_what_it_costs() -> None:
-    prompts = [torch.tensor([one, one + 1]) for one in range(7)]
+    prompts = [torch.tensor([token, token + 1]) for token in range(7)]
     greedy, sampled = (
         measure_distortion(TableTarget(TARGET), TableDrafter(CLOSE), prompts, 0.7, how, 40)
         for how in ("greedy", "sampled")
@@ -239,16 +247,16 @@ def check_rows_equal_paths(target: TargetSession, tree: DraftTree, tolerance: fl
     generator = torch.Generator().manual_seed(tree.nodes)
     tokens = torch.randint(target.vocab_size, (tree.nodes - 1,), generator=generator)
     prompt = torch.randint(target.vocab_size, (12,), generator=generator)
-    whole = Proposal(tokens, torch.from_numpy(tree.draft_parents))
+    full_proposal = Proposal(tokens, torch.from_numpy(tree.draft_parents))
 
     def after_a_round(proposal: Proposal) -> torch.Tensor:
         """Score behind a first round, whose rejected rows must have left the cache."""
         target.start(prompt)
-        target.score(5, whole)
+        target.score(5, full_proposal)
         target.keep([node - 1 for node in tree.path(leaves(tree)[-1])])
         return target.score(6, proposal)
 
-    rows = after_a_round(whole)
+    rows = after_a_round(full_proposal)
     for leaf in leaves(tree):
         path = tree.path(leaf)
         chain = tokens[[node - 1 for node in path]]
@@ -281,10 +289,10 @@ def test_layer_skip_drafts_trees_that_change_no_text(tiny_folder: Path) -> None:
     plain = speculative_decode(target, None, prompt, 4, max_tokens=30)
     chain = speculative_decode(target, LayerSkip(target), prompt, 4, max_tokens=30)
     for plan in (DraftTree.chain(4), EAGLE1, GrowthRule.eagle2(4, 3, 10)):
-        found = speculative_decode(target, LayerSkip(target, plan=plan), prompt, 4, max_tokens=30)
-        assert found.tokens == plain.tokens
-        assert len(found.rounds) <= len(chain.rounds) < len(plain.rounds)
-        assert plan != DraftTree.chain(4) or found == chain
+        decoded_text = speculative_decode(target, LayerSkip(target, plan=plan), prompt, 4, max_tokens=30)
+        assert decoded_text.tokens == plain.tokens
+        assert len(decoded_text.rounds) <= len(chain.rounds) < len(plain.rounds)
+        assert plan != DraftTree.chain(4) or decoded_text == chain
 
 
 def test_nodes_of_a_real_model_see_their_own_path_alone(smollm2: LanguageModel) -> None:

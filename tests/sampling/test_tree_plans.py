@@ -38,8 +38,8 @@ def test_plans_are_compared_on_the_same_texts() -> None:
         assert row["rounds"] == rounds
         assert row["mean_acceptance_length"]["value"] == pytest.approx(tokens / rounds, abs=1e-6)
     for difference in result["differences"]:
-        ours, other = (rows[difference[key]]["mean_acceptance_length"]["value"] for key in ("of", "to"))
-        assert difference["value"] == pytest.approx(ours - other, abs=3e-6)
+        first, other = (rows[difference[key]]["mean_acceptance_length"]["value"] for key in ("of", "to"))
+        assert difference["value"] == pytest.approx(first - other, abs=3e-6)
         assert difference["ci95"][0] < difference["value"] < difference["ci95"][1]
 
 

@@ -33,23 +33,29 @@ def mean_length(alpha: float, draft_length: int) -> float:
     return float(sum(alpha**place for place in range(draft_length + 1)))
 
 
-def share_holding(found: Sequence[Intervals], truth: float) -> float:
+def share_holding(samples_of_intervals: Sequence[Intervals], truth: float) -> float:
     """Share of intervals of the mean that hold the truth."""
-    return float(np.mean([one.mean_length[0] <= truth <= one.mean_length[1] for one in found]))
+    return float(
+        np.mean(
+            [interval.mean_length[0] <= truth <= interval.mean_length[1] for interval in samples_of_intervals]
+        )
+    )
 
 
 @pytest.mark.parametrize("rounds", [30, 300])
 @pytest.mark.parametrize("alpha", [0.2, 0.7, 0.95])
 def test_intervals_from_counts_hold_the_mean_of_independent_rounds(rounds: int, alpha: float) -> None:
     generator = np.random.default_rng(rounds)
-    found = [binomial(counts_of(rounds_of(np.full(rounds, alpha), 4, generator), 4), 4) for _ in range(RUNS)]
+    samples_of_intervals = [
+        binomial(counts_of(rounds_of(np.full(rounds, alpha), 4, generator), 4), 4) for _ in range(RUNS)
+    ]
     # Less 3 standard errors of the share itself; an interval may be too wide, never too narrow.
-    assert share_holding(found, mean_length(alpha, 4)) > 0.95 - 3 * (0.95 * 0.05 / RUNS) ** 0.5
+    assert share_holding(samples_of_intervals, mean_length(alpha, 4)) > 0.95 - 3 * (0.95 * 0.05 / RUNS) ** 0.5
 
 
 def test_intervals_from_counts_shrink_with_the_root_of_the_rounds() -> None:
     few, many = (binomial(Counts(n, 1.57 * n, 3 * n, (0.72 * n, 0.51 * n, 0.34 * n)), 3) for n in (1e3, 1e5))
-    widths = [one.mean_length[1] - one.mean_length[0] for one in (few, many)]
+    widths = [interval.mean_length[1] - interval.mean_length[0] for interval in (few, many)]
     assert widths[0] / widths[1] == pytest.approx(10.0, rel=0.01)
 
 
@@ -107,7 +113,7 @@ def test_drawing_neighbours_holds_where_acceptance_drifts() -> None:
             level = 0.8 * level + 0.6 * 0.6 * generator.normal()
             levels.append(level)
         blocks = [
-            counts_of(rounds_of(np.full(30, 1 / (1 + np.exp(-one))), 1, generator), 1) for one in levels
+            counts_of(rounds_of(np.full(30, 1 / (1 + np.exp(-logit))), 1, generator), 1) for logit in levels
         ]
         truth = 1.5  # by symmetry of the logistic
         for name, in_order in (("together", True), ("alone", False)):
@@ -118,10 +124,10 @@ def test_drawing_neighbours_holds_where_acceptance_drifts() -> None:
 
 
 def test_the_method_follows_what_is_known() -> None:
-    blocks = tuple(RoundBlock(one) for one in requests(np.random.default_rng(1), 20))
-    whole = total([block.counts for block in blocks])
-    with_blocks = intervals_of(MeasuredAcceptance(whole, 3, "", blocks=blocks))
-    few_blocks = intervals_of(MeasuredAcceptance(whole, 3, "", blocks=blocks[:3]))
+    blocks = tuple(RoundBlock(request) for request in requests(np.random.default_rng(1), 20))
+    joint = total([block.counts for block in blocks])
+    with_blocks = intervals_of(MeasuredAcceptance(joint, 3, "", blocks=blocks))
+    few_blocks = intervals_of(MeasuredAcceptance(joint, 3, "", blocks=blocks[:3]))
     assert with_blocks is not None
     assert few_blocks is not None
     assert (with_blocks.method, few_blocks.method) == ("block-bootstrap", "binomial")
@@ -129,6 +135,6 @@ def test_the_method_follows_what_is_known() -> None:
 
 
 def test_a_position_that_no_round_reached_has_no_conditional_interval() -> None:
-    found = binomial(Counts(50.0, 0.0, 150.0, (0.0, 0.0, 0.0)), 3)
-    assert found.conditional[0] is not None
-    assert found.conditional[1:] == (None, None)
+    interval = binomial(Counts(50.0, 0.0, 150.0, (0.0, 0.0, 0.0)), 3)
+    assert interval.conditional[0] is not None
+    assert interval.conditional[1:] == (None, None)

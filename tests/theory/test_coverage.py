@@ -35,14 +35,14 @@ def studies(
         yield study, study.measurements()[0]
 
 
-def given(estimates: Sequence[Estimate | None]) -> list[Estimate]:
+def stated(estimates: Sequence[Estimate | None]) -> list[Estimate]:
     """Those that claim an interval."""
     return [estimate for estimate in estimates if estimate is not None and estimate.ci95 is not None]
 
 
 def coverage(estimates: Sequence[Estimate | None], truth: float) -> float:
     """The share of the intervals there are that hold the truth."""
-    intervals = [estimate.ci95 for estimate in given(estimates)]
+    intervals = [estimate.ci95 for estimate in stated(estimates)]
     return sum(low <= truth <= high for low, high in intervals) / len(intervals)
 
 
@@ -63,25 +63,25 @@ def test_intervals_of_means_and_p90_hold_the_truth(load: float, requests: int) -
     assert (
         LOWEST <= coverage([variant["e2e_s.p90"] for variant in summaries], sojourn_s(load, 0.9)) <= HIGHEST
     )
-    assert len(given([variant["e2e_s.p90"] for variant in summaries])) > 0.9 * STUDIES
+    assert len(stated([variant["e2e_s.p90"] for variant in summaries])) > 0.9 * STUDIES
 
 
 def test_intervals_of_p99_hold_the_truth() -> None:
     tails = [variant.summary()["e2e_s.p99"] for _, variant in studies(queue_scenario(0.3, 4000), STUDIES)]
-    assert len(given(tails)) == STUDIES
+    assert len(stated(tails)) == STUDIES
     assert LOWEST <= coverage(tails, sojourn_s(0.3, 0.99)) <= HIGHEST
 
 
 def test_intervals_of_p99_that_are_refused_would_not_have_held_it() -> None:
     """At this load what lies beyond P99, over 20 samples in each replication, is one or two busy spells."""
     load = 0.8
-    found = [variant for _, variant in studies(queue_scenario(load, 2500), FEWER_STUDIES)]
-    summaries = [variant.summary() for variant in found]
+    chosen = [variant for _, variant in studies(queue_scenario(load, 2500), FEWER_STUDIES)]
+    summaries = [variant.summary() for variant in chosen]
     assert (
         LOWEST <= coverage([summary["queue_s.mean"] for summary in summaries], mean_wait_s(load)) <= HIGHEST
     )
-    assert len(given([summary["e2e_s.p99"] for summary in summaries])) < 0.02 * FEWER_STUDIES
-    refused = [mean_estimate(variant.samples["e2e_s.p99"]) for variant in found]
+    assert len(stated([summary["e2e_s.p99"] for summary in summaries])) < 0.02 * FEWER_STUDIES
+    refused = [mean_estimate(variant.samples["e2e_s.p99"]) for variant in chosen]
     assert coverage(refused, sojourn_s(load, 0.99)) < LOWEST - 0.03
 
 
@@ -122,8 +122,8 @@ def test_stopping_at_a_precision_leaves_the_95_percent(monkeypatch: pytest.Monke
     for study, variant in studies(queue_scenario(0.5, 600, **asked), FEWER_STUDIES):
         result.append(variant.summary()["queue_s.mean"])
         counts.append(study.have)
-    assert all(estimate.relative_half_width <= precision for estimate in given(result))
-    assert len(given(result)) == FEWER_STUDIES
+    assert all(estimate.relative_half_width <= precision for estimate in stated(result))
+    assert len(stated(result)) == FEWER_STUDIES
     assert LOWEST <= coverage(result, mean_wait_s(0.5)) <= HIGHEST
     assert np.mean(counts) > 10
 

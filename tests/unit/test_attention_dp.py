@@ -76,10 +76,10 @@ def test_a_request_has_to_fit_into_one_group() -> None:
 def test_a_group_attends_to_its_own_requests_alone() -> None:
     single = cost(1, 1, 1)
     own = cost(GPUS)
-    mine = (2, 2, 2 * 65_536, 1, (), 2)
+    group_pass = (2, 2, 2 * 65_536, 1, (), 2)
     all_of_them = (32, 32, 32 * 65_536, 1, (), 32)
     for name in ("attention (mla)", "o", "norms and activations", "lm_head"):
-        assert part_us(own, name, *all_of_them) == pytest.approx(part_us(single, name, *mine)), name
+        assert part_us(own, name, *all_of_them) == pytest.approx(part_us(single, name, *group_pass)), name
     more = (33, 33, 33 * 65_536, 1, (), 33)
     assert part_us(own, "attention (mla)", *more) > part_us(own, "attention (mla)", *all_of_them)
     assert part_us(own, "routed experts", *all_of_them) == pytest.approx(

@@ -25,7 +25,7 @@ def scenario(prompt_tokens: int, changes: dict[str, Any] | None = None) -> Scena
     return small_scenario(base | (changes or {}))
 
 
-def told(scenario: Scenario) -> list[str]:
+def notes_of(scenario: Scenario) -> list[str]:
     return [note for note in simulate(scenario).notes if NOTE in note]
 
 
@@ -39,7 +39,7 @@ def test_requests_that_fit_are_not_mentioned() -> None:
 
 def test_requests_that_outgrow_it_draft_until_then() -> None:
     result = simulate(scenario(140))
-    assert told(scenario(140)) == [f"eagle3: 100.0% {NOTE}"]
+    assert notes_of(scenario(140)) == [f"eagle3: 100.0% {NOTE}"]
     coverage = result.variants["eagle3"]["draft_coverage"]
     assert coverage is not None
     assert 0 < coverage.value < 1
@@ -47,7 +47,7 @@ def test_requests_that_outgrow_it_draft_until_then() -> None:
 
 def test_requests_of_a_class_that_never_drafts_do_not_count() -> None:
     classes = [{"name": "silent", "share": 0.5, "drafts": False}, {"name": "all", "share": 0.5}]
-    (note,) = told(scenario(140, {"workload.classes": classes, "workload.requests": 400}))
+    (note,) = notes_of(scenario(140, {"workload.classes": classes, "workload.requests": 400}))
     share = float(note.removeprefix("eagle3: ").partition("%")[0])
     assert 40 < share < 60
 

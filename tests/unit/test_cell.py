@@ -172,11 +172,11 @@ def test_one_variant_may_not_fit_where_others_do(tmp_path: Path) -> None:
     rest = "axes:\n  hardware.tensor_parallel: [1]\nkeep: [verdict, plain.steps]\n"
     lookup = "{name: lookup, method: ngram, acceptance: {model: geometric, alpha: 0.4}}"
     both = SCENARIO.replace("  workload:", f"    - {lookup}\n  workload:")
-    alone, beside = run_cell(one_cell(tmp_path, rest)), run_cell(one_cell(tmp_path, rest, both))
-    assert alone.metrics["eagle3.verdict"] == beside.metrics["eagle3.verdict"] == DOES_NOT_FIT
-    assert alone.metrics["plain.steps"] == beside.metrics["plain.steps"]
-    assert beside.metrics["lookup.verdict"] in ("pays", "loses", "undecided")
-    assert (alone.status, beside.status) == (DOES_NOT_FIT, DONE)
+    alone, with_lookup = run_cell(one_cell(tmp_path, rest)), run_cell(one_cell(tmp_path, rest, both))
+    assert alone.metrics["eagle3.verdict"] == with_lookup.metrics["eagle3.verdict"] == DOES_NOT_FIT
+    assert alone.metrics["plain.steps"] == with_lookup.metrics["plain.steps"]
+    assert with_lookup.metrics["lookup.verdict"] in ("pays", "loses", "undecided")
+    assert (alone.status, with_lookup.status) == (DOES_NOT_FIT, DONE)
     assert alone.error is not None
     assert alone.error.startswith("eagle3: ")
 

@@ -87,8 +87,8 @@ def test_prediction_module_of_deepseek():
 def test_modules_that_take_turns_are_all_in_memory():
     drafter = load_drafter(None, load_model("minimax-m2.5"), "mtp")
     assert drafter.modules == 3
-    one = drafter.model.parameters + drafter.fc.parameters
-    assert drafter.parameters == 3 * one
+    expected = drafter.model.parameters + drafter.fc.parameters
+    assert drafter.parameters == 3 * expected
     assert drafter.kv_bytes_per_token() == 3 * drafter.model.kv_bytes_per_token()
 
 
@@ -200,10 +200,10 @@ def test_experts_in_a_head_are_refused_in_words():
 def test_a_head_that_does_not_fit_is_refused_with_its_field(tmp_path, change, field):
     file = tmp_path / "config.json"
     file.write_text(json.dumps({**EAGLE3_70B, **change}, indent=1))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_drafter(str(file), load_model("llama-3.3-70b-instruct"), "eagle3")
-    assert field in {problem.field for problem in caught.value.problems}
-    assert all(problem.file == str(file) for problem in caught.value.problems)
+    assert field in {problem.field for problem in error.value.problems}
+    assert all(problem.file == str(file) for problem in error.value.problems)
 
 
 @pytest.mark.parametrize(

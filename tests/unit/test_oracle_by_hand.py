@@ -103,13 +103,13 @@ def request(
 def simulate(
     engine_: Record,
     requests: list[Record],
-    luck: dict[tuple[int, int, int], float] | None = None,
+    draws: dict[tuple[int, int, int], float] | None = None,
     kind: str = "table",
     prices_: Record | None = None,
 ) -> tuple[list[Record], Record]:
     acceptance = {"kind": kind, "conditional": [[0.5] * 4], "drafts": [True]}
     acceptance |= {"match_after_miss": [0.5], "match_after_match": [0.95]}
-    known = luck or {}
+    known = draws or {}
     outcome = run_oracle(engine_, prices_ or prices(), requests, acceptance, lambda *key: known.get(key, 0.9))
     return outcome["requests"], outcome["counters"]
 
@@ -160,8 +160,8 @@ def test_chain_of_two_drafts(early: bool, times: tuple[int, int, int]) -> None:
     # tokens 2 3 4. Again: 3582 and 3786. Drafts of 5 and 6 survive: three tokens, but the output ends at 6:
     # one is trimmed.
     chain = engine(2, lookahead_tokens=2, drafter_has_kv=True, serial_passes="draft_length")
-    luck = {(0, 0, position): 0.1 for position in (2, 3, 5, 6)}
-    (r,), counters = simulate(chain | {"emits_before_drafting": early}, [request(10, 6)], luck)
+    draws = {(0, 0, position): 0.1 for position in (2, 3, 5, 6)}
+    (r,), counters = simulate(chain | {"emits_before_drafting": early}, [request(10, 6)], draws)
     first, second, third = times
     check(r, first_ns=first, last_ns=third, ended_ns=third, max_itl_ns=max(second - first, third - second))
     check(r, emitted_tokens=6, drafted_tokens=4, accepted_tokens=4, draft_rounds=2, decode_rounds=2)
@@ -227,15 +227,15 @@ def test_the_second_of_a_step_finds_the_blocks_of_the_first() -> None:
     check(counters, steps=1, prefix_hit_tokens=8)
 
 
-@pytest.mark.parametrize(("blocks", "found"), [(4, 8), (3, 4)])
-def test_blocks_leave_in_the_order_in_which_they_came_free(blocks: int, found: int) -> None:
+@pytest.mark.parametrize(("blocks", "hit_tokens"), [(4, 8), (3, 4)])
+def test_blocks_leave_in_the_order_in_which_they_came_free(blocks: int, hit_tokens: int) -> None:
     # The first request fills two blocks and leaves them, the second block before the first one. The other
     # has 5 tokens of its own, so two blocks: those without contents are taken first, of 4 both, of 3 one and
     # then the deepest. The last request is like the first.
     first, again = request(9, 1, names=(7, 8)), request(9, 1, arrival=6000, names=(7, 8))
     requests = [first, request(5, 1, arrival=3000), again]
     _, counters = simulate(shared(total_blocks=blocks), requests)
-    check(counters, prefix_hit_tokens=found)
+    check(counters, prefix_hit_tokens=hit_tokens)
 
 
 def test_the_last_block_of_an_aligned_prompt_is_computed_again() -> None:
@@ -253,8 +253,8 @@ def test_one_missing_token_is_filled_up_to_a_decode() -> None:
     # though chance would accept them; the next round has two drafts, which count.
     drafting = shared(draft_length=2, padded_drafts=2)
     requests = [request(9, 1, names=(7, 8)), request(9, 4, arrival=3000, names=(7, 8))]
-    luck = {(1, 0, position): 0.0 for position in range(1, 5)}
-    (_, b), counters = simulate(drafting, requests, luck)
+    draws = {(1, 0, position): 0.0 for position in range(1, 5)}
+    (_, b), counters = simulate(drafting, requests, draws)
     check(b, first_ns=3000 + 1033, draft_rounds=2, drafted_tokens=4, accepted_tokens=2, decode_rounds=2)
     check(counters, padded=1)
 
@@ -321,8 +321,8 @@ def test_ragged_n_gram_drafts_only_on_a_match() -> None:
     # lookup for token 3 hits. Verify N = 3: 1033 -> 3145; the draft of 3 survives, of 4 not: tokens 3 4. The
     # lookup for 5 hits (0.9 against 0.95 after a match). 4178: drafts of 5 and 6 survive; the seventh token
     # is trimmed.
-    luck = {(0, 1, 3): 0.1, (0, 0, 3): 0.1, (0, 0, 5): 0.1, (0, 0, 6): 0.1}
-    (r,), counters = simulate(engine(2, ragged=True), [request(10, 6)], luck, kind="gated")
+    draws = {(0, 1, 3): 0.1, (0, 0, 3): 0.1, (0, 0, 5): 0.1, (0, 0, 6): 0.1}
+    (r,), counters = simulate(engine(2, ragged=True), [request(10, 6)], draws, kind="gated")
     check(r, first_ns=1101, last_ns=4178, emitted_tokens=6, drafted_tokens=4, accepted_tokens=3)
     check(r, draft_rounds=2, decode_rounds=3)
     check(counters, trimmed_tokens=1, steps=4, full_steps=2, piecewise_steps=2, draft_ns=0)
@@ -332,8 +332,8 @@ def test_n_gram_on_the_device_verifies_junk_on_a_miss() -> None:
     # Always two drafts. Prefill 1101; verify 1033 -> 2134: the lookup for token 2 misses, so luck at 2 does
     # not count: token 2 alone. 3167: the lookup for 3 hits, 3 and 4 survive: three tokens, room for one: two
     # trimmed. The step composed at 2134 is a ghost of three rows.
-    luck = {(0, 1, 3): 0.1, (0, 0, 2): 0.1, (0, 0, 3): 0.1, (0, 0, 4): 0.1}
-    (r,), counters = simulate(engine(2, asynchronous=True), [request(10, 3)], luck, kind="gated")
+    draws = {(0, 1, 3): 0.1, (0, 0, 2): 0.1, (0, 0, 3): 0.1, (0, 0, 4): 0.1}
+    (r,), counters = simulate(engine(2, asynchronous=True), [request(10, 3)], draws, kind="gated")
     check(
         r, first_ns=1101, last_ns=3167, emitted_tokens=3, drafted_tokens=4, accepted_tokens=2, draft_rounds=2
     )

@@ -150,7 +150,9 @@ def test_a_knob_does_what_the_scenario_would(parameter: str, value: float, setti
     scenario = small_scenario(fields)
     runs = SensitivityRuns(scenario, "eagle3")
     (uncertain_input,) = (
-        one for one in inputs_of(scenario, runs.variants()[1].variant) if one.parameter == parameter
+        uncertain
+        for uncertain in inputs_of(scenario, runs.variants()[1].variant)
+        if uncertain.parameter == parameter
     )
     changed = SensitivityRuns(small_scenario(fields | {path: json.loads(text)}), "eagle3")
     assert runs.outcome({uncertain_input: value}) == changed.outcome({}) != runs.outcome({})
@@ -221,7 +223,7 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
         for uncertain_input in inputs_of(scenario, drafting_variant(scenario)):
             assert uncertain_input.low < uncertain_input.nominal < uncertain_input.high
             assert uncertain_input.source
-    names = {one.parameter for one in inputs_of(SCENARIO, drafting_variant(SCENARIO))}
+    names = {uncertain.parameter for uncertain in inputs_of(SCENARIO, drafting_variant(SCENARIO))}
     assert {"alpha", "linear", "attention", "kv"} <= names
     assert "allreduce" not in names  # one GPU
     assert "experts" not in names
@@ -229,7 +231,7 @@ def test_ranges_hold_the_scenario_and_say_where_they_come_from() -> None:
     experts = small_scenario(
         {"target.model": "qwen3-30b-a3b", "speculation": lookup, "hardware.tensor_parallel": 2}
     )
-    names = {one.parameter for one in inputs_of(experts, drafting_variant(experts))}
+    names = {uncertain.parameter for uncertain in inputs_of(experts, drafting_variant(experts))}
     assert {"experts", "allreduce"} <= names
     assert not {"draft_gpu", "draft_pass_s"} & names  # a lookup runs no network
 
@@ -238,7 +240,9 @@ def test_host_times_have_the_interval_of_their_fit_while_they_are_the_fitted_one
     for changes, fitted in (({}, True), ({"engine.host.step_s": 1e-4}, False)):
         scenario = small_scenario({"engine.preset": "sglang-0.5", **changes})
         (uncertain_input,) = (
-            one for one in inputs_of(scenario, drafting_variant(scenario)) if one.parameter == "step_s"
+            uncertain
+            for uncertain in inputs_of(scenario, drafting_variant(scenario))
+            if uncertain.parameter == "step_s"
         )
         assert ("fit to published runs" in uncertain_input.source) == fitted
         assert fitted or (uncertain_input.low, uncertain_input.high) == (5e-5, 2e-4)

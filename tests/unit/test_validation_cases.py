@@ -73,7 +73,7 @@ def test_texts_are_of_one_line_and_whole_characters(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{", "1:2: is not JSON"),
         ("[]", "cases: is missing or no list"),
@@ -87,14 +87,14 @@ def test_texts_are_of_one_line_and_whole_characters(tmp_path):
         ('{"cases": ' + "9" * 5000 + "}", "is not JSON"),
     ],
 )
-def test_damage_is_refused_with_its_place(tmp_path, text, says):
+def test_damage_is_refused_with_its_place(tmp_path, text, message):
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(InputError) as error:
         read_cases([path])
     (line,) = str(error.value).splitlines()
     assert line.startswith(f"{path}:")
-    assert says in line
+    assert message in line
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path):
@@ -123,17 +123,16 @@ def test_the_transcription_keeps_every_published_figure():
     published = sorted((SHARED / "cases" / "published").glob("*.json"))
     reference = [path for path in published if path.name in committed]
     assert len(reference) >= 61
-    theirs = {(case.source_id, case.case_id): case for case in read_cases(reference)}
-    ours = {(case.source_id, case.case_id): case for case in committed_cases()}
-    assert theirs.keys() <= ours.keys()
-    for name, case in theirs.items():
-        mine = ours[name]
-        assert (mine.kind, mine.confidence, mine.hardware, mine.target, mine.draft, mine.speedup_of) == (
-            case.kind, case.confidence, case.hardware, case.target, case.draft, case.speedup_of,
-        )  # fmt: skip
-        assert set(mine.quality_flags) - set(case.quality_flags) <= {FORM_NOT_STATED}
-        assert set(case.quality_flags) <= set(mine.quality_flags)
-        for own, point in zip(mine.points, case.points, strict=True):
+    reference_cases = {(case.source_id, case.case_id): case for case in read_cases(reference)}
+    own_cases = {(case.source_id, case.case_id): case for case in committed_cases()}
+    assert reference_cases.keys() <= own_cases.keys()
+    for name, case in reference_cases.items():
+        own_case = own_cases[name]
+        for field in ("kind", "confidence", "hardware", "target", "draft", "speedup_of"):
+            assert getattr(own_case, field) == getattr(case, field), (name, field)
+        assert set(own_case.quality_flags) - set(case.quality_flags) <= {FORM_NOT_STATED}
+        assert set(case.quality_flags) <= set(own_case.quality_flags)
+        for own, point in zip(own_case.points, case.points, strict=True):
             assert _known(point).items() <= own.items()
 
 

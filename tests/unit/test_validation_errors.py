@@ -18,7 +18,7 @@ from calibration.validation.targets import judged, serving, targets_of
 
 def row(published: float, predicted: float | None, **fields: Any) -> ComparisonRow:
     """A row of one case; `fields` replace what it says."""
-    said: dict[str, Any] = {
+    known_fields: dict[str, Any] = {
         "case_id": "case",
         "point": 0,
         "variant": "both",
@@ -33,18 +33,18 @@ def row(published: float, predicted: float | None, **fields: Any) -> ComparisonR
         **fields,
     }
     ratio = None if predicted is None else predicted / published
-    return ComparisonRow(published=published, predicted=predicted, ratio=ratio, **said)
+    return ComparisonRow(published=published, predicted=predicted, ratio=ratio, **known_fields)
 
 
 def test_medians_are_of_absolute_logs_and_no_source_counts_more_than_another() -> None:
     rows = [row(1.0, math.exp(error)) for error in (0.1, -0.3, 0.2)]
     rows += [row(1.0, math.exp(0.5), source="two"), row(1.0, None)]
-    found = errors_of(rows)
-    assert (found.n, found.sources, found.skipped) == (4, 2, 1)
-    assert found.median_abs_log_error == pytest.approx(0.25)
-    assert found.median_of_sources == pytest.approx((0.2 + 0.5) / 2)
-    assert found.bias == pytest.approx((0.1 - 0.3 + 0.2 + 0.5) / 4)
-    assert found.p90_abs_log_error == pytest.approx(np.quantile([0.1, 0.3, 0.2, 0.5], 0.9))
+    summary = errors_of(rows)
+    assert (summary.n, summary.sources, summary.skipped) == (4, 2, 1)
+    assert summary.median_abs_log_error == pytest.approx(0.25)
+    assert summary.median_of_sources == pytest.approx((0.2 + 0.5) / 2)
+    assert summary.bias == pytest.approx((0.1 - 0.3 + 0.2 + 0.5) / 4)
+    assert summary.p90_abs_log_error == pytest.approx(np.quantile([0.1, 0.3, 0.2, 0.5], 0.9))
 
 
 def test_a_factor_too_high_is_as_wrong_as_the_same_too_low() -> None:
@@ -55,8 +55,8 @@ def test_a_factor_too_high_is_as_wrong_as_the_same_too_low() -> None:
 
 
 def test_nothing_compared_has_no_errors() -> None:
-    found = errors_of([row(1.0, None)])
-    assert (found.n, found.skipped, found.median_abs_log_error) == (0, 1, None)
+    summary = errors_of([row(1.0, None)])
+    assert (summary.n, summary.skipped, summary.median_abs_log_error) == (0, 1, None)
 
 
 def test_a_plain_run_counts_once_however_often_its_source_repeats_it() -> None:
@@ -80,26 +80,26 @@ def test_quantiles_are_numpys(share: float) -> None:
 def test_balanced_accuracy_weighs_few_losses_as_much_as_many_gains() -> None:
     gains = [row(1.5, 1.4) for _ in range(9)]
     always_faster = [*gains, row(0.8, 1.1), row(1.0, 0.2)]  # the last is neither gain nor loss
-    found = errors_of(always_faster)
-    assert (found.below, found.above) == (1, 9)
-    assert (found.losses_called, found.gains_called) == (0, 9)
-    assert found.sign_balanced_accuracy == 0.5
+    summary = errors_of(always_faster)
+    assert (summary.below, summary.above) == (1, 9)
+    assert (summary.losses_called, summary.gains_called) == (0, 9)
+    assert summary.sign_balanced_accuracy == 0.5
     assert errors_of([*gains, row(0.8, 0.9)]).sign_balanced_accuracy == 1.0
 
 
 def test_shares_of_a_step_are_also_judged_by_their_difference() -> None:
-    found = errors_of([row(0.02, 0.04, quantity="cost_share"), row(0.6, 0.54, quantity="cost_share")])
-    assert found.median_abs_difference == pytest.approx(0.04)
-    assert found.sign_balanced_accuracy is None
+    summary = errors_of([row(0.02, 0.04, quantity="cost_share"), row(0.6, 0.54, quantity="cost_share")])
+    assert summary.median_abs_difference == pytest.approx(0.04)
+    assert summary.sign_balanced_accuracy is None
 
 
 def test_baselines_answer_for_the_rows_that_were_simulated() -> None:
     rows = [row(1.0, 1.1, closed_form=1.3), row(2.0, 2.2, closed_form=2.6), row(9.0, None, closed_form=9.0)]
-    found = against_baselines(rows)
-    assert found[SIMULATED].median_abs_log_error == pytest.approx(math.log(1.1))
-    assert found[CLOSED_FORM].median_abs_log_error == pytest.approx(math.log(1.3))
-    assert found[CONSTANT].median_abs_log_error == pytest.approx((math.log(1.5) + math.log(2 / 1.5)) / 2)
-    assert {errors.n for errors in found.values()} == {2}
+    verdicts = against_baselines(rows)
+    assert verdicts[SIMULATED].median_abs_log_error == pytest.approx(math.log(1.1))
+    assert verdicts[CLOSED_FORM].median_abs_log_error == pytest.approx(math.log(1.3))
+    assert verdicts[CONSTANT].median_abs_log_error == pytest.approx((math.log(1.5) + math.log(2 / 1.5)) / 2)
+    assert {errors.n for errors in verdicts.values()} == {2}
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_baselines_answer_for_the_rows_that_were_simulated() -> None:
     ],
 )
 def test_groups(fields: dict[str, Any], expected: tuple[str, ...]) -> None:
-    one = row(1.0, 1.0, **fields)
-    assert (gpu_of(one), engine_of(one), method_of(one), band_of(one)) == expected
+    judged_row = row(1.0, 1.0, **fields)
+    assert (gpu_of(judged_row), engine_of(judged_row), method_of(judged_row), band_of(judged_row)) == expected
 
 
 def test_targets_are_judged_on_good_rows_with_known_acceptance() -> None:
@@ -126,7 +126,7 @@ def test_targets_are_judged_on_good_rows_with_known_acceptance() -> None:
         row(1.0, 3.0, engine="authors' code"),
         row(1.0, 3.0, source="specforge:spec_bundle"),
     ]
-    assert [judged(one) and serving(one) for one in (good, *bad)] == [True, *[False] * 5]
+    assert [judged(row) and serving(row) for row in (good, *bad)] == [True, *[False] * 5]
     first, *_ = targets_of([good, *bad], [])
     assert (first.name, first.n, first.met) == ("speedup", 1, True)
 

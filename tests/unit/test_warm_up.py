@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.results.metrics import Floats
+from simulator.numerics.arrays import Floats
 from simulator.results.warm_up import BATCH_REQUESTS, measured_requests, mser_cut, stays_s, steadiness
 from simulator.simulation import simulate
 from simulator.traffic.streams import stream

@@ -34,7 +34,7 @@ from calibration.validation.fit.parameters import (
     start,
     with_presets,
 )
-from calibration.validation.fit.solve import Floats, LinearisedErrors, from_scale, to_scale
+from calibration.validation.fit.solve import LinearisedErrors, from_scale, to_scale
 from calibration.validation.fit.split import (
     BEGINNINGS,
     FIRST_TOKENS,
@@ -52,6 +52,7 @@ from calibration.validation.reconstruction.cases import committed_cases
 from calibration.validation.reconstruction.published_run import PublishedRun
 from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
 from calibration.validation.row import ComparisonRow
+from simulator.numerics.arrays import Floats
 
 DIFFERENCE = 0.15
 """Step of the finite differences, on the scale of the fit."""

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from simulator.numerics.arrays import Floats
 
 SCALE = 0.15
 """Log error at which a row has lost two thirds of its weight (Welsch). At 0.45 it has none, so that no

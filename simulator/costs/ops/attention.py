@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.ops.numeric import Floats, grid_lookup
+from simulator.costs.ops.numeric import grid_lookup
+from simulator.numerics.arrays import Floats
 
 TILE_ROWS = 64
 """Query rows of one KV head that a tile holds; more rows need a second pass over the keys."""

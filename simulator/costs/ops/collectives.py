@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.ops.numeric import Floats, loglog
+from simulator.costs.ops.numeric import loglog
+from simulator.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

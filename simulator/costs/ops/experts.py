@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.ops.numeric import Floats, loglog, neighbour_weights, smooth_max
+from simulator.costs.ops.numeric import loglog, neighbour_weights, smooth_max
+from simulator.numerics.arrays import Floats
 
 TILE_TOKENS = 16
 """Tokens of one expert that a tile computes at once (the smallest tile of the fused kernels)."""

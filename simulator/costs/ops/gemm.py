@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.ops.numeric import Floats, loglog, neighbour_weights, smooth_max
+from simulator.costs.ops.numeric import loglog, neighbour_weights, smooth_max
+from simulator.numerics.arrays import Floats
 
 TILE_TOKENS = 64
 """Rows a tensor-core tile computes at once on Hopper (wgmma M): fewer cost the same arithmetic."""

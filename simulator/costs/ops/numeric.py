@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+from simulator.numerics.arrays import Floats
 
 _NEAR = 0.3
 """Octaves within which neighbouring shapes weigh alike (`neighbour_weights`); chosen on held-out shapes."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.ops.numeric import Floats
+from simulator.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,9 @@
+"""The arrays that the code passes about, by the type of their numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
