@@ -128,7 +128,6 @@ def acceptance_of(scenario: Scenario, depth: int) -> AcceptanceTables:
         trace_lengths=np.array([1 + accepted for script in scripts for accepted in script], np.int64),
         trace_start=np.cumsum([0, *map(len, scripts)]),
         matched_before=np.zeros(count, np.bool_),
-        match_drafts=np.zeros((1, 0), np.int64),
     )
 
 
