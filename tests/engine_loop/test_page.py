@@ -47,8 +47,9 @@ def test_the_page_is_what_the_raw_files_say(pages: ModuleType) -> None:
 
 
 def test_predictions_were_written_before_any_cell_began(run: Any) -> None:
+    """Times are whole seconds, so the first cell may begin in the second in which they were written."""
     written = run["predictions"]["written"]
-    assert all(raw["begun"] > written for raw in run["cells"].values())
+    assert all(raw["begun"] >= written for raw in run["cells"].values())
     assert all(raw["begun"] < written for raw in run["calibration"].values())
 
 
