@@ -121,7 +121,7 @@ def test_workers_and_drivers_may_be_killed(cluster: Cluster, sweep: Sweep) -> No
             _, errors = driver.communicate(timeout=60)
         finally:
             end([driver])
-        assert sweep.kept() >= sweep.before
+        assert sweep.finished() >= sweep.before
         assert not sweep.before & set(sweep.begun()[seen:]), "a cell that was kept is run again"
     assert (driver.returncode, errors) == (0, "")
     sweep.require_whole()
@@ -163,7 +163,7 @@ def test_a_killed_scheduler_ends_the_run_in_one_line_and_the_rest_can_be_done_he
     line = errors
     assert line.startswith("--dask: the connection to the scheduler is lost")
     assert "finished cells are kept, and a second run does the rest" in line
-    assert 0 < len(sweep.kept()) < CELLS
+    assert 0 < len(sweep.finished()) < CELLS
     second = sweep.start("here", 3 * CELL_S)
     _, errors = second.communicate(timeout=60)
     end([second])
@@ -208,7 +208,7 @@ def test_a_local_cluster_leaves_no_process_when_its_driver_is_killed(sweep: Swee
             assert nobody_is_left_of(driver)
         finally:
             end([driver])
-        assert sweep.kept() >= sweep.before
+        assert sweep.finished() >= sweep.before
         assert not sweep.before & set(sweep.begun()[seen:]), "a cell that was kept is run again"
         if how is signal.SIGINT:
             assert errors.count("Traceback") == errors.count("\nKeyboardInterrupt") == 1, errors
