@@ -8,12 +8,12 @@ each, it is a table of K by batch.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from calibration.launch.command import command_line, fixed_drafting, quantises_on_load
 from calibration.launch.launch import Artefact, Unstated
-from calibration.launch.names import own_weights, served_name
+from calibration.launch.names import served_name
 from calibration.launch.schedule import draft_length_text, rows_of, single_length
 from simulator.scenario import Scenario, Variant, engine_preset
 from simulator.speculation import methods
@@ -44,12 +44,7 @@ def write(scenario: Scenario, variant: Variant | None, version: str) -> Artefact
             reason = Unstated("method", f"SGLang {version} has no method {variant.method}")
             return Artefact(ENGINE, version, "", unstated=(reason,))
         options |= _speculation(scenario, variant, unstated, files)
-    parts = [shlex.join(words), *(_option(name, value) for name, value in options.items())]
-    return Artefact(ENGINE, version, " \\\n  ".join(parts), files, tuple(unstated))
-
-
-def _option(name: str, value: str | None) -> str:
-    return name if value is None else f"{name} {shlex.quote(value)}"
+    return Artefact(ENGINE, version, command_line(words, options), files, tuple(unstated))
 
 
 def _options(scenario: Scenario, unstated: list[Unstated]) -> Iterator[tuple[str, str | None]]:
@@ -60,13 +55,8 @@ def _options(scenario: Scenario, unstated: list[Unstated]) -> Iterator[tuple[str
         yield "--enable-dp-attention", None
     if hardware.expert_parallel > 1:
         yield "--ep-size", str(hardware.expert_parallel)
-    own = own_weights(scenario)
-    if target.weights not in (None, own):
-        if target.weights == "fp8" and own == "bf16":
-            yield "--quantization", "fp8"
-        else:
-            text = f"serve a checkpoint in {target.weights}; that of the name is in {own}"
-            unstated.append(Unstated("target.weights", text))
+    if quantises_on_load(scenario, unstated):
+        yield "--quantization", "fp8"
     if target.kv_cache == "fp8":
         yield "--kv-cache-dtype", "fp8_e4m3"
     if engine.max_num_seqs is not None:
@@ -105,13 +95,7 @@ def _speculation(
         options |= _shape(variant, length, unstated)
     else:
         options["--speculative-num-draft-tokens"] = str(length + 1)
-    ranks = scenario.hardware.tensor_parallel
-    if variant.draft_tensor_parallel not in (None, ranks):
-        unstated.append(Unstated("draft_tensor_parallel", "SGLang shares the drafter over all GPUs"))
-    if variant.max_context_tokens is not None:
-        unstated.append(Unstated("max_context_tokens", "SGLang drafts on beyond the drafter's context"))
-    if variant.draft_sampling == "sampled":
-        unstated.append(Unstated("draft_sampling", "SGLang drafts the most probable tokens"))
+    unstated += fixed_drafting(scenario, variant, "SGLang")
     return options
 
 

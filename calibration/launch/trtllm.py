@@ -10,8 +10,9 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from calibration.launch.command import fixed_drafting, other_weights
 from calibration.launch.launch import Artefact, Unstated
-from calibration.launch.names import own_weights, served_name
+from calibration.launch.names import served_name
 from calibration.launch.schedule import draft_length_text, max_num_seqs, rows_of, single_length
 from simulator.scenario import Scenario, Variant, engine_preset
 from simulator.speculation import methods
@@ -63,10 +64,7 @@ def _config(scenario: Scenario, unstated: list[Unstated]) -> dict[str, Any]:
         unstated.append(
             Unstated("hardware.attention_dp", "TensorRT-LLM has one group for each GPU, or one in all")
         )
-    own = own_weights(scenario)
-    if target.weights not in (None, own):
-        text = f"serve a checkpoint in {target.weights}; that of the name is in {own}"
-        unstated.append(Unstated("target.weights", text))
+    unstated += other_weights(scenario)
     if engine.max_num_seqs is not None:
         config["max_batch_size"] = engine.max_num_seqs
         config["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": engine.max_num_seqs}
@@ -111,10 +109,5 @@ def _speculation(scenario: Scenario, variant: Variant, unstated: list[Unstated])
         }
     elif tree is not None:
         unstated.append(Unstated("tree", "TensorRT-LLM grows trees anew each round, for EAGLE-3 only"))
-    if variant.draft_tensor_parallel not in (None, scenario.hardware.tensor_parallel):
-        unstated.append(Unstated("draft_tensor_parallel", "TensorRT-LLM shares the drafter over all GPUs"))
-    if variant.max_context_tokens is not None:
-        unstated.append(Unstated("max_context_tokens", "TensorRT-LLM drafts on beyond the drafter's context"))
-    if variant.draft_sampling == "sampled":
-        unstated.append(Unstated("draft_sampling", "TensorRT-LLM drafts the most probable tokens"))
+    unstated += fixed_drafting(scenario, variant, "TensorRT-LLM")
     return config

@@ -8,14 +8,14 @@ them (`v1/spec_decode/dynamic/utils.py`).
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from calibration.launch.command import command_line, quantises_on_load
 from calibration.launch.launch import Artefact, Unstated
-from calibration.launch.names import own_weights, served_name
+from calibration.launch.names import served_name
 from calibration.launch.schedule import draft_length_text, max_num_seqs, rows_of, single_length
-from simulator.engines.presets import release_of
+from simulator.engines.presets import dotted, release_of
 from simulator.scenario import Scenario, Variant, engine_preset
 from simulator.speculation import methods
 
@@ -53,12 +53,7 @@ def write(scenario: Scenario, variant: Variant | None, version: str) -> Artefact
             return Artefact(ENGINE, version, "", unstated=(reason,))
         config = speculative_config(scenario, variant, version, unstated)
         options["--speculative-config"] = json.dumps(config)
-    parts = [shlex.join(words), *(_option(name, value) for name, value in options.items())]
-    return Artefact(ENGINE, version, " \\\n  ".join(parts), unstated=tuple(unstated))
-
-
-def _option(name: str, value: str | None) -> str:
-    return name if value is None else f"{name} {shlex.quote(value)}"
+    return Artefact(ENGINE, version, command_line(words, options), unstated=tuple(unstated))
 
 
 def _options(scenario: Scenario, unstated: list[Unstated]) -> Iterator[tuple[str, str | None]]:
@@ -73,13 +68,8 @@ def _options(scenario: Scenario, unstated: list[Unstated]) -> Iterator[tuple[str
     elif hardware.expert_parallel > 1:
         text = f"vLLM shares experts over all {hardware.tensor_parallel} GPUs or none"
         unstated.append(Unstated("hardware.expert_parallel", text))
-    own = own_weights(scenario)
-    if target.weights not in (None, own):
-        if target.weights == "fp8" and own == "bf16":
-            yield "--quantization", "fp8"
-        else:
-            text = f"serve a checkpoint in {target.weights}; that of the name is in {own}"
-            unstated.append(Unstated("target.weights", text))
+    if quantises_on_load(scenario, unstated):
+        yield "--quantization", "fp8"
     if target.kv_cache == "fp8":
         yield "--kv-cache-dtype", "fp8"
     if engine.max_num_seqs is not None:
@@ -108,7 +98,7 @@ def speculative_config(
     if variant.method == "ngram" and engine_preset(scenario)[0].drafts_asynchronously:
         config["method"] = "ngram_gpu"  # the one that asynchronous scheduling runs
     if variant.method == "mtp" and release < MTP_SINCE:
-        text = f"vLLM before {_dotted(MTP_SINCE)} has a name for each family, such as deepseek_mtp"
+        text = f"vLLM before {dotted(MTP_SINCE)} has a name for each family, such as deepseek_mtp"
         unstated.append(Unstated("method", text))
     if variant.draft is not None and not _is_own_module(scenario, variant):
         config["model"] = served_name(variant.draft)
@@ -123,7 +113,7 @@ def speculative_config(
         if release >= PROBABILISTIC_SINCE:
             config["draft_sample_method"] = "probabilistic"
         else:
-            text = f"vLLM before {_dotted(PROBABILISTIC_SINCE)} drafts greedily"
+            text = f"vLLM before {dotted(PROBABILISTIC_SINCE)} drafts greedily"
             unstated.append(Unstated("draft_sampling", text))
     if variant.tree is not None:
         unstated.append(Unstated("tree", f"vLLM {version} drafts chains only"))
@@ -140,7 +130,7 @@ def _schedule(
     if rows is None:
         reason = f"vLLM has no policy that chooses K; {variant.max_draft_length} is written"
     elif release < SCHEDULE_SINCE:
-        reason = f"vLLM before {_dotted(SCHEDULE_SINCE)} has no K by batch"
+        reason = f"vLLM before {dotted(SCHEDULE_SINCE)} has no K by batch"
     elif scenario.hardware.attention_dp > 1:
         reason = "vLLM ignores a K by batch under data parallelism"
     else:
@@ -156,7 +146,3 @@ def _is_own_module(scenario: Scenario, variant: Variant) -> bool:
     """Whether the drafter lies in the target's own checkpoint."""
     own = methods()[variant.method].draft_from_target
     return own and served_name(variant.draft or "") == served_name(scenario.target.model)
-
-
-def _dotted(release: tuple[int, ...]) -> str:
-    return ".".join(map(str, release))

@@ -11,13 +11,12 @@ from typing import Any
 from calibration.launch.launch import Launch
 from calibration.launch.registry import ENGINES, engine_key, written_version
 from calibration.launch.scenario import scenario_from_launch
+from calibration.telemetry.reading import SEVERITIES
 from experiments.check.lint import Diagnostic
 from experiments.check.lints import lints
 from experiments.check.subject import Subject
 from simulator.errors import InputError
 from simulator.scenario import Scenario
-
-SEVERITIES = ("error", "warning", "info")
 
 
 def check_scenario(scenario: Scenario) -> list[Diagnostic]:
@@ -71,7 +70,7 @@ def findings_of(subjects: Iterable[Subject]) -> list[Diagnostic]:
     diagnostics: dict[tuple[object, ...], Diagnostic] = {}
     for subject in subjects:
         for lint in lints().values():
-            for hit in lint.find(subject):
+            for hit in lint.hits(subject):
                 diagnostics.setdefault(
                     (lint.name, hit), Diagnostic(lint, hit, subject.engine, subject.version)
                 )

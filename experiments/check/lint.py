@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from calibration.telemetry.reading import Severity
 from experiments.check.subject import Subject
-from simulator.registry import Registry
+from simulator.engines.presets import dotted
+from simulator.speculation.table import ENGINE_TITLES
 
 
 class Hit(NamedTuple):
@@ -20,17 +21,48 @@ class Hit(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Scope:
+    """The engine and its versions that a lint looks at: from `since` on, and `before` another. None: all."""
+
+    engine: str | None = None
+    since: tuple[int, ...] = ()
+    before: tuple[int, ...] | None = None
+
+    def holds(self, subject: Subject) -> bool:
+        """Whether the subject is within it."""
+        if self.engine not in (None, subject.engine):
+            return False
+        return subject.release >= self.since and (self.before is None or subject.release < self.before)
+
+    def __str__(self) -> str:
+        if self.engine is None:
+            return "all"
+        since = f" from {dotted(self.since)}" if self.since else ""
+        before = f" before {dotted(self.before)}" if self.before else ""
+        return f"{ENGINE_TITLES[self.engine]}{since}{before}"
+
+
+Find = Callable[[Subject], Iterator[Hit]]
+
+
+@dataclass(frozen=True)
 class Lint:
-    """`name` is its stable code. `applies` says to which engines and versions, in words.
+    """`name` is its stable code. `applies` states its scope in words.
     error: the engine refuses it, or the result is wrong. warning: it costs speed. info: worth knowing.
     """
 
     name: str
     severity: Severity
     title: str
+    scope: Scope
     applies: str
     source: str
-    find: Callable[[Subject], Iterator[Hit]]
+    find: Find
+
+    def hits(self, subject: Subject) -> Iterator[Hit]:
+        """Every place where it applies."""
+        if self.scope.holds(subject):
+            yield from self.find(subject)
 
 
 @dataclass(frozen=True)
@@ -54,21 +86,6 @@ class Diagnostic:
             "version": self.version,
             "source": self.lint.source,
         }
-
-
-Find = Callable[[Subject], Iterator[Hit]]
-
-
-def registered(
-    lints: Registry[Lint], name: str, severity: Severity, title: str, applies: str, source: str
-) -> Callable[[Find], Find]:
-    """Register the function below as a lint."""
-
-    def register(find: Find) -> Find:
-        lints.register(Lint(name, severity, title, applies, source, find))
-        return find
-
-    return register
 
 
 def is_on(settings: Mapping[str, Any], *names: str) -> bool:

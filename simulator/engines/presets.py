@@ -63,7 +63,7 @@ def load_preset(name: str, base_dir: Path | None = None) -> tuple[Preset, str | 
         nearest = max(same, key=lambda preset: release_of(preset.version))
         return nearest, f"preset {name!r} names no version: the newest known, {nearest.name}, is taken"
     nearest = of_version(same, version)
-    if nearest.version == ".".join(map(str, version[: len(release_of(nearest.version))])):
+    if nearest.version == dotted(version[: len(release_of(nearest.version))]):
         return nearest, None
     return nearest, f"no preset for {name!r}: the nearest known, {nearest.name}, is taken"
 
@@ -110,3 +110,8 @@ def _split(name: str) -> tuple[str, tuple[int, ...] | None]:
 def release_of(text: str) -> tuple[int, ...]:
     """The numbers of a version, to compare it by."""
     return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def dotted(release: tuple[int, ...]) -> str:
+    """A version as people write it: `0.22`."""
+    return ".".join(map(str, release))

@@ -112,11 +112,11 @@ def drafter_context(subject: Subject) -> Iterator[Hit]:
     "draft-tp",
     "warning",
     "A small draft model over several GPUs",
-    applies="vLLM",
+    engine="vllm",
     source="vllm-project/vllm#24322, sgl-project/sglang#6949",
 )
 def draft_tp(subject: Subject) -> Iterator[Hit]:
-    if subject.engine != "vllm" or subject.method != "draft_model" or subject.models is None:
+    if subject.method != "draft_model" or subject.models is None:
         return
     drafter = subject.models[1]
     ranks = subject.entry.get("draft_tensor_parallel") or subject.tensor_parallel
@@ -130,12 +130,12 @@ def draft_tp(subject: Subject) -> Iterator[Hit]:
     "mtp-multiple",
     "error",
     "K is no multiple of the prediction modules",
-    applies="vLLM",
+    engine="vllm",
     source="vLLM config/speculative.py",
 )
 def mtp_multiple(subject: Subject) -> Iterator[Hit]:
     drafter = subject.models[1] if subject.models else None
-    if subject.engine != "vllm" or subject.method != "mtp" or drafter is None or subject.draft_length is None:
+    if subject.method != "mtp" or drafter is None or subject.draft_length is None:
         return
     if drafter.modules > 1 and subject.draft_length % drafter.modules:
         text = f"{drafter.name} has {drafter.modules} modules, and vLLM refuses K {subject.draft_length}"

@@ -118,12 +118,13 @@ def eager(subject: Subject) -> Iterator[Hit]:
     "piecewise-schedule",
     "info",
     "A K schedule turns full CUDA graphs into piecewise ones",
+    engine="vllm",
     applies="vLLM from 0.22, old model runner",
     source="vLLM config/vllm.py; vllm-project/vllm#49548",
 )
 def piecewise_schedule(subject: Subject) -> Iterator[Hit]:
     runner = str(subject.settings.get("$VLLM_USE_V2_MODEL_RUNNER", "0"))
-    if subject.engine == "vllm" and subject.is_launch and SCHEDULE_KEY in subject.config and runner != "1":
+    if subject.is_launch and SCHEDULE_KEY in subject.config and runner != "1":
         text = "with the old model runner it costs the full graphs of decode steps: 14 % in one report"
         yield Hit(SCHEDULE_KEY, text, "VLLM_USE_V2_MODEL_RUNNER=1 in the environment, and measure both")
 
@@ -132,18 +133,14 @@ def piecewise_schedule(subject: Subject) -> Iterator[Hit]:
     "flashinfer-graphs",
     "warning",
     "FlashInfer verifies without full CUDA graphs",
-    applies="vLLM before 0.28",
+    engine="vllm",
+    before=(0, 28),
     source="vllm-project/vllm#49547, #50439",
 )
 def flashinfer_graphs(subject: Subject) -> Iterator[Hit]:
     names = ("--attention-backend", "$VLLM_ATTENTION_BACKEND")
     for name in names:
         chosen = str(subject.settings.get(name, "")).upper()
-        if (
-            subject.engine == "vllm"
-            and subject.config
-            and chosen == "FLASHINFER"
-            and subject.release < (0, 28)
-        ):
+        if subject.config and chosen == "FLASHINFER":
             text = "with speculation, FlashInfer falls back to piecewise graphs: -16 % in the report"
             yield Hit(name, text, "FLASH_ATTN, or vLLM 0.28 or newer")

@@ -82,11 +82,11 @@ def tree_with_batch(subject: Subject) -> Iterator[Hit]:
     "tree-unsupported",
     "error",
     "A tree in an engine that drafts chains only",
-    applies="vLLM",
+    engine="vllm",
     source="vLLM config/speculative.py",
 )
 def tree_unsupported(subject: Subject) -> Iterator[Hit]:
-    if subject.engine == "vllm" and subject.tree is not None:
+    if subject.tree is not None:
         yield Hit(subject.place("tree", "speculation.ARM.tree"), "vLLM drafts chains only", "tree: null")
 
 
@@ -122,12 +122,13 @@ def tree_bounds(subject: Subject) -> Iterator[Hit]:
     "schedule-invalid",
     "error",
     "A K schedule that the engine refuses",
+    engine="vllm",
     applies="vLLM from 0.22",
     source="vLLM v1/spec_decode/dynamic/utils.py",
 )
 def schedule_invalid(subject: Subject) -> Iterator[Hit]:
     schedule = subject.config.get(SCHEDULE_KEY)
-    if subject.engine != "vllm" or schedule is None:
+    if schedule is None:
         return
     fix = "[[1, 8, 4], [9, 32, 2], [33, 256, 0]]: first batch, last batch, K"
     is_list = isinstance(schedule, list) and schedule
@@ -164,12 +165,13 @@ def schedule_boundary(subject: Subject) -> Iterator[Hit]:
     "schedule-data-parallel",
     "error",
     "A K schedule that data parallelism switches off",
+    engine="vllm",
     applies="vLLM from 0.22",
     source="vLLM config/vllm.py",
 )
 def schedule_data_parallel(subject: Subject) -> Iterator[Hit]:
     groups = subject.data.get("hardware", {}).get("attention_dp", 1)
-    if subject.engine == "vllm" and subject.rows is not None and isinstance(groups, int) and groups > 1:
+    if subject.rows is not None and isinstance(groups, int) and groups > 1:
         text = (
             f"vLLM ignores the schedule with {groups} data-parallel groups and drafts num_speculative_tokens"
         )
@@ -181,11 +183,11 @@ def schedule_data_parallel(subject: Subject) -> Iterator[Hit]:
     "adaptive-unsupported",
     "error",
     "Adaptive drafts with a method or tree that has none",
-    applies="SGLang",
+    engine="sglang",
     source="SGLang server_args.py 0.5.23",
 )
 def adaptive_unsupported(subject: Subject) -> Iterator[Hit]:
-    if subject.engine != "sglang" or not is_on(subject.settings, "--speculative-adaptive"):
+    if not is_on(subject.settings, "--speculative-adaptive"):
         return
     algorithm = str(subject.config.get("algorithm", "")).upper()
     if algorithm not in ("EAGLE", "EAGLE3") or subject.tree is not None:
@@ -197,13 +199,14 @@ def adaptive_unsupported(subject: Subject) -> Iterator[Hit]:
     "own-tree",
     "info",
     "SGLang chooses a tree without looking at the batch",
-    applies="SGLang",
+    engine="sglang",
     source="SGLang server_args.py 0.5.23",
 )
 def own_tree(subject: Subject) -> Iterator[Hit]:
     three = ("num_steps", "eagle_topk", "num_draft_tokens")
-    drafts = subject.engine == "sglang" and subject.method in SEQUENTIAL and subject.is_launch
-    if drafts and not any(key in subject.config for key in three):
+    if subject.method not in SEQUENTIAL or not subject.is_launch:
+        return
+    if not any(key in subject.config for key in three):
         text = f"SGLang chooses to verify {subject.verified_tokens} tokens for each request"
         fix = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
         yield Hit("--speculative-num-steps", text, fix)

@@ -16,13 +16,10 @@ from calibration.launch.options import (
 from experiments.check.lint import Hit
 from experiments.check.lints import lint
 from experiments.check.subject import Subject
+from simulator.engines.presets import dotted
 from simulator.errors import did_you_mean
 
 _FORMATS = "vLLM config/speculative.py 0.17 to 0.33"
-
-
-def _dotted(release: tuple[int, ...]) -> str:
-    return ".".join(map(str, release))
 
 
 @lint(
@@ -41,12 +38,11 @@ def never_existed(subject: Subject) -> Iterator[Hit]:
     "flag-removed",
     "error",
     "A flag of vLLM before 0.8",
-    applies="vLLM from 0.8",
+    engine="vllm",
+    since=(0, 8),
     source="vLLM 0.8 release notes",
 )
 def flag_removed(subject: Subject) -> Iterator[Hit]:
-    if subject.engine != "vllm" or subject.release < (0, 8):
-        return
     for name, key in OLD_FLAGS.items():
         if name in subject.settings and name in subject.text:  # with underscores, it never was one
             text = f"{name} was removed in 0.8"
@@ -57,17 +53,14 @@ def flag_removed(subject: Subject) -> Iterator[Hit]:
     "option-without-effect",
     "warning",
     "An option that is accepted and not read",
+    engine="vllm",
     applies="vLLM, by option",
     source="vllm-project/vllm#35060",
 )
 def without_effect(subject: Subject) -> Iterator[Hit]:
     for key, removed in REMOVED_KEYS.items():
-        if (
-            subject.engine == "vllm"
-            and key in subject.config
-            and removed.dead <= subject.release < removed.gone
-        ):
-            text = f"{key} has had no effect since {_dotted(removed.dead)}"
+        if key in subject.config and removed.dead <= subject.release < removed.gone:
+            text = f"{key} has had no effect since {dotted(removed.dead)}"
             yield Hit(key, text, removed.instead)
 
 
@@ -75,26 +68,28 @@ def without_effect(subject: Subject) -> Iterator[Hit]:
     "option-removed",
     "error",
     "An option that the version no longer has",
+    engine="vllm",
     applies="vLLM, by option",
     source=_FORMATS,
 )
 def option_removed(subject: Subject) -> Iterator[Hit]:
     for key, removed in REMOVED_KEYS.items():
-        if subject.engine == "vllm" and key in subject.config and subject.release >= removed.gone:
-            yield Hit(key, f"{key} was removed by {_dotted(removed.gone)}", removed.instead)
+        if key in subject.config and subject.release >= removed.gone:
+            yield Hit(key, f"{key} was removed by {dotted(removed.gone)}", removed.instead)
 
 
 @lint(
     "option-too-new",
     "error",
     "An option that the version does not have yet",
+    engine="vllm",
     applies="vLLM, by option",
     source=_FORMATS,
 )
 def too_new(subject: Subject) -> Iterator[Hit]:
     for key, since in NEW_IN.items():
-        if subject.engine == "vllm" and key in subject.config and subject.release < since:
-            yield Hit(key, f"{key} is there from {_dotted(since)} on", f"vLLM {_dotted(since)} or newer")
+        if key in subject.config and subject.release < since:
+            yield Hit(key, f"{key} is there from {dotted(since)} on", f"vLLM {dotted(since)} or newer")
 
 
 @lint(
@@ -118,11 +113,11 @@ def unknown(subject: Subject) -> Iterator[Hit]:
     "draft-tp-key",
     "error",
     "The target's name for tensor parallelism in the drafter's configuration",
-    applies="vLLM",
+    engine="vllm",
     source=_FORMATS,
 )
 def draft_tp_key(subject: Subject) -> Iterator[Hit]:
-    if subject.engine == "vllm" and "tensor_parallel_size" in subject.config:
+    if "tensor_parallel_size" in subject.config:
         text = "tensor_parallel_size in the speculative configuration is refused"
         yield Hit("tensor_parallel_size", text, "draft_tensor_parallel_size")
 
@@ -151,12 +146,13 @@ def not_json(subject: Subject) -> Iterator[Hit]:
     "mtp-name",
     "info",
     "A deprecated name of multi-token prediction",
-    applies="vLLM from 0.12",
+    engine="vllm",
+    since=(0, 12),
     source=_FORMATS,
 )
 def mtp_name(subject: Subject) -> Iterator[Hit]:
     named = str(subject.config.get("method", ""))
-    if subject.engine == "vllm" and named.endswith("_mtp") and subject.release >= (0, 12):
+    if named.endswith("_mtp"):
         yield Hit("method", f"{named} is a deprecated spelling", '"method": "mtp"')
 
 
@@ -164,12 +160,14 @@ def mtp_name(subject: Subject) -> Iterator[Hit]:
     "method-removed",
     "error",
     "A method that the version no longer has",
+    engine="vllm",
+    since=(0, 33),
     applies="vLLM from 0.33: medusa, mlp_speculator",
     source="vllm-project/vllm#6777, vLLM 0.33.0",
 )
 def method_removed(subject: Subject) -> Iterator[Hit]:
     named = subject.config.get("method") or subject.method
-    if subject.engine == "vllm" and named in ("medusa", "mlp_speculator") and subject.release >= (0, 33):
+    if named in ("medusa", "mlp_speculator"):
         text = f"vLLM has no {named} from 0.33 on"
         yield Hit(subject.place("method", "speculation.ARM.method"), text, "an EAGLE-3 head, or vLLM 0.32")
 
@@ -178,17 +176,17 @@ def method_removed(subject: Subject) -> Iterator[Hit]:
     "method-unsupported",
     "error",
     "A method that the version does not run yet",
+    engine="vllm",
+    before=(0, 12),
     applies="vLLM 0.8 to 0.11: draft models; before 0.12: suffix",
     source="vllm-project/vllm#21278, #24322",
 )
 def method_unsupported(subject: Subject) -> Iterator[Hit]:
     place = subject.place("method", "speculation.ARM.method")
-    if subject.engine != "vllm" or subject.method is None:
-        return
-    if subject.method == "draft_model" and (0, 8) <= subject.release < (0, 12):
+    if subject.method == "draft_model" and subject.release >= (0, 8):
         text = "the V1 engine runs draft models from 0.12 on; before, the slow V0 engine runs them"
         yield Hit(place, text, "vLLM 0.12 or newer")
-    if subject.method == "suffix" and subject.release < (0, 12):
+    if subject.method == "suffix":
         yield Hit(place, "suffix is there from 0.12 on", "vLLM 0.12 or newer")
 
 
@@ -196,12 +194,11 @@ def method_unsupported(subject: Subject) -> Iterator[Hit]:
     "ngram-window",
     "info",
     "n-grams without lookup lengths",
-    applies="vLLM",
+    engine="vllm",
     source="vllm-project/vllm#16258",
 )
 def ngram_window(subject: Subject) -> Iterator[Hit]:
     keys = ("prompt_lookup_max", "prompt_lookup_min")
-    looks_up = subject.engine == "vllm" and subject.is_launch and subject.method == "ngram"
-    if looks_up and not any(key in subject.config for key in keys):
+    if subject.is_launch and subject.method == "ngram" and not any(key in subject.config for key in keys):
         text = "without lookup lengths only matches of exactly 5 tokens draft"
         yield Hit(keys[0], text, '"prompt_lookup_max": 5, "prompt_lookup_min": 2')

@@ -9,19 +9,19 @@ from experiments.check.lints import lint
 from experiments.check.subject import Subject
 
 SCHEDULED_TOKENS = 8192
-_ASYNCHRONOUS = (0, 14)
 
 
 @lint(
     "ngram-synchronous",
     "warning",
     "n-grams on the host switch asynchronous scheduling off",
-    applies="vLLM from 0.14",
+    engine="vllm",
+    since=(0, 14),
     source="vLLM config/vllm.py 0.17 to 0.33; docs/engines.md",
 )
 def ngram_synchronous(subject: Subject) -> Iterator[Hit]:
     named = subject.config.get("method")
-    if subject.engine == "vllm" and named in ("ngram", "[ngram]") and subject.release >= _ASYNCHRONOUS:
+    if named in ("ngram", "[ngram]"):
         text = "every step then waits for the host, for requests without a draft too"
         yield Hit("method", text, '"method": "ngram_gpu"')
 
@@ -30,12 +30,12 @@ def ngram_synchronous(subject: Subject) -> Iterator[Hit]:
     "scheduled-tokens",
     "info",
     "A small token budget with speculation",
-    applies="vLLM",
+    engine="vllm",
     source="vLLM config/vllm.py",
 )
 def scheduled_tokens(subject: Subject) -> Iterator[Hit]:
     budget = subject.data.get("engine", {}).get("max_num_batched_tokens")
-    if subject.engine == "vllm" and subject.method and isinstance(budget, int) and budget < SCHEDULED_TOKENS:
+    if subject.method and isinstance(budget, int) and budget < SCHEDULED_TOKENS:
         text = (
             f"drafts count against {budget} tokens a step, so prompts take more steps: vLLM warns below 8192"
         )
@@ -48,14 +48,14 @@ def scheduled_tokens(subject: Subject) -> Iterator[Hit]:
     "chunked-prefill-draft-tp",
     "error",
     "Chunked prefill with a draft model over several GPUs",
-    applies="vLLM before 0.8",
+    engine="vllm",
+    before=(0, 8),
     source="vllm-project/vllm#9291",
 )
 def chunked_prefill_draft_tp(subject: Subject) -> Iterator[Hit]:
     chunked = is_on(subject.settings, "--enable-chunked-prefill")
     ranks = subject.entry.get("draft_tensor_parallel") or subject.tensor_parallel
-    old = subject.engine == "vllm" and subject.release < (0, 8)
-    if old and chunked and subject.method == "draft_model" and ranks > 1:
+    if chunked and subject.method == "draft_model" and ranks > 1:
         text = "vLLM of this time runs chunked prefill with speculation only if the drafter has one GPU"
         yield Hit("--enable-chunked-prefill", text, "--speculative-draft-tensor-parallel-size 1")
 
@@ -64,12 +64,13 @@ def chunked_prefill_draft_tp(subject: Subject) -> Iterator[Hit]:
     "mixed-chunk",
     "warning",
     "Mixed chunks that speculation switches off",
-    applies="SGLang before 0.5.17",
+    engine="sglang",
+    before=(0, 5, 17),
     source="sgl-project/sglang#32549, #35300",
 )
 def mixed_chunk(subject: Subject) -> Iterator[Hit]:
     mixed = is_on(subject.settings, "--enable-mixed-chunk")
-    if subject.engine == "sglang" and subject.method and mixed and subject.release < (0, 5, 17):
+    if subject.method and mixed:
         text = "speculation switches mixed chunks off: while prompts are computed, no request gets a token"
         yield Hit("--enable-mixed-chunk", text, "a smaller --chunked-prefill-size, or a version with #35300")
 
@@ -102,11 +103,12 @@ def lossy_acceptance(subject: Subject) -> Iterator[Hit]:
     "synthetic-acceptance",
     "error",
     "Acceptance that is made up",
+    engine="vllm",
     applies="vLLM from 0.27",
     source="vLLM config/speculative.py",
 )
 def synthetic(subject: Subject) -> Iterator[Hit]:
-    if subject.engine == "vllm" and subject.config.get("rejection_sample_method") == "synthetic":
+    if subject.config.get("rejection_sample_method") == "synthetic":
         text = "drafts are accepted at random: the answers are wrong"
         yield Hit("rejection_sample_method", text, "standard; synthetic is for load tests")
 
@@ -115,10 +117,10 @@ def synthetic(subject: Subject) -> Iterator[Hit]:
     "permanent-switch-off",
     "info",
     "Speculation that stays off until a restart",
-    applies="TensorRT-LLM",
+    engine="trtllm",
     source="TensorRT-LLM llmapi/llm_args.py",
 )
 def switch_off(subject: Subject) -> Iterator[Hit]:
-    if subject.engine == "trtllm" and subject.config.get("acceptance_rate_threshold") is not None:
+    if subject.config.get("acceptance_rate_threshold") is not None:
         text = "one window of hard prompts switches speculation off for good"
         yield Hit("acceptance_rate_threshold", text, "watch the acceptance, and use draft_len_schedule")
