@@ -35,10 +35,10 @@ def single_length(scenario: Scenario, variant: Variant) -> int:
     """One K in place of a table or policy: the table's at the scenario's clients, else the longest."""
     rows, arrivals = rows_of(scenario, variant), scenario.workload.arrivals
     if rows is None or arrivals.kind != "closed":
-        return variant.max_draft_length
+        return variant.chain_length
     clients = arrivals.concurrency
     at_load = next(k for low, high, k in rows if low <= clients and (high is None or clients <= high))
-    return at_load or variant.max_draft_length
+    return at_load or variant.chain_length
 
 
 def draft_length_text(variant: Variant) -> str:

@@ -41,7 +41,7 @@ def write(scenario: Scenario, variant: Variant | None, version: str) -> Artefact
     files: dict[str, str] = {}
     if variant is not None:
         if variant.method not in METHODS:
-            reason = Unstated("method", f"SGLang {version} has no method {variant.method}")
+            reason = Unstated("method", f"no options of SGLang are written for {variant.method}")
             return Artefact(ENGINE, version, "", unstated=(reason,))
         options |= _speculation(scenario, variant, unstated, files)
     return Artefact(ENGINE, version, command_line(words, options), files, tuple(unstated))
@@ -81,7 +81,7 @@ def _speculation(
         drafter = served_name(variant.draft)
         if not (method.draft_from_target and drafter == served_name(scenario.target.model)):
             options["--speculative-draft-model-path"] = drafter
-    length = variant.max_draft_length
+    length = variant.chain_length
     rows = rows_of(scenario, variant)
     if rows is not None and variant.method in ADAPTIVE_METHODS and variant.tree is None:
         options |= {"--speculative-adaptive": None, "--speculative-adaptive-config": ADAPTIVE_FILE}

@@ -35,7 +35,7 @@ def write(scenario: Scenario, variant: Variant | None, version: str) -> Artefact
     config = _config(scenario, unstated)
     if variant is not None:
         if variant.method not in METHODS:
-            reason = Unstated("method", f"TensorRT-LLM {version} has no method {variant.method}")
+            reason = Unstated("method", f"no options of TensorRT-LLM are written for {variant.method}")
             return Artefact(ENGINE, version, "", unstated=(reason,))
         config["speculative_config"] = _speculation(scenario, variant, unstated)
     command = f"# trtllm-serve {served_name(scenario.target.model)} --config {CONFIG_FILE}\n"
@@ -84,7 +84,7 @@ def _speculation(scenario: Scenario, variant: Variant, unstated: list[Unstated])
     method = methods()[variant.method]
     config: dict[str, Any] = {
         "decoding_type": METHODS[variant.method],
-        "max_draft_len": variant.max_draft_length,
+        "max_draft_len": variant.chain_length,
     }
     if variant.draft is not None and not method.draft_from_target:
         config["speculative_model"] = served_name(variant.draft)

@@ -49,7 +49,7 @@ def write(scenario: Scenario, variant: Variant | None, version: str) -> Artefact
     options = dict(_options(scenario, unstated))
     if variant is not None:
         if variant.method not in METHODS:
-            reason = Unstated("method", f"vLLM {version} has no method {variant.method}")
+            reason = Unstated("method", f"no options of vLLM are written for {variant.method}")
             return Artefact(ENGINE, version, "", unstated=(reason,))
         config = speculative_config(scenario, variant, version, unstated)
         options["--speculative-config"] = json.dumps(config)
@@ -102,7 +102,7 @@ def speculative_config(
         unstated.append(Unstated("method", text))
     if variant.draft is not None and not _is_own_module(scenario, variant):
         config["model"] = served_name(variant.draft)
-    config["num_speculative_tokens"] = variant.max_draft_length
+    config["num_speculative_tokens"] = variant.chain_length
     if variant.method == "ngram":
         config |= {"prompt_lookup_max": LOOKUP_MAX, "prompt_lookup_min": LOOKUP_MIN}
     if method.drafter is not None and variant.draft_tensor_parallel is not None:
@@ -128,7 +128,7 @@ def _schedule(
         return {}
     rows = rows_of(scenario, variant)
     if rows is None:
-        reason = f"vLLM has no policy that chooses K; {variant.max_draft_length} is written"
+        reason = f"vLLM has no policy that chooses K; {variant.chain_length} is written"
     elif release < SCHEDULE_SINCE:
         reason = f"vLLM before {dotted(SCHEDULE_SINCE)} has no K by batch"
     elif scenario.hardware.attention_dp > 1:

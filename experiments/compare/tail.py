@@ -109,9 +109,9 @@ def _causes(
 
 
 def _shorter_drafts(variant: Variant | None) -> tuple[str, ...]:
-    if variant is None or variant.max_draft_length < 2:
+    if variant is None or variant.tree_plan is not None or variant.chain_length < 2:
         return ()
-    return (f"speculation.{variant.name}.draft_length={variant.max_draft_length // 2}",)
+    return (f"speculation.{variant.name}.draft_length={variant.chain_length // 2}",)
 
 
 def _smaller_budget(scenario: Scenario | None) -> tuple[str, ...]:

@@ -165,12 +165,12 @@ class Variant(Section):
     @property
     def max_draft_length(self) -> int:
         """The longest draft a round can have; of a tree its drafts."""
-        plan, longest = self.tree_plan, self._longest_row
+        plan, longest = self.tree_plan, self.chain_length
         return longest if plan is None or longest == 0 else plan.nodes - 1
 
     @property
-    def _longest_row(self) -> int:
-        """The largest K that `draft_length` states."""
+    def chain_length(self) -> int:
+        """The largest K that `draft_length` states: the longest draft without the tree."""
         if isinstance(self.draft_length, GoodputPolicy):
             return self.draft_length.max
         if isinstance(self.draft_length, tuple):

@@ -126,7 +126,7 @@ def test_a_variant_survives_the_engines_options(
         if "draft_tensor_parallel" not in unstated:
             ranks = again.draft_tensor_parallel(copy), scenario.draft_tensor_parallel(variant)
             assert ranks[0] == ranks[1]
-        if not unstated & {"draft_length", "tree"}:  # without its tree a variant drafts a chain
+        if "draft_length" not in unstated:
             most = engine_preset(scenario)[0].max_num_seqs
             assert by_batch(copy, most) == by_batch(variant, most)
         for name in ("max_num_seqs", "max_num_batched_tokens", "prefix_caching", "gpu_memory_utilization"):

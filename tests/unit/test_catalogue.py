@@ -137,8 +137,7 @@ def test_missing_files_are_said_to_be_missing(path, tmp_path):
 def test_entries_say_where_they_come_from():
     for name in drafters():
         known = entry(name)
-        is_training_config = known.hugging_face.endswith(".json")  # of a head without an upload of its own
-        assert known.hugging_face.count("/") == 1 or is_training_config
+        assert known.hugging_face.count("/") == 1
         assert known.source
         for target in known.targets:
             assert target in targets()
