@@ -38,21 +38,49 @@ pytestmark = pytest.mark.timeout(600)  # all published points are simulated once
 
 GATE = {
     ("speedup", "median over sources"): 0.06,
-    ("speedup", "pooled P90"): 0.23,
-    ("shape over batch", "median over sources"): 0.106,
+    ("speedup", "pooled P90"): 0.21,
+    ("shape over batch", "median over sources"): 0.085,
     ("shape over batch", "pooled P90"): 0.23,
     ("TPOT of plain serving", "median over sources"): 0.06,
-    ("TPOT of plain serving", "pooled P90"): 1.03,
+    ("TPOT of plain serving", "pooled P90"): 0.15,
     ("tpot_p99 of plain serving", "median over sources"): math.log(1.3),
-    ("ttft_mean of plain serving", "median over sources"): 0.33,
+    ("ttft_mean of plain serving", "median over sources"): math.log(1.3),
     ("throughput of plain serving", "median over sources"): 0.06,
     ("step-time ratio verify ÷ plain", "median over sources"): 0.08,
 }
-"""What may not be exceeded: the target where it is met, else what is reached today, which no change may make
-worse. With nine rows of GLM-4.5-Air under unlimited request rates the plain TPOT misses its P90 by far.
+"""What may not be exceeded: the target where it is met, else what was reached, which no change may make
+worse. It holds without the sources in `LATER`.
+"""
+LATER = frozenset(
+    {
+        "baldeagle#15",
+        "github:AMD-AGI/PARD",
+        "github:manojarulmurugan/SpecDecoding-Study-vLLM-SGLang",
+        "github:shreyansh26/Speculative-Decoding",
+        "gpustack:glm-4.5-air/h100.md",
+        "gpustack:gpt-oss-120b/a100.md",
+        "gpustack:qwen3-14b/a100.md",
+        "sfllm#25,#31",
+        "sgl-cookbook",
+        "sglang#3582",
+        "tenstorrent#143",
+        "vllm#12101",
+        "vllm#31845",
+        "vllm#38399",
+    }
+)
+"""Sources that came in when the gate stood, and that miss it."""
+REACHED = {
+    ("speedup", "pooled P90"): 0.23,
+    ("shape over batch", "median over sources"): 0.106,
+    ("TPOT of plain serving", "pooled P90"): 1.03,
+    ("ttft_mean of plain serving", "median over sources"): 0.33,
+}
+"""What all sources together reach where they miss `GATE`: it may not get worse either. Nine rows of
+GLM-4.5-Air under unlimited request rates make the P90 of plain TPOT.
 """
 BALANCED_ACCURACY = 0.80
-"""Reached today; the target is 0.85."""
+"""Reached by all sources together; the target is 0.85."""
 
 KNOWN = ("given", "joined")
 
@@ -82,25 +110,44 @@ def test_the_page_of_errors_is_of_today(all_of_it: Whole) -> None:
     assert accuracy_page(*all_of_it) == (ROOT / "ACCURACY.md").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def earlier(validation: Validation) -> tuple[AccuracyTarget, ...]:
+    """The targets without the sources in `LATER`."""
+    rows, shape = (
+        [row for row in rows if row.source not in LATER] for rows in (validation.rows, validation.shape)
+    )
+    return targets_of(rows, shape)
+
+
 def failed(targets: tuple[AccuracyTarget, ...]) -> set[tuple[str, str]]:
     """What exceeds its limit in `GATE`."""
-    judged = {(target.name, target.statistic): target.value for target in targets}
-    return {name for name, limit in GATE.items() if (value := judged[name]) is not None and value > limit}
+    values = {(target.name, target.statistic): target.value for target in targets}
+    return {name for name, limit in GATE.items() if (value := values[name]) is not None and value > limit}
 
 
-def test_the_gate_holds(validation: Validation) -> None:
-    judged = {(target.name, target.statistic): target for target in validation.targets}
-    assert all(judged[name].n >= 18 for name in GATE)
-    assert failed(validation.targets) == set()
-    assert all(limit == judged[name].limit for name, limit in GATE.items() if judged[name].met)
+def balanced_accuracy(targets: tuple[AccuracyTarget, ...]) -> AccuracyTarget:
+    """The target on gains and losses, on sources that no fit has seen."""
+    (target,) = (target for target in targets if target.statistic == "balanced accuracy")
+    return target
 
 
-def test_gains_and_losses_are_told_apart(validation: Validation) -> None:
+def test_the_gate_holds(earlier: tuple[AccuracyTarget, ...]) -> None:
+    by_name = {(target.name, target.statistic): target for target in earlier}
+    assert all(by_name[name].n >= 18 for name in GATE)
+    assert failed(earlier) == set()
+    assert all(limit == by_name[name].limit for name, limit in GATE.items() if by_name[name].met)
+
+
+def test_what_all_sources_reach_gets_no_worse(validation: Validation) -> None:
+    by_name = {(target.name, target.statistic): target.value for target in validation.targets}
+    assert failed(validation.targets) == REACHED.keys()
+    assert {name for name, limit in REACHED.items() if (by_name[name] or 0.0) > limit} == set()
+
+
+def test_gains_and_losses_are_told_apart(earlier: tuple[AccuracyTarget, ...], validation: Validation) -> None:
     """On sources that no fit has seen; always answering a gain would have a half."""
-    (judged,) = (target for target in validation.targets if target.statistic == "balanced accuracy")
-    assert judged.value is not None
-    assert judged.value >= BALANCED_ACCURACY
-    assert judged.met == (judged.value >= judged.limit)
+    assert balanced_accuracy(earlier).met
+    assert (balanced_accuracy(validation.targets).value or 0.0) >= BALANCED_ACCURACY
 
 
 def test_most_cases_are_simulated(validation: Validation) -> None:
