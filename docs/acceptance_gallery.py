@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from page_picture import write_picture
+
 from calibration.acceptance import gallery
 from calibration.acceptance.gallery import AlphaCurve, LengthCurve
 from calibration.drafters.training.committed import HEADS
-from dashboards.chromium import MISSING, find_chromium
 from dashboards.figures.look import PLAIN_COLOUR, VARIANT_COLOURS, faded, new_figure
-from dashboards.images import picture_of_page
 from dashboards.markup import tag
-from dashboards.page import Drawings, legend_of, whole_page
+from dashboards.page import Drawings, legend_of
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, PICTURE = (FOLDER / f"acceptance-gallery.{end}" for end in ("md", "png"))
@@ -121,25 +120,14 @@ def draw(
         figures["Tokens per verify against K; lines: by position, dotted: geometric"] = length_figure(lengths)
     if trees is not None:
         figures["Trees of as many nodes, and a chain"] = tree_figure(trees)
-    chromium = find_chromium()
     if not figures:
         return
-    if chromium is None:
-        raise SystemExit(MISSING)
     drawings = Drawings()
     places = [
-        tag(
-            "figure",
-            tag("h3", title),
-            legend_of(difference),
-            drawings.place(f"figure-{number}", difference, title),
-        )
-        for number, (title, difference) in enumerate(figures.items())
+        tag("figure", tag("h3", title), legend_of(figure), drawings.place(f"figure-{number}", figure, title))
+        for number, (title, figure) in enumerate(figures.items())
     ]
-    with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
-        path = Path(folder) / "page.html"
-        path.write_text(whole_page("gallery", tag("main", *places), drawings), encoding="utf-8")
-        picture_of_page(chromium, path, PICTURE, PICTURE_PX, SCALE)
+    write_picture("gallery", tag("main", *places), drawings, PICTURE, PICTURE_PX, SCALE)
 
 
 def alpha_figure(curves: Sequence[AlphaCurve]) -> Any:

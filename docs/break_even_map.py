@@ -11,19 +11,17 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from break_even_tables import SHOWN_LENGTHS, VARIANT, blocks_of
+from page_picture import write_picture
 
-from dashboards.chromium import MISSING, find_chromium
 from dashboards.figures import study_needed
-from dashboards.images import picture_of_page
 from dashboards.markup import tag
-from dashboards.page import Drawings, legend_of, whole_page
+from dashboards.page import Drawings, legend_of
 from dashboards.stored import StoredStudy, stored_study
 from experiments.store.columns import StoreColumn
 
@@ -85,9 +83,6 @@ def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
 
 def draw(study: StoredStudy) -> None:
     """The picture: the maps of one variant at four draft lengths."""
-    chromium = find_chromium()
-    if chromium is None:
-        raise SystemExit(MISSING)
     figure = study_needed.FIGURE
     table = figure.prepare(study).where(variant=VARIANT)
     drawings = Drawings()
@@ -97,11 +92,9 @@ def draw(study: StoredStudy) -> None:
             picture = figure.draw(part)
             place = drawings.place(f"map-{number}", picture, title)
             places.append(tag("figure", tag("h3", title), legend_of(picture), place))
-    text = whole_page("map", tag("main", tag("div", *places, cls="several")), drawings)
-    with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
-        page = Path(folder) / "page.html"
-        page.write_text(text, encoding="utf-8")
-        picture_of_page(chromium, page, PICTURE, PICTURE_PX, SCALE)
+    write_picture(
+        "map", tag("main", tag("div", *places, cls="several")), drawings, PICTURE, PICTURE_PX, SCALE
+    )
 
 
 if __name__ == "__main__":

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from break_even_map import with_blocks
+from page_picture import write_picture
 
 from calibration.closure.tables import TitledTable, break_evens, kinds, speedups, steps, targets, without
-from dashboards.chromium import MISSING, find_chromium
 from dashboards.closure_page import picture_sections
-from dashboards.images import picture_of_page
 from dashboards.markup import tag
-from dashboards.page import Drawings, whole_page
+from dashboards.page import Drawings
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, FIGURES, PICTURE = (FOLDER / f"closure.{end}" for end in ("md", "json", "png"))
@@ -82,17 +80,15 @@ def _short(value: Any) -> Any:
 
 def draw(run: Mapping[str, Any]) -> None:
     """Step times and break-even acceptances, predicted against measured."""
-    chromium = find_chromium()
-    if chromium is None:
-        raise SystemExit(MISSING)
     drawings = Drawings()
-    text = whole_page(
-        "closure", tag("main", tag("div", *picture_sections(run, drawings), cls="several")), drawings
+    write_picture(
+        "closure",
+        tag("main", tag("div", *picture_sections(run, drawings), cls="several")),
+        drawings,
+        PICTURE,
+        PICTURE_PX,
+        SCALE,
     )
-    with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
-        page = Path(folder) / "page.html"
-        page.write_text(text, encoding="utf-8")
-        picture_of_page(chromium, page, PICTURE, PICTURE_PX, SCALE)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ import gzip
 import hashlib
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from break_even_map import with_blocks
+from page_picture import write_picture
 
 from calibration.closure.tables import JsonObject
 from calibration.engine_loop.compare import CellRow, LoopComparison
@@ -24,11 +24,9 @@ from calibration.engine_loop.host_times import table_of
 from calibration.engine_loop.matrix import CALIBRATION_LOADS, PLAIN
 from calibration.engine_loop.raw import Figures, read_raw
 from calibration.engine_loop.tables import tables_of
-from dashboards.chromium import MISSING, find_chromium
 from dashboards.figures import engine_speedups
-from dashboards.images import picture_of_page
 from dashboards.markup import tag
-from dashboards.page import Drawings, whole_page
+from dashboards.page import Drawings
 from dashboards.sections import figure_section
 
 FOLDER = Path(__file__).resolve().parent
@@ -116,16 +114,9 @@ def blocks_of(run: JsonObject | None) -> dict[str, str]:
 
 def draw(compared: JsonObject) -> None:
     """Speedups by load."""
-    chromium = find_chromium()
-    if chromium is None:
-        raise SystemExit(MISSING)
     drawings, figure = Drawings(), engine_speedups.FIGURE
     section = figure_section(figure.prepare(compared), figure, figure.name, drawings)
-    text = whole_page("engine-loop", tag("main", section), drawings)
-    with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
-        page = Path(folder) / "page.html"
-        page.write_text(text, encoding="utf-8")
-        picture_of_page(chromium, page, PICTURE, PICTURE_PX, SCALE)
+    write_picture("engine-loop", tag("main", section), drawings, PICTURE, PICTURE_PX, SCALE)
 
 
 if __name__ == "__main__":

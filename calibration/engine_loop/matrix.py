@@ -68,7 +68,9 @@ class LoopCell:
     @property
     def load_words(self) -> str:
         """The load in words."""
-        return f"{self.clients} clients" if self.clients else f"{self.rate_per_s:g} requests/s"
+        if self.clients:
+            return f"{self.clients} client{'' if self.clients == 1 else 's'}"
+        return f"{self.rate_per_s:g} requests/s"
 
     @property
     def claims_p99(self) -> bool:

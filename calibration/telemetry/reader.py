@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from calibration.telemetry.fields import RecordFields
@@ -14,7 +15,7 @@ MOST_RUNS = 1000
 """Runs that one command takes."""
 
 
-class TelemetryReader:
+class TelemetryReader(ABC):
     """Reads one format. One instance sees all files of a command, so that it can merge what belongs together.
 
     `line` gets the lines of text files, `record` the objects of JSON; each returns whether it was its own,
@@ -60,9 +61,9 @@ class TelemetryReader:
         """Take a JSON object."""
         return False
 
+    @abstractmethod
     def readings(self) -> Iterator[Reading]:
         """What all files together say."""
-        raise NotImplementedError
 
     def findings(self) -> Iterator[Finding]:
         """Findings that belong to no reading."""

@@ -62,13 +62,6 @@ class AcceptanceModel(ABC):
     """The scenario's word for it."""
     kind: ClassVar[int] = TABLE
 
-    @classmethod
-    @abstractmethod
-    def from_entry(cls, entry: AcceptanceEntry) -> AcceptanceModel:
-        """Return the model that a scenario entry describes.
-        Raises InputError for missing or impossible values.
-        """
-
     @property
     @abstractmethod
     def alpha(self) -> float:

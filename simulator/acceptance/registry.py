@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 from simulator.acceptance.base import AcceptanceEntry, AcceptanceModel, fault, fields_of
 from simulator.acceptance.chains import Decay, Fixed, Geometric, Positional
@@ -14,7 +15,18 @@ from simulator.acceptance.ranked import Ranked
 from simulator.acceptance.trace import ReplayedAcceptance
 from simulator.errors import InputError, unknown_name
 
-MODELS: dict[str, type[AcceptanceModel]] = {
+
+class EntryModel(Protocol):
+    """A model that a scenario entry describes."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def from_entry(cls, entry: AcceptanceEntry) -> AcceptanceModel:
+        """Return the model of the entry. Raises InputError for missing or impossible values."""
+
+
+MODELS: dict[str, type[EntryModel]] = {
     model.name: model
     for model in (Fixed, Geometric, Positional, Decay, Hierarchical, Ranked, Gated, ReplayedAcceptance)
 }

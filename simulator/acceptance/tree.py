@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from simulator.acceptance.base import (
     TABLE,
-    AcceptanceEntry,
     AcceptanceModel,
     RequestEffects,
     fault,
@@ -51,11 +50,6 @@ class TreeAcceptance(AcceptanceModel):
                 "does not say what the ranks of a tree are worth",
                 "ranked, or a model of chains such as geometric",
             )
-
-    @classmethod
-    def from_entry(cls, entry: AcceptanceEntry) -> TreeAcceptance:
-        """No entry describes it: a variant with a tree makes it of its own acceptance."""
-        raise NotImplementedError
 
     @property
     def alpha(self) -> float:
