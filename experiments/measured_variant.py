@@ -28,12 +28,13 @@ def with_measured(scenario: Scenario, variant: Variant, reading: Mapping[str, An
         changes["draft_length"] = length
     workload = scenario.workload
     classes = tuple(entry.model_copy(update={"acceptance": {}}) for entry in workload.classes)
-    return scenario.model_copy(
+    measured = scenario.model_copy(
         update={
             "speculation": (variant.model_copy(update=changes),),
             "workload": workload.model_copy(update={"classes": classes}),
         }
     )
+    return measured.at(scenario.base_dir, measured=frozenset({variant.name}))
 
 
 def require_acceptance(reading: Mapping[str, Any]) -> None:

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from math import floor
 from typing import Any
 
-Record = dict[str, Any]
+from tests.oracle_blocks import BlockPool, Record
+from tests.oracle_prices import PricedSteps
+
 # (request, stream: 0 survival, 1 match, 4 length of a match; 1-based output position)
 Uniform = Callable[[int, int, int], float]
 
@@ -29,26 +31,18 @@ def run_oracle(
     return Oracle(engine, prices, requests, acceptance, uniform).run()
 
 
-def line(knots: list[int], values: list[float], x: float) -> float:
-    """Piecewise linear through (knots, values); the first and the last interval go on outside."""
-    i = max(i for i, knot in enumerate(knots[:-1]) if x > knot or i == 0)
-    return values[i] + (x - knots[i]) / (knots[i + 1] - knots[i]) * (values[i + 1] - values[i])
-
-
-class Oracle:
+class Oracle(PricedSteps, BlockPool):
     """`flight` holds what is on the GPU while a plan is composed: entries by request number, as in a plan."""
 
     def __init__(
-        self, engine: Record, prices: Record, requests: list[Record], random_key: Record, uniform: Uniform
+        self, engine: Record, prices: Record, requests: list[Record], acceptance: Record, uniform: Uniform
     ):
-        self.engine, self.prices, self.random_key, self.uniform = engine, prices, random_key, uniform
+        self.engine, self.prices, self.acceptance, self.uniform = engine, prices, acceptance, uniform
         self.on, self.timeout = engine["mechanisms"], engine["timeout_ns"]
-        self.size, self.longest = engine["block_tokens"], engine["max_context_tokens"]
-        # §8: the first to be reused comes first; and who has a content, in the order in which they got it
-        self.free: list[Record] = [{"key": None, "holders": 0} for _ in range(engine["total_blocks"])]
-        self.in_memory: dict[Any, list[Record]] = {}
+        self.longest, self.counters = engine["max_context_tokens"], Counter[str]()
+        self.make_blocks()
         self.overlaps = engine["asynchronous"] and self.on["host_overlap"]
-        self.junk_on_miss = random_key["kind"] == "gated" and not engine["ragged"]
+        self.junk_on_miss = acceptance["kind"] == "gated" and not engine["ragged"]
         self.waiting, self.running, self.launched = list[Record](), list[Record](), 0
         self.coming, self.looped, self.texts = (
             list[Record](),
@@ -56,7 +50,6 @@ class Oracle:
             list[Record](),
         )  # before waiting
         self.share, self.carry, self.shared_until, self.tokenizer_free = 0, 0, 0, 0
-        self.counters: Counter[str] = Counter()
         self.steps: list[tuple[Any, ...]] = []
         new = {"status": "unfinished", **dict.fromkeys(TIMES, -1), **dict.fromkeys(COUNTS + OTHERS, 0)}
         self.requests: list[Record] = [request | new for request in requests]
@@ -68,7 +61,7 @@ class Oracle:
     def may_draft(self, r: Record) -> bool:
         most = self.engine["drafter_max_context_tokens"]
         short = most is None or r["prompt_tokens"] + r["emitted_tokens"] <= most
-        return bool(short and self.random_key["drafts"][r["traffic_class"]])
+        return bool(short and self.acceptance["drafts"][r["traffic_class"]])
 
     def drafts(self, r: Record, k: int) -> int:
         """Of the K of a step, what this request gets: it may have a limit of its own."""
@@ -136,55 +129,6 @@ class Oracle:
         self.counters["preemptions"] += 1
         self.running.remove(r)
         self.waiting.insert(0, r)
-
-    # §8: blocks
-    def key(self, r: Record, index: int) -> Any:
-        """What stands in a block of a request: what its prompt's names say, else something of its own."""
-        names, per_name = r["prefix_ids"], max(1, self.engine["prefix_block_tokens"] // self.size)
-        named = index < len(names) * per_name
-        return (names[index // per_name], index % per_name) if named else ("own", r["number"], index)
-
-    def find(self, r: Record) -> list[Record]:
-        """The leading blocks in memory, never all of them: one token at least is computed."""
-        blocks = list[Record]()
-        most = (r["prompt_tokens"] + r["emitted_tokens"] - 1) // self.size
-        while len(blocks) < most and (copies := self.in_memory.get(self.key(r, len(blocks)))):
-            blocks.append(copies[0])
-        return blocks[:-1] if self.engine["loses_last_match"] else blocks
-
-    def hold(self, r: Record, blocks: list[Record]) -> None:
-        for block in blocks:
-            if block["holders"] == 0:
-                self.free = [other for other in self.free if other is not block]
-            block["holders"] += 1
-        r |= {"blocks": list(blocks), "keyed": len(blocks), "computed": len(blocks) * self.size}
-        self.counters["prefix_hit_tokens"] += r["computed"]
-
-    def take(self, r: Record, count: int) -> None:
-        for block in self.free[:count]:
-            if block["key"] is not None:
-                self.in_memory[block["key"]] = [
-                    copy for copy in self.in_memory[block["key"]] if copy is not block
-                ]
-            block |= {"key": None, "holders": 1}
-            r["blocks"].append(block)
-        del self.free[:count]
-
-    def give_keys(self, r: Record, tokens: int) -> None:
-        """Let the full blocks of a request's first tokens be found."""
-        while self.engine["prefix_caching"] and (r["keyed"] + 1) * self.size <= tokens:
-            block, key = r["blocks"][r["keyed"]], self.key(r, r["keyed"])
-            block["key"] = key
-            self.in_memory.setdefault(key, []).append(block)
-            r["keyed"] += 1
-
-    def give_back(self, r: Record) -> None:
-        for block in r["blocks"]:
-            block["holders"] -= 1
-        left = [block for block in reversed(r["blocks"]) if block["holders"] == 0]
-        self.free[:0] = [block for block in left if block["key"] is None]
-        self.free += [block for block in left if block["key"] is not None]
-        r |= {"blocks": [], "keyed": 0}
 
     # §3: compose
     def schedule(self, now: int, in_flight: Record) -> Record:
@@ -288,115 +232,15 @@ class Oracle:
         plan["tokens"] -= n
         plan["slots"] -= n + self.engine["slots_per_request"]
 
-    # §4: price
-    def price(self, plan: Record) -> tuple[dict[str, int], str, int]:
-        """ns of every stage, graph mode, padded tokens; contexts as they are when the step starts."""
-        p, engine, entries = self.prices, self.engine, list(plan["entries"].values())
-        decodes = [e for e in entries if e["decodes"]]
-        chunks = [e for e in entries if not e["decodes"]] if self.on["prefill"] else []
-        rows, tokens = len(decodes) + len(chunks), sum(e["n"] for e in decodes + chunks)
-        queries = [e["n"] for e in decodes]
-        logits = sum(queries) + sum(e["samples"] for e in chunks)
-        length = "emitted_tokens" if self.on["context_growth"] else "half"
-        context = sum(e["request"]["prompt_tokens"] + e["request"][length] - 1 + e["n"] for e in decodes)
-        decoding = (len(decodes), context, -(-sum(queries) // max(1, len(decodes))))
-        pairs = [(e["n"], e["start"] + e["n"] / 2) for e in chunks]
-        mode, padded = self.graph(tokens, queries, bool(chunks))
-        verify = p["target_tokens"][padded] + p["target_experts"][tokens] + p["target_head"][logits]
-        verify += self.attention("attention", *decoding) + p[f"launch_{mode}_ns"]
-        verify += sum(n * mean * p["prefill_pair_ns"] + n * p["prefill_token_ns"] for n, mean in pairs)
-        verify += p["prefill_start_ns"] if pairs else 0.0
-        verify += sum(n * min(mean, p["window_tokens"]) * p["prefill_window_pair_ns"] for n, mean in pairs)
-        draft, launch = 0.0, p["draft_launch_ns"] + engine["host"]["draft_pass_ns"]
-        k, reads = plan["K"] if plan["drafts"] else 0, engine["first_pass_rows"].split("+")
-        runs = engine["serial_passes"] and (k > 0 or (engine["drafter_has_kv"] and plan["may_draft"]))
-        passes = 1 + len(self.later_passes(k)) if runs else 0
-        if passes > 0:
-            first = {"tokens": tokens, "requests": rows, "drafts": k * rows}
-            chosen = max(k, 1) * rows if "drafts" in reads else rows
-            draft += self.draft_pass(sum(first[what] for what in reads), chosen, *decoding) + launch
-            for n, m in pairs if "tokens" in reads else []:
-                draft += n * m * p["draft_prefill_pair_ns"] + n * p["draft_prefill_token_ns"]
-            draft += p["draft_prefill_start_ns"] if pairs and "tokens" in reads else 0.0
-            after = context + sum(e["start"] + e["n"] for e in chunks)
-            for width in self.later_passes(k):
-                draft += self.draft_pass(width * rows, width * rows, rows, after, width) + launch
-        exposed, hidden = self.host(plan)
-        sampling = len(decodes) + sum(e["samples"] for e in chunks)
-        accept = p["sample"][logits] + p["sample_sequence_ns"] * sampling
-        if passes > 0:  # a graph-less drafter is launched by the host
-            on_gpu = draft - passes * engine["host"]["draft_pass_ns"]
-            ahead = floor(verify + 0.5) + floor(accept + 0.5) - hidden if self.overlaps else 0
-            ahead = max(ahead - (floor(p["launching_eager_ns"] + 0.5) if mode == "eager" else 0), 0)
-            waited = max(on_gpu, passes * p["draft_launching_ns"] - ahead)
-            draft += waited - on_gpu + engine["host"]["draft_step_ns"]
-        gpu = (verify, accept, draft) if tokens > 0 else (0, 0, 0)  # `prefill` off: no pass
-        ns = dict(zip(("verify_ns", "accept_ns", "draft_ns"), (floor(x + 0.5) for x in gpu), strict=True))
-        return {"host_ns": exposed, **ns, "hidden_ns": hidden}, mode, padded
-
-    def later_passes(self, k: int) -> list[int]:
-        """Rows of each request in every pass after the first, of a step that makes k drafts."""
-        if self.engine["serial_passes"] == 1 or k == 0:
-            return []
-        if "parents" not in self.engine:
-            return [1] * (k - 1)
-        extended = Counter(self.depth_of(node) for node in set(self.engine["parents"][1:]))
-        return [extended[depth] for depth in sorted(extended) if depth > 0]
-
-    def depth_of(self, node: int) -> int:
-        return 0 if node == 0 else 1 + self.depth_of(self.engine["parents"][node])
-
-    def reach(self, k: int) -> int:
-        """Positions at which k drafts can be accepted: whole levels of a tree, and all of a chain."""
-        if "parents" not in self.engine:
-            return k
-        depths = [self.depth_of(node) for node in range(1, len(self.engine["parents"]))]
-        return len(set(depths[:k]) - set(depths[k:]))
-
-    def host(self, plan: Record) -> tuple[int, int]:
-        host, count = self.engine["host"], len(plan["entries"])
-        exposed = floor(host["step_ns"] + host["per_sequence_ns"] * count + 0.5)
-        hidden = floor(host["hidden_step_ns"] + host["hidden_per_sequence_ns"] * count + 0.5)
-        return (exposed, hidden) if self.overlaps else (exposed + hidden, 0)
-
-    def draft_pass(self, n: int, requests: int, count: int, context: int, query: int) -> float:
-        p, padded = self.prices, min(self.sizes(1, n), default=n)
-        fixed: float = p["draft_tokens"][padded] + p["draft_experts"][n] + p["draft_head"][requests]
-        return fixed + self.attention("draft_attention", count, context, query)
-
-    def sizes(self, multiple: int, rows: int) -> list[int]:
-        """Graph sizes that hold `rows`, rounded up to a multiple; `rows` itself when nothing is padded."""
-        sizes = [-(-size // multiple) * multiple for size in self.engine["graph_sizes"]]
-        fits = [size for size in sizes if rows <= size <= self.engine["graph_cap"]]
-        return fits if self.on["graph_padding"] else [rows]
-
-    def graph(self, tokens: int, queries: list[int], has_chunks: bool) -> tuple[str, int]:
-        if tokens == 0:  # `prefill` off, and no decodes
-            return "full", 0
-        lengths, small = self.engine["draft_length_by_batch"], tokens <= self.engine["graph_cap"]
-        captured = {k + 1 for k in (lengths[1:] if self.engine["graphs_of_every_length"] else [max(lengths)])}
-        uniform = not has_chunks and len(set(queries)) <= 1 and captured.issuperset(queries)
-        full = uniform and self.sizes(queries[0] if queries else 1, tokens)
-        mode = "full" if full else "piecewise" if small or not self.on["graph_padding"] else "eager"
-        return mode, min(full or self.sizes(1, tokens), default=tokens)
-
-    def attention(self, name: str, count: int, context: int, query: int) -> float:
-        """Bilinear in (sequences, mean context) within the table of `query` tokens each."""
-        if count == 0:
-            return 0.0
-        by_batch = self.prices[name][min(query, len(self.prices[name])) - 1]
-        column = [line(self.prices["context_knots"], values, context / count) for values in by_batch]
-        return line(self.prices["batch_knots"], column, float(count))
-
     # §7: apply
     def match(self, r: Record) -> bool:
         """Does the lookup for the round that starts at the next output position match?"""
-        chances = self.random_key["match_after_match" if r["matched"] else "match_after_miss"]
+        chances = self.acceptance["match_after_match" if r["matched"] else "match_after_miss"]
         return bool(self.uniform(r["number"], 1, r["emitted_tokens"] + 1) < chances[r["traffic_class"]])
 
     def matched_tokens(self, r: Record, k: int) -> int:
         """Of k drafts, those that the match of this round is long enough for."""
-        lengths = self.random_key.get("match_drafts")
+        lengths = self.acceptance.get("match_drafts")
         if lengths is None:
             return k
         of_class = lengths[r["traffic_class"]]
@@ -407,7 +251,7 @@ class Oracle:
         if k > 0 and self.junk_on_miss and not self.match(r):
             return 0
         k = self.matched_tokens(r, self.reach(k))
-        chances, position, j = self.random_key["conditional"][r["traffic_class"]], r["emitted_tokens"] + 1, 0
+        chances, position, j = self.acceptance["conditional"][r["traffic_class"]], r["emitted_tokens"] + 1, 0
         while j < k and self.uniform(r["number"], 0, position + j) < chances[j]:
             j += 1
         return j
