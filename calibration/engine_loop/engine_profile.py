@@ -2,7 +2,7 @@
 
 A pass consists of its head, its attention layers and the rest. The rest is divided into what a layer costs
 and what a pass costs by two networks that differ in layers only, and lies in the tables of the matrices in
-proportion to their weights: operators within a compiled layer cannot be told apart.
+proportion to their weights: a timer cannot separate the operators within a compiled layer.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class EngineVariant:
 
 @dataclass(frozen=True)
 class LoopCell:
-    """One variant at one load: so many clients, or Poisson arrivals."""
+    """One variant at one load: concurrent clients, or Poisson arrivals."""
 
     variant: str
     requests: int

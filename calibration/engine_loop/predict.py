@@ -83,7 +83,7 @@ def predict(data: Mapping[str, Any], sent: int) -> Figures:
 
 
 def plain_step_s(clients: int, context_tokens: float, files: Calibrated) -> float:
-    """A plain decode step of so many requests, in seconds."""
+    """The time of a plain decode step of this many requests, in seconds."""
     cell = LoopCell(PLAIN, clients, 2, clients)
     scenario: Scenario = scenario_from_data(
         scenario_data(cell, EngineVariant(PLAIN), files, PROMPT_TOKENS, None)

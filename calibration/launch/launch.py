@@ -38,7 +38,8 @@ class Unstated:
 class Artefact:
     """What starts an engine as a scenario states it: a command line or a configuration file.
 
-    `files` are those that `text` names: file name → content. `unstated` lists what the engine cannot be told.
+    `files` are those that `text` names: file name → content. `unstated` lists the settings for which the
+    engine has no option.
     """
 
     engine: str

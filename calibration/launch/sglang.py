@@ -74,7 +74,7 @@ def _options(scenario: Scenario, unstated: list[Unstated]) -> Iterator[tuple[str
 def _speculation(
     scenario: Scenario, variant: Variant, unstated: list[Unstated], files: dict[str, str]
 ) -> dict[str, str | None]:
-    """The speculative options of a variant; what SGLang cannot be told joins `unstated`."""
+    """The speculative options of a variant; settings without an option join `unstated`."""
     method = methods()[variant.method]
     options: dict[str, str | None] = {"--speculative-algorithm": METHODS[variant.method]}
     if variant.draft is not None:

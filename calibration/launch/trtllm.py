@@ -80,7 +80,7 @@ def _config(scenario: Scenario, unstated: list[Unstated]) -> dict[str, Any]:
 
 
 def _speculation(scenario: Scenario, variant: Variant, unstated: list[Unstated]) -> dict[str, Any]:
-    """`speculative_config` of a variant; what TensorRT-LLM cannot be told joins `unstated`."""
+    """`speculative_config` of a variant; settings without an option join `unstated`."""
     method = methods()[variant.method]
     config: dict[str, Any] = {
         "decoding_type": METHODS[variant.method],

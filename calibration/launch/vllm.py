@@ -91,7 +91,7 @@ def _options(scenario: Scenario, unstated: list[Unstated]) -> Iterator[tuple[str
 def speculative_config(
     scenario: Scenario, variant: Variant, version: str, unstated: list[Unstated]
 ) -> dict[str, Any]:
-    """The value of `--speculative-config` for a variant; what vLLM cannot be told joins `unstated`."""
+    """The value of `--speculative-config` for a variant; settings without an option join `unstated`."""
     release = release_of(version)
     method = methods()[variant.method]
     config: dict[str, Any] = {"method": METHODS[variant.method]}

@@ -30,7 +30,7 @@ NO_PIECE = 0
 """The anchor of the ring of pieces that no request holds."""
 NO_KEY = -1
 OWN_KEY_BITS = 32
-"""Blocks that have no name are keyed by their request above so many bits, and by their index below."""
+"""The key of a block without a name: its request, shifted by this many bits, plus its index."""
 SPREAD = 0x9E3779B
 """An odd number, which spreads the own blocks of requests over the buckets."""
 

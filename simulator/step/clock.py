@@ -88,7 +88,7 @@ def _start(e: Engine, slot: int, start_ns: int) -> tuple[int, int]:
 
 @compiled()
 def advance(e: Engine, before: int, decisions: int) -> int:
-    """Let the engine make at most so many decisions, as long as the next one is due `before` (an `order_of`);
+    """Let the engine make at most `decisions` decisions while the next one is due `before` (an `order_of`);
     return when requests ended whose clients are outside, -1 where none did.
 
     The engine then still makes what it decides at that very instant with results, so that no client acts

@@ -228,9 +228,9 @@ class State(NamedTuple):
     draft_length_by_batch: NDArray[np.int64]
     """(S + 1,) K after a step with that many requests."""
     depth_by_nodes: NDArray[np.int64]
-    """(M + 1,) positions at which so many drafts can be accepted; a chain: the same number."""
+    """(M + 1,) drafts → positions at which they can be accepted; a chain: the same number."""
     passes_by_nodes: NDArray[np.int64]
-    """(M + 1,) drafter passes that make so many drafts."""
+    """(M + 1,) drafts → drafter passes that make them."""
     first_logits: NDArray[np.int64]
     """(M + 1,) rows of each request that the first of these passes takes logits of."""
     pass_rows: NDArray[np.int64]

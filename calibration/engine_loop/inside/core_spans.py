@@ -3,11 +3,11 @@
     ENGINE_PYTHON core_spans.py < request.json > passes.json
 
 The request names a model, its points, and optionally a speculative configuration. A point is a batch of
-requests that each read so many `queries` tokens a step: one is plain decoding, several are a prompt in
-chunks, which has the shape of a verify pass. The answer has the median seconds of the steps by part.
+requests. Each reads `queries` tokens a step: one token is plain decoding, several are a chunk of a prompt,
+which has the shape of a verify pass. The answer has the median seconds of the steps by part.
 
-With `stub`, the networks return at once, so that what is left is host time; seconds are then CPU time of the
-thread, and the least of all steps counts, because that holds on a machine that others use too.
+With `stub`, the networks return at once, so that only host time is left. Seconds are then CPU time of the
+thread, and the minimum over the steps is reported, because other load on the machine only adds to it.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Core:
     def run(self, point: Point, steps: int) -> Iterator[tuple[Point, list[dict[str, float]]]]:
         """Each number of query tokens of a point in turn, with the steps that count.
 
-        Its requests read their context at once, then so many tokens a step; one token at last is decoding.
+        Its requests read their context at once, then `queries` tokens a step. One token a step is decoding.
         A point without a context has a new prompt in every step.
         """
         batch, context = point["batch"], point["context"]
