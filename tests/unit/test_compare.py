@@ -13,24 +13,14 @@ from click.testing import CliRunner, Result
 from experiments.cli import decodesim
 from experiments.compare.compare import compare
 from experiments.compare.measured import MeasuredPair
+from tests.deployments import small_deployment
 from tests.shared_data import SHARED, needs_shared
 from tests.telemetry import vllm_files
 from tests.telemetry.known_run import drawn
 
 LATENCIES = ("ttft_s", "tpot_s", "itl_s", "itl_token_s", "e2e_s")
 REAL = SHARED / "formats" / "real-vllm-0.32"
-SCENARIO = """\
-target: {model: smollm2-1.7b-instruct}
-hardware: {gpu: h100-sxm}
-engine: {max_num_seqs: 32}
-speculation:
-  - {name: small, method: draft_model, draft: smollm2-135m-instruct, draft_length: 4}
-workload:
-  arrivals: {kind: closed, concurrency: 8}
-  requests: 200
-  prompt_tokens: {kind: fixed, tokens: 100}
-  output_tokens: {kind: fixed, tokens: 60}
-"""
+SCENARIO = small_deployment(draft_length=4)
 
 
 def reading(acceptance: tuple[float, float] | None = None, **figures: Any) -> dict[str, Any]:

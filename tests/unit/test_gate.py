@@ -18,21 +18,11 @@ from experiments.gate import FEWEST_ROUNDS, decide, rounds_needed
 from experiments.junit import junit_xml
 from simulator.breakeven.answer import BreakEvenRow
 from simulator.results.estimate import Estimate
+from tests.deployments import small_deployment
 from tests.telemetry import vllm_files
 from tests.telemetry.known_run import drawn
 
-SCENARIO = """\
-target: {model: smollm2-1.7b-instruct}
-hardware: {gpu: h100-sxm}
-engine: {max_num_seqs: 32}
-speculation:
-  - {name: small, method: draft_model, draft: smollm2-135m-instruct, draft_length: 3}
-workload:
-  arrivals: {kind: closed, concurrency: 8}
-  requests: 200
-  prompt_tokens: {kind: fixed, tokens: 100}
-  output_tokens: {kind: fixed, tokens: 60}
-"""
+SCENARIO = small_deployment(draft_length=3)
 
 
 def gate(folder: Path, alpha: float, *arguments: object, rounds: int = 3000) -> Result:
