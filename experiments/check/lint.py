@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from calibration.telemetry.reading import Severity
 from experiments.check.subject import Subject
-from simulator.engines.presets import dotted
-from simulator.speculation.table import ENGINE_TITLES
+from simulator.engines.presets import ENGINE_TITLES, dotted
 
 
 class Hit(NamedTuple):

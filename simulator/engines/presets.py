@@ -21,6 +21,9 @@ _SYNCHRONOUS = "-sync"
 """Ends the name of a preset that does without the asynchronous scheduling of its version."""
 _ASKED_SYNCHRONOUS = re.compile(r"[-_ ]sync\w*\s*$")
 
+ENGINE_TITLES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
+"""Engine, as the names of presets begin → its title."""
+
 
 @cache
 def presets() -> Mapping[str, Preset]:

@@ -13,8 +13,6 @@ from simulator.speculation.base import Method
 from simulator.speculation.shape import Chain, ParallelChain
 from simulator.speculation.tree_shape import LookaheadShape
 
-ENGINE_TITLES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
-
 
 class MethodRow(NamedTuple):
     """One method in words."""

@@ -21,7 +21,7 @@ from calibration.engine_loop.raw import Figures, acceptance_of, kept_lines, raw_
 from calibration.engine_loop.server import EngineServer
 from calibration.engine_loop.tables import tables_of
 from simulator.errors import InputError
-from tests.shared_data import SHARED
+from tests.shared_data import SHARED, needs_shared
 
 REAL = SHARED / "formats" / "real-vllm-0.32"
 
@@ -57,6 +57,7 @@ def test_figures_of_a_raw_file_are_the_clients() -> None:
     assert figures.ttft_p99_s == pytest.approx(np.quantile([0.1, 0.2], 0.99))
 
 
+@needs_shared
 def test_a_raw_file_keeps_the_counters_that_acceptance_needs() -> None:
     texts = [(REAL / f"ngram-c16.{when}.metrics.txt").read_text("utf-8") for when in ("before", "after")]
     raw = raw_cell(LoopCell("ngram-k3", 2, 64, 16), "", BENCH, *texts)
@@ -64,6 +65,9 @@ def test_a_raw_file_keeps_the_counters_that_acceptance_needs() -> None:
     assert len(raw["after"]) < 0.3 * len(texts[1])
     for key in ("mean_acceptance_length", "conditional_acceptance", "draft_coverage", "gated"):
         assert short[key] == complete[key]
+
+
+def test_other_counters_are_left_out() -> None:
     assert kept_lines("process_start_time_seconds 1\nvllm:generation_tokens_total 5\n") == (
         "vllm:generation_tokens_total 5\n"
     )
