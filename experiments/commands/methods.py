@@ -12,8 +12,8 @@ from experiments.commands.output import print_json, print_list, print_table
 @json_option
 def command(as_json: bool) -> None:
     """List the speculation methods: what they need, run and cost, and which engines have them."""
-    from simulator.speculation import methods
     from simulator.engines.presets import ENGINE_TITLES
+    from simulator.speculation import methods
     from simulator.speculation.table import method_row
 
     rows = [method_row(method) for method in methods().values()]
