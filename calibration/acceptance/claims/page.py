@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibration.acceptance.claims.claim import Claim, table
+from calibration.acceptance.claims.engine_claims import engine_claims
 from calibration.acceptance.claims.measured_claims import measured_claims
 from calibration.acceptance.claims.published_claims import published_claims
 from calibration.acceptance.claims.simulated_claims import simulated_claims
@@ -20,8 +21,8 @@ E is tokens per round."""
 
 
 def all_claims() -> list[Claim]:
-    """Every claim with its verdict: simulated, measured, published. Takes ten seconds."""
-    return [*simulated_claims(), *measured_claims(), *published_claims()]
+    """Every claim with its verdict: simulated, measured, published, of engines. Takes half a minute."""
+    return [*simulated_claims(), *measured_claims(), *published_claims(), *engine_claims()]
 
 
 def claims_page(claims: Sequence[Claim]) -> str:

@@ -180,6 +180,62 @@ def batch_one() -> Claim:
     )
 
 
+def tokens_per_second_of_70b() -> Claim:
+    """A 70B model decodes at 40 to 80 tokens a second on H100s."""
+    settings = (("bf16", 2), ("bf16", 4), ("fp8", 1), ("fp8", 2), ("fp8", 4), ("fp8", 8))
+    rates = {}
+    for weights, ways in settings:
+        variants = run(
+            "speculation=[]",
+            f"target.weights={weights}",
+            f"hardware.tensor_parallel={ways}",
+            "workload.arrivals.concurrency=1",
+        ).variants
+        rates[weights, ways] = 1.0 / required(variants["plain"]["tpot_s.mean"]).value
+    rows = [[f"{ways} × H100, {weights}", f"{rate:.0f}"] for (weights, ways), rate in rates.items()]
+    columns = ["Llama-3.3-70B on", "tokens/s, one client"]
+    return Claim(
+        "A 70B model decodes 40–80 tokens a second on H100s.",
+        "holds where",
+        "one client is served by two GPUs in BF16 or FP8, or by four in BF16; other settings reach from a "
+        "third of it to twice as much",
+        f"{table(columns, rows)}\n\nA request's rate is 1 ÷ TPOT. All requests together decode faster: "
+        "their rates add up.",
+        command("speculation=[]", "hardware.tensor_parallel=2", "workload.arrivals.concurrency=1"),
+        borne_out=all(40 < rates[case] < 80 for case in (("bf16", 2), ("fp8", 2))) and rates["fp8", 8] > 80,
+    )
+
+
+def four_times_at_five() -> Claim:
+    """4.1× at K = 5."""
+    from simulator.breakeven.breakeven import breakeven
+    from simulator.scenario import load_scenario
+
+    claimed, length, loads = 4.1, 5, (1, 16, 64)
+    scenario = load_scenario(_PATH, ["workload.requests=800"])
+    answers = breakeven(scenario, [{"concurrency": load} for load in loads], [length], [claimed]).rows
+    rows = [
+        [
+            f"{load}",
+            "–" if answer.overhead is None else f"{answer.overhead:.0%}",
+            "–" if answer.overhead is None else f"{claimed * (1 + answer.overhead):.2f}",
+            with_band(answer.simulated_alpha) if answer.simulated_alpha else "out of reach",
+        ]
+        for load, answer in zip(loads, answers, strict=True)
+    ]
+    columns = ["clients", "overhead of a round", f"tokens a round for {claimed}×", "needed α"]
+    single = answers[0].simulated_alpha
+    return Claim(
+        "4.1× at K = 5.",
+        "holds where",
+        "a single client is served and more than nine drafts in ten are accepted",
+        f"{table(columns, rows)}\n\nA round of K = 5 yields 6 tokens at most, so 4.1× leaves 46 % for all "
+        "drafting and verifying, even if every draft is accepted.",
+        f"decodesim breakeven {SCENARIO} --concurrency 1,16,64 --draft-length 5 --target-speedup 4.1",
+        borne_out=single is not None and single.value > 0.9 and answers[-1].simulated_alpha is None,
+    )
+
+
 def short_outputs() -> Claim:
     """Under 50 output tokens it does not pay."""
     lengths, loads = (10, 25, 50, 100, 400), (1, 64)
@@ -260,6 +316,8 @@ def simulated_claims() -> list[Claim]:
         second_pass(),
         bytes_of_70b(),
         batch_one(),
+        tokens_per_second_of_70b(),
+        four_times_at_five(),
         tiny_targets(),
         short_outputs(),
     ]
