@@ -1,6 +1,6 @@
 # decodesim: `make report` answers the example question, `make test` checks everything. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install report test bench docs engine engine-full traces accuracy map lint format lock clean
+.PHONY: help install report test bench docs site engine engine-full traces accuracy map lint format lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/bash
 
@@ -81,6 +81,9 @@ bench: $(TOOLS)  ## speed, as ratios within one run
 docs: $(TOOLS)  ## run the blocks of the pages that print answers (tests/pages.py), write what they print
 	$(BIN)/python -m tests.pages
 
+site: $(TOOLS)  ## build the documentation site into site/; a link that leads nowhere fails
+	$(BIN)/python docs/site.py site
+
 engine: $(TOOLS) $(ENGINE)/.installed  ## the step, the parser and a small loop against vLLM itself (EACH= scenarios a family, FIRST= number)
 	$(BIN)/python -m tests.engine.families --each $(EACH) --first $(FIRST) > $(ENGINE)/scenarios.jsonl
 	$(ENGINE)/bin/python tests/engine/vllm_scheduler.py < $(ENGINE)/scenarios.jsonl > $(ENGINE)/traces.jsonl
@@ -122,4 +125,4 @@ lock: $(TOOLS)  ## write constraints/dev.txt anew from pyproject.toml (needs uv)
 	@mv constraints/dev.txt.new constraints/dev.txt
 
 clean:  ## remove what the commands wrote, and .venv
-	rm -rf $(VENV) results report.html validation.html build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) results site report.html validation.html build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ from dashboards.page import Drawings
 from dashboards.sections import figure_section
 
 PICTURE = Path(__file__).resolve().parent / "draft-length.png"
-PICTURE_PX, SCALE = (1080, 860), 1.0
+PICTURE_PX, SCALE = (1080, 960), 1.0
 
 
 def main() -> None:

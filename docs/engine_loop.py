@@ -32,7 +32,7 @@ from dashboards.sections import figure_section
 FOLDER = Path(__file__).resolve().parent
 PAGE, RAW, PICTURE = (FOLDER / f"engine-loop.{end}" for end in ("md", "json.gz", "png"))
 HOST = FOLDER / "engine-host.json"
-PICTURE_PX, SCALE = (1000, 560), 1.0
+PICTURE_PX, SCALE = (1000, 660), 1.0
 NOT_YET = "There is no run of the whole loop on quiet cores yet."
 
 

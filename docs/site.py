@@ -1,60 +1,108 @@
-"""Hooks of the documentation site (`make site`, mkdocs.yml).
+"""Builds the documentation site, and fails on a link that leads nowhere: `make site`.
 
-Pages link to files outside this folder: the README, ACCURACY.md, scenarios in examples/. The site holds each
-file that is linked to, and links are rewritten to where the site has it.
+python docs/site.py FOLDER
+
+Pages link to files outside this folder: the README, ACCURACY.md, scenarios in examples/. The site holds every
+file that is linked to, under `project/`, and links are rewritten to where the site has it. Sphinx does the
+rest. The kinds of pages, and their order, are in KINDS.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
+import tempfile
 from pathlib import Path
-
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = "README.md"
 """The project's front page is the site's too."""
 OUTSIDE = "project"
 """The folder of the site for files from outside docs/."""
+KINDS = {
+    "Start": ("questions", "glossary", "project/examples/README"),
+    "How to": (
+        *("capacity", "what-if", "read", "compare", "check", "gate", "launch", "experiments", "stores"),
+        *("calibrate", "closure", "distillation", "library"),
+    ),
+    "Reference": (
+        *("scenario", "results", "acceptance", "methods", "models", "engines", "step", "statistics"),
+        "sampling",
+    ),
+    "Why": (
+        *("claims", "break-even-map", "measured-acceptance", "acceptance-gallery", "engine-loop"),
+        *("validation", "limits", "project/ACCURACY", "project/ARCHITECTURE", "project/CONTRIBUTING"),
+        "project/CHANGELOG",
+    ),
+}
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+SETTINGS = {
+    "project": "decodesim",
+    "html_title": "decodesim",
+    "html_theme": "furo",
+    "extensions": "myst_parser",
+    "myst_heading_anchors": "3",
+    "html_copy_source": "0",
+    "suppress_warnings": "myst.header,misc.highlighting_failure",
+}
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the front page and, from there on, all files that pages link to."""
-    waiting, reached = [HOME, *(f"docs/{file.src_uri}" for file in files.documentation_pages())], set()
+def main() -> None:
+    from sphinx.cmd.build import main as build
+
+    with tempfile.TemporaryDirectory(prefix="decodesim-site-") as folder:
+        write_source(Path(folder))
+        settings = [f"-D{name}={value}" for name, value in SETTINGS.items()]
+        status = build(["-q", "-W", "--keep-going", "-C", *settings, folder, sys.argv[1]])
+    sys.exit(status)
+
+
+def write_source(folder: Path) -> None:
+    """Write every page of the site, and what pages link to, into a folder."""
+    pages = [f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")]
+    waiting, reached = [HOME, *pages], set[str]()
     while waiting:
         source = waiting.pop()
         if source in reached:
             continue
         reached.add(source)
-        if not source.startswith("docs/"):
-            content = (ROOT / source).read_bytes()
-            files.append(File.generated(config, site_path(source), content=content))
+        path = folder / site_path(source)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if source.endswith(".md"):
-            waiting.extend(targets(source))
-    return files
+            waiting += targets(source)
+            path.write_text(page_text(source), encoding="utf-8")
+        else:
+            path.write_bytes((ROOT / source).read_bytes())
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at the pages of the site."""
-    source = source_of(page.file.src_uri)
+def page_text(source: str) -> str:
+    """A page with its links pointing into the site; the front page lists all others."""
+    text = (ROOT / source).read_text(encoding="utf-8")
+    place = posixpath.dirname(site_path(source)) or "."
 
     def rewritten(match: re.Match[str]) -> str:
         target = resolved(source, match[2])
-        if target is None:
-            return match[0]
-        link = posixpath.relpath(site_path(target), posixpath.dirname(page.file.src_uri) or ".")
-        return f"{match[1]}{link}{match[3]}"
+        return (
+            match[0]
+            if target is None
+            else f"{match[1]}{posixpath.relpath(site_path(target), place)}{match[3]}"
+        )
 
-    fences, position, parts = list(FENCE.finditer(markdown)), 0, []
-    for fence in fences:
-        parts += [LINK.sub(rewritten, markdown[position : fence.start()]), fence[0]]
+    position, parts = 0, []
+    for fence in FENCE.finditer(text):
+        parts += [LINK.sub(rewritten, text[position : fence.start()]), fence[0]]
         position = fence.end()
-    return "".join([*parts, LINK.sub(rewritten, markdown[position:])])
+    parts.append(LINK.sub(rewritten, text[position:]))
+    if source == HOME:
+        parts += [contents(kind, pages) for kind, pages in KINDS.items()]
+    return "".join(parts)
+
+
+def contents(kind: str, pages: tuple[str, ...]) -> str:
+    """The list of pages of one kind, for the side of every page."""
+    return "\n".join(["\n```{toctree}", ":hidden:", f":caption: {kind}", "", *pages, "```\n"])
 
 
 def targets(source: str) -> list[str]:
@@ -77,8 +125,5 @@ def site_path(source: str) -> str:
     return source.removeprefix("docs/") if source.startswith("docs/") else f"{OUTSIDE}/{source}"
 
 
-def source_of(site: str) -> str:
-    """The file of the project behind a page of the site."""
-    if site == "index.md":
-        return HOME
-    return site.removeprefix(f"{OUTSIDE}/") if site.startswith(f"{OUTSIDE}/") else f"docs/{site}"
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,8 @@
 """The figures on the front page are those of the pages that they summarise."""
 
 import gzip
-import json
 import re
 from pathlib import Path
-from statistics import median
 
 ROOT = Path(__file__).parents[1]
 

@@ -25,7 +25,7 @@ class ClosedForm(NamedTuple):
 
     alphas: Sequence[float] = (0.5, 0.7, 0.9)
     cost_ratios: Sequence[float] = (0.05, 0.15, 0.375)
-    longest: int = 16
+    longest: int = 20
 
 
 def prepare(form: ClosedForm) -> Table:
@@ -71,18 +71,19 @@ def draw(table: Table) -> Any:
                 mode="markers+text",
                 marker={"color": colour, "size": 9, "line": {"color": INK, "width": 1}},
                 text=[f"K = {length}, {value:.2f}×"],
-                textposition="top center",
+                textposition="top right",
                 showlegend=False,
             )
+    figure.update_yaxes(range=[0, 1.15 * max(table["value"])])
     if not is_tokens:
         figure.add_hline(y=1, line={"color": QUIET, "width": 1, "dash": "dot"})
     return figure
 
 
 def finding(table: Table) -> list[str]:
-    """Where the best length lies at the ends of what is drawn."""
+    """The range of best lengths over what is drawn."""
     best = table.where(best=True)["draft_length"]
-    return [f"The best draft length lies between {min(best)} and {max(best)}."]
+    return [f"The best draft length is {min(best)} to {max(best)}, by acceptance and by the cost of a draft."]
 
 
 FIGURE: PageFigure[ClosedForm] = PageFigure(
@@ -91,7 +92,10 @@ FIGURE: PageFigure[ClosedForm] = PageFigure(
     prepare=prepare,
     draw=draw,
     finding=finding,
-    caption=lambda _: "Points mark the draft length with the largest speedup. Verification is free here.",
+    caption=lambda _: (
+        "Points mark the draft length with the largest speedup. A draft costs its drafter pass and its row "
+        "in the verify pass."
+    ),
     by="curve",
     half=True,
 )

@@ -57,8 +57,8 @@ def high_temperature(measured: Mapping[str, Any] | None) -> Claim:
         f"{gallery.BY_TEMPERATURE_AT}:\n\n{table(columns, rows)}\n\nA best token is accepted with "
         f"probability p(x*), which is 1 ÷ {_VOCABULARY:,} = {1 / _VOCABULARY:.5f} for a flat distribution. A "
         "drawn token is accepted with probability 1 − TV(p, q): a high temperature flattens both "
-        "distributions, so that they become alike. vLLM takes the best tokens by default, so its users meet "
-        'the fall; `"draft_sample_method": "probabilistic"` in `speculative_config` draws them (from 0.27 on).',
+        "distributions, so that they become alike. vLLM takes the best tokens by default, so its users see α "
+        'fall. From 0.27 on, `"draft_sample_method": "probabilistic"` in `speculative_config` draws them.',
         _REMEASURE,
         borne_out=borne_out,
     )
