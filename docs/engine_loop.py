@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from page_picture import write_picture
 
 from calibration.closure.tables import JsonObject
 from calibration.engine_loop.compare import CellRow, LoopComparison
+from calibration.engine_loop.evaluate import rounds_of
 from calibration.engine_loop.host_times import table_of
-from calibration.engine_loop.matrix import CALIBRATION_LOADS, PLAIN
-from calibration.engine_loop.raw import Figures, read_raw
+from calibration.engine_loop.raw import read_raw
+from calibration.engine_loop.rounds import MeasuredCell
 from calibration.engine_loop.tables import tables_of
 from dashboards.figures import engine_speedups
 from dashboards.markup import tag
@@ -48,16 +50,21 @@ def main() -> None:
 def packed(folder: Path) -> dict[str, Any]:
     """All raw files of a run in one document. Paths in scenarios are cut to the names of files."""
     written = (folder / "predictions.json").read_bytes()
-    names = [f"calibration-{PLAIN}-c{clients}" for clients in CALIBRATION_LOADS]
     return {
         "predictions_sha256": hashlib.sha256(written).hexdigest(),
         "predictions": _without_paths(json.loads(written)),
-        "calibration": {name: read_raw(folder / f"{name}.json") for name in names},
-        "cells": {path.stem: read_raw(path) for path in sorted((folder / "cells").glob("*.json"))},
+        "passes": _stems(folder, "passes-*.json"),
+        "calibration": _stems(folder, "calibration-*.json"),
+        "cells": _stems(folder / "cells", "*.json"),
         "profile": read_raw(folder / "profile.json"),
         "preset": read_raw(folder / "preset.json"),
         "compared": read_raw(folder / "compared.json"),
     }
+
+
+def _stems(folder: Path, pattern: str) -> dict[str, Any]:
+    """The documents of the files of a pattern by their names."""
+    return {path.stem: read_raw(path) for path in sorted(folder.glob(pattern))}
 
 
 def _without_paths(value: Any) -> Any:
@@ -88,8 +95,8 @@ def comparison_of(run: JsonObject) -> LoopComparison:
     rows = []
     for entry in run["compared"]["cells"]:
         row = CellRow.from_json(entry)
-        measured = Figures.of_raw(run["cells"][row.cell.name])
-        rows.append(CellRow(row.cell, measured, row.predicted, row.blind, row.tokens_per_verify))
+        cell = MeasuredCell.of_rounds(rounds_of(run["cells"], row.cell.name))
+        rows.append(replace(row, measured=cell.figures, tpot_rounds_s=cell.tpot_rounds_s, noise=cell.noise))
     return LoopComparison(tuple(rows))
 
 

@@ -9,14 +9,17 @@ from calibration.engine_loop.checkpoints import TARGET_LAYERS, checkpoint
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 CONTEXTS = (40, 128, 256)
-QUERIES = (6, 4, 2, 1)
-"""Tokens that a request reads a step; more than one is a prompt in chunks, the shape of a verify pass."""
+QUERIES = (6, 5, 4, 3, 2, 1)
+"""Tokens that a request reads a step; more than one is a prompt in chunks, the shape of a verify pass.
+
+No number is left out: kernels change from one to the next, and more tokens may take less time.
+"""
 PROMPTS = ((1, 16), (1, 64), (1, 128), (1, 256), (4, 64), (8, 64), (16, 64), (32, 64))
 """(prompts of a step, tokens of each), for prefill."""
 SMALL_LAYERS = 6
 """A second network of fewer layers: the difference is what a layer costs, the rest what a pass costs."""
 SMALL_BATCHES = (1, 4, 16, 32)
-HEAD_ROWS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
+HEAD_ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 STEPS, PROMPT_STEPS, STUB_STEPS = 7, 3, 12
 STUB_BATCHES = (1, 4, 8, 16, 32)
 STUB_CONTEXT = 64

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from calibration.engine_loop.cpu_time import group_cpu_s
 from calibration.engine_loop.engine_python import INSIDE, environment
 from calibration.engine_loop.matrix import LoopCell
 from calibration.engine_loop.server import MODEL_NAME
@@ -33,14 +34,15 @@ class BenchClient:
         )
         self._answer("ready")
 
-    def run(self, url: str, cell: LoopCell, file: Path) -> dict[str, Any]:
-        """Run a cell against a server; the client's own document."""
+    def run(self, url: str, cell: LoopCell, file: Path, seed: int = 0) -> dict[str, Any]:
+        """Run a cell against a server; the client's own document. `seed`: of arrivals at random."""
         arguments = [
             *("--backend", "vllm", "--base-url", url, "--model", MODEL_NAME),
             *("--tokenizer", str(self._tokenizer), "--dataset-name", "custom"),
             *("--dataset-path", str(self._prompts), "--skip-chat-template", "--disable-shuffle"),
             *("--custom-output-len", str(cell.output_tokens), "--num-prompts", str(cell.requests)),
             *("--temperature", "0", "--ignore-eos", "--disable-tqdm", "--ready-check-timeout-sec", "0"),
+            *("--seed", str(seed)),
         ]
         if cell.clients:
             arguments += ["--max-concurrency", str(cell.clients)]
@@ -55,6 +57,10 @@ class BenchClient:
             message = f"{cell.name}: {document['completed']} of {cell.requests} requests were served"
             raise InputError(Problem(file=str(self._log), message=message))
         return document
+
+    def cpu_s(self) -> float:
+        """CPU seconds of its process so far."""
+        return group_cpu_s(self._process.pid)
 
     def _answer(self, word: str) -> None:
         assert self._process.stdout is not None

@@ -16,6 +16,7 @@ import numpy as np
 
 from calibration.engine_loop.matrix import CALIBRATION_LOADS, PLAIN, LoopCell
 from calibration.engine_loop.raw import Figures
+from calibration.engine_loop.rounds import ENOUGH_ROUNDS, relative_error
 
 CALL_FROM = 0.05
 """A measured gain or loss beyond this share has to be called right."""
@@ -30,6 +31,10 @@ class CellRow:
     predicted: Figures
     blind: Figures
     tokens_per_verify: float | None
+    tpot_rounds_s: tuple[float, ...] = ()
+    """Measured TPOT of each round."""
+    noise: float | None = None
+    """Relative standard error of the measured TPOT, see `rounds.py`."""
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `cells`."""
@@ -39,7 +44,13 @@ class CellRow:
     def from_json(cls, entry: Mapping[str, Any]) -> CellRow:
         """The row of an entry."""
         figures = {name: Figures(**entry[name]) for name in ("measured", "predicted", "blind")}
-        return cls(cell=LoopCell(**entry["cell"]), tokens_per_verify=entry["tokens_per_verify"], **figures)
+        return cls(
+            cell=LoopCell(**entry["cell"]),
+            tokens_per_verify=entry["tokens_per_verify"],
+            tpot_rounds_s=tuple(entry.get("tpot_rounds_s", ())),
+            noise=entry.get("noise"),
+            **figures,
+        )
 
     def error(self, figure: str) -> float:
         """ln(predicted ÷ measured) of a figure."""
@@ -48,12 +59,33 @@ class CellRow:
 
 @dataclass(frozen=True)
 class SpeedupRow:
-    """TPOT of plain decoding ÷ TPOT of a variant at the same load."""
+    """TPOT of plain decoding ÷ TPOT of a variant at the same load.
+
+    `noise`: relative standard error of the measured one.
+    """
 
     cell: LoopCell
     measured: float
     predicted: float
     blind: float
+    noise: float | None
+
+    @classmethod
+    def of_rows(cls, plain: CellRow, row: CellRow) -> SpeedupRow:
+        """That of two rows. Where both have as many rounds, it is the median over pairs of one round, which
+        ran close to one another.
+        """
+        measured, noise = plain.measured.tpot_s / row.measured.tpot_s, None
+        if plain.noise is not None and row.noise is not None:
+            noise = math.hypot(plain.noise, row.noise)
+        if len(plain.tpot_rounds_s) == len(row.tpot_rounds_s) > 1:
+            ratios = np.array(plain.tpot_rounds_s) / np.array(row.tpot_rounds_s)
+            measured = float(np.median(ratios))
+            noise = relative_error(ratios) if len(ratios) >= ENOUGH_ROUNDS else noise
+        predicted, blind = (
+            getattr(plain, name).tpot_s / getattr(row, name).tpot_s for name in ("predicted", "blind")
+        )
+        return cls(row.cell, measured, predicted, blind, noise)
 
     @property
     def error(self) -> float:
@@ -97,12 +129,7 @@ class LoopComparison:
         """Speculative cells whose load was measured plainly, too."""
         plain = {row.cell.load: row for row in self.rows if row.cell.variant == PLAIN}
         return [
-            SpeedupRow(
-                row.cell,
-                plain[row.cell.load].measured.tpot_s / row.measured.tpot_s,
-                plain[row.cell.load].predicted.tpot_s / row.predicted.tpot_s,
-                plain[row.cell.load].blind.tpot_s / row.blind.tpot_s,
-            )
+            SpeedupRow.of_rows(plain[row.cell.load], row)
             for row in self.rows
             if row.cell.variant != PLAIN and row.cell.load in plain
         ]

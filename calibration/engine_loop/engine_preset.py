@@ -8,7 +8,7 @@ time of the engine's own functions while its networks are stubs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -19,12 +19,17 @@ from calibration.engine_loop.calibration_points import HOST_DRAFT_LENGTHS
 from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, EngineVariant, LoopCell
 from calibration.engine_loop.predict import Calibrated, plain_step_s, predict, scenario_data, write_json
 from calibration.engine_loop.raw import GAP_UNIT_S, Figures
+from calibration.engine_loop.rounds import median_figures
 from calibration.engine_loop.server import MAX_NUM_SEQS
 from simulator.engines.preset import SCHEMA
 
 SERIAL_S = tuple(float(value) for value in np.linspace(0.5e-3, 6e-3, 12))
-"""Seconds of client and front end for each request, of which the one that fits best is taken. They are never
-0: of requests that are sent together the first is alone in its step.
+"""Seconds of client and front end for each request, of which the one that fits is taken. They are never 0: of
+requests that are sent together the first is alone in its step.
+"""
+_ALIKE = 0.01
+"""Fits whose errors differ by less are alike, and the least time is taken: as long as all requests that wait
+join the next step, no figure depends on it, but at more clients a longer time would part them.
 """
 _PROMPT_FACTOR = 1.8
 """A gap beyond this multiple of the median holds a prompt."""
@@ -42,12 +47,12 @@ class PlainLoad:
     prompt_tokens: float
 
     @classmethod
-    def of_raw(cls, raw: Mapping[str, Any]) -> PlainLoad:
-        """That of a raw file."""
-        gaps = np.array([gap for row in raw["gaps"] for gap in row]) * GAP_UNIT_S
-        decodes = gaps[gaps < _PROMPT_FACTOR * np.median(gaps)]
-        prompt_tokens = float(np.mean(raw["input_tokens"]))
-        return cls(LoopCell(**raw["cell"]), Figures.of_raw(raw), float(decodes.mean()), prompt_tokens)
+    def of_rounds(cls, raws: Sequence[Mapping[str, Any]]) -> PlainLoad:
+        """That of the raw files of its rounds; figures and gaps are the median of the rounds."""
+        figures = median_figures([Figures.of_raw(raw) for raw in raws])
+        gap_s = median(_decode_gap_s(raw) for raw in raws)
+        prompt_tokens = float(np.mean([raw["input_tokens"] for raw in raws]))
+        return cls(LoopCell(**raws[0]["cell"]), figures, gap_s, prompt_tokens)
 
     @property
     def clients(self) -> int:
@@ -61,6 +66,12 @@ class PlainLoad:
         return self.prompt_tokens + self.cell.output_tokens / 2
 
 
+def _decode_gap_s(raw: Mapping[str, Any]) -> float:
+    """Mean gap between tokens of a plain run without the gaps that hold a prompt."""
+    gaps_s = np.array([gap for row in raw["gaps"] for gap in row]) * GAP_UNIT_S
+    return float(gaps_s[gaps_s < _PROMPT_FACTOR * np.median(gaps_s)].mean())
+
+
 def write_preset(loads: tuple[PlainLoad, PlainLoad], host: Mapping[str, Any], files: Calibrated) -> None:
     """Write the preset, first without host times, so that the simulator says what is left for them."""
     write_json(files.preset, _preset({}))
@@ -69,14 +80,15 @@ def write_preset(loads: tuple[PlainLoad, PlainLoad], host: Mapping[str, Any], fi
     )
     times = {"step_s": step_s, "per_sequence_s": per_sequence_s} | drafting(host)
     candidates = [_front_end(loads, times, serial_s, files) for serial_s in SERIAL_S]
-    _, best = min(candidates, key=lambda candidate: candidate[0])
-    write_json(files.preset, _preset(best))
+    least_error = min(error for error, _ in candidates)
+    host_times = next(times for error, times in candidates if error <= least_error + _ALIKE)
+    write_json(files.preset, _preset(host_times))
 
 
 def _front_end(
     loads: tuple[PlainLoad, PlainLoad], times: Mapping[str, float], serial_s: float, files: Calibrated
 ) -> tuple[float, dict[str, float]]:
-    """(squared errors of TTFT and TPOT, host times) if requests reach the scheduler `serial_s` apart.
+    """(root mean square error of TTFT and TPOT, host times) if requests reach the scheduler `serial_s` apart.
 
     Requests that are sent together are admitted one after another, which decides how many prompts a step
     holds. What is left of the first token is the same for every request.
@@ -94,7 +106,7 @@ def _front_end(
     latency_s = max(float(np.mean([load.figures.ttft_s - figures.ttft_s for load, figures in pairs])), 0.0)
     errors = [math.log((figures.ttft_s + latency_s) / load.figures.ttft_s) for load, figures in pairs]
     errors += [math.log(figures.tpot_s / load.figures.tpot_s) for load, figures in pairs]
-    return sum(error**2 for error in errors), {**times, **serial, "request_latency_s": latency_s}
+    return float(np.sqrt(np.mean(np.square(errors)))), {**times, **serial, "request_latency_s": latency_s}
 
 
 def _line(loads: tuple[PlainLoad, PlainLoad], rest_s: list[float]) -> tuple[float, float]:

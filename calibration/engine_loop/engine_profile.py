@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.engine_loop.calibration_points import BATCHES, QUERIES, SMALL_LAYERS
+from calibration.engine_loop.calibration_points import SMALL_LAYERS
 from calibration.engine_loop.checkpoints import SMOLLM2, TARGET_LAYERS
 from simulator.costs.network import Network, network
 from simulator.costs.profile_file import SCHEMA
@@ -129,6 +129,7 @@ def _matrices(shape: Network, per_layer: Mapping[int, float], heads: Mapping[int
         "compute_efficiency": 0.5,
         "smoothness": 1.0,
         "per_k_us": 0.0,
+        "rises": 0.0,  # a step of 4 tokens takes another kernel than one of 2, and less time
     }
     return _part("gemm/bf16", form, {"shapes": shapes, "knots": knots, "us": rows})
 
@@ -142,11 +143,13 @@ def _log_interpolated(knots: Sequence[int], times_us: Mapping[int, float]) -> Fl
 
 def _attention(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One layer by batch, context and tokens a step: a line in the context for each of the others."""
-    queries = sorted(QUERIES)
-    table = [[[0.0] * len(queries) for _ in CONTEXT_KNOTS] for _ in BATCHES]
-    for row, batch in zip(table, BATCHES, strict=True):
+    decodes = [point for point in points if point["context"]]
+    batches = sorted({point["batch"] for point in decodes})
+    queries = sorted({point["queries"] for point in decodes})
+    table = [[[0.0] * len(queries) for _ in CONTEXT_KNOTS] for _ in batches]
+    for row, batch in zip(table, batches, strict=True):
         for column, tokens in enumerate(queries):
-            same = [p for p in points if p["context"] and (p["batch"], p["queries"]) == (batch, tokens)]
+            same = [p for p in decodes if (p["batch"], p["queries"]) == (batch, tokens)]
             contexts, times = [p["context"] for p in same], [_layer_us(p) for p in same]
             slope, start = np.polyfit(contexts, times, 1)
             for knot, context in zip(row, CONTEXT_KNOTS, strict=True):
@@ -161,7 +164,7 @@ def _attention(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     axes = {
         "head_dims": [64],
         "kv_heads": [3],
-        "batches": list(BATCHES),
+        "batches": batches,
         "contexts": list(CONTEXT_KNOTS),
         "queries": queries,
     }

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from calibration.engine_loop.calibration_points import (
 )
 from calibration.engine_loop.checkpoints import TARGET_LAYERS, checkpoint, write_checkpoints
 from calibration.engine_loop.client import BenchClient
+from calibration.engine_loop.cpu_time import machine_cpu_s
 from calibration.engine_loop.engine_preset import PlainLoad, write_preset
 from calibration.engine_loop.engine_profile import profile_of
 from calibration.engine_loop.engine_python import run_inside
@@ -33,19 +33,21 @@ from calibration.engine_loop.matrix import (
     ACCEPTANCE_LOAD,
     ACCEPTANCE_REQUESTS,
     CALIBRATION_LOADS,
+    CALIBRATION_ROUNDS,
     PLAIN,
     EngineVariant,
     LoopCell,
     LoopMatrix,
+    round_name,
 )
-from calibration.engine_loop.predict import Calibrated, predict, scenario_data, write_json
+from calibration.engine_loop.predict import Calibrated, write_json
+from calibration.engine_loop.predictions import PREDICTIONS, now, written_predictions
 from calibration.engine_loop.prompts import write_prompts
 from calibration.engine_loop.raw import acceptance_of, raw_cell, read_raw
 from calibration.engine_loop.server import SERVER_BYTES, EngineServer
 
-PREDICTIONS = "predictions.json"
-PREDICTIONS_SCHEMA = "decodesim/engine-predictions-1"
-_CALIBRATION_REQUESTS, _CALIBRATION_OUTPUT = 48, 64
+_CALIBRATION_REQUESTS, _CALIBRATION_OUTPUT = {2: 24, 16: 48}, 64
+"""Clients → requests of a round of a calibration load; tokens of each."""
 _WARM_UP = LoopCell(PLAIN, 8, 16, 4)
 Note = Callable[[str], None]
 
@@ -155,64 +157,57 @@ class EngineLoop:
         finally:
             server.freeze()
 
-    def _bench(self, cell: LoopCell, client: BenchClient) -> dict[str, Any]:
-        """Run one cell, and return its raw document."""
+    def _bench(self, cell: LoopCell, client: BenchClient, number: int = 1) -> dict[str, Any]:
+        """Run one round of a cell, and return its raw document. Each round has arrivals of its own."""
         with self._thawed(cell.variant, client) as server:
-            before, begun, cpu_s = server.metrics(), now(), server.front_end_cpu_s()
-            bench = client.run(server.url, cell, self.folder / "bench.json")
-            front_end_s = server.front_end_cpu_s() - cpu_s
-            return raw_cell(cell, begun, bench, before, server.metrics()) | {"front_end_cpu_s": front_end_s}
+            before, begun = server.metrics(), now()
+            clocks: dict[str, Callable[[], float]] = {
+                "front_end_cpu_s": server.front_end_cpu_s,
+                "other_cpu_s": lambda: machine_cpu_s() - server.cpu_s() - client.cpu_s(),
+            }
+            at_start = {name: clock() for name, clock in clocks.items()}
+            bench = client.run(server.url, cell, self.folder / "bench.json", number - 1)
+            spent = {name: clock() - at_start[name] for name, clock in clocks.items()}
+            return raw_cell(cell, begun, bench, before, server.metrics()) | spent
 
     def _calibrate_host(self, client: BenchClient) -> None:
-        """Two plain loads, made into the preset."""
+        """Two plain loads in turns, made into the preset."""
+        if self.files.preset.exists():
+            return
         cells = [
-            LoopCell(PLAIN, _CALIBRATION_REQUESTS, _CALIBRATION_OUTPUT, clients)
+            LoopCell(PLAIN, _CALIBRATION_REQUESTS[clients], _CALIBRATION_OUTPUT, clients)
             for clients in CALIBRATION_LOADS
         ]
-        low, high = (
-            PlainLoad.of_raw(self._once(f"calibration-{cell.name}.json", partial(self._bench, cell, client)))
-            for cell in cells
-        )
-        if not self.files.preset.exists():
-            write_preset(
-                (low, high), json.loads((self.folder / "passes-host.json").read_text("utf-8")), self.files
-            )
+        raws: dict[str, list[dict[str, Any]]] = {cell.name: [] for cell in cells}
+        for number in range(1, CALIBRATION_ROUNDS + 1):
+            for cell in cells:
+                name = f"calibration-{round_name(cell.name, number)}.json"
+                raws[cell.name].append(self._once(name, partial(self._bench, cell, client)))
+        low, high = (PlainLoad.of_rounds(rounds) for rounds in raws.values())
+        host = json.loads((self.folder / "passes-host.json").read_text("utf-8"))
+        write_preset((low, high), host, self.files)
 
     def _accept(self, variant: EngineVariant, client: BenchClient) -> None:
         """Count what the engine accepts; no time of this run is read."""
         cell = LoopCell(variant.name, ACCEPTANCE_REQUESTS, _CALIBRATION_OUTPUT, ACCEPTANCE_LOAD)
-        self._once(self._acceptance(variant).name, lambda: acceptance_of(self._bench(cell, client)))
-
-    def _acceptance(self, variant: EngineVariant) -> Path:
-        return self.folder / f"acceptance-{variant.name}.json"
+        self._once(self.files.acceptance(variant).name, lambda: acceptance_of(self._bench(cell, client)))
 
     def _predict(self) -> None:
         """Write down what every cell will take, before any of them is measured."""
         low = read_raw(self.folder / f"calibration-{PLAIN}-c{CALIBRATION_LOADS[0]}.json")
         prompt_tokens = sum(low["input_tokens"]) / len(low["input_tokens"])
 
-        def predictions() -> dict[str, Any]:
-            cells = {}
-            for cell in self.matrix.cells():
-                variant = self._variants[cell.variant]
-                data = scenario_data(cell, variant, self.files, prompt_tokens, self._acceptance(variant))
-                cells[cell.name] = {"scenario": data, "figures": vars(predict(data, cell.requests))}
-            hashes = {
-                path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in (self.files.profile, self.files.preset)
-            }
-            return {"schema": PREDICTIONS_SCHEMA, "written": now(), "sha256": hashes, "cells": cells}
-
-        self._once(PREDICTIONS, predictions)
+        self._once(PREDICTIONS, lambda: written_predictions(self.matrix, self.files, prompt_tokens))
         digest = hashlib.sha256((self.folder / PREDICTIONS).read_bytes()).hexdigest()
         self.note(f"predictions are written, sha256 {digest}")
 
     def _measure(self, client: BenchClient) -> None:
-        for cell in self.matrix.cells():
+        for cell, number in self.matrix.visits():
+            name = round_name(cell.name, number)
             if self.limit_s is not None and time.monotonic() - self._started_s > self.limit_s:
-                self.note(f"time is up: {cell.name} and later cells are not measured")
+                self.note(f"time is up: {name} and later cells are not measured")
                 return
-            self._once(f"cells/{cell.name}.json", partial(self._bench, cell, client))
+            self._once(f"cells/{name}.json", partial(self._bench, cell, client, number))
 
 
 @contextmanager
@@ -223,8 +218,3 @@ def interrupted_when_terminated() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def now() -> str:
-    """The time, to the second, UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ PLAIN = "plain"
 PROMPT_TOKENS = 64
 CALIBRATION_LOADS = (2, 16)
 """Clients of the plain runs that the preset is made from."""
+CALIBRATION_ROUNDS = 3
+"""Times that each of them runs, in turns."""
 REQUESTS_FOR_P99 = 500
 ACCEPTANCE_REQUESTS = 48
 ACCEPTANCE_LOAD = 8
@@ -86,15 +89,27 @@ class LoopMatrix:
     clients: tuple[int, ...]
     rates_per_s: tuple[float, ...] = ()
     p99: frozenset[str] = frozenset()
+    rounds: int = 1
+    """Times that a cell is measured, unless it has the requests for a P99: then it is long enough."""
 
     def cells(self) -> Iterator[LoopCell]:
-        """Load by load, and at each load all variants one after another: a drift meets all alike."""
+        """Load by load, and at each load all variants one after another."""
         for clients in self.clients:
             for variant in self.variants:
                 yield self._cell(variant, clients=clients)
         for rate in self.rates_per_s:
             for variant in self.variants:
                 yield self._cell(variant, rate_per_s=rate)
+
+    def visits(self) -> Iterator[tuple[LoopCell, int]]:
+        """(cell, round from 1) in the order of measuring. At each load the rounds go forth and back through
+        the variants: a steady drift meets all alike, and few servers have to be exchanged.
+        """
+        for _, cells_of_load in groupby(self.cells(), key=lambda cell: cell.load):
+            cells = list(cells_of_load)
+            for number in range(1, self.rounds + 1):
+                order = cells if number % 2 else cells[::-1]
+                yield from ((cell, number) for cell in order if number == 1 or not cell.claims_p99)
 
     def _cell(
         self, variant: EngineVariant, clients: int | None = None, rate_per_s: float | None = None
@@ -107,6 +122,11 @@ class LoopMatrix:
         if cell.name not in self.p99:
             return cell
         return LoopCell(variant.name, REQUESTS_FOR_P99, output, clients, rate_per_s)
+
+
+def round_name(name: str, number: int) -> str:
+    """The name of the file of a round, from 1."""
+    return name if number == 1 else f"{name}.{number}"
 
 
 def _lookup(draft_length: int) -> EngineVariant:
@@ -122,7 +142,7 @@ _LOADS = (1, 2, 4, 8, 16, 32)
 _P99 = frozenset(f"{variant}-c{clients}" for variant in (PLAIN, "ngram-k3") for clients in (16, 32))
 
 MATRICES = {
-    "small": LoopMatrix((_PLAIN, _lookup(3), _draft(6, 1)), (1, 4, 16)),
+    "small": LoopMatrix((_PLAIN, _lookup(3), _draft(6, 1)), (1, 4, 16), rounds=2),
     "half-hour": LoopMatrix(
         (_PLAIN, _lookup(1), _lookup(3), _lookup(5), _draft(6, 1), _draft(24, 3)), _LOADS, (1.0, 3.0), _P99
     ),
@@ -139,6 +159,7 @@ MATRICES = {
             for name in (PLAIN, "ngram-k1", "ngram-k3", "ngram-k5")
             for clients in (8, 16, 32)
         ),
+        rounds=3,
     ),
 }
 """Name → matrix. `small` is that of `make engine`, `full` that of `make engine-full`."""

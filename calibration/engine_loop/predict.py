@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from calibration.engine_loop.checkpoints import SMOLLM2, checkpoint
@@ -17,6 +18,10 @@ from simulator.runs.variant import CompiledVariant
 from simulator.scenario import Scenario
 from simulator.scenario.load import scenario_from_data
 
+_SEEDS = 8
+"""Random numbers that a prediction is averaged over: a cell of a few requests says little about what is
+accepted in it, and its acceptance is counted.
+"""
 _NOT_LIMITED = {"kv_limit": False}
 """The KV cache of a cell is never full, and its size is not calibrated."""
 
@@ -37,6 +42,10 @@ class Calibrated:
     def preset(self) -> Path:
         """The preset of this engine."""
         return self.folder / "preset.json"
+
+    def acceptance(self, variant: EngineVariant) -> Path:
+        """What the engine accepts of a variant's drafts, as `decodesim read` reports it."""
+        return self.folder / f"acceptance-{variant.name}.json"
 
 
 def scenario_data(
@@ -73,13 +82,18 @@ def scenario_data(
 
 
 def predict(data: Mapping[str, Any], sent: int) -> Figures:
-    """What the client of a scenario would report over the requests that it sends."""
+    """What the client of a scenario would report over the requests that it sends, on average."""
     scenario = scenario_from_data(data)
     variant = CompiledVariant.compile(scenario, scenario.speculation[0] if scenario.speculation else None)
-    figures = run_figures(variant, PredictionInput(None, None, sent=sent))
-    if figures is None:
-        raise InputError(Problem(message="a cell of the engine loop does not fit the simulated memory"))
-    return Figures.of_simulation(figures)
+    runs = []
+    for seed in range(_SEEDS):
+        run = scenario.run.model_copy(update={"seed": seed})
+        seeded = replace(variant, scenario=scenario.model_copy(update={"run": run}))
+        figures = run_figures(seeded, PredictionInput(None, None, sent=sent))
+        if figures is None:
+            raise InputError(Problem(message="a cell of the engine loop does not fit the simulated memory"))
+        runs.append(figures)
+    return Figures.of_simulation({path: fmean(run[path] for run in runs) for path in runs[0]})
 
 
 def plain_step_s(clients: int, context_tokens: float, files: Calibrated) -> float:

@@ -85,11 +85,16 @@ class Figures:
     @classmethod
     def of_raw(cls, raw: Mapping[str, Any]) -> Figures:
         """Those of a raw file."""
-        outputs = np.array(raw["output_tokens"], dtype=float)
         ttft = np.array(raw["ttft_s"])
-        totals = np.array([sum(gaps) for gaps in raw["gaps"]]) * GAP_UNIT_S
         gaps = np.concatenate([np.array(row, dtype=float) for row in raw["gaps"]]) * GAP_UNIT_S
-        return cls._of(totals / (outputs - 1), ttft, gaps, float(outputs.sum()) / raw["duration_s"])
+        return cls._of(cls.tpots_s(raw), ttft, gaps, sum(raw["output_tokens"]) / raw["duration_s"])
+
+    @staticmethod
+    def tpots_s(raw: Mapping[str, Any]) -> Floats:
+        """TPOT of every request of a raw file, in the order in which they were sent."""
+        totals_s = np.array([sum(gaps) for gaps in raw["gaps"]]) * GAP_UNIT_S
+        later_tokens: Floats = np.array(raw["output_tokens"], dtype=float) - 1
+        return totals_s / later_tokens
 
     @classmethod
     def _of(cls, tpot: Floats, ttft: Floats, gaps: Floats, throughput: float) -> Figures:

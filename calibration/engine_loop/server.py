@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from calibration.engine_loop.cpu_time import group_cpu_s, process_cpu_s
 from calibration.engine_loop.engine_python import environment
 from simulator.errors import InputError, Problem
 
@@ -71,9 +72,11 @@ class EngineServer:
 
     def front_end_cpu_s(self) -> float:
         """CPU seconds of the API server's process so far."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-        user, system = int(fields[11]), int(fields[12])
-        return (user + system) / os.sysconf("SC_CLK_TCK")
+        return process_cpu_s(self._process.pid)
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all of its processes so far."""
+        return group_cpu_s(self._process.pid)
 
     def freeze(self) -> None:
         """Stop all of its processes until `thaw`, so that they take no time of a core."""

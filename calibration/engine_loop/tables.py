@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from calibration.engine_loop.compare import CellRow, LoopComparison
-from calibration.engine_loop.matrix import REQUESTS_FOR_P99
+from calibration.engine_loop.matrix import PLAIN, REQUESTS_FOR_P99
 from calibration.engine_loop.raw import TAILS, TIMES
 from calibration.text_table import TextTable
 
@@ -36,7 +38,7 @@ def targets(comparison: LoopComparison) -> TextTable:
 
 def speedups(comparison: LoopComparison) -> TextTable:
     """Speedups against plain decoding at the same load."""
-    columns = ("variant", "load", "tokens per verify", "speedup", "called", "predicted blind")
+    columns = ("variant", "load", "tokens per verify", "speedup", "±", "called", "predicted blind")
     lengths = {row.cell.name: row.tokens_per_verify for row in comparison.rows}
     rows = [
         [
@@ -44,6 +46,7 @@ def speedups(comparison: LoopComparison) -> TextTable:
             row.cell.load_words,
             f"{lengths[row.cell.name]:.2f}",
             _both(row.measured, row.predicted, 1.0),
+            _share(row.noise),
             ("right" if row.called_right else "wrong") if row.must_be_called else _NONE,
             f"{row.blind:.2f}",
         ]
@@ -61,14 +64,34 @@ def turning_loads(comparison: LoopComparison) -> TextTable:
     return TextTable(("variant", "measured", "predicted"), rows)
 
 
+def noise(comparison: LoopComparison) -> TextTable:
+    """Standard errors of what was measured: no error far below them can be shown."""
+    plain = [(row.noise, row.error("tpot_s")) for row in comparison.rows if row.cell.variant == PLAIN]
+    groups = {
+        "TPOT of plain decoding": plain,
+        "speedup": [(row.noise, row.error) for row in comparison.speedups],
+    }
+    rows = []
+    for name, pairs in groups.items():
+        known = [(size, error) for size, error in pairs if size is not None]
+        if known:
+            sizes = [size for size, _ in known]
+            beyond = sum(abs(error) > 2 * size for size, error in known)
+            rows.append([name, str(len(known)), *map(_share, np.quantile(sizes, (0.5, 0.9))), str(beyond)])
+    columns = ("figure", "n", "standard error, median", "P90", "predictions off by more than two of them")
+    return TextTable(columns, rows)
+
+
 def cells(comparison: LoopComparison) -> TextTable:
     """Means of every cell."""
-    columns = ("variant", "load", "requests", "TPOT, ms", "TTFT, ms", "ITL, ms", "tokens/s")
+    columns = ("variant", "load", "rounds × requests", "TPOT, ms", "±", "TTFT, ms", "ITL, ms", "tokens/s")
     rows = [
         [
             *_place(row),
-            str(row.cell.requests),
-            *_figures(row, TIMES, 1e3),
+            f"{max(len(row.tpot_rounds_s), 1)} × {row.cell.requests}",
+            *_figures(row, TIMES[:1], 1e3),
+            _share(row.noise),
+            *_figures(row, TIMES[1:], 1e3),
             *_figures(row, ("throughput_tokens_per_s",), 1.0),
         ]
         for row in comparison.rows
@@ -91,6 +114,10 @@ def _figures(row: CellRow, names: Sequence[str], scale: float) -> list[str]:
     return [_both(getattr(row.measured, name), getattr(row.predicted, name), scale) for name in names]
 
 
+def _share(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.1%}"
+
+
 def _both(measured: float, predicted: float | None, scale: float) -> str:
     if predicted is None:
         return f"{measured * scale:.3g} → {_NONE}"
@@ -101,6 +128,7 @@ def _both(measured: float, predicted: float | None, scale: float) -> str:
 _TABLES = {
     "Targets": targets,
     "Speedup: measured → predicted, error": speedups,
+    "Noise of what was measured": noise,
     "Load at which a gain turns into a loss": turning_loads,
     "Means: measured → predicted, error": cells,
     f"P99 of cells with at least {REQUESTS_FOR_P99} requests": tails,

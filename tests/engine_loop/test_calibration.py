@@ -46,6 +46,12 @@ def load(clients: int, files: Calibrated) -> PlainLoad:
     return PlainLoad(cell, Figures(**late), gap_s, PROMPT_TOKENS)
 
 
+def device_s(batch: int) -> float:
+    """Seconds of the engine's plain pass at 100 tokens of context."""
+    parts = engine.rest_s(batch, TARGET_LAYERS) + TARGET_LAYERS * engine.attention_s(batch, 100, 1)
+    return parts + engine.head_s(batch) + engine.VERIFY_ROW_S * batch
+
+
 def test_layers_and_passes_are_told_apart() -> None:
     per_layer, pass_us = layers_and_pass(engine.target_answer()["points"], engine.small_answer()["points"])
     for tokens, layer_us in per_layer.items():
@@ -55,10 +61,24 @@ def test_layers_and_passes_are_told_apart() -> None:
 
 @pytest.mark.parametrize("batch", [1, 3, 8, 20, 32])
 def test_a_plain_step_takes_what_the_engine_takes(files: Calibrated, batch: int) -> None:
-    parts = engine.rest_s(batch, TARGET_LAYERS) + TARGET_LAYERS * engine.attention_s(batch, 100, 1)
-    device_s = parts + engine.head_s(batch) + engine.VERIFY_ROW_S * batch
-    expected_s = device_s + STEP_S + PER_REQUEST_S * batch
+    expected_s = device_s(batch) + STEP_S + PER_REQUEST_S * batch
     assert plain_step_s(batch, 100, files) == pytest.approx(expected_s, rel=0.02)
+
+
+def test_a_kernel_that_takes_less_time_for_more_tokens_is_priced_as_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rest_s(tokens: int, layers: int) -> float:
+        return engine.PASS_S + layers * (0.3e-3 if tokens in (4, 5, 6) else 0.5e-3)
+
+    monkeypatch.setattr(engine, "rest_s", rest_s)
+    files = Calibrated(tmp_path, tmp_path)
+    write_json(
+        files.profile, profile_of(engine.target_answer(), engine.small_answer(), engine.host_answers())
+    )
+    write_json(files.preset, {"schema": "decodesim/engine-1", "inherits": "torch-2", "name": "bare"})
+    for batch in (2, 4, 8):
+        assert plain_step_s(batch, 100, files) == pytest.approx(device_s(batch), rel=0.02)
 
 
 @pytest.mark.parametrize(("batch", "draft_length"), [(1, 3), (4, 3), (16, 5)])

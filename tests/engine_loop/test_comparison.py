@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 
 from calibration.engine_loop.compare import CellRow, LoopComparison, turning_load
+from calibration.engine_loop.cpu_time import group_cpu_s, machine_cpu_s, process_cpu_s
 from calibration.engine_loop.engine_python import find_python
 from calibration.engine_loop.loop import interrupted_when_terminated
 from calibration.engine_loop.matrix import MATRICES, PLAIN, REQUESTS_FOR_P99, LoopCell
 from calibration.engine_loop.raw import Figures, acceptance_of, kept_lines, raw_cell
+from calibration.engine_loop.rounds import MeasuredCell
 from calibration.engine_loop.server import EngineServer
 from calibration.engine_loop.tables import tables_of
 from simulator.errors import InputError
@@ -91,6 +94,41 @@ def test_speedups_compare_with_plain_decoding_at_the_same_load() -> None:
     assert by_name["P99 TPOT, largest"].value is None
 
 
+def raw_of(tpots_s: list[float], clients: int, variant: str = PLAIN) -> dict[str, Any]:
+    """The raw file of requests of two gaps each, with these TPOTs."""
+    count = len(tpots_s)
+    bench = {"duration": 2.0, "input_lens": [64] * count, "output_lens": [3] * count}
+    bench |= {"ttfts": [0.1] * count, "itls": [[tpot_s, tpot_s] for tpot_s in tpots_s]}
+    return raw_cell(LoopCell(variant, count, 3, clients), "2026-01-01T00:00:00+00:00", bench, "", "")
+
+
+def test_a_cell_is_the_median_of_its_rounds_which_show_its_noise() -> None:
+    rounds = [raw_of([tpot_s] * 4, 2) for tpot_s in (0.020, 0.030, 0.022)]
+    cell = MeasuredCell.of_rounds(rounds)
+    assert cell.figures.tpot_s == pytest.approx(0.022)
+    assert cell.tpot_rounds_s == pytest.approx((0.020, 0.030, 0.022))
+    assert cell.noise == pytest.approx(np.std([20, 30, 22], ddof=1) / math.sqrt(3) / 24)
+
+
+def test_the_noise_of_a_single_round_is_that_of_its_waves() -> None:
+    """Requests that run together share their steps: four pairs are four samples."""
+    pairs = [0.020, 0.024, 0.022, 0.026]
+    cell = MeasuredCell.of_rounds([raw_of([tpot_s for tpot_s in pairs for _ in range(2)], 2)])
+    assert cell.noise == pytest.approx(np.std(pairs, ddof=1) / 2 / np.mean(pairs))
+    assert MeasuredCell.of_rounds([raw_of([0.02, 0.03], 2)]).noise is None
+
+
+def test_a_speedup_compares_rounds_that_ran_close_to_one_another() -> None:
+    """The machine is twice as slow in the second round: the speedup is 2 in all of them."""
+    plain = replace(row(PLAIN, 4, 0.02, 0.02), tpot_rounds_s=(0.02, 0.04, 0.02), noise=0.2)
+    variant = replace(row("ngram", 4, 0.01, 0.01), tpot_rounds_s=(0.01, 0.02, 0.01), noise=0.2)
+    (speedup,) = LoopComparison((plain, variant)).speedups
+    assert speedup.measured == pytest.approx(2.0)
+    assert speedup.noise == pytest.approx(0.0, abs=1e-12)
+    (once,) = LoopComparison((replace(plain, tpot_rounds_s=(0.02,)), variant)).speedups
+    assert once.noise == pytest.approx(math.hypot(0.2, 0.2))
+
+
 def test_tails_are_claimed_with_enough_requests_alone() -> None:
     few, many = (row(PLAIN, 16, 0.03, 0.03, count) for count in (REQUESTS_FOR_P99 - 1, REQUESTS_FOR_P99))
     assert not any(title.startswith("P99") for title in tables_of(LoopComparison((few,))))
@@ -127,6 +165,30 @@ def test_all_variants_follow_one_another_at_each_load(name: str) -> None:
         assert len({cell.load for cell in group}) == 1
     assert {cell.name for cell in cells if cell.claims_p99} == matrix.p99
     assert replace(cells[0], requests=REQUESTS_FOR_P99).claims_p99
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_rounds_go_forth_and_back_and_long_cells_are_measured_once(name: str) -> None:
+    matrix = MATRICES[name]
+    visits = list(matrix.visits())
+    counts = Counter(cell.name for cell, _ in visits)
+    for cell in matrix.cells():
+        assert counts[cell.name] == (1 if cell.claims_p99 else matrix.rounds)
+    load = [(cell.variant, number) for cell, number in visits if cell.clients == 1]
+    names = [variant.name for variant in matrix.variants]
+    expected = [(variant, 1) for variant in names] + [(variant, 2) for variant in names[::-1]]
+    assert load[: 2 * len(names)] == expected[: len(names) * min(matrix.rounds, 2)]
+
+
+def test_the_cpu_time_of_a_group_is_part_of_the_machines() -> None:
+    machine_s, own_s = machine_cpu_s(), process_cpu_s(os.getpid())
+    deadline_s = time.process_time() + 0.1
+    while time.process_time() < deadline_s:
+        pass
+    tick_s = 0.02
+    assert process_cpu_s(os.getpid()) - own_s >= 0.1 - tick_s
+    assert machine_cpu_s() - machine_s >= 0.1 - 2 * tick_s
+    assert process_cpu_s(os.getpid()) <= group_cpu_s(os.getpgid(0))
 
 
 def test_an_engine_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
