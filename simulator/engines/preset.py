@@ -229,6 +229,16 @@ class Preset:
             "heads",
         ),
     ] = "all"
+    draft_row_sets: Annotated[
+        int,
+        count(
+            "sets",
+            "sets of KV slots that a request which drafts holds ahead, each for the rows of the drafter or "
+            "of the verify pass, whichever are more; 0: one slot per draft",
+            ENGINE,
+            low=0,
+        ),
+    ] = 0
     lookup_note: Annotated[str, word("what a run notes about prompt lookup", ENGINE)] = ""
 
     @property

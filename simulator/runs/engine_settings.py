@@ -55,7 +55,7 @@ def engine_settings(
         timeout_ns=NEVER if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
         draft_length_by_batch=tuple(map(shape.nodes, _draft_length_by_batch(variant, max_num_seqs))),
         shape=shape,
-        lookahead_tokens=method.lookahead_tokens(nodes) if method is not None else 0,
+        lookahead_tokens=method.lookahead_tokens(nodes, preset.draft_row_sets) if method is not None else 0,
         slots_per_request=method.budget_slots(nodes) if method is not None else 0,
         padded_drafts=shape.nodes(_padded_drafts(variant, preset)),
         ragged=host_lookup and not preset.pads_lookups,

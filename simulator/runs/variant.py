@@ -111,6 +111,7 @@ class CompiledVariant:
         models = _acceptance_models(scenario, variant)
         rule = scheduler_rule(setup.preset.scheduler)
         settings = engine_settings(scenario, variant, speculation, setup, memory, rule)
+        _check_token_budget(settings)
         compiled = CompiledVariant(scenario, variant, speculation, setup, memory, settings, models, rule)
         if variant is not None and isinstance(variant.draft_length, GoodputPolicy):
             table = _goodput_table(compiled, variant.draft_length.max)
@@ -206,6 +207,28 @@ def _acceptance_models(scenario: Scenario, variant: Variant | None) -> tuple[Acc
         else None
         for entry in classes
     )
+
+
+def _check_token_budget(settings: EngineSettings) -> None:
+    """Raise InputError where a request could wait for ever: a step never has the tokens for its next rows.
+
+    A first decode is filled up to all of its rows or waits, in vLLM too (`v1/core/sched/scheduler.py`,
+    `pad_spec_decode`). vLLM refuses fewer tokens than the slots that a drafter takes (`config/vllm.py`,
+    `_set_max_num_scheduled_tokens`).
+    """
+    rows, slots = 1 + settings.padded_drafts, settings.slots_per_request
+    if settings.max_num_batched_tokens < rows + slots:
+        message = f"is too small for the {rows} rows of one request that decodes"
+        if slots:
+            message += f" and the {slots} slots of its drafter"
+        raise InputError(
+            Problem(
+                field="engine.max_num_batched_tokens",
+                value=settings.max_num_batched_tokens,
+                message=message,
+                allowed=f"at least {rows + slots}",
+            )
+        )
 
 
 def _without_prefixes(requests: Requests) -> Requests:

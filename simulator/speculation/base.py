@@ -71,9 +71,14 @@ class Method:
         """Return whether the next step cannot be scheduled before this step's tokens are on the host."""
         return self.host_lookup and not (asynchronous and self.gpu_lookup)
 
-    def lookahead_tokens(self, nodes: int) -> int:
-        """Return the KV slots that are kept free ahead of a request which brings up to `nodes` drafts."""
-        return self.shape.kv_slots(nodes) if self.drafter_has_kv else 0
+    def lookahead_tokens(self, nodes: int, row_sets: int) -> int:
+        """Return the KV slots that are kept free ahead of a request which brings up to `nodes` drafts.
+
+        `row_sets`: sets of a round's rows that the engine keeps (`Preset.draft_row_sets`), or 0.
+        """
+        if not self.drafter_has_kv:
+            return 0
+        return row_sets * self.shape.kv_rows(nodes) if row_sets else self.shape.kv_slots(nodes)
 
     def budget_slots(self, nodes: int) -> int:
         """Return what each request is charged against the token budget in addition to its tokens."""

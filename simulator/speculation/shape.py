@@ -39,6 +39,10 @@ class DraftShape(Hashable, Protocol):
     def kv_slots(self, nodes: int) -> int:
         """Return the KV slots that a drafter with KV needs ahead of a request with up to `nodes` drafts."""
 
+    def kv_rows(self, nodes: int) -> int:
+        """Return the rows that such a request writes to the KV cache in a round: those of the
+        drafter or of the verify pass, whichever are more."""
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -69,6 +73,10 @@ class Chain:
     def kv_slots(self, nodes: int) -> int:
         """One slot per draft."""
         return nodes
+
+    def kv_rows(self, nodes: int) -> int:
+        """The verified ones: the drafts and the newest token."""
+        return nodes + 1 if nodes else 0
 
 
 CHAIN = Chain()

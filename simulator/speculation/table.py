@@ -116,11 +116,10 @@ def _own_rows(method: Method) -> str:
 def _kv_slots(method: Method, tree_only: bool, either: bool) -> str:
     if not method.drafter_has_kv:
         return "0"
-    of_tree = "2 max(L times the nodes extended, M)"
     if tree_only:
-        return of_tree
+        return "M - 1"
     chain = _terms(1, "K", method.shape.kv_slots(4) - 4)
-    return f"{chain}; tree: {of_tree}" if either else chain
+    return f"{chain}; tree: M - 1" if either else chain
 
 
 def _terms(factor: int, name: str, constant: int) -> str:

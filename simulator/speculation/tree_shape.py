@@ -55,12 +55,10 @@ class TreeShape(Chain):
         """The pass that makes the first level, then one for each level that has children."""
         return (self.first_pass_rows, *(self.level_rows if self.serial and nodes else ()))
 
-    def kv_slots(self, nodes: int) -> int:
-        """Two sets of the drafter's nodes or of the verified ones, whichever are more, as one set is written
-        while the other is read (SGLang `speculative/eagle_worker_v2.py`).
-        """
+    def kv_rows(self, nodes: int) -> int:
+        """Every level as wide as the widest that is extended, or the nodes with the root."""
         widest = max(self.level_rows, default=1)
-        return 2 * max(self.tree.depth * widest, self.tree.nodes) if nodes else 0
+        return max(self.tree.depth * widest, self.tree.nodes) if nodes else 0
 
 
 @dataclass(frozen=True)

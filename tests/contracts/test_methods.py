@@ -94,15 +94,17 @@ def check_record(method: Method) -> None:
         assert method.budget_slots(nodes) >= 0
         assert method.shape.nodes(nodes) >= nodes
         assert method.shape.depth(method.shape.nodes(nodes)) >= min(nodes, 1)
-    lookahead = [method.lookahead_tokens(k) for k in range(9)]
-    assert lookahead == sorted(lookahead)
-    assert lookahead[0] == 0
+    for row_sets in (0, 1, 2):
+        lookahead = [method.lookahead_tokens(k, row_sets) for k in range(9)]
+        assert lookahead == sorted(lookahead)
+        assert lookahead[0] == 0
     if method.drafter is None:
         assert not method.drafter_has_kv
         assert not method.draft_from_target
         assert not method.loses_last_match
     if method.drafter_has_kv:
-        assert method.lookahead_tokens(4) >= 4
+        assert method.lookahead_tokens(4, 0) >= 4
+        assert method.lookahead_tokens(4, 2) == 2 * method.lookahead_tokens(4, 1) >= 8
     assert not (method.host_lookup and method.drafter)
     assert not method.gpu_lookup or method.host_lookup
     assert method.default_tree is None or method.drafts_trees
@@ -130,7 +132,7 @@ def check_run(variant: CompiledVariant, plain: CompiledVariant) -> None:
     assert (figures["draft_coverage"] < 0.95) == (looks_up and not preset.pads_lookups)
     assert variant.settings.asynchronous == (preset.drafts_asynchronously and not looks_up)
     nodes = variant.settings.max_nodes
-    assert variant.settings.lookahead_tokens == how.lookahead_tokens(nodes)
+    assert variant.settings.lookahead_tokens == how.lookahead_tokens(nodes, preset.draft_row_sets)
     assert variant.settings.slots_per_request == how.budget_slots(nodes)
     drafter = variant.setup.drafter
     assert (drafter is not None) == (how.drafter is not None)
