@@ -14,18 +14,21 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from break_even_map import with_blocks
 from page_picture import write_picture
 
 from calibration.closure.tables import JsonObject
+from calibration.engine_loop.again import predict_again
 from calibration.engine_loop.compare import CellRow, LoopComparison
 from calibration.engine_loop.evaluate import rounds_of
 from calibration.engine_loop.host_times import table_of
 from calibration.engine_loop.raw import read_raw
 from calibration.engine_loop.rounds import MeasuredCell
-from calibration.engine_loop.tables import tables_of
+from calibration.engine_loop.tables import tables_of, targets
 from dashboards.figures import engine_speedups
 from dashboards.markup import tag
 from dashboards.page import Drawings
@@ -59,7 +62,14 @@ def packed(folder: Path) -> dict[str, Any]:
         "profile": read_raw(folder / "profile.json"),
         "preset": read_raw(folder / "preset.json"),
         "compared": read_raw(folder / "compared.json"),
+        "again": _again(folder),
     }
+
+
+def _again(folder: Path) -> dict[str, Any]:
+    """The comparison that today's predictor makes of the run's measurements."""
+    with TemporaryDirectory() as scratch:
+        return predict_again(folder, Path(scratch) / "again").to_json()
 
 
 def _stems(folder: Path, pattern: str) -> dict[str, Any]:
@@ -90,10 +100,10 @@ def read_run() -> dict[str, Any] | None:
     return run
 
 
-def comparison_of(run: JsonObject) -> LoopComparison:
-    """The comparison of a packed run, with measured figures anew from its raw files."""
+def comparison_of(run: JsonObject, name: str) -> LoopComparison:
+    """A comparison of a packed run, with measured figures anew from its raw files."""
     rows = []
-    for entry in run["compared"]["cells"]:
+    for entry in run[name]["cells"]:
         row = CellRow.from_json(entry)
         cell = MeasuredCell.of_rounds(rounds_of(run["cells"], row.cell.name))
         rows.append(replace(row, measured=cell.figures, tpot_rounds_s=cell.tpot_rounds_s, noise=cell.noise))
@@ -104,7 +114,7 @@ def blocks_of(run: JsonObject | None) -> dict[str, str]:
     """Each block of the page by its name."""
     blocks = {"host": table_of(json.loads(HOST.read_text("utf-8"))).markdown()}
     if run is None:
-        return blocks | {"run": NOT_YET, "picture": NOT_YET, "tables": NOT_YET}
+        return blocks | dict.fromkeys(("run", "picture", "tables", "again"), NOT_YET)
     cells = run["cells"].values()
     begun = sorted(raw["begun"] for raw in cells)
     requests = sum(len(raw["ttft_s"]) for raw in cells)
@@ -114,9 +124,22 @@ def blocks_of(run: JsonObject | None) -> dict[str, str]:
         f"`{digest}`); the first cell began at {begun[0]}, the last at {begun[-1]}."
     )
     blocks["picture"] = "![Measured and predicted speedups by load](engine-loop.png)"
-    tables = tables_of(comparison_of(run))
+    tables = tables_of(comparison_of(run, "compared"))
     blocks["tables"] = "\n\n".join(f"### {title}\n\n{table.markdown()}" for title, table in tables.items())
+    again = comparison_of(run, "again")
+    blocks["again"] = f"{_closed_loads(again)}\n\n{targets(again).markdown()}"
     return blocks
+
+
+def _closed_loads(comparison: LoopComparison) -> str:
+    """What stands out of the noise: speedups at a number of clients, whose cells are long enough."""
+    rows = [row for row in comparison.speedups if row.cell.clients]
+    middle, far = np.quantile([abs(row.error) for row in rows], (0.5, 0.9))
+    noise = np.median([row.noise for row in rows if row.noise is not None])
+    return (
+        f"The {len(rows)} speedups at a number of clients are off by {middle:.1%} (median) and {far:.1%} "
+        f"(P90); their own standard error is {noise:.1%} (median)."
+    )
 
 
 def draw(compared: JsonObject) -> None:

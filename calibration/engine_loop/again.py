@@ -9,7 +9,6 @@ cells stay unseen, but they were known to whoever changed the predictor since.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from pathlib import Path
 
@@ -17,14 +16,14 @@ from calibration.engine_loop.compare import LoopComparison
 from calibration.engine_loop.engine_preset import PlainLoad, write_preset
 from calibration.engine_loop.engine_profile import profile_of
 from calibration.engine_loop.evaluate import evaluate, rounds_of
-from calibration.engine_loop.matrix import CALIBRATION_LOADS, MATRICES, PLAIN
+from calibration.engine_loop.matrix import CALIBRATION_LOADS, MATRICES, PLAIN, LoopCell, LoopMatrix
 from calibration.engine_loop.predict import Calibrated, write_json
 from calibration.engine_loop.predictions import PREDICTIONS, written_predictions
 from calibration.engine_loop.raw import read_raw
 from calibration.engine_loop.tables import tables_of
 
 
-def predict_again(old: Path, new: Path, matrix: str) -> LoopComparison:
+def predict_again(old: Path, new: Path) -> LoopComparison:
     """Fill `new` with what follows from the measurements in `old`, and compare."""
     new.mkdir(parents=True)
     for name in ("cells", "checkpoints"):
@@ -40,8 +39,14 @@ def predict_again(old: Path, new: Path, matrix: str) -> LoopComparison:
         for clients in CALIBRATION_LOADS
     )
     write_preset((low, high), passes["host"], files)
-    write_json(new / PREDICTIONS, written_predictions(MATRICES[matrix], files, low.prompt_tokens))
+    write_json(new / PREDICTIONS, written_predictions(_matrix_of(old), files, low.prompt_tokens))
     return evaluate(new)
+
+
+def _matrix_of(folder: Path) -> LoopMatrix:
+    """The matrix that has all cells which a run measured."""
+    cells = {LoopCell(**read_raw(path)["cell"]) for path in (folder / "cells").glob("*.json")}
+    return next(matrix for matrix in MATRICES.values() if cells <= set(matrix.cells()))
 
 
 def main() -> None:
@@ -49,12 +54,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m calibration.engine_loop.again")
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
-    parser.add_argument("--matrix", choices=MATRICES, default="half-hour")
     options = parser.parse_args()
-    comparison = predict_again(options.old, options.new, options.matrix)
+    comparison = predict_again(options.old, options.new)
     for title, table in tables_of(comparison).items():
         print(f"### {title}\n\n{table.markdown()}\n")
-    print(json.dumps(comparison.to_json()["targets"]))
 
 
 if __name__ == "__main__":

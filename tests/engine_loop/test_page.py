@@ -78,6 +78,13 @@ def test_cells_are_those_of_a_matrix_and_were_served_whole(run: Any) -> None:
     assert loads == set(CALIBRATION_LOADS)
 
 
+def test_the_second_prediction_is_compared_with_the_same_measurements(run: Any) -> None:
+    first, again = (run[name]["cells"] for name in ("compared", "again"))
+    assert [entry["cell"] for entry in again] == [entry["cell"] for entry in first]
+    assert [entry["measured"] for entry in again] == [entry["measured"] for entry in first]
+    assert [entry["predicted"] for entry in again] != [entry["predicted"] for entry in first]
+
+
 def test_no_path_or_host_is_committed(pages: ModuleType, run: Any) -> None:
     text = json.dumps(run)
     for word in ('"/', "/home", "/root", "/tmp", "192.168.", "127.0.0.1"):
