@@ -22,7 +22,7 @@ def test_tokens_per_round_approach_their_limit() -> None:
 def test_each_curve_is_a_panel_with_a_point_for_each_acceptance() -> None:
     table = FIGURE.prepare(ClosedForm())
     pictures = FIGURE.pictures(table)
-    assert [title for title, _ in pictures][0] == TOKENS
+    assert next(title for title, _ in pictures) == TOKENS
     drawn = FIGURE.draw(pictures[1][1])
     points = [trace for trace in drawn.data if trace.mode == "markers+text"]
     assert len(points) == len(ClosedForm().alphas)
