@@ -74,6 +74,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Train a drafter on the target's distribution.",
     ),
     "report": ("dashboards.commands.report", "Write a self-contained HTML page of results."),
+    "app": ("dashboards.commands.app", "Serve a live what-if page on this machine."),
 }
 """Command → (module with a click command named `command`, summary). A new command is a line here."""
 
