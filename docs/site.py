@@ -23,7 +23,18 @@ OUTSIDE = "project"
 KINDS = {
     "Start": ("questions", "glossary", "project/examples/README"),
     "How to": (
-        *("capacity", "what-if", "read", "compare", "check", "gate", "launch", "experiments", "stores"),
+        *(
+            "app",
+            "capacity",
+            "what-if",
+            "read",
+            "compare",
+            "check",
+            "gate",
+            "launch",
+            "experiments",
+            "stores",
+        ),
         *("calibrate", "closure", "distillation", "library"),
     ),
     "Reference": (

@@ -1,13 +1,14 @@
-"""What the live page answers: the chosen point, simulated, and how the answer changes with load and acceptance.
+"""What the live page answers: the chosen point, simulated, and curves over the load and the acceptance.
 
 The point takes some tenths of a second. Curves over the load come first in closed form, E ÷ (1 + overhead),
-and are then simulated load by load, so that nobody waits for a page that has moved on.
+and are then simulated load by load, so that no thread works for a page that has moved on.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,25 +30,25 @@ _NEAR = 0.06
 _KEPT = 60
 """Answers that stay in memory, so that going back is quick and a long session does not grow."""
 
-Answer = TypeVar("Answer")
-Speedups = Sequence[float | None]
+CachedAnswer = TypeVar("CachedAnswer")
+SpeedupColumn = Sequence[float | None]
 
 
-class Kept:
+class AnswerCache:
     """The latest answers by scenario. Threads that ask for the same one wait for the first of them."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._making: dict[tuple[str, str], Lock] = {}
 
-    def answer(self, kind: str, scenario: Scenario, make: Callable[[], Answer]) -> Answer:
+    def answer(self, kind: str, scenario: Scenario, make: Callable[[], CachedAnswer]) -> CachedAnswer:
         """The answer of that kind, made where it is not kept. What is None is not kept."""
         key = (kind, scenario.scenario_sha256)
         with self._making.setdefault(key, Lock()):
             if key in self._answers:
                 self._answers.move_to_end(key)
-                kept: Answer = self._answers[key]
-                return kept
+                earlier: CachedAnswer = self._answers[key]
+                return earlier
             made = make()
             if made is not None:
                 self._answers[key] = made
@@ -82,11 +83,12 @@ def _study(scenario: Scenario, column: ColumnOf, is_stale: Callable[[], bool]) -
     if not scenario.speculation:
         return LoadStudy()
     variant = scenario.speculation[0]
-    columns: list[Speedups] = []
+    columns: list[SpeedupColumn] = []
     rows = []
     try:
         own = _own_alpha(scenario, variant)
-        alphas = tuple(sorted({a for a in ALPHAS if own is None or abs(a - own) > _NEAR} | ({own} - {None})))
+        others = [alpha for alpha in ALPHAS if own is None or abs(alpha - own) > _NEAR]
+        alphas = tuple(sorted(others if own is None else [*others, own]))
         loads = concurrencies(scenario, variant)
         for load in loads:
             if is_stale():
@@ -102,7 +104,7 @@ def _study(scenario: Scenario, column: ColumnOf, is_stale: Callable[[], bool]) -
     return LoadStudy({variant.name: document}, {variant.name: speedup_map})
 
 
-ColumnOf = Callable[["Scenario", "Variant", int, Sequence[float]], Speedups]
+ColumnOf = Callable[["Scenario", "Variant", int, Sequence[float]], SpeedupColumn]
 """The speedups at one load, one for each acceptance; None where a variant does not fit the memory."""
 
 
@@ -112,13 +114,17 @@ def _own_alpha(scenario: Scenario, variant: Variant) -> float | None:
     return SimulatedEvaluator(scenario, variant).scenario_alpha
 
 
-def _simulated_column(scenario: Scenario, variant: Variant, load: int, alphas: Sequence[float]) -> Speedups:
+def _simulated_column(
+    scenario: Scenario, variant: Variant, load: int, alphas: Sequence[float]
+) -> SpeedupColumn:
     from experiments.maps.speedup import speedup_map
 
     return tuple(row[0] for row in speedup_map(scenario, variant, (load,), alphas).speedup)
 
 
-def _closed_form_column(scenario: Scenario, variant: Variant, load: int, alphas: Sequence[float]) -> Speedups:
+def _closed_form_column(
+    scenario: Scenario, variant: Variant, load: int, alphas: Sequence[float]
+) -> SpeedupColumn:
     overhead = overhead_at(scenario, variant, load)
     if overhead is None:
         return tuple(None for _ in alphas)
@@ -141,7 +147,7 @@ def _row(
     variant: Variant,
     load: int,
     alphas: Sequence[float],
-    speedups: Speedups,
+    speedups: SpeedupColumn,
     own: float | None,
     is_simulated: bool,
 ) -> dict[str, Any]:
@@ -164,7 +170,7 @@ def _row(
     }
 
 
-def break_even(alphas: Sequence[float], speedups: Speedups) -> Estimate | None:
+def break_even(alphas: Sequence[float], speedups: SpeedupColumn) -> Estimate | None:
     """The α at which the speedup is 1, between two acceptances in proportion; None where none is enough.
 
     The band has the speculative step times at both ends of the cost model's error.
@@ -175,7 +181,7 @@ def break_even(alphas: Sequence[float], speedups: Speedups) -> Estimate | None:
     return Estimate(value, band=(low, 1.0 if high is None else high))
 
 
-def _crossing(alphas: Sequence[float], speedups: Speedups, target: float) -> float | None:
+def _crossing(alphas: Sequence[float], speedups: SpeedupColumn, target: float) -> float | None:
     known = [(alpha, speedup) for alpha, speedup in zip(alphas, speedups, strict=True) if speedup is not None]
     if not known:
         return None
@@ -183,7 +189,7 @@ def _crossing(alphas: Sequence[float], speedups: Speedups, target: float) -> flo
         (first, at_first), (second, at_second) = known[0], known[1]
         slope = (at_second - at_first) / (second - first)
         return max(0.0, first - (at_first - target) / slope) if slope > 0 else 0.0
-    for (below, low), (above, high) in zip(known, known[1:], strict=False):
+    for (below, low), (above, high) in pairwise(known):
         if low < target <= high:
             return below + (above - below) * (target - low) / (high - low)
     return None

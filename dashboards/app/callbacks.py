@@ -1,26 +1,27 @@
 """What happens when something on the page changes.
 
-A change of a control gives settings, or messages at fields. Settings give the point, the curves in closed form,
-and then the curves simulated. A newer change makes older answers stale: the browser drops them, and the
+A change of a control gives settings, or messages at fields. PageSettings give the point, the curves in closed
+form, and then the curves simulated. A newer change makes older answers stale: the browser drops them, and the
 simulation of curves stops between two loads.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from dash import ALL, Dash, Input, Output, State, dcc, no_update
+from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
 
 from dashboards.app import answers, cards
-from dashboards.app.controls import CONTROLS, Value
+from dashboards.app.controls import CONTROLS, ControlValue
 from dashboards.app.layout import CLEARABLE, POINT_PICTURES, STUDY_PICTURES, control_id, error_id
-from dashboards.app.settings import Base, FieldError, Settings, from_query
+from dashboards.app.settings import Base, FieldError, PageSettings, from_query
+from dashboards.app.uploads import connect_uploads
+from dashboards.app.wiring import in_browser, on
 from dashboards.figures import FIGURES
 from dashboards.study import LoadStudy
 from dashboards.subject import ReportedResult
@@ -31,30 +32,30 @@ _NAMES = tuple(CONTROLS)
 _MOST_PINS = 6
 
 
-class Answers:
+class PageAnswers:
     """The answers to the settings of pages, kept for a while, and which question of a page is its latest."""
 
     def __init__(self, base: Base) -> None:
         self.base = base
-        self.kept = answers.Kept()
+        self.cache = answers.AnswerCache()
         self.latest: dict[str, str] = {}
 
-    def scenario(self, settings: Settings) -> Scenario:
+    def scenario(self, settings: PageSettings) -> Scenario:
         """The scenario of these settings. Raises FieldError."""
         return self.base.scenario_of(settings)
 
-    def point(self, settings: Settings) -> ReportedResult:
+    def point(self, settings: PageSettings) -> ReportedResult:
         """The chosen point, simulated. Raises FieldError, InputError."""
         scenario = self.scenario(settings)
-        return self.kept.answer("point", scenario, lambda: answers.point(scenario))
+        return self.cache.answer("point", scenario, lambda: answers.point(scenario))
 
-    def closed_form(self, settings: Settings) -> LoadStudy:
+    def closed_form(self, settings: PageSettings) -> LoadStudy:
         """The curves in closed form. Raises FieldError."""
         scenario = self.scenario(settings)
-        return self.kept.answer("closed form", scenario, lambda: answers.closed_form(scenario))
+        return self.cache.answer("closed form", scenario, lambda: answers.closed_form(scenario))
 
-    def simulated(self, settings: Settings, page: str) -> LoadStudy | None:
-        """The curves, simulated; None where the page has asked for something else since. Raises FieldError."""
+    def simulated(self, settings: PageSettings, page: str) -> LoadStudy | None:
+        """The curves, simulated; None where the page has moved on since. Raises FieldError."""
         scenario = self.scenario(settings)
         self.latest[page] = scenario.scenario_sha256
         while len(self.latest) > 100:
@@ -63,39 +64,39 @@ class Answers:
         def is_stale() -> bool:
             return self.latest.get(page) != scenario.scenario_sha256
 
-        return self.kept.answer("simulated", scenario, lambda: answers.simulated(scenario, is_stale))
+        return self.cache.answer("simulated", scenario, lambda: answers.simulated(scenario, is_stale))
 
 
 def connect(app: Dash, base: Base) -> None:
     """Add all callbacks to an app."""
-    asked = Answers(base)
+    asked = PageAnswers(base)
     pages = count(1)
 
-    @app.callback(Output("page-number", "data"), Input("url", "pathname"))  # type: ignore[untyped-decorator]
+    @on(app, Output("page-number", "data"), Input("url", "pathname"))
     def number_page(_: str) -> str:
         return str(next(pages))
 
-    @app.callback(  # type: ignore[untyped-decorator]
+    @on(
+        app,
         [Output(control_id(name), "value") for name in _NAMES],
         Input("url", "search"),
         Input("reset", "n_clicks"),
         prevent_initial_call=False,
     )
-    def fill_in(query: str | None, _: int | None) -> list[Value]:
-        from dash import ctx
-
+    def fill_in(query: str | None, _: int | None) -> list[ControlValue]:
         settings = {} if ctx.triggered_id == "reset" else from_query(query or "")
         values = {**base.values, **settings}
         return [_for_browser(name, values[name]) for name in _NAMES]
 
-    @app.callback(  # type: ignore[untyped-decorator]
+    @on(
+        app,
         Output("settings", "data"),
         Output("problems", "children"),
         [Output(error_id(name), "children") for name in _NAMES],
         Input({"control": ALL}, "value"),
         prevent_initial_call=True,
     )
-    def read_controls(values: Sequence[Value]) -> list[Any]:
+    def read_controls(values: Sequence[ControlValue]) -> list[Any]:
         settings = base.changed(
             {name: _from_browser(name, value) for name, value in zip(_NAMES, values, strict=True)}
         )
@@ -107,13 +108,14 @@ def connect(app: Dash, base: Base) -> None:
             return [no_update, " ".join(error.others), *(error.messages.get(name, "") for name in _NAMES)]
         return [settings, "", *("" for _ in _NAMES)]
 
-    @app.callback(  # type: ignore[untyped-decorator]
+    @on(
+        app,
         Output("verdict", "children"),
         Output("notes", "children"),
         [Output(f"picture-{name}", "children") for name in POINT_PICTURES],
         Input("settings", "data"),
     )
-    def answer_point(settings: Settings) -> list[Any]:
+    def answer_point(settings: PageSettings) -> list[Any]:
         try:
             subject = asked.point(settings)
         except (InputError, FieldError) as error:
@@ -121,11 +123,11 @@ def connect(app: Dash, base: Base) -> None:
         pictures = [cards.picture(FIGURES[name], subject, name) for name in POINT_PICTURES]
         return [cards.verdict_card(subject), " · ".join(subject.result.notes), *pictures]
 
-    def curves(settings: Settings, study: LoadStudy, is_simulated: bool) -> list[Any]:
+    def curves(settings: PageSettings, study: LoadStudy, is_simulated: bool) -> list[Any]:
         subject = ReportedResult(asked.point(settings).result, asked.scenario(settings), study)
         how = "Simulated." if is_simulated else "Closed form, being simulated."
         pictures = [
-            [*cards.picture(FIGURES[name], subject, name), cards.html.P(how, className="caption how")]
+            [*cards.picture(FIGURES[name], subject, name), html.P(how, className="caption how")]
             for name in STUDY_PICTURES
         ]
         load = getattr(asked.scenario(settings).workload.arrivals, "concurrency", None)
@@ -136,22 +138,23 @@ def connect(app: Dash, base: Base) -> None:
         *(Output(f"picture-{n}", "children") for n in STUDY_PICTURES),
     ]
 
-    @app.callback(*shown, Input("settings", "data"))  # type: ignore[untyped-decorator]
-    def answer_closed_form(settings: Settings) -> list[Any]:
+    @on(app, *shown, Input("settings", "data"))
+    def answer_closed_form(settings: PageSettings) -> list[Any]:
         try:
             return curves(settings, asked.closed_form(settings), is_simulated=False)
         except (InputError, FieldError):
             return ["", *([] for _ in STUDY_PICTURES)]
 
-    @app.callback(  # type: ignore[untyped-decorator]
+    @on(
+        app,
         *(Output(output.component_id, "children", allow_duplicate=True) for output in shown),
         Input("break-even-line", "children"),
         State("settings", "data"),
         State("page-number", "data"),
         prevent_initial_call=True,
     )
-    def answer_simulated(line: str, settings: Settings, page: str) -> list[Any]:
-        if "simulated)" in line and "being" not in line or not line:
+    def answer_simulated(line: str, settings: PageSettings, page: str) -> list[Any]:
+        if ("simulated)" in line and "being" not in line) or not line:
             return [no_update for _ in shown]
         try:
             study = asked.simulated(settings, page)
@@ -159,7 +162,8 @@ def connect(app: Dash, base: Base) -> None:
             return [no_update for _ in shown]
         return [no_update for _ in shown] if study is None else curves(settings, study, is_simulated=True)
 
-    @app.callback(  # type: ignore[untyped-decorator]
+    @on(
+        app,
         Output("pins", "data"),
         Output("pinned", "children"),
         Input("pin", "n_clicks"),
@@ -167,7 +171,7 @@ def connect(app: Dash, base: Base) -> None:
         State("pins", "data"),
         prevent_initial_call=True,
     )
-    def pin(_: int, settings: Settings, pins: list[dict[str, Any]]) -> list[Any]:
+    def pin(_: int, settings: PageSettings, pins: list[dict[str, Any]]) -> list[Any]:
         label = (
             ", ".join(f"{CONTROLS[name].label} {value}" for name, value in settings.items()) or "as opened"
         )
@@ -178,10 +182,12 @@ def connect(app: Dash, base: Base) -> None:
         return [pins, cards.pinned_table(pins)]
 
     _downloads(app, asked)
-    _uploads(app)
-    app.clientside_callback(
+    connect_uploads(app)
+    in_browser(
+        app,
         """settings => {
-            const query = new URLSearchParams(Object.entries(settings).map(([k, v]) => [k, v ?? ""])).toString();
+            const pairs = Object.entries(settings).map(([name, value]) => [name, value ?? ""]);
+            const query = new URLSearchParams(pairs).toString();
             history.replaceState(null, "", query ? "?" + query : location.pathname);
             return window.dash_clientside.no_update;
         }""",
@@ -189,41 +195,47 @@ def connect(app: Dash, base: Base) -> None:
         Input("settings", "data"),
         prevent_initial_call=True,
     )
-    app.clientside_callback(
-        """clicks => { navigator.clipboard && navigator.clipboard.writeText(location.href); return "Link copied"; }""",
+    in_browser(
+        app,
+        """clicks => {
+            navigator.clipboard && navigator.clipboard.writeText(location.href);
+            return "Link copied";
+        }""",
         Output("copy-link", "children"),
         Input("copy-link", "n_clicks"),
         prevent_initial_call=True,
     )
 
 
-def _downloads(app: Dash, asked: Answers) -> None:
+def _downloads(app: Dash, asked: PageAnswers) -> None:
     def download(kind: str, make: Any) -> None:
-        @app.callback(  # type: ignore[untyped-decorator]
+        @on(
+            app,
             Output(f"download-{kind}", "data"),
             Input(f"get-{kind}", "n_clicks"),
             State("settings", "data"),
             prevent_initial_call=True,
         )
-        def give(_: int, settings: Settings) -> Any:
+        def give(_: int, settings: PageSettings) -> Any:
             try:
                 return make(settings)
             except (InputError, FieldError) as error:
                 return {"content": str(error), "filename": "problem.txt"}
 
-    def scenario_file(settings: Settings) -> dict[str, str]:
+    def scenario_file(settings: PageSettings) -> dict[str, str]:
         from simulator.scenario import scenario_yaml
 
         return {"content": scenario_yaml(asked.scenario(settings)), "filename": "scenario.yaml"}
 
-    def report_file(settings: Settings) -> Any:
+    def report_file(settings: PageSettings) -> Any:
         from dashboards.report import write_report
 
         with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
             path = write_report([asked.point(settings).result], Path(folder) / "report.html")
-            return dcc.send_bytes(path.read_bytes(), "report.html")
+            content = base64.b64encode(path.read_bytes()).decode()
+        return {"content": content, "filename": "report.html", "base64": True}
 
-    def flags_file(settings: Settings) -> dict[str, str]:
+    def flags_file(settings: PageSettings) -> dict[str, str]:
         from calibration.launch.registry import artefacts
 
         scenario = asked.scenario(settings)
@@ -239,87 +251,14 @@ def _downloads(app: Dash, asked: Answers) -> None:
         download(kind, make)
 
 
-def _uploads(app: Dash) -> None:
-    @app.callback(  # type: ignore[untyped-decorator]
-        Output("upload-answer", "children"),
-        Output("measured", "data"),
-        Output("use-alpha", "hidden"),
-        Input("upload", "contents"),
-        State("upload", "filename"),
-        prevent_initial_call=True,
-    )
-    def read_files(contents: Sequence[str] | None, names: Sequence[str]) -> list[Any]:
-        if not contents:
-            return [no_update, no_update, no_update]
-        try:
-            document = read_uploads(names, contents)
-        except InputError as error:
-            return [str(error), None, True]
-        alpha = document["geometric_alpha"]
-        lines = measured_lines(document)
-        return [[cards.html.P(line) for line in lines], alpha, alpha is None]
-
-    @app.callback(  # type: ignore[untyped-decorator]
-        Output(control_id("alpha"), "value", allow_duplicate=True),
-        Input("use-alpha", "n_clicks"),
-        State("measured", "data"),
-        prevent_initial_call=True,
-    )
-    def use_alpha(_: int, alpha: float | None) -> Any:
-        return no_update if alpha is None else round(alpha, 3)
-
-
-def read_uploads(names: Sequence[str], contents: Sequence[str]) -> dict[str, Any]:
-    """What `decodesim read` says of uploaded files. Raises InputError, with the files' own names."""
-    from calibration.telemetry.answer import read
-
-    with tempfile.TemporaryDirectory(prefix="decodesim-") as folder:
-        paths = []
-        for index, (name, content) in enumerate(zip(names, contents, strict=True)):
-            path = Path(folder) / str(index) / Path(name.replace("\\", "/")).name.replace("\0", "")[:200]
-            path.parent.mkdir()
-            path.write_bytes(_decoded(name, content))
-            paths.append(str(path))
-        try:
-            return read(paths).to_json()
-        except InputError as error:
-            text = str(error)
-            for index in range(len(paths)):
-                text = text.replace(f"{folder}/{index}/", "")
-            raise InputError(text) from None
-
-
-def _decoded(name: str, content: str) -> bytes:
-    try:
-        return base64.b64decode(content.partition(",")[2], validate=True)
-    except binascii.Error:
-        raise InputError(f"{name[:80]}: was not uploaded whole") from None
-
-
-def measured_lines(document: Mapping[str, Any]) -> list[str]:
-    """What a reading says, a line each: acceptance, α, tokens per step, findings, notes."""
-    lines = []
-    length = document["mean_acceptance_length"]
-    if length is not None:
-        ends = length.get("ci95")
-        bounds = f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
-        lines.append(f"Mean acceptance length {length['value']:.2f}{bounds}.")
-    if document["geometric_alpha"] is not None:
-        lines.append(f"α {document['geometric_alpha']:.2f}, if it is equal for all drafts.")
-    if document["tokens_per_step"] is not None:
-        lines.append(f"{document['tokens_per_step']:.2f} tokens per decode step.")
-    lines += [f"{finding['severity']}: {finding['text']}" for finding in document["health"]]
-    return [*lines, *document["notes"]]
-
-
-def _for_browser(name: str, value: Value) -> Value:
+def _for_browser(name: str, value: ControlValue) -> ControlValue:
     control = CONTROLS[name]
     if control.kind == "choice":
         return None if value is None else str(value)
     return control.low if control.kind == "slider" and value is None else value
 
 
-def _from_browser(name: str, value: Value) -> Value:
+def _from_browser(name: str, value: ControlValue) -> ControlValue:
     """What a control means: a choice of numbers is a number, an empty choice that may be empty is none."""
     if name == "tensor_parallel" and isinstance(value, str) and value.isdecimal():
         return int(value)
@@ -327,4 +266,4 @@ def _from_browser(name: str, value: Value) -> Value:
 
 
 def _refused(error: Exception) -> Any:
-    return cards.html.P(str(error), className="claim")
+    return html.P(str(error), className="claim")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-Value = str | float | int | None
+ControlValue = str | float | int | None
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Control:
     group: str
     kind: Literal["choice", "number", "slider"]
     field: str
-    value: Callable[[Scenario], Value]
+    value: Callable[[Scenario], ControlValue]
     options: Callable[[], Sequence[str]] = tuple
     low: float = 0
     high: float = 1
@@ -37,12 +37,12 @@ def _variant(scenario: Scenario, name: str) -> Any:
     return getattr(scenario.speculation[0], name) if scenario.speculation else None
 
 
-def _draft_length(scenario: Scenario) -> Value:
+def _draft_length(scenario: Scenario) -> ControlValue:
     length = _variant(scenario, "draft_length")
     return length if isinstance(length, int) or length is None else scenario.speculation[0].max_draft_length
 
 
-def _alpha(scenario: Scenario) -> Value:
+def _alpha(scenario: Scenario) -> ControlValue:
     from simulator.errors import InputError
     from simulator.runs.drafts import variant_acceptance
 
@@ -54,8 +54,8 @@ def _alpha(scenario: Scenario) -> Value:
         return None
 
 
-def _arrivals(scenario: Scenario, name: str) -> Value:
-    value: Value = getattr(scenario.workload.arrivals, name, None)
+def _arrivals(scenario: Scenario, name: str) -> ControlValue:
+    value: ControlValue = getattr(scenario.workload.arrivals, name, None)
     return value
 
 
@@ -66,7 +66,7 @@ def _mean_tokens(scenario: Scenario, name: str) -> int:
     return round(float(getattr(requests, name).mean()))
 
 
-def _limit_ms(scenario: Scenario, name: str) -> Value:
+def _limit_ms(scenario: Scenario, name: str) -> ControlValue:
     limit_s = getattr(scenario.slo, name) if scenario.slo is not None else None
     return None if limit_s is None else round(limit_s * 1e3, 3)
 

@@ -14,11 +14,11 @@ _NAMES = ("127.0.0.1", "localhost", "[::1]")
 MAX_UPLOAD_BYTES = 32_000_000
 """Of one request: a file of 24 MB in base64."""
 _POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; "
     "form-action 'none'; base-uri 'none'"
 )
-"""Content security policy: nothing is fetched from or sent to other hosts. Plotly compiles some code."""
+"""Content security policy: nothing is fetched from or sent to other hosts.."""
 
 
 def guard(server: Flask, port: int) -> None:

@@ -8,7 +8,13 @@ from typing import Any
 
 from dash import dcc, html
 
-from dashboards.app.controls import CONTROLS, Control, Value
+from dashboards.app.controls import CONTROLS, Control, ControlValue
+
+
+def aria(name: str, value: str) -> dict[str, Any]:
+    """An ARIA attribute, whose hyphen no keyword argument has."""
+    return {name: value}
+
 
 POINT_PICTURES = ("tails", "step-time")
 """Figures of the chosen point."""
@@ -16,7 +22,7 @@ STUDY_PICTURES = ("break-even", "speedup-map")
 """Figures over the load."""
 
 
-def page(values: Mapping[str, Value]) -> Any:
+def page(values: Mapping[str, ControlValue]) -> Any:
     """The page, with the values that its controls begin with."""
     return html.Div(
         [
@@ -30,7 +36,7 @@ def page(values: Mapping[str, Value]) -> Any:
                     html.P(
                         "Does speculation pay here? Every answer on this page is simulated as you change it."
                     ),
-                    html.Nav(_actions(), **{"aria-label": "Take away"}),
+                    html.Nav(_actions(), **aria("aria-label", "Take away")),
                 ]
             ),
             html.Div([_controls(values), _answers()], className="columns"),
@@ -51,7 +57,7 @@ def _actions() -> list[Any]:
     ]
 
 
-def _controls(values: Mapping[str, Value]) -> Any:
+def _controls(values: Mapping[str, ControlValue]) -> Any:
     groups = [
         html.Fieldset([html.Legend(group), *(_field(control, values[control.name]) for control in controls)])
         for group, controls in groupby(CONTROLS.values(), key=lambda control: control.group)
@@ -70,24 +76,26 @@ def _controls(values: Mapping[str, Value]) -> Any:
             dcc.Store(id="measured"),
         ]
     )
-    return html.Form([*groups, upload], className="controls", **{"aria-label": "Scenario"})
+    return html.Div([*groups, upload], className="controls", role="form", **aria("aria-label", "Scenario"))
 
 
-def _field(control: Control, value: Value) -> Any:
+def _field(control: Control, value: ControlValue) -> Any:
     identity = control_id(control.name)
     helps = [html.Small(control.help)] if control.help else []
-    return html.Div(
-        [
-            html.Label(control.label, htmlFor=_dom(identity), id=f"label-{control.name}"),
-            _input(control, identity, value),
-            *helps,
-            html.P("", id=error_id(control.name), className="error", role="alert"),
-        ],
-        className=f"field {control.kind}",
+    label, control_input = (
+        html.Span(control.label, id=f"label-{control.name}"),
+        _input(control, identity, value),
     )
+    labelled = (
+        [html.Label([label, control_input])]  # a label names the input inside it
+        if control.kind == "slider"
+        else [html.Label(label, htmlFor=_dom(identity)), control_input]
+    )
+    message = html.P("", id=error_id(control.name), className="error", role="alert")
+    return html.Div([*labelled, *helps, message], className=f"field {control.kind}")
 
 
-def _input(control: Control, identity: dict[str, str], value: Value) -> Any:
+def _input(control: Control, identity: dict[str, str], value: ControlValue) -> Any:
     if control.kind == "choice":
         options = [str(option) for option in control.options()]
         text = None if value is None else str(value)
@@ -99,12 +107,16 @@ def _input(control: Control, identity: dict[str, str], value: Value) -> Any:
         )  # fmt: skip
     if control.kind == "slider":
         return dcc.Slider(
-            id=identity, min=control.low, max=control.high, step=control.step, value=value or control.low,
+            id=identity, min=control.low, max=control.high, step=control.step, value=_level(control, value),
             marks=None, updatemode="drag", tooltip={"placement": "bottom", "always_visible": True},
         )  # fmt: skip
     return dcc.Input(
-        id=identity, type="number", value=value, step="any", debounce=0.4, inputMode="decimal",
+        id=identity, type="number", value=value, step="any", debounce=0.4,
     )  # fmt: skip
+
+
+def _level(control: Control, value: ControlValue) -> float:
+    return float(value) if isinstance(value, int | float) else control.low
 
 
 CLEARABLE = ("weights", "kv_cache", "draft")
@@ -133,7 +145,7 @@ def _answers() -> Any:
         html.Div("", id="problems", className="problems", role="alert"),
         html.Section(
             [
-                html.Div(id="verdict", **{"aria-live": "polite"}),
+                html.Div(id="verdict", **aria("aria-live", "polite")),
                 html.P("", id="break-even-line", className="support"),
                 html.P("", id="notes", className="caption"),
             ],

@@ -23,7 +23,7 @@ def make_app(scenario: Scenario, port: int) -> Dash:
 
     base = Base(scenario)
     app = Dash(
-        __name__, title="decodesim", update_title=None, serve_locally=True,
+        __name__, title="decodesim", update_title="", serve_locally=True,
         assets_folder=str(Path(__file__).parent / "assets"),
     )  # fmt: skip
     guard(app.server, port)

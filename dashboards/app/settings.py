@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from dashboards.app.controls import CONTROLS, Control, Value
+from dashboards.app.controls import CONTROLS, Control, ControlValue
 from simulator.document import Document
 from simulator.errors import InputError, Problem
 from simulator.scenario import Scenario, with_workload
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 REPLICATIONS = 3
 _REQUESTS, _ROUNDS = 1300, 3
-"""Requests of each replication, and as many rounds of all clients more, which warm-up and end leave out: a P99
-needs 1,000 measured requests in every replication.
+"""Requests of each replication, and rounds of all clients, which warm-up and end leave out: a P99 needs 1,000
+measured requests in every replication.
 """
 _MILLISECONDS = ("slo_ttft", "slo_tpot")
 _SPREAD = ("prompt_tokens", "output_tokens")
 """Lengths that are uniform within ± 50 % of the mean that a page sets."""
 
-Settings = Mapping[str, Value]
+PageSettings = Mapping[str, ControlValue]
 """Control → its value, of those that differ from the scenario that the page began with."""
 
 
@@ -43,7 +43,7 @@ class Base:
     """The scenario that a page begins with, and the values that its controls show of it."""
 
     scenario: Scenario
-    values: Settings = field(init=False)
+    values: PageSettings = field(init=False)
 
     def __post_init__(self) -> None:
         values = {name: control.value(self.scenario) for name, control in CONTROLS.items()}
@@ -54,12 +54,12 @@ class Base:
         """Where relative file names of the scenario begin."""
         return self.scenario.base_dir
 
-    def changed(self, shown: Settings) -> dict[str, Value]:
+    def changed(self, shown: PageSettings) -> dict[str, ControlValue]:
         """The settings among the values that a page shows."""
         return {name: value for name, value in shown.items() if value != self.values[name]}
 
-    def scenario_of(self, settings: Settings) -> Scenario:
-        """The base with these settings, and as many requests as a live answer simulates. Raises FieldError."""
+    def scenario_of(self, settings: PageSettings) -> Scenario:
+        """The base with these settings and the requests of a live answer. Raises FieldError."""
         data = self._data()
         flags = {name: _number(CONTROLS[name], value) for name, value in settings.items() if name in FIELDS}
         if settings.get("rate"):
@@ -87,7 +87,7 @@ class Base:
         data["run"] |= {"replications": REPLICATIONS, "precision": None}
         return data
 
-    def _overrides(self, settings: Settings) -> list[str]:
+    def _overrides(self, settings: PageSettings) -> list[str]:
         overrides = []
         for name, value in settings.items():
             path = CONTROLS[name].field
@@ -101,7 +101,7 @@ class Base:
         return overrides
 
 
-def _number(control: Control, value: Value) -> Value:
+def _number(control: Control, value: ControlValue) -> ControlValue:
     """A choice of numbers arrives as text."""
     if value == "":
         return None
@@ -130,22 +130,23 @@ def _by_field(path: str) -> str | None:
     if parts[:1] == ["speculation"] and len(parts) > 2:
         parts = ["speculation", *parts[2:]]
     for length in range(len(parts), 0, -1):
-        found = next((n for n, c in CONTROLS.items() if c.field == ".".join(parts[:length])), None)
-        if found is not None:
-            return found
+        prefix = ".".join(parts[:length])
+        for name, control in CONTROLS.items():
+            if control.field == prefix:
+                return name
     return None
 
 
-def from_query(query: str) -> dict[str, Value]:
+def from_query(query: str) -> dict[str, ControlValue]:
     """The settings in a link. What it has besides is left out; wrong values are refused by the scenario."""
-    settings: dict[str, Value] = {}
+    settings: dict[str, ControlValue] = {}
     for name, text in parse_qsl(query.removeprefix("?"), keep_blank_values=True):
         if name in CONTROLS:
             settings[name] = _parsed(CONTROLS[name], text[:200])
     return settings
 
 
-def _parsed(control: Control, text: str) -> Value:
+def _parsed(control: Control, text: str) -> ControlValue:
     if text == "":
         return None
     if control.kind == "choice":

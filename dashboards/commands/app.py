@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from experiments.commands.options import read_scenario
-from experiments.commands.output import note, note_compilation
+from experiments.commands.options import json_option, read_scenario
+from experiments.commands.output import note, note_compilation, print_json
 from simulator.errors import InputError, Problem, reason
 
 _PORT = 8050
@@ -26,7 +26,8 @@ _PORT = 8050
     help="The port on this machine.",
 )
 @click.option("--open/--no-open", "open_browser", default=False, help="Open the page in a browser.")
-def command(scenario: Path | None, port: int, open_browser: bool) -> None:
+@json_option
+def command(scenario: Path | None, port: int, open_browser: bool, as_json: bool) -> None:
     """Serve a live page on this machine: change the model, the load, the method or α, and the verdict, P99,
     break-even and map are simulated anew. Ctrl+C ends it.
     """
@@ -43,6 +44,8 @@ def command(scenario: Path | None, port: int, open_browser: bool) -> None:
     note_compilation()
     address = f"http://127.0.0.1:{port}"
     note(f"open {address} in a browser; Ctrl+C ends")
+    if as_json:
+        print_json({"address": address})
     if open_browser:
         click.launch(address)
     try:
