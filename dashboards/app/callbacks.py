@@ -114,6 +114,7 @@ def connect(app: Dash, base: Base) -> None:
         Output("notes", "children"),
         [Output(f"picture-{name}", "children") for name in POINT_PICTURES],
         Input("settings", "data"),
+        prevent_initial_call=True,
     )
     def answer_point(settings: PageSettings) -> list[Any]:
         try:
@@ -138,7 +139,7 @@ def connect(app: Dash, base: Base) -> None:
         *(Output(f"picture-{n}", "children") for n in STUDY_PICTURES),
     ]
 
-    @on(app, *shown, Input("settings", "data"))
+    @on(app, *shown, Input("settings", "data"), prevent_initial_call=True)
     def answer_closed_form(settings: PageSettings) -> list[Any]:
         try:
             return curves(settings, asked.closed_form(settings), is_simulated=False)

@@ -27,7 +27,7 @@ def page(values: Mapping[str, ControlValue]) -> Any:
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
-            dcc.Store(id="settings", data={}),
+            dcc.Store(id="settings"),
             dcc.Store(id="pins", data=[]),
             dcc.Store(id="page-number"),
             html.Header(
