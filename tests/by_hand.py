@@ -59,6 +59,7 @@ def engine(draft_length: int = 0, host: Record | None = None, **changes: Any) ->
         "max_context_tokens": 2**62,
         "prefix_caching": False,
         "prefix_block_tokens": 0,
+        "keys_after_results": False,
         "loses_last_match": False,
         "padded_drafts": 0,
         "asynchronous": False,

@@ -168,8 +168,9 @@ class Oracle(PricedSteps, BlockPool):
             known = r["prompt_tokens"] + r["emitted_tokens"] + pending
             owed = known - r["computed"]
             n = min(self.fit(plan, owed + drafts), self.longest - 1 - r["computed"])
+            decoding = owed == 1 if len(decodes) == 2 else r["samples"]
             is_complete = owed == 1 or self.engine["chunked_prefill"] or n == owed
-            if (owed == 1) not in decodes or n <= 0 or not is_complete or r not in self.running:
+            if decoding not in decodes or n <= 0 or not is_complete or r not in self.running:
                 continue
             while self.blocks_missing(r, n) > len(self.free):
                 victim, plan["preempted"] = self.running[-1], True
@@ -179,7 +180,7 @@ class Oracle(PricedSteps, BlockPool):
             k = max(0, n - owed)
             self.counters["cut_drafts"] += drafts - k
             plan["chunks"] |= not r["samples"]
-            self.enter(plan, r, n, k, known, decodes=owed == 1)
+            self.enter(plan, r, n, k, known, decodes=decoding)
 
     def admit(self, plan: Record, now: int) -> None:
         """§3.4. First come, first served; a preempted request waits for the result of its last entry."""
@@ -226,7 +227,8 @@ class Oracle(PricedSteps, BlockPool):
         start = r["computed"]
         self.take(r, self.blocks_missing(r, n))
         r |= {"computed": start + n, "samples": start + n >= known}
-        self.give_keys(r, min(start + n, r["prompt_tokens"] + r["emitted_tokens"]))
+        if not self.engine["keys_after_results"]:
+            self.give_keys(r, min(start + n, r["prompt_tokens"] + r["emitted_tokens"]))
         entry = {"request": r, "n": n, "k": k, "decodes": decodes, "start": start, "samples": r["samples"]}
         plan["entries"][r["number"]] = entry | {"padded": padded}
         plan["tokens"] -= n
@@ -262,7 +264,10 @@ class Oracle(PricedSteps, BlockPool):
             r = e["request"]
             if r["ended_ns"] >= 0:
                 self.counters["ghost_rows"] += e["n"]
-            elif e["samples"]:
+                continue
+            if self.engine["keys_after_results"] and not e["decodes"] and r not in self.waiting:
+                self.give_keys(r, min(e["start"] + e["n"], r["prompt_tokens"] + r["emitted_tokens"]))
+            if e["samples"]:
                 self.emit(r, e["k"], e["decodes"], e["padded"], plan["K"], m)
 
     def emit(self, r: Record, k: int, decodes: bool, padded: bool, next_k: int, m: int) -> None:
@@ -277,9 +282,10 @@ class Oracle(PricedSteps, BlockPool):
         r["computed"] -= 0 if preempted else k - got
         r["max_itl_ns"] = max(r["max_itl_ns"], m - r["last_ns"] if r["first_ns"] >= 0 else 0)
         r |= {"first_ns": m if r["first_ns"] < 0 else r["first_ns"], "last_ns": m, "drafts": 0}
-        if self.engine["asynchronous"] and not preempted:
+        last = r["emitted_tokens"] >= r["stop"]
+        if (last if self.engine["keys_after_results"] else self.engine["asynchronous"]) and not preempted:
             self.give_keys(r, r["prompt_tokens"] + r["emitted_tokens"] - 1)
-        if r["emitted_tokens"] >= r["stop"]:
+        if last:
             self.end(r, "cancelled" if r["stop"] < r["output_tokens"] else "done", m)
         elif next_k > 0 and self.may_draft(r) and not preempted:
             r["matched"] = self.match(r) if self.engine["ragged"] else r["matched"]

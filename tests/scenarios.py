@@ -190,6 +190,7 @@ def share_prefixes(rng: random.Random, name: str, engine: Record, requests: list
     shares = chance(rng, 0.6)
     engine |= {
         "prefix_caching": chance(rng, 0.75),
+        "keys_after_results": not engine["mixes_prefill"],
         "loses_last_match": name == "eagle",
         "padded_drafts": max(engine["draft_length_by_batch"]) if fixed and chance(rng, 0.7) else 0,
         "prefix_block_tokens": block if shares else 0,

@@ -68,6 +68,7 @@ def settings_of(engine: Record) -> EngineSettings:
         draft_length_by_batch=tuple(engine["draft_length_by_batch"]),
         max_context_tokens=engine["max_context_tokens"],
         prefix_caching=engine["prefix_caching"],
+        keys_after_results=engine["keys_after_results"],
         loses_last_match=engine["loses_last_match"],
         padded_drafts=engine["padded_drafts"],
         asynchronous=engine["asynchronous"],

@@ -206,6 +206,14 @@ class Preset:
             ENGINE,
         ),
     ] = False
+    keys_after_results: Annotated[
+        bool,
+        switch(
+            "a prefix is found once the results of the step that computes it are there, an output once its "
+            "request has ended; otherwise as soon as they are scheduled",
+            ENGINE,
+        ),
+    ] = False
     since: Annotated[
         str, word("the first version that works like this, where it is older than `version`", ENGINE)
     ] = ""

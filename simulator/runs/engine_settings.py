@@ -45,6 +45,7 @@ def engine_settings(
         total_blocks=memory.kv_blocks if mechanisms.kv_limit else UNLIMITED_BLOCKS,
         max_context_tokens=setup.max_context_tokens,
         prefix_caching=scenario.engine.prefix_caching,
+        keys_after_results=preset.keys_after_results,
         reserved_output=preset.reserved_output,
         asynchronous=runs_ahead,
         emits_before_drafting=preset.emits_before_drafting,

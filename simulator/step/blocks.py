@@ -253,11 +253,20 @@ def hold_matched(e: Engine, r: int, count: int) -> None:
             _unlink(e, piece)
         piece_at(e, piece).holders += 1
     q.pieces = count
-    q.capacity = count * e.cache_block_tokens
+    q.keyed_tokens = q.capacity = count * e.cache_block_tokens
+
+
+@compiled(inline=True)
+def give_keys(e: Engine, r: int, tokens: int) -> None:
+    """Give the full blocks of the first `tokens` tokens of request `r` their keys."""
+    q = request_at(e, r)
+    q.keyed_tokens = tokens
+    if q.pieces < q.named_blocks:
+        _name_blocks(e, r)
 
 
 @compiled()
-def name_blocks(e: Engine, r: int) -> None:
+def _name_blocks(e: Engine, r: int) -> None:
     """Let other requests find the named blocks that the keyed tokens of request `r` fill."""
     q = request_at(e, r)
     full = min(q.keyed_tokens // e.cache_block_tokens, q.named_blocks)

@@ -10,8 +10,8 @@ from simulator.numerics.compiled import compiled
 from simulator.step.acceptance_sampling import accepted_drafts
 from simulator.step.blocks import (
     available_blocks,
+    give_keys,
     hold_matched,
-    name_blocks,
     prefix_hit,
     release_blocks,
     take_blocks,
@@ -86,9 +86,8 @@ def _add_entry(
     q.in_flight_samples = samples
     # Blocks get their keys as they are scheduled, so that the next request of this very step finds them.
     # What is not known yet, drafts and tokens of the running step, has none.
-    q.keyed_tokens = min(q.computed, q.prompt + q.emitted)
-    if q.pieces < q.named_blocks:
-        name_blocks(e, r)
+    if not e.keys_after_results:
+        give_keys(e, r, min(q.computed, q.prompt + q.emitted))
     # The sums that `price` needs and that no later event changes: they save it a pass over the entries.
     p.entries += 1
     p.tokens += tokens
@@ -130,7 +129,8 @@ def _running_pass(e: Engine, slot: int, which: int) -> None:
                     continue
         known_tokens = q.prompt + q.emitted + pending_tokens
         missing_tokens = known_tokens - q.computed
-        decodes = missing_tokens == 1
+        # Where prefill goes apart, a prompt of which one token is left still prefills.
+        decodes = missing_tokens == 1 if which == ALL else q.in_flight_samples != 0
         if (which == PREFILLS and decodes) or (which == DECODES and not decodes):
             continue
         if missing_tokens + drafts <= 0:

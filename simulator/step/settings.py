@@ -31,6 +31,9 @@ class EngineSettings:
     """Context of the model: a request whose prompt and output exceed it is rejected."""
     prefix_caching: bool = False
     """Full blocks keep their contents while no request needs the memory, and equal ones are computed once."""
+    keys_after_results: bool = False
+    """Other requests find blocks once the results of the step that computes them are there, and blocks of an
+    output once their request ends; otherwise as soon as they are scheduled."""
     reserved_output: float = 0.0
     """Share of a request's output for which admission reserves blocks; 0: none."""
 

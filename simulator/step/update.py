@@ -10,7 +10,7 @@ from simulator.step.acceptance_sampling import (
     drafts_of_match,
     prompt_lookup,
 )
-from simulator.step.blocks import name_blocks
+from simulator.step.blocks import give_keys
 from simulator.step.queues import bring_up_to, end_request, remove_ended_running
 from simulator.step.schedule import may_draft
 from simulator.step.state import (
@@ -97,12 +97,10 @@ def _sample(e: Engine, slot: int, index: int, now_ns: int) -> bool:
     was_preempted = q.preempted_step == p.number
     if not was_preempted:  # the KV of a preempted request is gone: nothing is left to take back
         q.computed -= drafts - accepted
-        if e.asynchronous:
-            # A synchronous engine gives blocks their keys as it schedules what fills them, so that those
-            # which a last step fills have none.
-            q.keyed_tokens = q.prompt + q.emitted - 1
-            if q.pieces < q.named_blocks:
-                name_blocks(e, r)
+        # An engine that gives blocks their keys as it schedules what fills them gives those that a step fills
+        # with its output theirs now, if it is asynchronous. Otherwise those of a last step have none.
+        if q.emitted >= q.output if e.keys_after_results else e.asynchronous:
+            give_keys(e, r, q.prompt + q.emitted - 1)
     if q.emitted >= q.output:
         end_request(e, r, CANCELLED if q.cancelled else DONE, now_ns)
         return True
@@ -128,6 +126,8 @@ def update(e: Engine, slot: int, now_ns: int) -> None:
         if q.status >= DONE:  # ended after the step was scheduled
             t.ghost_rows += entry.tokens
             continue
+        if e.keys_after_results and not entry.decodes and q.preempted_step != p.number:
+            give_keys(e, r, min(entry.start + entry.tokens, q.prompt + q.emitted))
         if entry.samples:
             any_ended |= _sample(e, slot, index, now_ns)
     if any_ended:  # once for all: each removal walks the list

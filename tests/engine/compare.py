@@ -89,7 +89,7 @@ def read_traces(path: Path) -> Iterator[dict[str, Any]]:
 def differences(documents: Iterable[dict[str, Any]]) -> Iterator[Difference]:
     """Run the step on each scenario. An engine that did not end a scenario is an error of the file."""
     for document in documents:
-        scenario, engine = document["scenario"], document["vllm"]
+        scenario, engine = document["scenario"], document.get("vllm") or document["sglang"]
         if engine["how"] != "done":
             raise ValueError(f"{scenario['id']}: the engine did not end it: {engine['how']}")
         recorded = StepTrace(engine["steps"], engine["emissions"])

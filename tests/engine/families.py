@@ -115,8 +115,18 @@ FAMILIES: dict[str, Shape] = {
 """Family → what it varies; each exists for engines that schedule ahead as well (`async_` + name)."""
 
 
+_SGLANG = "sglang_"
+SGLANG_FAMILIES = {
+    **{f"{_SGLANG}{name}": FAMILIES[name] for name in ("plain", "chunked", "late", "whole")},
+    f"{_SGLANG}late_chunked": replace(FAMILIES["chunked"], late=True),
+    **{f"{_SGLANG}{name}": FAMILIES[name] for name in ("prefix", "prefix_once")},
+}
+"""Family of SGLang's scheduler → what it varies. KV blocks are single tokens, and memory is never short."""
+_ENOUGH_TOKENS = 400_000
+
+
 def all_families() -> tuple[str, ...]:
-    """Every family, those that schedule ahead last."""
+    """Every family of vLLM, those that schedule ahead last."""
     return (*FAMILIES, *(f"async_{name}" for name in FAMILIES))
 
 
@@ -124,9 +134,11 @@ def scenario_of(family: str, number: int) -> Scenario:
     """The scenario of that number in a family, always the same."""
     rng = random.Random(f"{family}/{number}")
     asynchronous = family.startswith("async_")
-    shape = FAMILIES[family.removeprefix("async_")]
+    shape = SGLANG_FAMILIES.get(family) or FAMILIES[family.removeprefix("async_")]
     seed = rng.randrange(10**6)
     engine = _engine(rng, shape, asynchronous)
+    if family in SGLANG_FAMILIES:
+        engine |= {"engine": "sglang", "block_size": 1, "num_blocks": _ENOUGH_TOKENS}
     requests = _requests(rng, shape, engine, seed)
     sampled = _sample_acceptance(rng, engine, requests, seed) if shape.sampled else {}
     return {
@@ -282,9 +294,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--each", type=int, default=20, metavar="N", help="scenarios a family")
     parser.add_argument("--first", type=int, default=0, metavar="NUMBER", help="number of the first one")
     options = parser.parse_args(arguments)
-    unknown = set(options.families or ()) - set(all_families())
+    known = (*all_families(), *SGLANG_FAMILIES)
+    unknown = set(options.families or ()) - set(known)
     if unknown:
-        parser.error(f"unknown families {sorted(unknown)}; known: {', '.join(all_families())}")
+        parser.error(f"unknown families {sorted(unknown)}; known: {', '.join(known)}")
     for scenario in scenarios(options.families or list(all_families()), options.each, options.first):
         print(json.dumps(scenario))
     return 0

@@ -69,11 +69,14 @@ def settings_of(engine: Scenario) -> EngineSettings:
     """The engine of a scenario as settings of the step."""
     lengths, method = draft_lengths(engine), engine["method"]
     has_kv = method in DRAFTERS_WITH_KV
+    of_sglang = engine.get("engine") == "sglang"
     return EngineSettings(
         max_num_seqs=engine["max_num_seqs"],
         max_num_batched_tokens=engine["max_num_batched_tokens"],
         block_tokens=engine["block_size"],
         total_blocks=engine["num_blocks"],
+        mixes_prefill=not of_sglang,
+        keys_after_results=of_sglang,
         draft_length_by_batch=lengths,
         asynchronous=engine["asynchronous"],
         chunked_prefill=engine["chunked_prefill"],

@@ -1,12 +1,16 @@
-"""The step is vLLM 0.32's: 2,072 random scenarios, recorded from its own scheduler (`make traces`)."""
+"""The step is vLLM 0.32's: 2,072 random scenarios, recorded from its own scheduler (`make traces`).
+
+Where memory is not short, it is SGLang 0.5.23's under its preset: 196 scenarios (`sglang_scheduler.py`).
+"""
 
 from collections import Counter
 from pathlib import Path
 
 from tests.engine.compare import differences, read_traces
-from tests.engine.families import all_families, scenario_of
+from tests.engine.families import SGLANG_FAMILIES, all_families, scenario_of
 
 TRACES = Path(__file__).with_name("traces.jsonl.gz")
+SGLANG_TRACES = Path(__file__).with_name("sglang-traces.jsonl.gz")
 EACH = 28
 
 
@@ -18,8 +22,20 @@ def test_every_step_of_every_family_is_vllms() -> None:
     assert not unequal, "\n".join(unequal[:10])
 
 
+def test_every_step_is_sglangs_where_memory_is_not_short() -> None:
+    """Free blocks too, except where requests share a prefix: SGLang drops the copy that came second."""
+    documents = list(read_traces(SGLANG_TRACES))
+    assert Counter(document["family"] for document in documents) == dict.fromkeys(SGLANG_FAMILIES, EACH)
+    unequal = [
+        difference.first
+        for difference in differences(documents)
+        if not (difference.equal if "prefix" in difference.family else difference.equal_with_blocks)
+    ]
+    assert not unequal, "\n".join(unequal[:10])
+
+
 def test_a_recorded_scenario_follows_from_its_family_and_number() -> None:
-    for document in list(read_traces(TRACES))[::7]:
+    for document in [*read_traces(TRACES), *read_traces(SGLANG_TRACES)][::7]:
         family, number = document["scenario"]["id"].rsplit("/", 1)
         assert document["scenario"] == scenario_of(family, int(number))
 

@@ -89,9 +89,18 @@ MUTANTS: dict[str, tuple[Any, Change]] = {
         replaced("min(q.computed, q.prompt + q.emitted)", "min(q.computed - 1, q.prompt + q.emitted)"),
     ),
     "blocks of a last step have keys": (update._sample, replaced("e.asynchronous", "1")),
-    "blocks get their keys after the step": (
-        schedule._add_entry,
-        replaced("q.pieces < q.named_blocks", "0"),
+    "blocks get their keys after the step": (schedule._add_entry, replaced("e.keys_after_results", "1")),
+    "blocks get their keys before their results": (
+        update.update,
+        replaced("e.keys_after_results", "0"),
+    ),
+    "an output can be found while its request runs": (
+        update._sample,
+        replaced("q.emitted >= q.output if e.keys_after_results else e.asynchronous", "1"),
+    ),
+    "a prompt of which one token is left decodes": (
+        schedule._running_pass,
+        replaced("missing_tokens == 1 if which == ALL else q.in_flight_samples != 0", "missing_tokens == 1"),
     ),
     "a preempted request does not find its blocks": (
         schedule._preempt_last,
