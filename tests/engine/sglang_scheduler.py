@@ -9,47 +9,18 @@ tick, and each one is updated before the next is scheduled, as in `event_loop_no
 driven: its workers allocate KV as they run the drafter.
 """
 
-# ruff: noqa: E402 (SGLang is imported once its import of torchvision is taken care of)
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import json
 import logging
 import sys
 import warnings
 from array import array
-from collections.abc import Sequence
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
-warnings.simplefilter("ignore")
-
-
-class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Stands for torchvision, which SGLang imports for images and which exists for GPUs alone."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Find it and its modules."""
-        if name.split(".")[0] != "torchvision":
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """A module that has every name."""
-        module = MagicMock(name=spec.name, __path__=[], __spec__=spec, __version__="0.0.0")
-        module.__name__ = spec.name
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing runs."""
-
-
-sys.meta_path.insert(0, _Absent())
-
+import absent  # noqa: F401
 import torch
 from sglang.srt.disaggregation.utils import DisaggregationMode
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
@@ -226,6 +197,7 @@ class Run:
 
 def main() -> None:
     """Run the scenarios of standard input; print a trace document a line."""
+    warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     backend = {f"{name}attention_backend": "torch_native" for name in ("", "prefill_", "decode_")}
     get_context().override_server_args(device="cpu", **backend).install()
