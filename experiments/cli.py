@@ -40,6 +40,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.plan",
         "Replicas and cost within an SLO, and whether to enable speculation.",
     ),
+    "rollout": (
+        "experiments.commands.rollout",
+        "Stages, gates and alerts for turning speculation on.",
+    ),
     "profile": ("dashboards.commands.profiles", "Check the quality of a profile, or compare two profiles."),
     "calibrate": (
         "experiments.commands.calibrate",

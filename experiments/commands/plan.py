@@ -26,6 +26,7 @@ from experiments.commands.output import (
     print_text,
     progress_bar,
 )
+from experiments.commands.plan_options import plan_options
 from simulator.results.catalogue import label_of, metric_of, paths_shown
 from simulator.results.metric import Detail
 from simulator.units import format_number, format_seconds
@@ -38,13 +39,7 @@ _MAX_ALTERNATIVES = 8
 
 @click.command()
 @scenario_options
-@click.option(
-    "--slo", metavar="LIMIT,…", help="Limits, e.g. ttft_p99=1s,tpot_p99=25ms; default the scenario's."
-)
-@click.option("--rate", type=float, metavar="R", help="Peak requests per second of all replicas (Poisson).")
-@click.option(
-    "--gpu-hour-cost", type=float, metavar="C", help="Price of a GPU hour; without it costs are GPU-hours."
-)
+@plan_options
 @json_option
 def command(
     scenario: Path | None,
