@@ -44,6 +44,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.rollout",
         "Stages, gates and alerts for turning speculation on.",
     ),
+    "tune": (
+        "experiments.commands.tune",
+        "A tuning guide: drafter, draft length by load, trees, temperature, fallback.",
+    ),
     "profile": ("dashboards.commands.profiles", "Check the quality of a profile, or compare two profiles."),
     "calibrate": (
         "experiments.commands.calibrate",

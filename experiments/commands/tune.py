@@ -1,0 +1,65 @@
+"""`decodesim tune`: a tuning guide for one workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from experiments.commands.options import (
+    check_new_file,
+    flags_of,
+    json_option,
+    lines_of,
+    numbers,
+    read_scenario,
+    scenario_options,
+    writes_file,
+)
+from experiments.commands.output import note, note_compilation, print_json, progress_bar
+
+
+@click.command()
+@scenario_options
+@click.option(
+    "--loads",
+    metavar="1,8,…",
+    help="Concurrent clients to look at; default 1, 8, 32, 128 and the scenario's.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the Markdown to this file."
+)
+@click.option("--force", is_flag=True, help="Replace the output file if it is there.")
+@json_option
+@writes_file
+def command(
+    scenario: Path | None,
+    overrides: tuple[str, ...],
+    loads: str | None,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    **flags_given: Any,
+) -> None:
+    """Write a tuning guide for the workload of SCENARIO, with the numbers that decide.
+
+    Which drafter, how many drafts by load, which tree, up to which temperature, and when to decode plainly.
+    """
+    from experiments.tuning.guide import tune
+
+    if output is not None:
+        check_new_file(output, force)
+    clients = numbers("--loads", loads, integers=True) or None
+    loaded = read_scenario(scenario, overrides, flags_of(flags_given))
+    note_compilation()
+    with lines_of(loaded), progress_bar("tuning") as progress:
+        guide = tune(loaded, clients, progress)
+    document = guide.to_json()
+    if output is not None:
+        output.write_text(document["markdown"], encoding="utf-8")
+        note(f"wrote {output}")
+    if as_json:
+        print_json(document)
+    elif output is None:
+        click.echo(document["markdown"], nl=False)
