@@ -23,19 +23,9 @@ OUTSIDE = "project"
 KINDS = {
     "Start": ("questions", "glossary", "project/examples/README"),
     "How to": (
-        *(
-            "app",
-            "capacity",
-            "what-if",
-            "read",
-            "compare",
-            "check",
-            "gate",
-            "launch",
-            "experiments",
-            "stores",
-        ),
-        *("calibrate", "closure", "distillation", "library"),
+        *("app", "advise", "capacity", "tune", "rollout", "what-if", "read", "compare", "check", "gate"),
+        *("launch", "experiments", "stores", "calibrate", "closure", "distillation", "library"),
+        *("playbooks/speculative-tuning", "playbooks/eagle3-rollout"),
     ),
     "Reference": (
         *("scenario", "results", "acceptance", "methods", "models", "engines", "step", "statistics"),
@@ -72,7 +62,7 @@ def main() -> None:
 
 def write_source(folder: Path) -> None:
     """Write every page of the site, and what pages link to, into a folder."""
-    pages = [f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")]
+    pages = [page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md")]
     waiting, reached = [HOME, *pages], set[str]()
     while waiting:
         source = waiting.pop()

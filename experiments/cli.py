@@ -57,6 +57,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "experiments.commands.read",
         "Telemetry of a server or benchmark: acceptance, latency, load and health.",
     ),
+    "advise": (
+        "dashboards.commands.advise",
+        "From a launch line and measured files to a verdict, causes and flags.",
+    ),
     "check": (
         "experiments.commands.check",
         "Check a scenario, a launch line or a configuration for known mistakes.",

@@ -42,10 +42,10 @@ class RolloutPlan:
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim rollout`."""
         document = self.plan.to_json()
-        kept = ("verdict", "reason", "best", "schedule", "replicas", "engine", "engine_files", "notes")
+        keys = ("verdict", "reason", "best", "schedule", "replicas", "engine", "engine_files", "notes")
         return {
             "schema": SCHEMA,
-            **{key: document[key] for key in kept},
+            **{key: document[key] for key in keys},
             "stages": [stage.to_json() for stage in self.stages],
             "alerts": [dict(rule) for rule in self.alerts],
             "markdown": self.markdown,

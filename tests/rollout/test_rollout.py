@@ -86,9 +86,9 @@ def test_rounds_grow_as_the_expected_length_nears_the_break_even() -> None:
     def rounds(alpha: float) -> int:
         assert facts.plan.break_even is not None
         near = replace(facts.plan, break_even=replace(facts.plan.break_even, scenario_alpha=alpha))
-        found = acceptance_gate(near)
-        assert found is not None
-        return found.rounds
+        gate_near = acceptance_gate(near)
+        assert gate_near is not None
+        return gate_near.rounds
 
     assert facts.plan.break_even is not None
     assert facts.plan.break_even.alpha is not None
