@@ -36,7 +36,8 @@ from dashboards.sections import figure_section
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, RAW, PICTURE = (FOLDER / f"engine-loop.{end}" for end in ("md", "json.gz", "png"))
-HOST = FOLDER / "engine-host.json"
+HOSTS = sorted(FOLDER.glob("engine-host*.json"), reverse=True)
+"""Host times by release of the engine."""
 PICTURE_PX, SCALE = (1000, 660), 1.0
 NOT_YET = "There is no run of the whole loop on quiet cores yet."
 
@@ -112,7 +113,8 @@ def comparison_of(run: JsonObject, name: str) -> LoopComparison:
 
 def blocks_of(run: JsonObject | None) -> dict[str, str]:
     """Each block of the page by its name."""
-    blocks = {"host": table_of(json.loads(HOST.read_text("utf-8"))).markdown()}
+    hosts = [json.loads(path.read_text("utf-8")) for path in HOSTS]
+    blocks = {"host": "\n\n".join(f"{host['engine']}:\n\n{table_of(host).markdown()}" for host in hosts)}
     if run is None:
         return blocks | dict.fromkeys(("run", "picture", "tables", "again"), NOT_YET)
     cells = run["cells"].values()

@@ -2,14 +2,16 @@
 
     python -m calibration.engine_loop.host_times --engine-python PYTHON --checkpoints FOLDER FILE
 
-The networks are stubs that return at once, and times are the least CPU times of the thread over some steps,
-so that a busy machine gives the same answer. Choosing tokens from logits is the device's work: its span is
-left out. `python_unit_s` is what a million additions of pure Python take here: the unit for other CPUs.
+The networks are stubs that return at once, and times are the least CPU times of the thread over some steps.
+Other work on the machine only adds to them: a FILE of the same engine and CPU keeps what was less. Choosing
+tokens from logits is the device's work: its span is left out. `python_unit_s` is what a million additions of
+pure Python take here: the unit for other CPUs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from calibration.engine_loop.checkpoints import TARGET_LAYERS, write_checkpoints
 from calibration.engine_loop.engine_python import find_python, run_inside
 from calibration.engine_loop.predict import write_json
 from calibration.text_table import TextTable
+from simulator.errors import InputError, Problem
 
 SCHEMA = "decodesim/engine-host-1"
 BATCHES, DRAFT_LENGTHS = (1, 8, 16, 32, 64), (1, 3, 7)
@@ -50,13 +53,30 @@ def measure(python: Path, checkpoints: Path, log: Path) -> dict[str, Any]:
         }
         for name, answer in answers.items()
     }
+    (engine,) = {answer["engine"].partition("+")[0] for answer in answers.values()}
     return {
         "schema": SCHEMA,
-        "engine": "vLLM 0.32",
+        "engine": engine,
         "cpu": _cpu(),
         "python_unit_s": min(units),
         "step_us": methods,
     }
+
+
+def least(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """The lesser time of two documents of one engine on one CPU, part by part. Raises InputError."""
+    if any(first[name] != second[name] for name in ("schema", "engine", "cpu")):
+        message = f"is of {second['engine']} on {second['cpu']}, not of {first['engine']} on {first['cpu']}"
+        raise InputError(Problem(field="FILE", message=message, allowed="a new file"))
+    step_us = {
+        method: {
+            batch: {part: min(us, second["step_us"][method][batch][part]) for part, us in parts.items()}
+            for batch, parts in by_batch.items()
+        }
+        for method, by_batch in first["step_us"].items()
+    }
+    unit_s = min(first["python_unit_s"], second["python_unit_s"])
+    return {**first, "python_unit_s": unit_s, "step_us": step_us}
 
 
 def parts_us(point: Mapping[str, Any], heads: Sequence[Mapping[str, float]], passes: int) -> dict[str, float]:
@@ -117,6 +137,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_checkpoints(folder, {TARGET_LAYERS, SMALL_LAYERS})
     document = measure(find_python(options.engine_python), folder, folder / "core.log")
+    if options.file.exists():
+        document = least(document, json.loads(options.file.read_text("utf-8")))
     write_json(options.file, document)
     print(table_of(document).markdown())
 

@@ -2,16 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from calibration.engine_loop.checkpoints import SMOLLM2, TARGET_LAYERS
 from calibration.engine_loop.engine_preset import PlainLoad, drafting, write_preset
 from calibration.engine_loop.engine_profile import layers_and_pass, profile_of
-from calibration.engine_loop.host_times import PARTS, lines_us, parts_us
+from calibration.engine_loop.host_times import PARTS, least, lines_us, parts_us
 from calibration.engine_loop.matrix import PLAIN, PROMPT_TOKENS, EngineVariant, LoopCell
 from calibration.engine_loop.predict import Calibrated, plain_step_s, predict, scenario_data, write_json
 from calibration.engine_loop.raw import Figures
+from simulator.errors import InputError
 from simulator.runs.variant import CompiledVariant
 from simulator.scenario.load import scenario_from_data
 from tests.engine_loop import known_engine as engine
@@ -154,6 +156,20 @@ def test_parts_of_the_host_add_up_to_the_step_without_its_device_work() -> None:
         "step_us": {"draft-5": {str(batch): {**parts, "update": 3.0 + 2.0 * batch} for batch in (1, 8, 64)}}
     }
     assert lines_us(document)["draft-5"]["update"] == pytest.approx((3.0, 2.0))
+
+
+def test_a_second_measurement_of_the_host_keeps_what_was_less() -> None:
+    def document(engine: str, **us: float) -> dict[str, Any]:
+        step_us = {"plain": {"1": us}}
+        return {"schema": "s", "engine": engine, "cpu": "c", "python_unit_s": 0.03, "step_us": step_us}
+
+    first, second = (
+        document("vLLM 0.32.0", schedule=5, update=9),
+        document("vLLM 0.32.0", schedule=6, update=8),
+    )
+    assert least(first, second)["step_us"] == {"plain": {"1": {"schedule": 5, "update": 8}}}
+    with pytest.raises(InputError, match=r"vLLM 0\.31"):
+        least(first, document("vLLM 0.31.0", schedule=1, update=1))
 
 
 def test_the_target_is_the_catalogues() -> None:

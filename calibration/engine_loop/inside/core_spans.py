@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from statistics import median
 from typing import Any
 
@@ -251,7 +252,8 @@ def main() -> None:
                 }
                 points.append({**phase, "seconds": seconds})
         heads = core.heads(asked.get("head_rows", []), steps, typical)
-    json.dump({"points": points, "heads": heads, "python_unit_s": python_unit_s()}, answer)
+    document = {"engine": f"vLLM {version('vllm')}", "points": points, "heads": heads}
+    json.dump({**document, "python_unit_s": python_unit_s()}, answer)
 
 
 if __name__ == "__main__":
