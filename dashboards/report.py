@@ -13,7 +13,7 @@ from dashboards.sections import figure_section, rows_of
 from dashboards.stored import StoredStudy, is_store, stored_study
 from dashboards.study_article import findings, study_article
 from dashboards.subject import ReportedResult, reported_result, reported_results_at
-from simulator.errors import InputError
+from simulator.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from dashboards.headline import Headline
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 def reported_at(path: Path, progress: Progress | None = None) -> list[ReportedResult | StoredStudy]:
-    """What a path holds: the study of a store, else results, as `reported_results_at` finds them."""
+    """What a path holds: the study of a store, else results, as `reported_results_at` finds them.
+
+    Raises InputError for a scenario, with the commands that lead from it to a page.
+    """
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        fix = f"first `decodesim simulate {path} --out DIR`, then `decodesim report DIR`"
+        raise InputError(Problem(str(path), message="is a scenario and has no results yet", allowed=fix))
     return [stored_study(path)] if is_store(path) else list(reported_results_at(path, progress))
 
 

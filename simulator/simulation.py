@@ -189,6 +189,8 @@ def _notes(scenario: Scenario, variants: Sequence[VariantRuns]) -> tuple[str, ..
                 f"{format_bytes(memory.state_bytes)} of what is set aside for the states of recurrent layers"
             )
         entry = runs.variant.variant
+        if entry is not None and entry.max_draft_length == 0:
+            notes.append(f"{name}: a draft length of 0 is plain decoding with the drafter in memory")
         if entry is not None and entry.method == "ngram" and entry.acceptance.model in _WITHOUT_MISSES:
             notes.append(
                 f"{name}: {entry.acceptance.model} acceptance assumes that every prompt lookup finds a "

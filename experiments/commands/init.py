@@ -39,8 +39,10 @@ def command(
 ) -> None:
     """Write a scenario file from a launch configuration, from a few flags, or the example without either.
 
-    The file contains every key with its default and its meaning. Flags replace what the launch states.
+    The file contains every key with its default and its meaning. Flags replace what the launch states. A
+    scenario that does not fit the GPUs is not written.
     """
+    from simulator.runs.fit import fitting_variants
     from simulator.scenario import relocated, scenario_yaml
     from simulator.scenario.flags import EXAMPLE
 
@@ -57,6 +59,7 @@ def command(
     for text in notes:
         note(text)
     if output is not None:
+        fitting_variants(scenario)  # a file that `simulate` would refuse helps nobody
         scenario = relocated(scenario, output.parent)
         output.write_text(scenario_yaml(scenario), "utf-8")
         note(f"wrote {output}; next: decodesim simulate {output}")

@@ -20,8 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 FLAGS: Mapping[str, tuple[str, type | None, str]] = {
     "model": ("--model", None, "Catalogue name of the model, or path of its config.json."),
-    "weights": ("--weights", None, "bf16, fp8, fp8_block, int4 or mxfp4."),
-    "kv_cache": ("--kv-cache", None, "bf16 or fp8."),
+    "weights": ("--weights", None, "bf16, fp8, fp8_block, int4 (awq, gptq) or mxfp4."),
+    "kv_cache": ("--kv-cache", None, "bf16 (auto) or fp8 (fp8_e4m3)."),
     "gpu": ("--gpu", None, "Catalogue name of the GPU, or path of a profile."),
     "tensor_parallel": ("--tp", int, "GPUs that share the model."),
     "preset": ("--preset", None, "Serving engine and version, e.g. vllm-0.33."),

@@ -16,6 +16,7 @@ from simulator.errors import InputError, Problem, did_you_mean, reason
 from simulator.scenario import fields
 from simulator.scenario.acceptance_file import inline_acceptance_files
 from simulator.scenario.base import FAULTS, Fault, Section
+from simulator.scenario.engine_words import nearest_format, take_engine_words
 from simulator.scenario.flag_overrides import set_flags
 from simulator.scenario.names import fill_drafts, name_problems
 from simulator.scenario.overrides import apply_override
@@ -85,11 +86,13 @@ def scenario_from_document(
     Raises InputError with all problems.
     """
     require_mapping(document, Scenario)
+    take_engine_words(document)
     _name_variants(document)  # by these names flags and overrides know them
     set_flags(document, flags or {})
     for override in overrides:
         apply_override(document, override)
-    _name_variants(document)  # those that came with them
+    take_engine_words(document)  # those that came with them
+    _name_variants(document)
     fill_drafts(document)
     measured = inline_acceptance_files(document, base_dir)
     scenario, problems = checked(document, Scenario)
@@ -177,6 +180,8 @@ def _explained(document: Document, root: type[Section], details: ErrorDetails) -
         if value is None and kind != "missing":
             shown = "null"
         message = _message(kind, value, details["msg"])
+        if kind == "literal_error" and (nearest := nearest_format(value)) is not None:
+            message = f"has no prices of its own, the nearest is {nearest}"
         if kind == "too_short" and isinstance(value, list) and value:
             least = details["ctx"]["min_length"]
             if len(value) >= least:

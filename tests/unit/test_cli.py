@@ -130,6 +130,18 @@ def test_init_writes_a_file_that_every_command_reads(tmp_path: Path) -> None:
     assert printed == scenario.model_dump(mode="json")
 
 
+def test_init_does_not_write_what_does_not_fit(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    (line,) = bad("init", "--model", "llama-3.1-405b-instruct", "--tp", "1", "-o", file)
+    assert "tensor_parallel" in line
+    assert not file.exists()
+
+
+def test_the_report_of_a_scenario_names_the_commands_that_lead_to_it() -> None:
+    (line,) = bad("report", EXAMPLE)
+    assert f"`decodesim simulate {EXAMPLE} --out DIR`, then `decodesim report DIR`" in line
+
+
 def test_init_keeps_leading_to_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()

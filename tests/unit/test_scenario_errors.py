@@ -25,7 +25,7 @@ def test_all_errors_of_a_file_at_once_in_its_order(tmp_path: Path) -> None:
         """\
 target: {modle: llama-3.3-70b-instruct}
 hardware:
-  gpu: h100
+  gpu: h100x
   tensor_parallel: four
 speculation:
   - method: eagle3
