@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from calibration.decoder.shape import DecoderShape
@@ -94,12 +96,32 @@ def smollm2_file() -> Path:
     return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
 
 
+def gguf_reader(path: str | Path) -> Any:
+    """The package gguf's reader of a file, on a plain array.
+
+    The reader slices its memory map half a million times; slices of a plain array on the same memory take a
+    third of the time.
+    """
+    gguf: Any = need("gguf", "lm")
+
+    class PlainReader(gguf.gguf_reader.GGUFReader):  # type: ignore[misc]
+        @property
+        def data(self) -> NDArray[np.uint8]:
+            return self._data
+
+        @data.setter
+        def data(self, file: NDArray[np.uint8]) -> None:
+            self._data = np.asarray(file)
+
+    return PlainReader(str(path))
+
+
 def smollm2_weights() -> tuple[DecoderShape, DecoderWeights]:
     """SmolLM2-135M-Instruct in fp32, read from the GGUF file. Raises InputError without the file or its
     reader.
     """
     gguf: Any = need("gguf", "lm")
-    reader = gguf.GGUFReader(str(smollm2_file()))
+    reader = gguf_reader(smollm2_file())
     state = {
         tensor.name: torch.tensor(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
         for tensor in reader.tensors

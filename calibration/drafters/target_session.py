@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calibration.decoder.weights import smollm2_file
+from calibration.decoder.weights import gguf_reader, smollm2_file
 from calibration.drafters.cache import KVCache
 from calibration.drafters.language_model import LanguageModel
 from calibration.sampling.protocols import Proposal
@@ -179,7 +179,7 @@ def _gguf_read_once() -> Iterator[None]:
 
     slow = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
     try:
-        for name, function in slow.items():
+        for name, function in (slow | {"GGUFReader": gguf_reader}).items():
             setattr(gguf, name, cache(function))
         yield
     finally:
