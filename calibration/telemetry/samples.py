@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -112,8 +112,3 @@ def _joined(first: RoundBlock, second: RoundBlock) -> RoundBlock:
         weighted = first.running * first.counts.rounds + second.running * second.counts.rounds
         running = weighted / weights if weights else first.running
     return RoundBlock(first.counts + second.counts, running)
-
-
-def mean_of(values: Sequence[float]) -> float | None:
-    """The mean; None of nothing."""
-    return math.fsum(values) / len(values) if values else None

@@ -12,7 +12,6 @@ from simulator.units import format_seconds
 
 ALIKE = 0.05
 """Loads of two runs that differ by less than this are alike."""
-_FEW_DRAFTS = 0.8
 _FULL_KV = 0.95
 _CLIENT_BURST = 0.01
 """A median gap below this part of the mean: the client received several chunks at once."""
