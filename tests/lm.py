@@ -1,4 +1,4 @@
-"""Real language models for tests: SmolLM2 once per session, and tiny random ones saved as real folders."""
+"""Real language models for tests: SmolLM2 once per process, and tiny random ones saved as real folders."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from calibration.decoder.decoder import Decoder
     from calibration.drafters.language_model import LanguageModel
     from calibration.drafters.target_session import TargetSession
 
@@ -21,6 +22,15 @@ def smollm2() -> LanguageModel:
     from calibration.drafters.target_session import load_network
 
     return load_network("builtin")
+
+
+@pytest.fixture(scope="session")
+def decoder() -> Decoder:
+    """SmolLM2-135M-Instruct as the lean decoder, in float32."""
+    from calibration.decoder.decoder import Decoder
+    from calibration.decoder.weights import smollm2_weights
+
+    return Decoder(*smollm2_weights())
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def decode(session: TargetSession, maker: Maker, prompt: torch.Tensor) -> Decoded:
-    return speculative_decode(session, maker(session), prompt, 4, 0.8, max_tokens=40, seed=len(prompt))
+    return speculative_decode(session, maker(session), prompt, 4, 0.8, max_tokens=24, seed=len(prompt))
 
 
 def job(

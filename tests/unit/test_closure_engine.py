@@ -64,15 +64,13 @@ def test_text_is_that_of_plain_greedy_decoding(draft_length: int, layers: int) -
     assert (accepted == 1) == (layers == 6)  # a drafter that is the target is always right, others are not
 
 
-def test_text_of_smollm2_in_fp32_is_that_of_plain_greedy_decoding() -> None:
+def test_text_of_smollm2_in_fp32_is_that_of_plain_greedy_decoding(decoder: Decoder) -> None:
     import torch
 
     from calibration.closure.text_check import compare_texts
-    from calibration.decoder.decoder import Decoder
-    from calibration.decoder.weights import smollm2_weights
 
     with torch.inference_mode():
-        texts = compare_texts(Decoder(*smollm2_weights()))
+        texts = compare_texts(decoder)
     assert texts.equal
     assert texts.accepted > 0.1  # otherwise every token would be the target's own anyway
 

@@ -17,15 +17,6 @@ _CLOSE = 2e-3
 """Logits of SmolLM2 reach 35; fp32 sums of 576 terms in another order."""
 
 
-@pytest.fixture(scope="module")
-def decoder() -> Decoder:
-    """SmolLM2-135M in fp32."""
-    from calibration.decoder.decoder import Decoder
-    from calibration.decoder.weights import smollm2_weights
-
-    return Decoder(*smollm2_weights())
-
-
 def test_logits_are_those_of_transformers_after_prompts_and_in_verify_passes(
     decoder: Decoder, smollm2: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
