@@ -19,6 +19,7 @@ from experiments.commands.options import (
     writes_file,
 )
 from experiments.commands.output import (
+    NOTHING,
     estimate_text,
     interval_text,
     note,
@@ -33,6 +34,7 @@ from simulator.errors import InputError, Problem
 from simulator.results.catalogue import COMPARED, label_of, metric_of, paths_shown
 from simulator.results.metric import Detail
 from simulator.results.verdict import NO_VERDICT
+from simulator.units import format_number
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -98,11 +100,58 @@ def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
 
     variants = document["arms"]
     print_text(f"{scenario.title}: {_traffic(scenario)}")
+    reasons = []
     for name, comparison in document["comparison"].items():
         condition = ""
         if comparison.get("acceptance_basis") == GIVEN and comparison["verdict"] is not NO_VERDICT:
             condition = f"If {given_acceptance(scenario, name)}: "
-        print_text(f"→ {condition}{comparison['reason']}")
+        reasons.append(f"{condition}{comparison['reason']}")
+    if len(variants) > _SIDE_BY_SIDE:
+        _print_ranking(document)
+        print_list("Verdicts", reasons)
+    else:
+        for reason in reasons:
+            print_text(f"→ {reason}")
+        _print_side_by_side(variants)
+        _print_comparison(document["comparison"])
+    print_list("Notes", notes_for_people(document))
+    print_list("Rests on", _basis(document["provenance"], scenario))
+
+
+_NO_BREAK = "\u00a0"
+_SIDE_BY_SIDE = 6
+"""Variants that are printed next to each other; more are rows of one table."""
+_RANKED = ("mean_acceptance_length", "step_s.mean", "tpot_s.mean", "tpot_s.p99", "itl_s.p99", "ttft_s.p99")
+"""Figures of that table, next to the throughput."""
+
+
+def _print_ranking(document: Mapping[str, Any]) -> None:
+    """One row for each variant, the fastest first."""
+
+    def speedup(name: str) -> float:
+        ratio = document["comparison"].get(name, {}).get("throughput_speedup")
+        return 1.0 if ratio is None else float(ratio["value"])
+
+    def row(name: str) -> list[str]:
+        comparison = document["comparison"].get(name, {})
+        ratio = comparison.get("throughput_speedup")
+        figures = [_metric(document["arms"][name], path) for path in ("throughput_tokens_per_s", *_RANKED)]
+        scales = [metric_of(path).scale for path in ("throughput_tokens_per_s", *_RANKED)]
+        cells = [
+            NOTHING if figure is None else format_number(figure["value"] * scale)
+            for figure, scale in zip(figures, scales, strict=True)
+        ]
+        factor = NOTHING if ratio is None else f"{ratio['value']:.2f}"
+        band = NOTHING if ratio is None else interval_text(ratio["band"]).replace(" ", _NO_BREAK)
+        verdict = comparison.get("verdict") or NOTHING
+        return [_heading(name, document["arms"][name]), verdict, factor, band, *cells]
+
+    headings = ["", "verdict", "throughput ×", "band", label_of("throughput_tokens_per_s")]
+    names = sorted(document["arms"], key=speedup, reverse=True)
+    print_table([*headings, *(label_of(path) for path in _RANKED)], [row(name) for name in names])
+
+
+def _print_side_by_side(variants: Mapping[str, Any]) -> None:
     rows = [
         [
             label_of(path),
@@ -114,9 +163,6 @@ def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
     print_table(
         ["± 95 % of sampling", *(_heading(name, variant) for name, variant in variants.items())], rows
     )
-    _print_comparison(document["comparison"])
-    print_list("Notes", notes_for_people(document))
-    print_list("Rests on", _basis(document["provenance"], scenario))
 
 
 def _metric(variant: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
