@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.capacity.candidates import Candidate
-from simulator.results.catalogue import paths_shown
+from simulator.results.catalogue import COMPARED, paths_shown
+from simulator.results.comparison import ratio_of
+from simulator.results.estimate import Estimate
 from simulator.results.metric import Detail
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from experiments.capacity.mixed import ClassFleet
     from experiments.capacity.schedule import Schedule
     from experiments.capacity.slo import SloLimits
-    from simulator.results.estimate import Estimate
 
 SCHEMA = "decodesim/plan-1"
 
@@ -83,6 +84,19 @@ class CapacityPlan:
         """GPU-hours converted to `cost_unit`."""
         return None if gpu_hours is None else gpu_hours * (self.gpu_hour_cost or 1.0)
 
+    def gains(self) -> dict[str, Estimate | None]:
+        """What speculation changes at the peak, each variant on its own replicas: GPUs, tokens within the SLO
+        per GPU, and the comparisons of `simulate`. Empty where a variant does not meet the SLO.
+        """
+        before, after = self.plain, self.speculative
+        if before is None or after is None:
+            return {}
+        return {
+            "gpus_ratio": Estimate(after.gpus / before.gpus),
+            "tokens_within_slo_ratio": self.served_tokens_ratio,
+            **{name: ratio_of(name, before.measurement, after.measurement) for name in COMPARED},
+        }
+
     def to_json(self) -> dict[str, Any]:
         """The document of `decodesim plan`."""
         deployments = {"plain": self.plain, "speculative": self.speculative}
@@ -132,6 +146,7 @@ class CapacityPlan:
             "at_peak": by_variant(self._at_peak),
             "tpot_at_mean_s": by_variant(lambda deployment: deployment.tpot_at_mean_s),
             "tokens_within_slo_ratio": _estimate_json(self.served_tokens_ratio),
+            "gains": {name: _estimate_json(estimate) for name, estimate in self.gains().items()},
             "crossover": self._crossover(),
             "break_even": self._break_even(),
             "value_of_better_drafter": self._better_drafter(),

@@ -107,11 +107,7 @@ def decide(
         (latency_reason, cost_reason) if cost_outcome == UNDECIDED else (cost_reason, latency_reason)
     )
     if outcome == PAYS:
-        caveats = (
-            ""
-            if crossover.idle_pays
-            else "; with one request at a time it loses, which the schedule takes into account"
-        )
+        caveats = "" if crossover.idle_pays else "; with one request at a time it loses"
         if (drafting.tpot_at_mean_s or 0.0) > (plain.tpot_at_mean_s or 0.0):
             caveats += "; at the mean load it makes tokens slower"
         conjunction = (

@@ -22,10 +22,10 @@ def launches(
     speculative: ReplicaSetting,
     schedule: Schedule | None,
 ) -> Mapping[str, Artefact]:
-    """Engine → its launch: the speculative setting with the schedule, or plain decoding."""
+    """Engine → its launch: the speculative setting with a schedule of several rows, or plain decoding."""
     setting = plain if verdict in PLAIN_VERDICTS else speculative
     variant = setting.variant
-    if variant is not None and schedule is not None and variant.tree is None:
+    if variant is not None and variant.tree is None and schedule is not None and len(schedule.rows) > 1:
         variant = variant.model_copy(update={"draft_length": schedule.rows})
     hardware = scenario.hardware.model_copy(
         update={"tensor_parallel": setting.tensor_parallel, "gpu": setting.gpu}

@@ -12,7 +12,7 @@ from experiments.capacity.answer import BetterDrafter, BreakEvenAlpha
 from experiments.capacity.candidates import LONGEST_DRAFT, Candidate, Candidates, setting_label
 from experiments.capacity.demand import RATE
 from experiments.capacity.grid import LoadPoint, by_draft_length, concurrencies, load_point, pareto
-from experiments.capacity.schedule import MIN_GAIN, Schedule, schedule_of
+from experiments.capacity.schedule import Schedule, schedule_of
 from simulator.errors import InputError
 from simulator.results.estimate import Estimate, paired_ratio
 from simulator.scenario import assumed_acceptance, with_workload
@@ -42,7 +42,8 @@ def grid(candidates: Candidates, best: Candidate) -> Mapping[int, tuple[LoadPoin
 def schedule(
     candidates: Candidates, points: Mapping[int, Sequence[LoadPoint]], deployment: Deployment | None
 ) -> Schedule | None:
-    """The K schedule for the best variant. It has one row unless a run with several rows gains somewhere.
+    """The K schedule for the best variant. It has one row unless several rows shorten the mean TPOT at the
+    planned load beyond the interval of sampling.
 
     A larger maximum K changes how the engine pads its steps, which can cost more than a better K gains.
     """
@@ -53,13 +54,9 @@ def schedule(
     schedule = schedule_of(points, single if isinstance(single, int) else None, batch)
     if not isinstance(single, int) or len(schedule.rows) == 1:
         return schedule
-    replica = candidates.replica(deployment.setting.with_draft_length(schedule.rows))
-    gains = [
-        load_point(replica, point.concurrency).tokens_per_s / point.tokens_per_s - 1
-        for point in points[single]
-        if point.concurrency <= max(batch, 1)
-    ]
-    return schedule if max(gains) > MIN_GAIN else Schedule(((1, None, single),))
+    speedup = schedule_speedup(candidates, deployment, schedule)
+    is_better = speedup is not None and min(speedup.value, *(speedup.ci95 or ())) > 1
+    return schedule if is_better else Schedule(((1, None, single),))
 
 
 def schedule_speedup(

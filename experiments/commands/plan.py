@@ -73,7 +73,7 @@ def print_plan(document: Mapping[str, Any], scenario: Scenario) -> None:
     print_text(f"{scenario.name or scenario.target.model}: {demand}")
     print_text(f"→ {document['verdict']}: {document['reason']}")
     _print_variants(document)
-    for line in (*_best(document), *_changes(document)):
+    for line in (*_gains(document), *_best(document), *_changes(document)):
         print_text(line)
     _print_engine(document, scenario)
     _print_alternatives(document)
@@ -157,10 +157,33 @@ def _print_engine(document: Mapping[str, Any], scenario: Scenario) -> None:
     print_list("Not in these options", document["engine_notes"][engine])
 
 
+_GAINED = {
+    "end-to-end latency mean": "e2e_mean_speedup",
+    "TPOT mean": "tpot_mean_speedup",
+    "TTFT P99": "ttft_p99_ratio",
+    "tokens of a GPU within the SLO": "tokens_within_slo_ratio",
+}
+"""What a plan says of its gains → its name in `gains`; a speedup is turned round, to speculative ÷ plain."""
+
+
+def _gains(document: Mapping[str, Any]) -> list[str]:
+    """What speculation changes at the peak: `same GPUs, TPOT mean -36%, …`."""
+    gains, gpus = document["gains"], document["gpus"]
+    if not gains:
+        return []
+    difference = gpus["speculative"] - gpus["plain"]
+    parts = ["the same GPUs" if difference == 0 else f"{difference:+,} GPUs"]
+    for label, name in _GAINED.items():
+        if gains[name] is not None:
+            value = gains[name]["value"]
+            parts.append(f"{label} {(1 / value if name.endswith('_speedup') else value) - 1:+.0%}")
+    return [f"With speculation, at the peak: {', '.join(parts)}"]
+
+
 def _best(document: Mapping[str, Any]) -> list[str]:
     """What to set: variant, draft length, schedule."""
     schedule = document["schedule"]
-    if schedule is None:
+    if schedule is None or len(schedule) == 1:
         return []
     rows = ", ".join(f"[{low}, {'null' if high is None else high}, {k}]" for low, high, k in schedule)
     gain = document["schedule_speedup"]

@@ -28,7 +28,7 @@ from tests.plans import candidates, tiny, tiny_plan
 
 KEYS = (
     "verdict reason best schedule replicas cost_per_million_tokens crossover value_of_better_drafter "
-    "alternatives engine"
+    "alternatives engine gains"
 )
 
 
@@ -58,9 +58,24 @@ def test_the_launch_of_a_plan_is_its_choice_and_reads_back_as_it() -> None:
         assert not read.speculation
         return
     assert answer.schedule is not None
-    triples = read.speculation["num_speculative_tokens_per_batch_size"]
+    gained = answer.schedule_speedup
+    assert len(answer.schedule.rows) == 1 or (gained is not None and gained.value > 1)
+    length = read.speculation["num_speculative_tokens"]
+    triples = read.speculation.get("num_speculative_tokens_per_batch_size", [[1, 16, length]])
     for low, high, length in triples:
         assert answer.schedule.draft_length(low) == answer.schedule.draft_length(high) == length
+
+
+def test_the_gains_are_ratios_of_both_deployments() -> None:
+    answer = tiny_plan()
+    assert answer.plain is not None
+    assert answer.speculative is not None
+    document = answer.to_json()
+    assert document["gains"]["gpus_ratio"]["value"] == answer.speculative.gpus / answer.plain.gpus
+    before, after = (document["at_peak"][way]["figures"]["tpot_s.mean"] for way in ("plain", "speculative"))
+    speedup = document["gains"]["tpot_mean_speedup"]["value"]
+    assert speedup == pytest.approx(before["value"] / after["value"], rel=0.01)
+    assert replace(answer, plain=None, crossover=None, better_drafter=None).gains() == {}
 
 
 def test_cost_is_gpus_by_price_by_tokens_asked_for() -> None:

@@ -55,11 +55,36 @@ def test_the_page_says_the_verdict_first_and_both_ways_side_by_side(
         assert rows[name][-2:] == [str(document[key][way]) for way in ("plain", "speculative")]
     assert "cost per million output tokens" in rows
     assert "TPOT P99, ms" in rows
-    low, high, length = document["schedule"][0]
-    assert f"draft_length: [[{low}, {'null' if high is None else high}, {length}]" in text
+    assert "With speculation, at the peak: " in text
     assert "Crossover: " in text
     assert "Break-even α at this load: " in text
     assert "A drafter with α 0.60: K " in text
+
+
+def test_a_schedule_is_printed_where_it_has_several_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    shorter = Estimate(1.04, (1.02, 1.06), (1.02, 1.06)).to_json()
+    rows = [[1, 8, 3], [9, None, 1]]
+    text = " ".join(page(capsys, schedule=rows, schedule_speedup=shorter).split())
+    assert "K schedule by requests in the step: draft_length: [[1, 8, 3], [9, null, 1]]" in text
+    assert "mean TPOT at the peak 4% shorter than with K" in text
+    assert "K schedule" not in page(capsys, schedule=[[1, None, 3]])
+
+
+def test_the_gains_name_gpus_latency_and_capacity(capsys: pytest.CaptureFixture[str]) -> None:
+    gains = {
+        "e2e_mean_speedup": {"value": 1.5625},
+        "tpot_mean_speedup": None,
+        "ttft_p99_ratio": {"value": 1.02},
+        "tokens_within_slo_ratio": {"value": 0.96},
+    }
+    for count, words in ((8, "the same GPUs"), (4, "-4 GPUs")):
+        text = page(capsys, gains=gains, gpus={"plain": 8, "speculative": count})
+        expected = (
+            f"at the peak: {words}, end-to-end latency mean -36%, TTFT P99 +2%, "
+            "tokens of a GPU within the SLO -4%"
+        )
+        assert expected in " ".join(text.split())
+    assert "at the peak: " not in page(capsys, gains={})
 
 
 def test_a_load_where_the_variants_tie_is_told_with_its_band(capsys: pytest.CaptureFixture[str]) -> None:
