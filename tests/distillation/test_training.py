@@ -168,7 +168,7 @@ def test_a_perfect_draft_is_always_accepted(shards: Shards, network: LanguageMod
     assert judged.kl.value == pytest.approx(0.0, abs=1e-4)
 
 
-PLANNED_TOKENS = 16_384
+PLANNED_TOKENS = 8_192
 RUN = """
 import sys
 from pathlib import Path
