@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from experiments.capacity.demand import RATE, Demand
 from experiments.capacity.load_search import Capacity, LoadSearch
 from experiments.capacity.replica import Replica, ReplicaSetting
+from experiments.token_cost import gpu_hours
 
 if TYPE_CHECKING:
     from experiments.capacity.replica import ReplicaRun
@@ -20,7 +21,6 @@ RANKS = (1, 2, 4, 8)
 LONGEST_DRAFT = 16
 _LENGTHS_WITHOUT_GAIN = 2
 """The search over draft lengths ends after this many longer drafts without a gain."""
-SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -189,11 +189,6 @@ class Candidates:
             lengths_without_gain = 0 if gains else lengths_without_gain + 1
             if lengths_without_gain == _LENGTHS_WITHOUT_GAIN:
                 return
-
-
-def gpu_hours(gpus: float, tokens_per_s: float) -> float:
-    """GPU-hours per million tokens."""
-    return gpus / (tokens_per_s * SECONDS_PER_HOUR) * 1e6
 
 
 def setting_label(setting: ReplicaSetting, ranks: bool = True) -> str:

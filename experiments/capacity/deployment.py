@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.capacity.candidates import SECONDS_PER_HOUR, Candidate, Candidates, gpu_hours
+from experiments.capacity.candidates import Candidate, Candidates
 from experiments.capacity.demand import RATE, whole_users
 from experiments.capacity.load_search import Capacity, LoadSearch
+from experiments.token_cost import gpu_hours
 from simulator.results.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _gpu_hours_when_scaled(candidates: Candidates, setting: ReplicaSetting, amou
         replicas = demand.safe_replicas(amount, load) if load else 0
         gpu_s += seconds * replicas * setting.tensor_parallel
         tokens += seconds * load * candidates.tokens_per_request
-    return gpu_s / SECONDS_PER_HOUR / tokens * 1e6
+    return gpu_hours(gpu_s, tokens)  # sums over the same time
 
 
 def _tpot_at_mean_s(

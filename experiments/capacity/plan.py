@@ -18,6 +18,7 @@ from experiments.capacity.launch import launches
 from experiments.capacity.mixed import mixed_fleet
 from experiments.capacity.replica import FULL
 from experiments.capacity.slo import slo_of
+from experiments.token_cost import price_problem
 from simulator.errors import InputError, Problem
 from simulator.scenario import with_workload
 
@@ -193,11 +194,7 @@ def _check(scenario: Scenario, gpu_hour_cost: float | None) -> None:
         for variant in scenario.speculation
         if variant.max_draft_length == 0
     ]
-    if gpu_hour_cost is not None and not 0 < gpu_hour_cost < math.inf:
-        message = "is out of range"
-        problem = Problem(
-            file="--gpu-hour-cost", value=gpu_hour_cost, message=message, allowed="a number above 0"
-        )
+    if (problem := price_problem(gpu_hour_cost)) is not None:
         problems.append(problem)
     if problems:
         raise InputError(problems)

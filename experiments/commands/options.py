@@ -59,6 +59,11 @@ def json_option(function: Function) -> Function:
     return decorated
 
 
+def price_option(text: str) -> Callable[[Function], Function]:
+    """Adds `--gpu-hour-cost` with this help."""
+    return click.option("--gpu-hour-cost", type=float, metavar="C", help=text)
+
+
 def precision_option(function: Function) -> Function:
     """Adds `--precision`; `precision_override` makes the scenario's field of it."""
     text = "Replicate until the 95 % interval of run.precision_metric (throughput) is within ± 1 %."

@@ -14,6 +14,7 @@ from experiments.commands.options import (
     lines_of,
     precision_option,
     precision_override,
+    price_option,
     read_scenario,
     scenario_options,
     writes_file,
@@ -53,6 +54,7 @@ _LEFT_OUT = ("no drafts, so no acceptance", "the scenario sets no SLO", *_NOT_IN
 @click.command()
 @scenario_options
 @precision_option
+@price_option("Price of a GPU hour: adds the cost per million output tokens.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the result files.")
 @click.option(
     "--trace-out", type=click.Path(path_type=Path, dir_okay=False), help="Chrome/Perfetto trace of the steps."
@@ -63,6 +65,7 @@ def command(
     scenario: Path | None,
     overrides: tuple[str, ...],
     precision: str | None,
+    gpu_hour_cost: float | None,
     out: Path | None,
     trace_out: Path | None,
     as_json: bool,
@@ -72,8 +75,11 @@ def command(
 
     All variants meet the same traffic and the same random numbers.
     """
+    from experiments.token_cost import price_problem, with_costs
     from simulator.simulation import simulate
 
+    if (problem := price_problem(gpu_hour_cost)) is not None:
+        raise InputError(problem)
     loaded = read_scenario(scenario, (*overrides, *precision_override(precision)), flags_of(flags_given))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # fails before the long run
@@ -87,6 +93,8 @@ def command(
     if trace_out is not None:
         note(f"wrote {trace_out}; open it in ui.perfetto.dev")
     document = result.to_json()
+    if gpu_hour_cost is not None:
+        document = with_costs(document, loaded, gpu_hour_cost)
     if as_json:
         print_json(document)
     else:
@@ -160,6 +168,9 @@ def _print_side_by_side(variants: Mapping[str, Any]) -> None:
         for path in paths_shown(Detail.TABLE)
         if any(_metric(variant, path) is not None for variant in variants.values())
     ]
+    costs = [variant.get("cost_per_million_tokens") for variant in variants.values()]
+    if any(costs):
+        rows.append(["cost per million output tokens", *map(estimate_text, costs)])
     print_table(
         ["± 95 % of sampling", *(_heading(name, variant) for name, variant in variants.items())], rows
     )

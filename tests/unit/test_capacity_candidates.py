@@ -8,12 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from experiments.capacity.candidates import Candidate, gpu_hours, setting_label
+from experiments.capacity.candidates import Candidate, setting_label
 from experiments.capacity.crossover import ALL_LOADS, BELOW, NO_LOAD, find_crossover
 from experiments.capacity.demand import RATE, USERS
 from experiments.capacity.load_search import LoadSearch
 from experiments.capacity.replica import FULL, Replica, ReplicaSetting, scenario_of_replica
 from experiments.capacity.slo import slo_of
+from experiments.token_cost import gpu_hours
 from simulator.scenario import Scenario
 from tests.plans import REPLICATIONS, candidates, rate, tiny
 from tests.runs import small_scenario

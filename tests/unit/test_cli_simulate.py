@@ -76,6 +76,22 @@ def test_simulate_json_is_one_document_with_the_keys_of_the_contract() -> None:
     assert run("simulate", EXAMPLE, *SMALL, "--json").stdout == result.stdout
 
 
+def test_a_price_of_the_gpu_hour_gives_the_cost_of_tokens() -> None:
+    arguments = ("simulate", EXAMPLE, *SMALL, "--gpu-hour-cost", "2.5")
+    arms = json.loads(run(*arguments, "--set", "hardware.replicas=2", "--json").stdout)["arms"]
+    for variant in arms.values():
+        throughput, cost = variant["throughput_tokens_per_s"], variant["cost_per_million_tokens"]
+        assert cost["value"] == pytest.approx(8 * 2.5 / 3600 * 1e6 / throughput["value"])
+        assert cost["band"][0] < cost["value"] < cost["band"][1]
+    assert "cost per million output tokens" in run(*arguments).stdout
+    assert "cost per million" not in run("simulate", EXAMPLE, *SMALL).stdout
+
+
+def test_a_price_must_be_above_0() -> None:
+    (line,) = bad("simulate", EXAMPLE, "--gpu-hour-cost", "-1")
+    assert line == "--gpu-hour-cost: is out of range (got -1.0), a number above 0"
+
+
 def test_simulate_writes_results_and_a_trace(tmp_path: Path) -> None:
     result = run(
         "simulate", EXAMPLE, *SMALL, "--out", tmp_path / "r", "--trace-out", tmp_path / "t.json", "--json"
