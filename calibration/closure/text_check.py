@@ -12,8 +12,8 @@ from calibration.closure.engine import PlainDecoding, SpeculativeDecoding
 from calibration.closure.prompt_cache import PromptCache
 from calibration.decoder.decoder import Decoder
 
-_TEXTS, _CONTEXT, _TOKENS = 2, 48, 16
-_DRAFT_LENGTHS = (1, 5)
+_TEXTS, _CONTEXT, _TOKENS = 2, 48, 24
+_DRAFT_LENGTHS = (1, 3, 7)
 
 
 def plain_text(target: Decoder, prompts: PromptCache, batch: int, context: int, count: int) -> Tensor:
@@ -63,7 +63,7 @@ class TextCheck:
 
 
 def compare_texts(target: Decoder) -> TextCheck:
-    """Compare two greedy texts with 1 and 5 drafts of four fifths of the layers; for fp32."""
+    """Compare two greedy texts with 1, 3 and 7 drafts of four fifths of the layers; for fp32."""
     prompts = PromptCache.random(target, _TEXTS, _CONTEXT)
     drafter = target.first_layers(target.shape.layers * 4 // 5)
     plain = plain_text(target, prompts, _TEXTS, _CONTEXT, _TOKENS).cpu()
