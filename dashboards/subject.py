@@ -47,7 +47,11 @@ class ReportedResult:
 def varying_variants(subject: ReportedResult) -> tuple[str, ...]:
     """The variants whose draft length varies with the batch."""
     variants = subject.result.scenario.get("speculation", ())
-    return tuple(variant["name"] for variant in variants if not isinstance(variant["draft_length"], int))
+    return tuple(
+        variant["name"]
+        for variant in variants
+        if not isinstance(variant["draft_length"], int) or variant.get("policy") is not None
+    )
 
 
 def reported_result(

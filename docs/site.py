@@ -28,7 +28,17 @@ KINDS = {
         *("playbooks/speculative-tuning", "playbooks/eagle3-rollout"),
     ),
     "Reference": (
-        *("scenario", "results", "acceptance", "methods", "models", "engines", "step", "statistics"),
+        *(
+            "scenario",
+            "results",
+            "acceptance",
+            "methods",
+            "policies",
+            "models",
+            "engines",
+            "step",
+            "statistics",
+        ),
         "sampling",
     ),
     "Why": (

@@ -24,7 +24,7 @@ def with_measured(scenario: Scenario, variant: Variant, reading: Mapping[str, An
     section = section_of(model_from_reading(reading))
     changes: dict[str, Any] = {"acceptance": TypeAdapter(Acceptance).validate_json(json.dumps(section))}
     length = reading["draft_length"]
-    if isinstance(variant.draft_length, int) and length:
+    if variant.has_fixed_length and length:
         changes["draft_length"] = length
     workload = scenario.workload
     classes = tuple(entry.model_copy(update={"acceptance": {}}) for entry in workload.classes)

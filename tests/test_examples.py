@@ -36,7 +36,7 @@ SHOWN_AS_A_COMMENT = {
 
 NOT_BUILT = {
     "hardware": ("pipeline_parallel", "nodes", "pools", "failures", "autoscale"),
-    "speculation": ("draft_device", "policy"),
+    "speculation": ("draft_device",),
 }
 """Keys of the documented scenario that are refused as unknown until what they ask for is simulated."""
 

@@ -42,7 +42,9 @@ def single_length(scenario: Scenario, variant: Variant) -> int:
 
 
 def draft_length_text(variant: Variant) -> str:
-    """`a table by batch`, `a goodput policy`, `K 3`."""
+    """`a table by batch`, `a goodput policy`, `the policy adaptive`, `K 3`."""
+    if variant.policy is not None:
+        return f"the policy {variant.policy.kind}"
     if isinstance(variant.draft_length, GoodputPolicy):
         return "a goodput policy"
     return f"K {variant.draft_length}" if isinstance(variant.draft_length, int) else "a table by batch"

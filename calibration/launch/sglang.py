@@ -86,6 +86,11 @@ def _speculation(
     if rows is not None and variant.method in ADAPTIVE_METHODS and variant.tree is None:
         options |= {"--speculative-adaptive": None, "--speculative-adaptive-config": ADAPTIVE_FILE}
         files[ADAPTIVE_FILE] = json.dumps({str(low): _candidates(k) for low, _, k in rows}, indent=2) + "\n"
+    elif variant.policy is not None and isinstance(variant.draft_length, int):
+        length = variant.draft_length
+        options |= {"--speculative-adaptive": None, "--speculative-adaptive-config": ADAPTIVE_FILE}
+        rows_by_batch = variant.policy.policy(length).to_sglang()
+        files[ADAPTIVE_FILE] = json.dumps(rows_by_batch, indent=2) + "\n"
     elif not isinstance(variant.draft_length, int):
         length = single_length(scenario, variant)
         reason = f"SGLang chooses K by batch for {' and '.join(ADAPTIVE_METHODS)} chains only"

@@ -93,7 +93,7 @@ def _speculation(scenario: Scenario, variant: Variant, unstated: list[Unstated])
         most = max_num_seqs(scenario)
         ends = {most if high is None else high: k for low, high, k in rows if high is not None or k}
         config["draft_len_schedule"] = ends
-    elif not isinstance(variant.draft_length, int):
+    elif not variant.has_fixed_length:
         length = single_length(scenario, variant)
         text = f"{draft_length_text(variant)}: TensorRT-LLM has no such policy; {length} is written"
         unstated.append(Unstated("draft_length", text))

@@ -124,7 +124,7 @@ def _schedule(
     scenario: Scenario, variant: Variant, release: tuple[int, ...], unstated: list[Unstated]
 ) -> dict[str, Any]:
     """The keys on the draft length where it is not one number."""
-    if isinstance(variant.draft_length, int):
+    if variant.has_fixed_length:
         return {}
     rows = rows_of(scenario, variant)
     if rows is None:

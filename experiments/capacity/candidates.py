@@ -166,7 +166,7 @@ class Candidates:
     def draft_lengths(self, variant: Variant, ranks: int) -> Iterator[Candidate]:
         """The variant with its own table or policy, and with K = 1, 2, … until longer drafts gain nothing."""
         setting = self.setting(variant, ranks)
-        if not isinstance(variant.draft_length, int):
+        if not variant.has_fixed_length:
             yield self.candidate(setting)
         if variant.acceptance.model == "fixed":  # a measured rate holds for its own draft length only
             yield self.candidate(setting)

@@ -26,7 +26,7 @@ def launches(
     setting = plain if verdict in PLAIN_VERDICTS else speculative
     variant = setting.variant
     if variant is not None and variant.tree is None and schedule is not None and len(schedule.rows) > 1:
-        variant = variant.model_copy(update={"draft_length": schedule.rows})
+        variant = variant.model_copy(update={"draft_length": schedule.rows, "policy": None})
     hardware = scenario.hardware.model_copy(
         update={"tensor_parallel": setting.tensor_parallel, "gpu": setting.gpu}
     )

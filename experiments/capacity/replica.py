@@ -69,12 +69,17 @@ class ReplicaSetting:
     @property
     def draft_length(self) -> object:
         """K, or the variant's table or policy as plain data; 0 for plain decoding."""
-        return 0 if self.variant is None else self.variant.model_dump(mode="json")["draft_length"]
+        if self.variant is None:
+            return 0
+        stated = self.variant.model_dump(mode="json")
+        return stated["policy"] or stated["draft_length"]
 
     def with_draft_length(self, draft_length: object) -> ReplicaSetting:
         """The same setting with another K or table."""
         assert self.variant is not None
-        return replace(self, variant=self.variant.model_copy(update={"draft_length": draft_length}))
+        return replace(
+            self, variant=self.variant.model_copy(update={"draft_length": draft_length, "policy": None})
+        )
 
 
 class Replica:

@@ -114,9 +114,7 @@ class SimulatedEvaluator:
         self.scenario = _shortened(scenario if load is None else scenario_at(scenario, load))
         self.variant = variant
         drafts_tree = variant.tree_plan is not None
-        self.draft_length_varies = drafts_tree or (
-            own_draft_length and not isinstance(variant.draft_length, int)
-        )
+        self.draft_length_varies = drafts_tree or (own_draft_length and not variant.has_fixed_length)
         self._plain = {} if plain_runs is None else plain_runs
         self._speculative: dict[int, CompiledVariant] = {}
 

@@ -8,8 +8,9 @@ from simulator.acceptance import AcceptanceTables
 from simulator.costs.prices import Prices
 from simulator.drivers.pipeline import Simulation
 from simulator.drivers.routing import route_of
+from simulator.policies import Policy
 from simulator.results.record import RunRecord, record_of
-from simulator.scheduling import Rule
+from simulator.scheduling import BoundaryHook, Rule
 from simulator.step.build import new_state
 from simulator.step.settings import EngineSettings
 from simulator.traffic.workload import Requests
@@ -24,10 +25,17 @@ class Drive:
     replicas: int = 1
     router: str = "least-loaded"
     rule: Rule | None = None
+    policy: Policy | None = None
     pipeline: bool = False
     """Go stage by stage even where the engines could leap."""
     timeline: list | None = None  # type: ignore[type-arg]
     """The stages of all steps are appended here; a leap does not show them."""
+
+    def boundary_hooks(self) -> tuple[BoundaryHook, ...]:
+        """Return what decides in Python for one replica at its step boundaries, in order."""
+        rule = self.rule.at_step_boundary if self.rule is not None else None
+        policy = self.policy.begin() if self.policy is not None else None
+        return tuple(hook for hook in (rule, policy) if hook is not None)
 
     @property
     def stage_by_stage_reason(self) -> str | None:
@@ -36,6 +44,8 @@ class Drive:
             return "the stages of the steps are watched"
         if self.rule is not None and self.rule.at_step_boundary is not None:
             return f"the scheduler rule {self.rule.name} decides in Python at step boundaries"
+        if self.policy is not None:
+            return f"the policy {self.policy.name} decides in Python at step boundaries"
         return "the scenario asks for it" if self.pipeline else None
 
 
@@ -68,6 +78,6 @@ def drive(
         None if alone else route_of(how.router, states, requests),
         stage_by_stage=reason is not None,
         timeline=how.timeline,
-        at_step_boundary=how.rule.at_step_boundary if how.rule is not None else None,
+        hooks=[how.boundary_hooks() for _ in states],
     ).run()
     return record_of(states, measured, FAST_FORWARD if reason is None else PIPELINE, reason)

@@ -64,6 +64,7 @@ class Simulation:
 
     `states`: one per replica, which share requests and clients. Where one engine binds its clients, their
     rules are data of that engine, and the run is one leap. `stage_by_stage`: the engines do not leap.
+    `hooks`: of each replica, what decides in Python at its step boundaries.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Simulation:
         *,
         stage_by_stage: bool = False,
         timeline: list[TimelineStage] | None = None,
-        at_step_boundary: BoundaryHook | None = None,
+        hooks: Sequence[Sequence[BoundaryHook]] = (),
     ) -> None:
         self.env = simpy.Environment()
         self.states, self.route = states, route
@@ -84,7 +85,8 @@ class Simulation:
             self.env.process(self._traffic())
         if stage_by_stage:
             self.engines = [
-                EngineProcess(self, index, timeline, at_step_boundary) for index in range(len(states))
+                EngineProcess(self, index, timeline, hooks[index] if hooks else ())
+                for index in range(len(states))
             ]
         else:
             self.env.process(self._leap())
@@ -170,11 +172,11 @@ class EngineProcess:
         simulation: Simulation,
         index: int,
         timeline: list[TimelineStage] | None,
-        at_step_boundary: BoundaryHook | None,
+        hooks: Sequence[BoundaryHook],
     ) -> None:
         self.simulation, self.index, self.state = simulation, index, simulation.states[index]
         self.env = simulation.env
-        self.timeline, self.at_step_boundary = timeline, at_step_boundary
+        self.timeline, self.hooks = timeline, hooks
         self.scheduler = Resource(self.env)
         self.resources = [Resource(self.env) for _ in range(RESOURCES)]
         self.stages = [
@@ -211,9 +213,10 @@ class EngineProcess:
                 yield prepared
                 # Whoever arrives at this instant can still be scheduled.
                 yield self.simulation.moment(0, DECISION)
-                if self.at_step_boundary is not None and (phase != START or schedules_ahead):
+                if self.hooks and (phase != START or schedules_ahead):
                     bring_queues_up_to(engine, int(env.now))
-                    self.at_step_boundary(self.state, int(env.now))
+                    for hook in self.hooks:
+                        hook(self.state, int(env.now))
             now_ns, decided = int(env.now), phase
             phase, due_ns, ended, hidden_ns, *stages_ns = decide(address, now_ns)
             if hidden_ns:  # of the step that has been scheduled

@@ -55,6 +55,7 @@ def engine_settings(
         think_time_ns=seconds_to_ns(think_time_s),
         timeout_ns=NEVER if workload.timeout_s is None else seconds_to_ns(workload.timeout_s),
         draft_length_by_batch=tuple(map(shape.nodes, _draft_length_by_batch(variant, max_num_seqs))),
+        policy_lengths=_policy_lengths(variant),
         shape=shape,
         lookahead_tokens=method.lookahead_tokens(nodes, preset.draft_row_sets) if method is not None else 0,
         slots_per_request=method.budget_slots(nodes) if method is not None else 0,
@@ -78,7 +79,7 @@ def engine_settings(
         prompt_token_ns=host.prompt_token_s * NS_PER_S,
         graph_sizes=tuple(tokens * groups for tokens in preset.graph_grid(nodes + 1)),
         full_graphs=preset.full_graphs,
-        graphs_of_every_length=preset.graphs_of_every_length,
+        graphs_of_every_length=preset.graphs_of_every_length or bool(_policy_lengths(variant)),
         piecewise_graphs=preset.piecewise_graphs,
         graph_padding=mechanisms.graph_padding,
         prefill=mechanisms.prefill,
@@ -109,6 +110,8 @@ def _draft_length_by_batch(variant: Variant | None, max_num_seqs: int) -> tuple[
     if variant is None:
         return (0,)
     length = variant.draft_length
+    if isinstance(length, int) and variant.policy is not None:
+        return variant.policy.policy(length).first_lengths(max_num_seqs)
     if isinstance(length, int):
         return (length,)
     if isinstance(length, GoodputPolicy):
@@ -120,9 +123,18 @@ def _draft_length_by_batch(variant: Variant | None, max_num_seqs: int) -> tuple[
     return tuple(table)
 
 
+def _policy_lengths(variant: Variant | None) -> tuple[int, ...]:
+    """Return the draft lengths that a policy may choose. An engine with one has graphs for each of them
+    (SGLang `adaptive_runtime_state.py`).
+    """
+    if variant is None or variant.policy is None:
+        return ()
+    return variant.policy.policy(variant.chain_length).draft_lengths
+
+
 def _padded_drafts(variant: Variant | None, preset: Preset) -> int:
     """Return the rows that fill up a first decode: K where it is the same for all batches."""
-    fixed = variant is not None and isinstance(variant.draft_length, int)
+    fixed = variant is not None and variant.has_fixed_length
     return variant.max_draft_length if variant is not None and fixed and preset.pads_first_decode else 0
 
 

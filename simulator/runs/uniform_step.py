@@ -36,6 +36,7 @@ class UniformStep:
             settings,
             max_num_seqs=max(sequences, 1),
             draft_length_by_batch=(draft_length,),
+            policy_lengths=(),
         )
         self.overlaps = settings.asynchronous and settings.host_overlap
         requests = _requests(sequences, context_tokens)

@@ -17,6 +17,7 @@ from simulator.drivers.cluster import Drive, drive
 from simulator.errors import InputError, Problem
 from simulator.memory.gpu_memory import GpuMemory
 from simulator.memory.report import gpu_memory
+from simulator.policies import Policy
 from simulator.results.record import STATUS_REJECTED, RunRecord
 from simulator.results.variant_summary import MeasurementScope
 from simulator.results.warm_up import measured_requests
@@ -78,6 +79,15 @@ class CompiledVariant:
         return self.memory.fits or not self.scenario.run.mechanisms.kv_limit
 
     @property
+    def policy(self) -> Policy | None:
+        """What chooses the draft length by the results of the run; None where nothing does."""
+        if self.variant is None or self.variant.policy is None:
+            return None
+        first_length = self.variant.draft_length
+        assert isinstance(first_length, int)
+        return self.variant.policy.policy(first_length)
+
+    @property
     def measurement_scope(self) -> MeasurementScope:
         """What of the scenario the figures of this variant depend on."""
         workload, slo = self.scenario.workload, self.scenario.slo
@@ -104,7 +114,7 @@ class CompiledVariant:
         InputError.
         """
         if variant is not None and draft_length is not None:
-            variant = variant.model_copy(update={"draft_length": draft_length})
+            variant = variant.at_length(draft_length)
         speculation = drafting_of(variant, scenario.base_dir) if variant is not None else None
         setup = setup_of(scenario, variant)
         memory = gpu_memory(scenario, variant)
@@ -152,6 +162,7 @@ class CompiledVariant:
             models, requests, seed, settings.max_depth, mechanisms.heterogeneity, drafts
         )
         how = Drive(
+            policy=self.policy,
             replicas=self.scenario.hardware.replicas,
             router=self.scenario.hardware.router,
             rule=self.rule,

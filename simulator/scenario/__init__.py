@@ -40,6 +40,7 @@ from simulator.scenario.parts import (
     given_acceptance,
     with_workload,
 )
+from simulator.scenario.policy import AdaptivePolicy
 from simulator.scenario.schema import (
     EngineSection,
     HardwareSection,
@@ -65,6 +66,7 @@ __all__ = [
     "AcceptanceHierarchical",
     "AcceptancePositional",
     "AcceptanceTrace",
+    "AdaptivePolicy",
     "Arrivals",
     "ArrivalsBurst",
     "ArrivalsClosed",

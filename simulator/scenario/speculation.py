@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from simulator.scenario.acceptance import Acceptance, AcceptanceGeometric
 from simulator.scenario.base import DraftLength, Fault, PositiveInt, Raw, Section, as_number
+from simulator.scenario.policy import AdaptivePolicy, policy_faults
 from simulator.speculation import methods
 from simulator.trees import DraftTree, GrowthRule, OptimalTree
 
@@ -131,6 +132,10 @@ class Variant(Section):
     draft_tensor_parallel: PositiveInt | None = Field(
         default=None, description="GPUs of the drafter: 1 or as the target; null: as it"
     )
+    policy: AdaptivePolicy | None = Field(
+        default=None,
+        description="what chooses K by the results of the run, from draft_length on; null: nothing",
+    )
     tree: Tree | None = Field(
         default=None,
         description="a tree of drafts in place of draft_length, of which only zeros are read; null: a chain, "
@@ -163,6 +168,15 @@ class Variant(Section):
         return known.default_tree if known is not None else None
 
     @property
+    def has_fixed_length(self) -> bool:
+        """Whether all rounds draft one K: neither a table nor a policy chooses it."""
+        return isinstance(self.draft_length, int) and self.policy is None
+
+    def at_length(self, draft_length: int) -> Variant:
+        """Return the variant with one K for all rounds, whatever its own table or policy."""
+        return self.model_copy(update={"draft_length": draft_length, "policy": None})
+
+    @property
     def max_draft_length(self) -> int:
         """The longest draft a round can have; of a tree its drafts."""
         plan, longest = self.tree_plan, self.chain_length
@@ -170,7 +184,9 @@ class Variant(Section):
 
     @property
     def chain_length(self) -> int:
-        """The largest K that `draft_length` states: the longest draft without the tree."""
+        """The largest K that `draft_length` or `policy` states: the longest draft without the tree."""
+        if self.policy is not None:
+            return self.policy.longest
         if isinstance(self.draft_length, GoodputPolicy):
             return self.draft_length.max
         if isinstance(self.draft_length, tuple):
@@ -183,6 +199,7 @@ class Variant(Section):
             yield Fault(("name",), PLAIN, "is reserved for the variant without speculation", "any other name")
         if isinstance(raw.get("name"), str) and "=" in raw["name"]:
             yield Fault(("name",), raw["name"], "cannot be addressed by --set", "a name without =")
+        yield from policy_faults(raw)
         if isinstance(raw.get("draft_length"), list | tuple):
             for fault in table_faults(raw["draft_length"]):
                 yield fault._replace(path=("draft_length", *fault.path))

@@ -60,7 +60,7 @@ def graph_tables(settings: EngineSettings) -> Arrays:
     cap = settings.graph_sizes[-1] if settings.graph_sizes else 0
     widths = {settings.max_nodes + 1}
     if settings.graphs_of_every_length:
-        widths |= {length + 1 for length in settings.draft_length_by_batch[1:]}
+        widths |= {length + 1 for length in settings.draft_lengths}
     full = np.full((settings.max_nodes + 2, cap + 1), -1)
     mixed = np.full(cap + 1, -1)
     if cap > 0:

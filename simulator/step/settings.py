@@ -64,6 +64,8 @@ class EngineSettings:
     # What is drafted and verified
     draft_length_by_batch: tuple[int, ...] = (0,)
     """Drafts that a request gets after a step with so many requests; the last entry holds beyond its end."""
+    policy_lengths: tuple[int, ...] = ()
+    """Draft lengths that a policy may set in that table as the run goes; (): the table stands."""
     shape: DraftShape = CHAIN
     """How the drafts of a round hang together: their depth, and the drafter passes that make them."""
     lookahead_tokens: int = 0
@@ -117,7 +119,8 @@ class EngineSettings:
     full_graphs: bool = True
     """Uniform decode steps replay one graph."""
     graphs_of_every_length: bool = False
-    """Uniform steps of any K of `draft_length_by_batch` do so; otherwise those of the largest alone."""
+    """Uniform steps of any K of `draft_length_by_batch` or `policy_lengths` do so; otherwise those of the
+    largest alone."""
     piecewise_graphs: bool = True
     """Other steps within the cap replay graphs between attention kernels; otherwise they run eagerly."""
     graph_padding: bool = True
@@ -147,9 +150,14 @@ class EngineSettings:
         return "accept" if self.emits_before_drafting else "draft"
 
     @property
+    def draft_lengths(self) -> set[int]:
+        """Every K that a step may have; the K of a step without requests does not count."""
+        return {*self.draft_length_by_batch[1:], *self.policy_lengths}
+
+    @property
     def max_nodes(self) -> int:
         """Drafts verified for one request in one round, at most."""
-        return max(self.draft_length_by_batch)
+        return max(*self.draft_length_by_batch, *self.policy_lengths, 0)
 
     @property
     def max_depth(self) -> int:
