@@ -53,8 +53,11 @@ def nearest_format(value: object) -> str | None:
 
 def _own_word(path: DataPath, value: str) -> str | None:
     """Our word for `value`; None where it is ours already, or unknown."""
-    if path in _WORDS:
-        return _WORDS[path].get(value.lower())
+    return _WORDS[path].get(value.lower()) if path in _WORDS else own_method(value)
+
+
+def own_method(value: str) -> str | None:
+    """The method that an engine calls `value`; None where it is our name already, or unknown."""
     from simulator.speculation import methods
 
     known = methods()

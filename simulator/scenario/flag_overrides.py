@@ -9,6 +9,7 @@ from typing import Any
 from simulator.document import DataPath, Document, Place, parse_yaml
 from simulator.errors import InputError, Problem
 from simulator.scenario.base import names_of
+from simulator.scenario.engine_words import own_method
 from simulator.scenario.overrides import set_field
 
 FIELDS: Mapping[str, DataPath] = {
@@ -93,6 +94,7 @@ def _set_of_variant(document: Document, name: str, value: Any, place: Place) -> 
     if not isinstance(variants, list):
         return  # refused with all that is wrong in the file
     if name == "method":
+        value = own_method(value) or value
         if [variant.get("method") for variant in variants if isinstance(variant, dict)] != [value]:
             set_field(document, "speculation", [] if value == "none" else [{"method": value}], place)
         return

@@ -42,6 +42,11 @@ def test_flags_change_what_the_file_states_and_set_comes_last(tmp_path: Path) ->
     assert loaded(tmp_path, {"model": None}) == loaded(tmp_path, {})
 
 
+def test_the_method_of_the_file_by_an_engines_name_keeps_its_variant(tmp_path: Path) -> None:
+    scenario = loaded(tmp_path, {"method": "eagle-3"}, speculation=variant_of(HIERARCHICAL))
+    assert scenario.speculation[0].acceptance.model == "hierarchical"
+
+
 def test_a_drafter_on_all_gpus_follows_the_target_and_one_on_a_single_gpu_stays(tmp_path: Path) -> None:
     variants = [
         {"method": "eagle3", "name": "wide", "draft_tensor_parallel": 4},

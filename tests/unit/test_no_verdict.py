@@ -48,6 +48,12 @@ def test_too_little_gets_no_verdict_and_its_reason_in_the_notes(changes: dict[st
     assert comparison.verdict.sentence in notes
 
 
+def test_a_draft_length_of_0_is_called_plain_decoding() -> None:
+    note = "eagle3: a draft length of 0 is plain decoding with the drafter in memory"
+    assert note in compared({"speculation.0.draft_length": 0})[1]
+    assert note not in compared({"speculation.0.draft_length": 1})[1]
+
+
 def test_enough_gets_one() -> None:
     comparison, notes = compared({})
     assert comparison.verdict.outcome == PAYS
