@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from calibration.validation.reconstruction.cases import (
-    PublishedCase,
+from calibration.conversion.words import case_fields
+from calibration.validation.reconstruction.cases import PublishedCase
+from calibration.validation.reconstruction.published_run import PublishedFigure, PublishedRun
+from calibration.validation.reconstruction.sections import (
     PublishedDraft,
     PublishedFramework,
     PublishedHardware,
     PublishedModel,
     PublishedWorkload,
+    repeated,
 )
-from calibration.validation.reconstruction.published_run import PublishedFigure, PublishedRun
 from simulator.scenario import Scenario, scenario_from_data
 
 
@@ -65,6 +68,17 @@ def case(points: Sequence[Mapping[str, Any]] = ({},), **fields: Any) -> Publishe
         **fields,
     }
     return PublishedCase(**known_fields)
+
+
+def with_words(about: PublishedCase, note: str) -> PublishedCase:
+    """The case with a note, and the fields that the converter reads from it."""
+    words = case_fields({"notes": [note]})
+    return replace(
+        about,
+        notes=(note,),
+        workload=repeated(about.workload, words["workload"]),
+        engine_args=repeated(about.engine_args, words["engine_args"]),
+    )
 
 
 def run(

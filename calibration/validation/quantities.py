@@ -38,8 +38,12 @@ def predicted(
     variant: str,
     part: str | None = None,
     speedup_of: str | None = None,
+    per_token: bool = False,
 ) -> float:
-    """The figure to compare with a published one, in SI units; NaN where the prediction has none."""
+    """The figure to compare with a published one, in SI units; NaN where the prediction has none.
+
+    `per_token`: a published ITL is a gap divided by the tokens that end it.
+    """
     if quantity == SPEEDUP:
         return speedup_of_figures(
             prediction.figures.get(PLAIN, {}), prediction.figures.get(SPEC, {}), speedup_of
@@ -52,7 +56,10 @@ def predicted(
         plain, spec = prediction.steps.get(PLAIN), prediction.steps.get(SPEC)
         return spec["verify"] / plain["verify"] if plain and spec else math.nan
     figures = prediction.figures.get(variant, {})
-    figure = figures.get(PATHS.get(quantity, ""), math.nan)
+    path = PATHS.get(quantity, "")
+    if per_token:
+        path = path.replace("itl_s.", "itl_token_s.")
+    figure = figures.get(path, math.nan)
     if (
         quantity == ACCEPTANCE_LENGTH
     ):  # sources average over all rounds, also those in which prompt lookup found nothing

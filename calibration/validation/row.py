@@ -96,9 +96,11 @@ def input_of(run: PublishedRun) -> PredictionInput:
 def rows_of(run: PublishedRun, prediction: Prediction) -> Iterator[ComparisonRow]:
     """A row for every published figure of a run, compared, or skipped with a reason."""
     for figure in run.published:
-        value = predicted(prediction, figure.quantity, figure.variant, figure.part, run.case.speedup_of)
-        reason = None
-        if not (math.isfinite(value) and value > 0):
+        value = predicted(
+            prediction, figure.quantity, figure.variant, figure.part, run.case.speedup_of, figure.per_token
+        )
+        reason = figure.not_comparable
+        if reason is None and not (math.isfinite(value) and value > 0):
             reason = _why_missing(run, prediction, figure.variant)
         closed = prediction.closed_form if figure.quantity == SPEEDUP else None
         yield row_of(run, figure.quantity, figure.variant, figure.value, value, reason, figure.part, closed)

@@ -146,6 +146,10 @@ def _check_method(root: ConfigFields, method: str) -> None:
         root.add(
             "draft_vocab_size", root.values["draft_vocab_size"], "belongs to EAGLE-3", "use method eagle3"
         )
+    if method != "peagle" and "PEagle" in str(root.values.get("architectures")):
+        root.add(
+            "architectures", root.values["architectures"], "drafts in one parallel pass", "use method peagle"
+        )
     for name, owners in _FOREIGN_FIELDS.items():
         if root.has(name) and method not in owners:
             root.add(name, root.values[name], f"belongs to another method than {method}")
@@ -157,7 +161,8 @@ def _head(
     eagle3 = method in ("eagle3", "peagle")
     hidden = config.count("hidden_size")
     vocab = config.count("vocab_size", default=target.vocab_size)
-    draft_vocab = root.count("draft_vocab_size", default=vocab) if eagle3 else vocab
+    # SGLang cuts an EAGLE head to its most frequent tokens (--speculative-token-map, `hot_vocab_size`).
+    draft_vocab = root.count("draft_vocab_size" if eagle3 else "hot_vocab_size", default=vocab)
     seen = root.count("target_hidden_size", default=hidden)
     if seen != target.hidden_size:
         wrong = "target_hidden_size" if root.has("target_hidden_size") else "hidden_size"
@@ -174,7 +179,7 @@ def _head(
         fc, further_layers = _block_parts(root, hidden, seen, vocab)
         layers = (*layers, *further_layers)
     shares_embedding = hidden == target.hidden_size
-    shares_head = not eagle3 or (draft_vocab == vocab and not _brings_head(root))
+    shares_head = draft_vocab == vocab and not (eagle3 and _brings_head(root))
     model = Model(
         name,
         hidden,

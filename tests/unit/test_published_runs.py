@@ -141,9 +141,8 @@ def test_shares_and_step_times_are_trials_of_single_steps(tmp_path):
     [
         ({"topk": 4, "num_draft_tokens": 16}, {}, "tree"),
         ({"method": "eagle2", "topk": None}, {}, "tree"),
-        ({"method": "p_eagle"}, {}, "method p_eagle"),
+        ({"method": "hydra"}, {}, "method hydra"),
         ({"method": "eagle/ngram"}, {}, "several methods in one point"),
-        ({"method": "mtp"}, {}, "target carries no MTP module"),
         (
             {"method": "rest", "topk": None},
             {"acceptance_length": None},
@@ -197,7 +196,7 @@ def test_replicas_that_cannot_hold_the_model_are_one_engine(tmp_path):
     run = the_run(tmp_path, changed(PLAIN, target=target, hardware=hardware))
     assert run.plain is not None
     assert (run.plain.hardware.tensor_parallel, run.plain.hardware.replicas) == (8, 1)
-    assert any("one engine over 8 GPUs" in choice for choice in run.choices)
+    assert run.plain.hardware.attention_dp == 8
 
 
 def test_flagged_and_recalled_cases_are_counted_not_simulated(tmp_path):

@@ -1,10 +1,12 @@
 """Files of published cases: what is read, what is forgiven, what is refused with its place."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from calibration.validation.reconstruction.cases import committed_cases, number, read_cases
+from calibration.validation.reconstruction.cases import committed_cases, read_cases
+from calibration.validation.reconstruction.sections import number
 from calibration.validation.row import FORM_NOT_STATED
 from simulator.errors import InputError
 from tests.published_cases import PLAIN, SPEC, cases_of, write_cases
@@ -116,6 +118,13 @@ def test_every_committed_case_has_a_source_and_an_own_name():
     assert all(case.source_id and case.source_id != case.file for case in cases)
 
 
+def stated(case, field):
+    """A field of a case without what was read from words, which a transcription may put otherwise."""
+    value = getattr(case, field)
+    words = [name.removeprefix(f"{field}.") for name in case.from_words if name.startswith(f"{field}.")]
+    return replace(value, **dict.fromkeys(words)) if words else value
+
+
 @needs_shared
 def test_the_transcription_keeps_every_published_figure():
     """Of every source that is committed; reference data may hold more sources than are."""
@@ -129,7 +138,7 @@ def test_the_transcription_keeps_every_published_figure():
     for name, case in reference_cases.items():
         own_case = own_cases[name]
         for field in ("kind", "confidence", "hardware", "target", "draft", "speedup_of"):
-            assert getattr(own_case, field) == getattr(case, field), (name, field)
+            assert stated(own_case, field) == stated(case, field), (name, field)
         assert set(own_case.quality_flags) - set(case.quality_flags) <= {FORM_NOT_STATED}
         assert set(case.quality_flags) <= set(own_case.quality_flags)
         for own, point in zip(own_case.points, case.points, strict=True):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from calibration.validation.reconstruction.cases import PublishedDraft, PublishedFramework
 from calibration.validation.reconstruction.engines import engine_of
 from calibration.validation.reconstruction.point import NO_GRAPHS
+from calibration.validation.reconstruction.sections import PublishedDraft, PublishedFramework
 from calibration.validation.reconstruction.settings import CAPPED
 from tests.published_cases import PLAIN, SPEC, changed, the_run
 from tests.published_runs import case

@@ -10,15 +10,15 @@ import pytest
 
 from calibration.validation.curve_prediction import CurvePoint
 from calibration.validation.predict import PredictionInput, predict, with_means
-from calibration.validation.reconstruction.cases import PublishedFramework, PublishedWorkload
 from calibration.validation.reconstruction.lengths import lengths_of
 from calibration.validation.reconstruction.reconstruct import published_runs_of_cases
+from calibration.validation.reconstruction.sections import PublishedFramework, PublishedWorkload
 from calibration.validation.reconstruction.settings import UNSPLIT_PROMPTS
 from calibration.validation.row import input_of
 from simulator.acceptance import Gated
 from simulator.runs.replications import make_traffic
 from tests.published_cases import committed_runs
-from tests.published_runs import case, run, scenario
+from tests.published_runs import case, run, scenario, with_words
 
 CHAT = {"kind": "lognormal", "median": 150.0, "p95": 700.0, "max": 2000}
 
@@ -69,7 +69,7 @@ def test_what_is_taken_where_nothing_is_said_is_the_middle_of_what_others_say() 
     ],
 )
 def test_questions_without_a_chat_template_are_shorter(note: str, tokens: float, message: str) -> None:
-    asked = replace(case(workload=PublishedWorkload(dataset="GSM8K")), notes=(note,))
+    asked = with_words(case(workload=PublishedWorkload(dataset="GSM8K")), note)
     result = lengths_of(asked, {}, None)
     assert result.prompt_mean == pytest.approx(tokens)
     assert f"input length not published: {message}" in result.notes
@@ -91,7 +91,7 @@ def test_a_server_takes_no_prompt_that_its_context_has_no_room_for(
 ) -> None:
     """The mean of a log-normal (5,000, 0.7) below 1,792 tokens, from draws: 1,311."""
     asked = PublishedWorkload(dataset="SWE-bench", output_len_tokens={"nominal": 256, "max": 256})
-    result = lengths_of(replace(case(workload=asked), notes=(note,)), {}, None)
+    result = lengths_of(with_words(case(workload=asked), note), {}, None)
     assert result.prompt_mean == pytest.approx(mean, rel=0.01)
     assert result.prompt["max"] == longest
     assert result.assumed == ("prompt_tokens",)
@@ -104,9 +104,8 @@ def test_prompts_of_tensorrt_llm_are_whole_unless_it_is_told_to_cut_them() -> No
             [{"concurrency": 4, "baseline": {"output_tok_per_s": 100.0}}],
             workload=message,
             framework=PublishedFramework(name=engine, version="1.0"),
-            notes=(note,),
         )
-        [result] = published_runs_of_cases([about])
+        [result] = published_runs_of_cases([with_words(about, note)])
         assert result.plain is not None
         assert (UNSPLIT_PROMPTS in result.choices) is not result.plain.engine.chunked_prefill
         return not result.plain.engine.chunked_prefill
@@ -137,10 +136,8 @@ def test_outputs_are_of_one_length_where_nothing_but_a_limit_ends_them(
 ) -> None:
     counts = {} if counted is None else {"total_output_tokens": 100 * counted, "num_requests": 100}
     point = {"concurrency": 4, "baseline": {"output_tok_per_s": 100.0, **counts}}
-    about = case(
-        [point], workload=PublishedWorkload(dataset=dataset, output_len_tokens=message), notes=(note,)
-    )
-    result = lengths_of(about, point, None)
+    about = case([point], workload=PublishedWorkload(dataset=dataset, output_len_tokens=message))
+    result = lengths_of(with_words(about, note), point, None)
     assert (result.output["kind"] == "fixed") is fixed
     assert result.ends_foreseen or not fixed, "an engine knows the limit that it stops at"
 

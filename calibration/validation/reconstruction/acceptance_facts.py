@@ -4,13 +4,12 @@ read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from operator import mul
 
-from calibration.validation.reconstruction.cases import Facts, PublishedCase, named_datasets, number
+from calibration.validation.reconstruction.cases import PublishedCase, named_datasets
 from calibration.validation.reconstruction.drafts import (
     LENGTH_KEYS,
     draft_length_of,
@@ -22,6 +21,7 @@ from calibration.validation.reconstruction.drafts import (
 from calibration.validation.reconstruction.engines import engine_of
 from calibration.validation.reconstruction.models import model_of
 from calibration.validation.reconstruction.names import datasets_of
+from calibration.validation.reconstruction.sections import Facts, number
 from simulator.breakeven.theory import tokens_per_verify
 
 DATASET_KEYS = (
@@ -110,7 +110,7 @@ def facts_of(case: PublishedCase) -> Iterator[AcceptanceFact]:
         chain = draft_length_of(case, point, method)
         tree = is_tree(case, point, published, research)
         for dataset, facts in _by_dataset(case, point):
-            stated = stated_acceptance(facts, chain.tokens) or _in_words(case, chain.tokens)
+            stated = stated_acceptance(facts, chain.tokens) or _of_all_points(case, chain.tokens)
             if stated is None:
                 continue
             by_position = not chain.stated and bool(stated.survival)
@@ -133,7 +133,11 @@ def facts_of(case: PublishedCase) -> Iterator[AcceptanceFact]:
 
 def served_model(case: PublishedCase, title: str) -> str:
     """The model's name for comparing acceptance. A model that thinks before it answers writes other text."""
-    return f"{title}, thinking" if "thinking" in f"{case.target.model} {case.text}".lower() else title
+    return (
+        f"{title}, thinking"
+        if "thinking" in str(case.target.model).lower() or case.workload.thinking
+        else title
+    )
 
 
 def _chain_facts(facts: Facts) -> bool:
@@ -158,24 +162,16 @@ def dataset_key(case: PublishedCase, point_dataset: str | None) -> tuple[str, ..
     return datasets_of(words) or ((words.lower(),) if words else ())
 
 
-_LENGTH_IN_WORDS = re.compile(r"accept\w*(?: \(\w+\))? length (?:of |is |was |= ?|at )?(\d(?:\.\d+)?)\b")
-_RATE_IN_WORDS = re.compile(
-    r"acceptance(?: rate)? (?:of |is |was |= ?)?"
-    r"(\d+(?:\.\d+)?)(?: ?- ?(\d+(?:\.\d+)?))? ?%(?: at k ?= ?(\d+))?"
-)
-
-
-def _in_words(case: PublishedCase, draft_length: int) -> StatedAcceptance | None:
-    """The acceptance that the notes of a case state for all of its points."""
-    if len({number(point.get("k")) for point in case.points}) > 1:
+def _of_all_points(case: PublishedCase, draft_length: int) -> StatedAcceptance | None:
+    """The acceptance that a case states for all of its points."""
+    draft = case.draft
+    if draft is None or len({number(point.get("k")) for point in case.points}) > 1:
         return None
-    text = " · ".join(case.notes).lower()
-    length_match, rate_match = _LENGTH_IN_WORDS.search(text), _RATE_IN_WORDS.search(text)
-    if length_match is not None and 1 <= float(length_match[1]) <= draft_length + 1:
-        return StatedAcceptance(float(length_match[1]))
-    if rate_match is not None and rate_match[3] in (None, str(draft_length)):
-        share = (float(rate_match[1]) + float(rate_match[2] or rate_match[1])) / 200
-        return StatedAcceptance(1 + share * draft_length) if share <= 1 else None
+    if draft.acceptance_length is not None and 1 <= draft.acceptance_length <= draft_length + 1:
+        return StatedAcceptance(draft.acceptance_length)
+    if draft.acceptance_rate is not None and draft.acceptance_rate_at_k in (None, draft_length):
+        share = draft.acceptance_rate
+        return StatedAcceptance(1 + share * draft_length) if 0 <= share <= 1 else None
     return None
 
 

@@ -10,15 +10,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
+from calibration.conversion.convert import converted
+from calibration.validation.reconstruction.sections import (
+    Facts,
+    MetricDefinitions,
+    PublishedDraft,
+    PublishedEngineArgs,
+    PublishedFramework,
+    PublishedHardware,
+    PublishedModel,
+    PublishedWorkload,
+    StatedLoad,
+    repeated,
+    section_of,
+)
+from calibration.validation.reconstruction.sections import text as text_of
 from simulator.errors import InputError, Problem, reason
-
-Facts = Mapping[str, Any]
-"""An object of the file, with whatever keys it has."""
 
 Side = Literal["plain", "spec"]
 """A side of a comparison."""
@@ -29,65 +41,7 @@ VARIANTS: Mapping[Side, str] = {"plain": "baseline", "spec": "spec"}
 _MAX_CHARACTERS = 100_000_000
 
 
-@dataclass(frozen=True)
-class PublishedHardware:
-    """The GPUs of a case. `pp`, `ep`, `dcp`: pipeline, expert and decode-context parallelism."""
-
-    gpu: str | None = None
-    count: float | None = None
-    tp: float | None = None
-    pp: float | None = None
-    ep: float | None = None
-    dcp: float | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True)
-class PublishedModel:
-    """The served model in the source's words; parameters in 10⁹."""
-
-    model: str | None = None
-    params_b: float | None = None
-    active_params_b: float | None = None
-    arch: str | None = None
-    weight_precision: str | None = None
-    kv_precision: str | None = None
-
-
-@dataclass(frozen=True)
-class PublishedDraft:
-    """How a case drafted. `k`: draft length of a chain. `topk`, `num_draft_tokens`: width and nodes of a
-    tree.
-    """
-
-    method: str | None = None
-    model: str | None = None
-    params_b: float | None = None
-    k: float | None = None
-    topk: float | None = None
-    num_draft_tokens: float | None = None
-    structure: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True)
-class PublishedFramework:
-    """The serving engine, in the source's words."""
-
-    name: str | None = None
-    version: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True)
-class PublishedWorkload:
-    """The requests that were sent. A length is a number, an object of statistics, or None."""
-
-    dataset: str | None = None
-    input_len_tokens: float | Facts | None = None
-    output_len_tokens: float | Facts | None = None
-    num_prompts: float | None = None
-    note: str | None = None
+_NO_ARGUMENTS, _NO_LOAD, _NO_DEFINITIONS = PublishedEngineArgs(), StatedLoad(), MetricDefinitions()
 
 
 @dataclass(frozen=True)
@@ -112,12 +66,49 @@ class PublishedCase:
     quality_flags: tuple[str, ...]
     notes: tuple[str, ...]
 
-    @property
-    def text(self) -> str:
-        """All free text of the source in lower case, searched for facts that have no field of their own."""
-        words = (self.hardware.note, self.framework.note, self.workload.note, self.workload.dataset)
-        drafting = () if self.draft is None else (self.draft.note, self.draft.structure)
-        return " · ".join(word for word in (*words, *drafting, *self.notes) if word).lower()
+    engine_args: PublishedEngineArgs = _NO_ARGUMENTS
+    load: StatedLoad = _NO_LOAD
+    metrics: MetricDefinitions = _NO_DEFINITIONS
+    from_words: tuple[str, ...] = ()
+    """Explicit fields that the file lacks, so that they were read from words."""
+
+    def at(self, point: Facts) -> PublishedCase:
+        """The case with the explicit fields that a point repeats, in sections of its own or by themselves."""
+        flat = {name: point[name] for name in _REPEATED if name in point}
+        sections = {name: {**flat, **_object(point.get(key))} for name, key in _SECTIONS_AT_POINTS.items()}
+        if not any(sections.values()):
+            return self
+        draft = None if self.draft is None else repeated(self.draft, sections["draft"])
+        return replace(
+            self,
+            draft=draft,
+            hardware=repeated(self.hardware, sections["hardware"]),
+            workload=repeated(self.workload, sections["workload"]),
+            engine_args=repeated(self.engine_args, sections["engine_args"]),
+            load=repeated(self.load, sections["load"]),
+            metrics=repeated(self.metrics, sections["metrics"]),
+        )
+
+
+_SECTIONS_AT_POINTS: Mapping[str, str] = {
+    "hardware": "hardware",
+    "engine_args": "engine_args",
+    "load": "load",
+    "workload": "workload",
+    "metrics": "metric_definitions",
+    "draft": "draft",
+}
+_REPEATED = (
+    "pp", "ep", "attention_dp", "nodes", "interconnect", "max_num_batched_tokens", "gpu_memory_utilization",
+    "chunked_prefill", "prefix_caching", "cuda_graphs", "async_scheduling", "attention_backend",
+    "max_model_len", "kv_cache_dtype", "stream_interval", "ends", "chat_template", "shared_prefix_tokens",
+    "vocab_fraction", "parallel", "graphs",
+)  # fmt: skip
+"""Fields that a point may repeat without their section."""
+
+
+def _object(value: object) -> Facts:
+    return value if isinstance(value, Mapping) else {}
 
 
 def read_cases(paths: Iterable[str | Path]) -> tuple[PublishedCase, ...]:
@@ -151,24 +142,6 @@ def committed_cases() -> tuple[PublishedCase, ...]:
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
     documents = ((name, json.loads(folder.joinpath(name).read_text(encoding="utf-8"))) for name in files)
     return tuple(case for name, data in documents if "cases" in data for case in _cases_in(data, name))
-
-
-def number(value: object) -> float | None:
-    """A finite number, also from text; None for anything else."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    if not isinstance(value, int | float):
-        return None
-    try:
-        finite = float(value)
-    except OverflowError:
-        return None
-    return finite if abs(finite) < 1e18 else None
 
 
 def variant_facts(point: Facts, side: Side) -> Facts:
@@ -211,13 +184,15 @@ def _cases_in(data: object, file: str) -> list[PublishedCase]:
         raise InputError(problems)
     source_list = data["sources"] if isinstance(data.get("sources"), list) else []
     sources = [source for source in (data.get("source"), *source_list) if isinstance(source, dict)]
-    dated = ((_text(source.get("id")), _text(source.get("date"))) for source in sources)
+    dated = ((text_of(source.get("id")), text_of(source.get("date"))) for source in sources)
     dates = {name: date for name, date in dated if name is not None}
     default = next(iter(dates), Path(file).stem)
     return [_case(raw, default, dates, file) for raw in data["cases"]]
 
 
-_SECTIONS = ("hardware", "target", "draft", "framework", "workload")
+_SECTIONS = (
+    "hardware", "target", "draft", "framework", "workload", "engine_args", "load", "metric_definitions",
+)  # fmt: skip
 
 
 def _problems(raw: object, index: int, file: str) -> list[Problem]:
@@ -245,54 +220,32 @@ def _problems(raw: object, index: int, file: str) -> list[Problem]:
 
 
 def _case(raw: Facts, source_id: str, dates: Mapping[str, str | None], file: str) -> PublishedCase:
-    draft = _section(PublishedDraft, raw.get("draft"))
-    source_id = _text(raw.get("source_id")) or source_id
+    raw, from_words = converted(raw)
+    draft = section_of(PublishedDraft, raw.get("draft"))
+    source_id = text_of(raw.get("source_id")) or source_id
     return PublishedCase(
         case_id=" ".join(raw["case_id"].split()),
         kind=str(raw.get("kind") or "unknown"),
         source_id=source_id,
         date=dates.get(source_id),
         file=file,
-        confidence=_text(raw.get("confidence")),
-        hardware=_section(PublishedHardware, raw.get("hardware")),
-        target=_section(PublishedModel, raw.get("target")),
+        confidence=text_of(raw.get("confidence")),
+        hardware=section_of(PublishedHardware, raw.get("hardware")),
+        target=section_of(PublishedModel, raw.get("target")),
         draft=draft if draft.method is not None else None,
-        framework=_section(PublishedFramework, raw.get("framework")),
-        workload=_section(PublishedWorkload, raw.get("workload")),
+        framework=section_of(PublishedFramework, raw.get("framework")),
+        workload=section_of(PublishedWorkload, raw.get("workload")),
         load_axis=str(raw.get("load_axis") or "none"),
         points=tuple(dict(point) for point in raw.get("points") or ()),
-        speedup_of=_text(raw.get("speedup_of")),
+        speedup_of=text_of(raw.get("speedup_of")),
         usable_as_gate=raw.get("usable_as_gate") is True,
         quality_flags=_texts(raw.get("quality_flags")),
         notes=_texts(raw.get("notes")),
+        engine_args=section_of(PublishedEngineArgs, raw.get("engine_args")),
+        load=section_of(StatedLoad, raw.get("load")),
+        metrics=section_of(MetricDefinitions, raw.get("metric_definitions")),
+        from_words=from_words,
     )
-
-
-CaseRecord = TypeVar(
-    "CaseRecord", PublishedHardware, PublishedModel, PublishedDraft, PublishedFramework, PublishedWorkload
-)
-
-
-def _section(kind: type[CaseRecord], raw: object) -> CaseRecord:
-    """A record with the fields of `kind`; a value of an unexpected type counts as not published."""
-    section = raw if isinstance(raw, dict) else {}
-    values: dict[str, Any] = {}
-    for field in fields(kind):
-        value = section.get(field.name)
-        if field.type == "str | None":
-            values[field.name] = _text(value)
-        elif "Facts" in str(field.type) and isinstance(value, dict):
-            values[field.name] = dict(value)
-        else:
-            values[field.name] = number(value)
-    return kind(**values)
-
-
-def _text(value: object) -> str | None:
-    """A text, or a number as text, because versions are often written as numbers; else None."""
-    if isinstance(value, str):
-        return " ".join(value.split()) or None
-    return None if isinstance(value, bool) or number(value) is None else str(value)
 
 
 def _texts(value: object) -> tuple[str, ...]:

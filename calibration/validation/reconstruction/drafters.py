@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 
-from calibration.validation.reconstruction.cases import Facts, PublishedCase, PublishedDraft, number
+from calibration.validation.reconstruction.cases import PublishedCase
 from calibration.validation.reconstruction.config_files import config_file
 from calibration.validation.reconstruction.models import ModelChoice
+from calibration.validation.reconstruction.sections import Facts, PublishedDraft, number
 from simulator.errors import InputError
 from simulator.models.catalogue import (
     drafters,
@@ -21,7 +22,6 @@ from simulator.models.catalogue import (
 from simulator.models.model import Model
 from simulator.speculation import methods
 
-NO_MODULE = "target carries no MTP module"
 SPARSE_DRAFT = "drafter that keeps part of its KV"
 DRAFT_NOT_USABLE = "drafter does not fit the target"
 _SPARSE_KV = re.compile(r"stream|snapkv|sink|sliding|sparse|quest|triforce")
@@ -41,11 +41,15 @@ def drafter_of(case: PublishedCase, point: Facts, target: ModelChoice, method: s
     words = point.get("draft") if isinstance(point.get("draft"), str) else draft.model
     size = number(point.get("draft_params_b")) or draft.params_b
     if kind == "mtp":
-        return NO_MODULE if target.model.mtp is None else (None, ())
+        return None, ()
     if isinstance(words, str) and _SPARSE_KV.search(words.lower()):
         return SPARSE_DRAFT
     if kind == "draft_model":
         return _draft_model(words, size, target.model)
+    fraction = draft.vocab_fraction
+    cut = None if fraction is None or not 0 < fraction < 1 else _cut_head(words, target, kind, fraction)
+    if cut is not None:
+        return cut
     for name in _named(words):
         if _usable(name, target.model, kind):
             return name, ()
@@ -59,6 +63,25 @@ def drafter_of(case: PublishedCase, point: Facts, target: ModelChoice, method: s
     if not _usable(built, target.model, kind):
         return DRAFT_NOT_USABLE
     return built, (f"{kind} head of the usual shape for {target.title}",)
+
+
+def _cut_head(words: object, target: ModelChoice, kind: str, fraction: float) -> DrafterChoice | None:
+    """A drafter whose head covers a share of the vocabulary; None for a method without such heads."""
+    key = {"eagle": "hot_vocab_size", "eagle3": "draft_vocab_size", "peagle": "draft_vocab_size"}.get(kind)
+    if key is None:
+        return None
+    named = next((name for name in _named(_before_comma(words)) if _usable(name, target.model, kind)), None)
+    config = dict(entry(named).config) if named else _head(target.model, kind)
+    tokens = max(1, round(fraction * target.model.vocab_size))
+    path = config_file(f"{kind}-{target.title}-{tokens}", {**config, key: tokens})
+    if not _usable(path, target.model, kind):
+        return None
+    return path, (f"{kind} head over {tokens:,} of {target.model.vocab_size:,} tokens",)
+
+
+def _before_comma(words: object) -> object:
+    """The name in front of a remark: "owner/head, cut to 25 %"."""
+    return words.split(",")[0] if isinstance(words, str) else words
 
 
 def _named(words: object) -> list[str]:

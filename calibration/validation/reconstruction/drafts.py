@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from calibration.validation.reconstruction.cases import Facts, PublishedCase, PublishedDraft, number
+from calibration.validation.reconstruction.cases import PublishedCase
 from calibration.validation.reconstruction.drafters import drafter_of
 from calibration.validation.reconstruction.models import ModelChoice
+from calibration.validation.reconstruction.sections import Facts, PublishedDraft, number
 from simulator.speculation import methods
 
 TREE = "tree"
@@ -22,9 +23,13 @@ _OURS: Mapping[str, str] = {
     "draftmodel": "draft_model", "draft": "draft_model", "sps": "draft_model",
     "ngram": "ngram", "pldngram": "ngram", "pld": "ngram", "promptlookup": "ngram",
     "rest": "ngram", "recycling": "ngram", "tokenrecycling": "ngram", "oraclereplay": "ngram",
+    "peagle": "peagle",
     "mtp": "mtp", "nextn": "mtp", "multitokenprediction": "mtp", "deepseekmtp": "mtp",
 }  # fmt: skip
 """Published method, letters and digits only → method here. A method of the same name needs no entry."""
+
+_PARALLEL: Mapping[str, str] = {"eagle": "peagle", "eagle3": "peagle", "draft_model": "pard"}
+"""Method with sequential passes → the one that drafts all tokens in one pass."""
 
 _NEAREST = frozenset({"hass", "samdeagle2", "rest", "recycling", "tokenrecycling", "oraclereplay"})
 """Methods without a model of their own: the nearest is simulated where an acceptance length is published."""
@@ -131,6 +136,12 @@ def draft_of(case: PublishedCase, point: Facts, target: ModelChoice, research: b
         return f"method {published}"
     length, _, note = draft_length_of(case, point, method)
     notes = [note] if note else []
+    if method == "mtp" and target.model.mtp is None:
+        method = "eagle"
+        notes.append("MTP layer of a model without its own: one layer of the target's shape")
+    if case.draft is not None and case.draft.parallel and method in _PARALLEL:
+        method = _PARALLEL[method]
+        notes.append(f"one parallel pass: {method}")
     nearest = _letters(published) in _NEAREST
     if nearest:
         notes.append(f"{published} simulated as {method}")

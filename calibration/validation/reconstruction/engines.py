@@ -7,11 +7,11 @@ differ more between synchronous and asynchronous builds than between neighbourin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calibration.validation.reconstruction.cases import PublishedCase, Side
+from calibration.validation.reconstruction.cases import VARIANTS, PublishedCase, Side
 from calibration.validation.reconstruction.names import side_of
 from simulator.engines.preset import Preset
 from simulator.engines.presets import of_version, presets, release_of
@@ -55,14 +55,6 @@ _VLLM_HOST_DRAFTING = re.compile(r"n_?gram|suffix(_decoding)?|prompt_lookup|pld(
 """Published methods that draft on the host, for which vLLM turns asynchronous scheduling off ("only supported
 with EAGLE/MTP/Draft Model/NGram GPU", vllm config/vllm.py, 0.17 to 0.30).
 """
-_SERIAL = re.compile(
-    r"async\w*[- ]scheduling (?:off|disabled)|disables async\w*[- ]scheduling|no-async|disable-overlap"
-)
-_DRAFTING = re.compile(r"\bspec(?:ulati\w+)?\b|draft|n-?gram|eagle|mtp")
-"""A clause with these words is about the variant that drafts …"""
-_NOT_DRAFTING = re.compile(r"\b(?:plain|baseline|both)\b|\b(?:without|no)\s+(?:spec|draft|n-?gram|eagle|mtp)")
-"""… unless it has these words, too: then it is about the plain variant or both."""
-_FLASHINFER = re.compile(r"attention[-_ ]backend\W{1,3}flashinfer")
 _FLASHINFER_VERIFIES_IN_GRAPHS = (0, 28)
 """The first vLLM release that verifies in CUDA graphs with FlashInfer (vllm-project/vllm#50439)."""
 _SGLANG_OVERLAPPED_SPECULATION = (0, 5, 10)
@@ -128,7 +120,7 @@ def engine_of(case: PublishedCase, side: Side, method: str | None = None) -> Eng
         notes.append("host work does not overlap on this side")
     if drafts_on_host and (release or _VLLM_ASYNCHRONOUS) >= _VLLM_ASYNCHRONOUS:
         notes.append("vLLM waits for prompt lookup on the host: a synchronous preset taken")
-    flashinfer = _FLASHINFER.search(case.text) is not None
+    flashinfer = "flashinfer" in (case.engine_args.attention_backend or "").lower()
     return EngineChoice(
         own_engine,
         preset.name,
@@ -172,29 +164,16 @@ def _overlaps(
     engine: str, version: tuple[int, ...] | None, case: PublishedCase, side: Side, words: str
 ) -> bool:
     """Whether host work overlaps the GPU on this side."""
-    text = f"{words} · {case.text}"
-    if side == "plain" and re.search(r"(?:plain|baseline) without overlap", text):
-        return False
-    if any(_SERIAL.search(clause) and (side == "spec" or plain) for clause, plain in _clauses(text)):
-        return False
+    stated = case.engine_args.async_scheduling
+    if isinstance(stated, Mapping):
+        stated = stated.get(VARIANTS[side])
+    if isinstance(stated, bool):
+        return stated
     if engine == VLLM:
-        return "--async-scheduling" in text or version is None or version[:2] >= _VLLM_ASYNCHRONOUS
+        return version is None or version[:2] >= _VLLM_ASYNCHRONOUS
     if engine == SGLANG and side == "spec":
         return "spec v2" in words or (version or (0,)) >= _SGLANG_OVERLAPPED_SPECULATION
     return True
-
-
-def _clauses(text: str) -> Iterator[tuple[str, bool]]:
-    """The clauses of a text, and whether each is about plain decoding or both variants.
-
-    A clause that names no variant is about the variant named last in its sentence.
-    """
-    for sentence in re.split(r"[;·]|\.\s", text):
-        plain = True
-        for clause in re.split(r"[,()]", sentence):
-            if _DRAFTING.search(clause) or _NOT_DRAFTING.search(clause):
-                plain = _NOT_DRAFTING.search(clause) is not None
-            yield clause, plain
 
 
 def _preset_of(engine: str, version: tuple[int, ...] | None, overlaps: bool, synchronous: bool) -> Preset:
@@ -208,26 +187,22 @@ def _preset_of(engine: str, version: tuple[int, ...] | None, overlaps: bool, syn
     return of_version(overlapping, version)
 
 
-_FLAGS: tuple[tuple[str, str, type[int] | type[float]], ...] = (
-    (r"max[-_]num[-_]seqs", "max_num_seqs", int),
-    (r"max[-_]running[-_]requests", "max_num_seqs", int),
-    (r"max[-_]batch[-_]size", "max_num_seqs", int),
-    (r"max[-_]num[-_]batched[-_]tokens", "max_num_batched_tokens", int),
-    (r"max[-_]num[-_]tokens", "max_num_batched_tokens", int),
-    (r"kv_cache_free_gpu_mem_fraction", "gpu_memory_utilization", float),
-    (r"chunked[-_]prefill[-_]size", "max_num_batched_tokens", int),
-    (r"gpu[-_]memory[-_]utilization", "gpu_memory_utilization", float),
-    (r"mem[-_]fraction[-_]static", "gpu_memory_utilization", float),
-)
+_WHOLE = ("max_num_seqs", "max_num_batched_tokens")
+_MOST = 262_144
 
 
 def _settings(case: PublishedCase) -> dict[str, Any]:
-    """The engine settings in the launch line of a case's notes."""
-    settings: dict[str, Any] = {}
-    for pattern, key, read in _FLAGS:
-        match = re.search(rf"--{pattern}[ =](\d+(?:\.\d+)?)", case.text)
-        if match:
-            value = read(float(match[1]))
-            if (0 < value <= 1) if key == "gpu_memory_utilization" else (1 <= value <= 262_144):
-                settings[key] = value
+    """The scenario's engine settings that the engine's arguments give."""
+    arguments = case.engine_args
+    settings: dict[str, Any] = {
+        name: round(value)
+        for name in _WHOLE
+        if (value := getattr(arguments, name)) is not None and 1 <= value <= _MOST
+    }
+    share = arguments.gpu_memory_utilization
+    if share is not None and 0 < share <= 1:
+        settings["gpu_memory_utilization"] = share
+    for name in ("chunked_prefill", "prefix_caching"):
+        if getattr(arguments, name) is not None:
+            settings[name] = getattr(arguments, name)
     return settings

@@ -16,13 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from calibration.validation.reconstruction.acceptance_facts import AcceptanceFact, dataset_key, facts_of
-from calibration.validation.reconstruction.cases import (
-    Facts,
-    PublishedCase,
-    named_datasets,
-    number,
-    variant_facts,
-)
+from calibration.validation.reconstruction.cases import PublishedCase, named_datasets, variant_facts
 from calibration.validation.reconstruction.drafts import DraftChoice
 from calibration.validation.reconstruction.entries import (
     USUAL_MATCH,
@@ -31,6 +25,7 @@ from calibration.validation.reconstruction.entries import (
     length_of_survival,
 )
 from calibration.validation.reconstruction.published_run import AcceptanceFrom
+from calibration.validation.reconstruction.sections import Facts, number
 from simulator.breakeven.theory import alpha_from_tokens_per_verify, tokens_per_verify
 
 NO_ACCEPTANCE = "no acceptance published for this method"
@@ -186,7 +181,10 @@ def _entry(length: float, at: int, query: AcceptanceQuery) -> dict[str, Any]:
 
 def _steps_per_token(query: AcceptanceQuery) -> float | None:
     """ITL ÷ TPOT of the speculative run: tokens per step if a chunk of the stream is a decode step."""
-    if "tpot_mean_unreliable" in query.case.quality_flags:
+    metrics = query.case.metrics
+    if "tpot_mean_unreliable" in query.case.quality_flags or metrics.tpot == "with_ttft":
+        return None
+    if metrics.itl not in (None, "per_emission"):
         return None
     point = query.case.points[query.point]
     spec, plain = _itl_per_tpot(variant_facts(point, "spec")), _itl_per_tpot(variant_facts(point, "plain"))

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from calibration.validation.reconstruction.cases import (
-    VARIANTS,
-    Facts,
-    PublishedCase,
-    Side,
-    number,
-    variant_facts,
-)
+from calibration.validation.reconstruction.cases import VARIANTS, PublishedCase, Side, variant_facts
 from calibration.validation.reconstruction.lengths import LengthsChoice
 from calibration.validation.reconstruction.published_run import PublishedFigure
+from calibration.validation.reconstruction.sections import Facts, MetricDefinitions, number
 
 _LATENCIES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "tpot_mean": (("tpot_mean_ms", 1e-3), ("ms_per_token", 1e-3)),
@@ -55,13 +50,13 @@ def figures_of(
     figures: list[PublishedFigure] = []
     for variant in VARIANTS:
         facts = variant_facts(point, variant)
-        rate = throughput(facts, lengths, gpus, ranks)
+        rate = throughput(facts, lengths, gpus, ranks, case.metrics.throughput == "total")
         if rate is not None:
             figures.append(PublishedFigure("throughput", variant, rate))
         for quantity, keys in _LATENCIES.items():
             seconds = _first(facts, keys)
             if seconds is not None and not _unreliable(case, quantity):
-                figures.append(PublishedFigure(quantity, variant, seconds))
+                figures.append(_latency(case.metrics, quantity, variant, seconds))
     ratio = _positive(point.get("speedup")) or _derived(case, figures)
     if ratio is not None:
         figures.append(PublishedFigure("speedup", "both", ratio))
@@ -72,13 +67,59 @@ def figures_of(
     return figures
 
 
-def throughput(facts: Facts, lengths: LengthsChoice, gpus: float | None, ranks: float) -> float | None:
+TPOT_WITH_TTFT = "TPOT includes TTFT"
+ITL_OF_SEVERAL = "ITL per group of tokens"
+
+
+def _latency(metrics: MetricDefinitions, quantity: str, variant: Side, seconds: float) -> PublishedFigure:
+    """A latency as the source's client defines it."""
+    if quantity.startswith("tpot") and metrics.tpot == "with_ttft":
+        return PublishedFigure(quantity, variant, seconds, not_comparable=TPOT_WITH_TTFT)
+    if quantity.startswith("itl") and metrics.itl == "per_n_tokens":
+        return PublishedFigure(quantity, variant, seconds, not_comparable=ITL_OF_SEVERAL)
+    per_token = quantity.startswith("itl") and metrics.itl == "per_token"
+    return PublishedFigure(quantity, variant, seconds, per_token=per_token)
+
+
+def in_terms_of_load(case: PublishedCase, point: Facts) -> PublishedCase:
+    """The case with the terms of its speedup, where it states none and requests arrive at a rate.
+
+    Below capacity both variants serve the rate, so a ratio of throughputs would be 1.
+    """
+    at_rate = case.load.kind == "rate" or (
+        case.load.kind is None and _positive(point.get("request_rate_rps"))
+    )
+    closed = any(point.get(key) is not None for key in CLOSED_KEYS)
+    if case.speedup_of is not None or not at_rate or closed:
+        return case
+    plain, spec = variant_facts(point, "plain"), variant_facts(point, "spec")
+    for term, keys in _TERMS_AT_A_RATE.items():
+        if any(_positive(plain.get(key)) and _positive(spec.get(key)) for key in keys):
+            return replace(case, speedup_of=term)
+    return replace(case, speedup_of="e2e_mean") if _positive(point.get("speedup")) else case
+
+
+_TERMS_AT_A_RATE: Mapping[str, tuple[str, ...]] = {
+    "e2e_mean": ("e2e_latency_mean_s", "e2e_latency_mean_ms"),
+    "tpot_mean": ("tpot_mean_ms", "ms_per_token"),
+}
+CLOSED_KEYS = ("batch_size", "concurrency", "running_requests", "concurrency_cap")
+"""Keys of a point that state how many requests are in flight at once."""
+
+
+def throughput(
+    facts: Facts, lengths: LengthsChoice, gpus: float | None, ranks: float, total: bool = False
+) -> float | None:
     """Output tokens per second of all GPUs together.
 
-    Of a total that includes prompts, the outputs' share is taken by the mean lengths.
+    Of a total that includes prompts, the outputs' share is taken by the mean lengths. `total`: the client's
+    throughput is such a total, whatever its name.
     """
     output_share = lengths.output_mean / (lengths.prompt_mean + lengths.output_mean)
-    for key, share in (("output_tok_per_s", 1.0), ("total_tok_per_s", output_share)):
+    for key, share in (
+        ("output_tok_per_s", output_share if total else 1.0),
+        ("total_tok_per_s", output_share),
+    ):
         for suffix, factor in (("", 1.0), ("_per_gpu", gpus), ("_per_rank", ranks)):
             value = _positive(facts.get(f"{key}{suffix}"))
             if value is not None and factor is not None:

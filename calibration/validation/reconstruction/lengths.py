@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from calibration.validation.reconstruction.cases import VARIANTS, Facts, PublishedCase, number, variant_facts
+from calibration.validation.reconstruction.cases import VARIANTS, PublishedCase, variant_facts
 from calibration.validation.reconstruction.conventions import ToolConvention, convention_of
 from calibration.validation.reconstruction.names import datasets_of
+from calibration.validation.reconstruction.sections import Facts, number
 from simulator.numerics.roots import bracketed_root
 from simulator.traffic.lengths import Z_95
 
@@ -55,7 +55,6 @@ _RAW_PROMPTS: Mapping[str, float] = {"gsm8k": 58}
 """Mean prompt tokens without a chat template: the mean of case sdb_trace_gsm8k_eagle3, less the 36 tokens
 that the template of Llama 3.1 adds to a question.
 """
-_RAW = re.compile(r"(?:no|without|without a) chat template")
 
 _UNKNOWN_DATA_SET = UsualLengths(714, 256, 1.0, 0.8)
 """Lengths of an unknown data set: medians over the committed sources that state lengths, with the spread of
@@ -63,17 +62,9 @@ chat.
 """
 _SGLANG_UNIFORM = (0.4, 0.6)
 """Range of counted ÷ nominal mean in which lengths count as uniform from 1 to the nominal length."""
-_CONTEXT_LIMIT = re.compile(
-    r"(?:max[-_]model[-_]len|context[-_]length|max[-_]seq[-_]len)\W{1,3}(\d+(?:,\d{3})*)(k?)\b"
-)
-"""The limit of a launch line on a prompt and its output together."""
 _MIN_SHARE_BELOW = 0.01
 """If a smaller share of a data set's prompts is below the limit, the limit did not apply to these prompts."""
 _FIXED_WITHIN = 0.02
-_IGNORES_EOS = re.compile(
-    r"(?<!no )(?<!no-)(?<!not )(?<!without )(?<!without --)ignore[-_ ]eos(?!\W{0,3}(?:false|off|0\b))"
-)
-"""Text that states that outputs never end early, so that each is as long as requested."""
 _OWN_LENGTHS = ("sharegpt",)
 """Data sets for which tools request the recorded length of each answer."""
 _ROUND = (50, 64)
@@ -122,9 +113,9 @@ def lengths_of(
         _UNKNOWN_DATA_SET if known_name is None else _USUAL_LENGTHS[known_name],
         known_name or "no known data set",
     )
-    raw_prompt = _RAW_PROMPTS.get(data_set) if _RAW.search(case.text) else None
-    ignores_eos = _IGNORES_EOS.search(case.text) is not None
-    reasoning = bool(re.search(r"thinking|reasoning", f"{case.target.model} {case.text}".lower()))
+    raw_prompt = _RAW_PROMPTS.get(data_set) if case.workload.chat_template is False else None
+    ignores_eos = case.workload.ends == "max_tokens"
+    reasoning = bool(case.workload.reasoning)
     notes: dict[str, list[str]] = {"input": [], "output": []}
     assumed: set[str] = set()
 
@@ -161,7 +152,7 @@ def lengths_of(
     output, output_mean = length_of("output", "osl", spread.output_spread, spread.output)
     room = _room_of(case, output.get("max", output_mean))
     prompt, prompt_mean = length_of("input", "isl", spread.prompt_spread, spread.prompt, room)
-    ends_foreseen = random or ignores_eos or output["kind"] == "fixed"
+    ends_foreseen = case.workload.ends != "eos" and (random or ignores_eos or output["kind"] == "fixed")
     all_notes = (*notes["input"], *notes["output"])
     fields = tuple(name for name in ("prompt_tokens", "output_tokens") if name in assumed)
     return LengthsChoice(prompt, output, prompt_mean, output_mean, ends_foreseen, all_notes, fields)
@@ -169,10 +160,9 @@ def lengths_of(
 
 def _room_of(case: PublishedCase, output_tokens: float) -> float:
     """Tokens that the launch line leaves to a prompt with such an output; infinity without a limit."""
-    limit = _CONTEXT_LIMIT.search(case.text)
-    if limit is None:
+    if case.engine_args.max_model_len is None:
         return math.inf
-    room = float(limit[1].replace(",", "")) * (1024 if limit[2] else 1) - output_tokens
+    room = case.engine_args.max_model_len - output_tokens
     return room if 1 <= room <= MOST_TOKENS else math.inf
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from calibration.validation.reconstruction.cases import VARIANTS, Facts, PublishedCase, number, variant_facts
+from calibration.validation.reconstruction.cases import VARIANTS, PublishedCase, variant_facts
 from calibration.validation.reconstruction.conventions import convention_of
+from calibration.validation.reconstruction.figures import CLOSED_KEYS
+from calibration.validation.reconstruction.placement import per_rank
+from calibration.validation.reconstruction.sections import Facts, number
 
 LOAD_NOT_STATED = "load not stated"
 
-_CLOSED = ("batch_size", "concurrency", "running_requests", "concurrency_cap")
-"""Keys of a point that state how many requests are in flight at once."""
 _ALL_AT_ONCE = ("inf", "infinity", "infinite", "max", "saturation", "saturated")
 MAX_IN_FLIGHT = 100_000
 _MIN_REQUESTS = 256
 """Least number of requests of a run whose source does not state how many it sent."""
 _REQUESTS_PER_CLIENT = 8
 _BURST_REQUESTS = 1000
+_LONGEST_RAMP_S = 86_400.0
 
 
 class PublishedLoad(NamedTuple):
@@ -56,23 +57,45 @@ def load_of(case: PublishedCase, point: Facts, ranks: float) -> PublishedLoad | 
 def _load(case: PublishedCase, point: Facts, ranks: float, sent: int | None) -> PublishedLoad | str:
     limit = number(point.get("max_num_seqs"))
     max_num_seqs = int(limit) if limit is not None and 1 <= limit <= MAX_IN_FLIGHT else None
-    for key in (*_CLOSED, "max_num_seqs"):
+    if (explicit := _explicit(case, ranks, sent, max_num_seqs)) is not None:
+        return explicit
+    for key in (*CLOSED_KEYS, "max_num_seqs"):
         value = number(point.get(key))
         if value is not None and 1 <= value <= MAX_IN_FLIGHT:
             return _closed(value, key, sent, max_num_seqs)
-    per_rank = number(point.get("concurrency_per_rank")) or number(point.get("batch_size_per_rank"))
-    if per_rank is not None and 1 <= per_rank * ranks <= MAX_IN_FLIGHT:
-        note = f"{per_rank:g} requests on each of {ranks:g} ranks taken as {per_rank * ranks:g} in all"
-        return _closed(per_rank * ranks, "concurrency", sent)._replace(runs_together=True, notes=(note,))
+    each = per_rank(case, point)
+    if each is not None and 1 <= each * ranks <= MAX_IN_FLIGHT:
+        note = f"{each:g} requests on each of {ranks:g} ranks taken as {each * ranks:g} in all"
+        return _closed(each * ranks, "concurrency", sent)._replace(runs_together=True, notes=(note,))
     if str(point.get("request_rate_rps")).lower() in _ALL_AT_ONCE:
         return _burst(sent)
     rate = number(point.get("request_rate_rps"))
     if rate is not None and 0 < rate <= 1e6:
-        title = f"rate {rate:g}/s"
-        return PublishedLoad(
-            {"kind": "poisson", "rate_per_s": rate}, None, title, sent or _BURST_REQUESTS, sent
-        )
-    return _load_from_text(case, point, sent)
+        return _at_rate(rate, sent)
+    return _counted_load(case, point, sent)
+
+
+def _explicit(
+    case: PublishedCase, ranks: float, sent: int | None, max_num_seqs: int | None
+) -> PublishedLoad | None:
+    """The load that explicit fields state; None if they leave it to the point's keys."""
+    load = case.load
+    clients = load.concurrency
+    if clients is None and load.concurrency_per_rank is not None:
+        return None  # `per_rank` below
+    if load.kind == "burst":
+        return _burst(sent)
+    if load.kind == "rate" and load.request_rate_rps is not None and 0 < load.request_rate_rps <= 1e6:
+        return _at_rate(load.request_rate_rps, sent)
+    if clients is None or not 1 <= clients <= MAX_IN_FLIGHT:
+        return None
+    key = "batch_size" if load.kind == "static_batch" else "concurrency"
+    return _closed(clients, key, sent, max_num_seqs)
+
+
+def _at_rate(rate: float, sent: int | None) -> PublishedLoad:
+    arrivals = {"kind": "poisson", "rate_per_s": rate}
+    return PublishedLoad(arrivals, None, f"rate {rate:g}/s", sent or _BURST_REQUESTS, sent)
 
 
 def _with_ramp(case: PublishedCase, point: Facts, load: PublishedLoad) -> PublishedLoad:
@@ -81,9 +104,10 @@ def _with_ramp(case: PublishedCase, point: Facts, load: PublishedLoad) -> Publis
     """
     if load.arrivals["kind"] != "closed" or load.batch is None or load.runs_together:
         return load
-    rate = number(point.get("request_rate_rps"))
-    if rate is None and re.search(r"request[-_ ]rate\s*=\s*c(?:oncurrency)?\b", case.text):
-        rate = load.batch
+    if case.load.ramp_s is not None and 0 < case.load.ramp_s <= _LONGEST_RAMP_S:
+        rate: float | None = load.batch / case.load.ramp_s
+    else:
+        rate = number(point.get("request_rate_rps")) or case.load.request_rate_rps
     if rate is None or not MAX_IN_FLIGHT / 1e6 <= rate <= 1e6:
         return load
     note = f"{load.batch:g} clients begin at {rate:g}/s"
@@ -91,22 +115,11 @@ def _with_ramp(case: PublishedCase, point: Facts, load: PublishedLoad) -> Publis
     return load._replace(arrivals=arrivals, notes=(*load.notes, note))
 
 
-def _load_from_text(case: PublishedCase, point: Facts, sent: int | None) -> PublishedLoad | str:
-    """A load for which the point has no key: from the load axis, the variants' counts or the text of the
-    case.
-    """
-    text = case.text
-    if case.load_axis == "saturation" or re.search(r"infinite request rate|rate inf(?!\w)|offline", text):
-        capped = _counted(point, ("max_concurrency",)) if case.load_axis != "saturation" else None
-        if capped is None:
-            return _burst(sent)
-    counted = _counted(point, ("max_concurrency", "mean_concurrency", "peak_concurrent"))
+def _counted_load(case: PublishedCase, point: Facts, sent: int | None) -> PublishedLoad | str:
+    """A load for which nothing is stated: the client's own limit on requests in flight."""
+    counted = _counted(point, ("max_concurrency", "mean_concurrency"))
     if counted is not None:
         return _closed(counted, "concurrency", sent)._replace(notes=("load from the client's counts",))
-    words = re.search(r"(?:batch(?: size)?|bs|concurrency)\s*(?:=|of)?\s*(\d+)\b", text)
-    if words and 1 <= int(words[1]) <= MAX_IN_FLIGHT:
-        key = "concurrency" if words[0].startswith("concurrency") else "batch_size"
-        return _closed(float(words[1]), key, sent)._replace(notes=("load from the source's words",))
     if case.kind == "acceptance":  # acceptance does not depend on the other requests of the batch
         return _closed(1.0, "batch_size", sent)._replace(notes=("load not stated: one request at a time",))
     return LOAD_NOT_STATED

@@ -7,9 +7,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from calibration.validation.reconstruction.cases import PublishedModel, number
 from calibration.validation.reconstruction.config_files import config_file
 from calibration.validation.reconstruction.names import weights_of
+from calibration.validation.reconstruction.sections import PublishedModel, number
 from simulator.models.catalogue import entry, known_model, load_model, targets
 from simulator.models.model import Model
 

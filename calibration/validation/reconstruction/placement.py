@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from calibration.validation.reconstruction.cases import Facts, PublishedCase, number
+from calibration.validation.reconstruction.cases import PublishedCase
+from calibration.validation.reconstruction.sections import Facts, PublishedHardware, number
 from simulator.models.model import Model
 
+PIPELINE, CONTEXT = "pipeline parallelism", "context parallelism"
+OVER_NODES = "one engine"
 NOT_DIVISIBLE = "tensor parallelism does not divide the heads"
 _MAX_GPUS = 1024
 NODE = 8
 """GPUs behind one switch. A source with more GPUs and no stated TP ran several engines or shared experts."""
-_DATA_PARALLEL = re.compile(r"dp[ _-]attention|attention[ _-]dp|data[- ]parallel|\bdp(?:-size)?[ =]?\d")
-_DECODES_ALONE = re.compile(r"decod(?:e|ing) nodes?\b")
 SIZES = (1, 2, 4, 8, 16)
 """Degrees of tensor parallelism that are tried where a source states none."""
 
@@ -38,59 +38,89 @@ def placement_of(case: PublishedCase, point: Facts, model: Model) -> Placement |
     hardware, notes = case.hardware, []
     count = _count(hardware.count) or _count(number(point.get("gpus")))
     tensor_parallel = _count(number(point.get("tp"))) or _count(hardware.tp)
-    stages = _count(hardware.pp) or 1
+    refused = _not_modelled(hardware)
+    if refused is not None:
+        return refused
     has_experts = any(layer.experts for layer in model.layers)
-    data_parallel = has_experts and bool(_DATA_PARALLEL.search(case.text))
+    data_parallel = has_experts and (bool(hardware.attention_dp) or (per_rank(case, point) is not None))
     if tensor_parallel is None and count is None:
         return Placement(None, 1, 1, 1, None, 1.0, ())
     if tensor_parallel is None:
         tensor_parallel = count or 1
-        if tensor_parallel > NODE and tensor_parallel % NODE == 0 and not data_parallel:
+        if tensor_parallel > NODE and tensor_parallel % NODE == 0 and not hardware.attention_dp:
             tensor_parallel = NODE
         if tensor_parallel > 1:
             notes.append(f"TP not stated: {tensor_parallel} taken")
-    if stages > 1:
-        tensor_parallel *= stages
-        notes.append(f"{stages} pipeline stages taken as tensor parallelism over {tensor_parallel} GPUs")
+    group, groups = _groups(case, tensor_parallel, count, data_parallel, has_experts)
+    if group > NODE and (hardware.nodes or 1) > 1 and "nvl" not in (hardware.interconnect or "").lower():
+        return f"{OVER_NODES} over {hardware.nodes:g} nodes"
     replicas = 1
-    if count is not None and count > tensor_parallel and count % tensor_parallel == 0:
-        replicas = count // tensor_parallel
-        notes.append(f"{count} GPUs at tensor parallelism {tensor_parallel}: {replicas} replicas")
-    if hardware.dcp is not None and hardware.dcp > 1:
-        notes.append("decode-context parallelism is not modelled")
-    groups = tensor_parallel if data_parallel else 1
+    if count is not None and count > group and count % group == 0:
+        replicas = count // group
+        notes.append(f"{count} GPUs at tensor parallelism {group}: {replicas} replicas")
     if groups > 1:
         notes.append(f"data-parallel attention: {groups} GPUs with requests of their own")
-    if not model.divides_over(tensor_parallel // groups):
+    if not model.divides_over(group // groups):
         return NOT_DIVISIBLE
-    experts = _experts(case, tensor_parallel, model)
+    experts = _experts(hardware.ep, group) if has_experts else 1
     if experts > 1:
         notes.append(f"experts shared among {experts} groups")
-    ranks = float(tensor_parallel * replicas) if data_parallel else 1.0
-    decodes_alone = bool(_DECODES_ALONE.search(case.text))
+    decodes_alone = bool(hardware.decodes_alone)
     if decodes_alone:
         notes.append("nodes that only decode: prompts cost nothing here")
-    return Placement(
-        tensor_parallel,
-        experts,
-        groups,
-        replicas,
-        tensor_parallel * replicas,
-        ranks,
-        tuple(notes),
-        decodes_alone,
+    ranks = float(groups * replicas) if data_parallel else 1.0
+    return Placement(group, experts, groups, replicas, group * replicas, ranks, tuple(notes), decodes_alone)
+
+
+def per_rank(case: PublishedCase, point: Facts) -> float | None:
+    """Requests in flight on each rank, where the load is stated that way."""
+    values = (
+        case.load.concurrency_per_rank,
+        point.get("concurrency_per_rank"),
+        point.get("batch_size_per_rank"),
     )
+    return next((value for value in map(number, values) if value is not None), None)
 
 
-def _experts(case: PublishedCase, tensor_parallel: int, model: Model) -> int:
-    """Groups that share the experts: the largest stated number that divides the GPUs."""
-    stated = _count(case.hardware.ep)
-    if stated is None and re.search(r"\bep\b|expert[- ]parallel", case.text):
-        match = re.search(r"\bep ?=? ?(\d+)", case.text)
-        stated = int(match[1]) if match else tensor_parallel
-    if stated is None or not any(layer.experts for layer in model.layers):
-        return 1
-    return max(size for size in range(1, min(stated, tensor_parallel) + 1) if tensor_parallel % size == 0)
+def _not_modelled(hardware: PublishedHardware) -> str | None:
+    """The name of a layout that the simulator has no prices for."""
+    if (_count(hardware.pp) or 1) > 1:
+        return f"{PIPELINE} over {hardware.pp:g} stages"
+    if (_count(hardware.dcp) or 1) > 1:
+        return f"{CONTEXT} over {hardware.dcp:g} GPUs"
+    return None
+
+
+def _groups(
+    case: PublishedCase, tensor_parallel: int, count: int | None, data_parallel: bool, has_experts: bool
+) -> tuple[int, int]:
+    """GPUs that share one copy of the experts, and the groups of them with requests of their own.
+
+    SGLang and TensorRT-LLM divide the GPUs of `tp` into the groups; vLLM's groups have `tp` GPUs each.
+    Experts over more GPUs than `tp` need attention on each rank.
+    """
+    stated = case.hardware.attention_dp
+    number_stated = _count(number(stated))
+    group = tensor_parallel
+    experts = _count(case.hardware.ep) or 1
+    divides = experts % tensor_parallel == 0 and (count is None or count % experts == 0)
+    if has_experts and experts > tensor_parallel and divides:
+        return experts, experts // tensor_parallel
+    if not data_parallel:
+        return group, 1
+    if number_stated is None:
+        return group, group
+    engine = str(case.framework.name).lower()
+    adds_up = count is not None and count % (tensor_parallel * number_stated) == 0
+    if group % number_stated or ("vllm" in engine and adds_up):
+        return group * number_stated, number_stated
+    return group, number_stated
+
+
+def _experts(stated: float | None, group: int) -> int:
+    """Groups that share the experts: the largest number up to the stated one that divides the GPUs."""
+    experts = min(_count(stated) or 1, group)
+    return max(size for size in range(1, experts + 1) if group % size == 0)
 
 
 def _count(value: float | None) -> int | None:

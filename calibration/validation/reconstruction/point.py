@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from calibration.validation.reconstruction.acceptance_facts import served_model
-from calibration.validation.reconstruction.cases import Facts, PublishedCase
+from calibration.validation.reconstruction.cases import PublishedCase
 from calibration.validation.reconstruction.drafts import (
     NO_DRAFT,
     TREE,
@@ -28,6 +27,7 @@ from calibration.validation.reconstruction.evidence import (
 from calibration.validation.reconstruction.figures import figures_of
 from calibration.validation.reconstruction.lengths import LengthsChoice, lengths_of
 from calibration.validation.reconstruction.published_run import OF_STEPS, SPEC, PublishedFigure, PublishedRun
+from calibration.validation.reconstruction.sections import Facts
 from calibration.validation.reconstruction.settings import RunSetting, setting_of
 from simulator.scenario import Scenario
 
@@ -224,7 +224,7 @@ class PublishedPoint:
             variant["draft"] = draft.draft
             # Engines draft beyond a head's trained context; the stated acceptance includes that.
             variant["max_context_tokens"] = setting.model.model.max_context_tokens
-        if re.search(r"draft tp ?=? ?1\b", self.case.text):
+        if self.case.draft is not None and self.case.draft.tensor_parallel == 1:
             variant["draft_tensor_parallel"] = 1
         return variant
 

@@ -29,12 +29,16 @@ class PublishedFigure:
     `quantity` is one of `decodesim validate`: speedup, throughput (output tokens/s of everything together),
     tpot_mean, tpot_p99, itl_mean, itl_p99, ttft_mean, ttft_p99, e2e_mean, e2e_p99, acceptance_length,
     cost_share (0…1), step_ratio. `part` names the share of a cost_share: draft, verify, sampling or host.
+    `not_comparable`: why no figure here has the source's definition.
     """
 
     quantity: str
     variant: Side | Literal["both"]
     value: float
     part: str | None = None
+    not_comparable: str | None = None
+    per_token: bool = False
+    """Whether an ITL is a chunk's gap divided by its tokens."""
 
 
 @dataclass(frozen=True)

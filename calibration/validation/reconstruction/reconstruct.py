@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calibration.validation.reconstruction.acceptance_facts import DATASET_KEYS
-from calibration.validation.reconstruction.cases import Facts, PublishedCase, committed_cases, named_datasets
+from calibration.validation.reconstruction.cases import PublishedCase, committed_cases, named_datasets
 from calibration.validation.reconstruction.evidence import AcceptanceEvidence
+from calibration.validation.reconstruction.figures import in_terms_of_load
 from calibration.validation.reconstruction.names import datasets_of
 from calibration.validation.reconstruction.point import PublishedPoint
 from calibration.validation.reconstruction.published_run import PublishedRun
+from calibration.validation.reconstruction.sections import Facts
 
 
 def published_runs_of_cases(cases: Sequence[PublishedCase]) -> tuple[PublishedRun, ...]:
@@ -29,7 +31,9 @@ def published_runs_of(case: PublishedCase, evidence: AcceptanceEvidence) -> tupl
         run
         for index, point in enumerate(case.points)
         for dataset, facts in _by_dataset(point)
-        for run in PublishedPoint(case, index, facts, dataset, evidence).runs()
+        for run in PublishedPoint(
+            in_terms_of_load(case.at(facts), facts), index, facts, dataset, evidence
+        ).runs()
     )
     return tuple(_without_repeats(runs))
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from calibration.validation.reconstruction.cases import Facts, PublishedCase, PublishedModel, Side
+from calibration.validation.reconstruction.cases import PublishedCase, Side
 from calibration.validation.reconstruction.drafts import method_of
 from calibration.validation.reconstruction.engines import SGLANG, TRTLLM, EngineChoice, engine_of
-from calibration.validation.reconstruction.lengths import LengthsChoice
+from calibration.validation.reconstruction.lengths import MOST_TOKENS, LengthsChoice
 from calibration.validation.reconstruction.loads import PublishedLoad, load_of
 from calibration.validation.reconstruction.models import ModelChoice, model_of
 from calibration.validation.reconstruction.names import PublishedGpu, gpu_of, kv_cache_of, side_of
 from calibration.validation.reconstruction.placement import NODE, SIZES, Placement, placement_of
+from calibration.validation.reconstruction.sections import Facts, PublishedModel
 from simulator.engines.presets import load_preset
 from simulator.errors import InputError
 from simulator.memory.gpu_memory import GpuMemory
 from simulator.memory.report import gpu_memory
 from simulator.scenario import Scenario, scenario_from_data
 
+NO_CUDA_GRAPHS = "engine without CUDA graphs"
 DOES_NOT_FIT = "does not fit the memory"
 NOT_A_SCENARIO = "not a scenario"
 CAPPED = "fewer requests run while it speculates: the default of SGLang"
+DECODING_ONLY = "a batch of a paper's code: decoding only, prompts cost nothing here"
 UNSPLIT_PROMPTS = "prompts are not split into chunks: the default of TensorRT-LLM"
 _LARGER_SHARE = 0.96
 """Share of the memory that is tried if a source's own placement does not fit at the preset's share."""
@@ -61,7 +63,12 @@ class RunSetting:
         """All assumptions."""
         about_gpu = (self.gpu.note,) if self.gpu.note else ()
         parts = (self.model, self.engine, self.placement, self.load, self.lengths)
-        defaults = ((self._unsplit_prompts, UNSPLIT_PROMPTS), (self._capped, CAPPED))
+        defaults = (
+            (bool(self.case.from_words), f"read from words: {', '.join(self.case.from_words)}"),
+            (self._unsplit_prompts, UNSPLIT_PROMPTS),
+            (self._capped, CAPPED),
+            (self._static_batch, DECODING_ONLY),
+        )
         engine_notes = (note for applies, note in defaults if applies)
         return tuple(
             dict.fromkeys((*about_gpu, *engine_notes, *(note for part in parts for note in part.notes)))
@@ -131,7 +138,7 @@ class RunSetting:
         run: dict[str, Any] = {"replications": 1}
         if self.engine.serial:
             run["mechanisms"] = {"host_overlap": False, "ghost_rows": False}
-        if self.placement.decodes_alone:
+        if self.placement.decodes_alone or self._static_batch:
             run["mechanisms"] = {**run.get("mechanisms", {}), "prefill": False}
         return {
             "target": target,
@@ -145,6 +152,7 @@ class RunSetting:
             "engine": engine,
             "speculation": [] if variant is None else [dict(variant)],
             "workload": {
+                **self._shared_prefix(),
                 "arrivals": dict(self.load.arrivals),
                 "requests": self.load.requests,
                 "prompt_tokens": self.lengths.prompt,
@@ -153,6 +161,18 @@ class RunSetting:
             },
             "run": run,
         }
+
+    @property
+    def _static_batch(self) -> bool:
+        """Whether a batch of a paper's code decodes; such code measures decoding apart from its prompts."""
+        return self.engine.research and self.load.runs_together and (self.load.batch or 1) > 1
+
+    def _shared_prefix(self) -> dict[str, Any]:
+        """The leading tokens that all prompts have in common, where the source states them."""
+        tokens = self.case.workload.shared_prefix_tokens
+        if tokens is None or not 1 <= tokens <= MOST_TOKENS:
+            return {}
+        return {"sessions": {"turns": 1, "shared_prefix_tokens": round(tokens)}}
 
     @property
     def _capped(self) -> bool:
@@ -167,33 +187,37 @@ class RunSetting:
 
     @property
     def _unsplit_prompts(self) -> bool:
-        """Whether TensorRT-LLM leaves prompts whole: its default, unless a prompt is longer than a step."""
+        """Whether TensorRT-LLM leaves prompts whole: its default.
+
+        A request longer than a step could not be computed again after a preemption, so its prompt is split.
+        """
         preset, _ = load_preset(self.engine.preset)
         max_tokens = self.engine.settings.get("max_num_batched_tokens", preset.max_num_batched_tokens)
-        prompts = self.lengths.prompt
-        longest = next(prompts[key] for key in ("max", "high", "tokens") if key in prompts)
-        chunked = re.search(
-            r"enable[-_]chunked[-_](?:prefill|context)(?!\W{0,3}(?:false|off|0\b))", self.case.text
-        )
-        return self.engine.name == TRTLLM and not chunked and longest <= max_tokens
+        longest = sum(_longest(part) for part in (self.lengths.prompt, self.lengths.output))
+        chunked = self.case.engine_args.chunked_prefill
+        return chunked is None and self.engine.name == TRTLLM and longest <= max_tokens
 
     def _kv_cache(self) -> str:
         """The KV-cache format: the source's, else its launch line's, else the checkpoint's.
 
         The FP8 recipe of ModelOpt, which TensorRT-LLM and NIM use, stores the KV cache in FP8, too.
         """
-        stated = side_of(self.case.target.kv_precision, self.side)
-        if stated is not None:
+        stated = side_of(self.case.target.kv_precision, self.side) or self.case.engine_args.kv_cache_dtype
+        if stated is not None and stated != "auto":
             return kv_cache_of(stated)
-        launched = re.search(r"--kv-cache-dtype[ =](\w+)", self.case.text)
-        if launched:
-            return kv_cache_of(launched[1])
         modelopt = self.engine.preset.startswith("trtllm") and self.model.weights == "fp8"
         return "fp8" if modelopt else "bf16"
 
 
+def _longest(lengths: Mapping[str, Any]) -> float:
+    """The longest length that a distribution gives, tokens."""
+    return float(next(lengths[key] for key in ("max", "high", "tokens") if key in lengths))
+
+
 def setting_of(case: PublishedCase, point: Facts, lengths: LengthsChoice, side: Side) -> RunSetting | str:
     """The setting of one side of a point, or why it cannot be simulated."""
+    if case.engine_args.cuda_graphs is False:
+        return NO_CUDA_GRAPHS
     gpu = gpu_of(side_of(case.hardware.gpu, side))
     if isinstance(gpu, str):
         return gpu
