@@ -23,7 +23,19 @@ OUTSIDE = "project"
 KINDS = {
     "Start": ("questions", "glossary", "project/examples/README"),
     "How to": (
-        *("app", "advise", "capacity", "tune", "rollout", "what-if", "read", "compare", "check", "gate"),
+        *(
+            "app",
+            "advise",
+            "capacity",
+            "tune",
+            "rollout",
+            "what-if",
+            "replay",
+            "read",
+            "compare",
+            "check",
+            "gate",
+        ),
         *("launch", "experiments", "stores", "calibrate", "closure", "distillation", "library"),
         *("playbooks/speculative-tuning", "playbooks/eagle3-rollout"),
     ),

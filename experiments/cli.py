@@ -61,6 +61,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "dashboards.commands.advise",
         "From a launch line and measured files to a verdict, causes and flags.",
     ),
+    "replay": (
+        "experiments.commands.replay",
+        "Fit the simulator to your own baseline run, and report the residual.",
+    ),
     "check": (
         "experiments.commands.check",
         "Check a scenario, a launch line or a configuration for known mistakes.",
