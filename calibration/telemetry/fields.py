@@ -97,6 +97,15 @@ class RecordFields:
         """Whether a value is a list."""
         return isinstance(self._record.get(key), list)
 
+    def items(self, key: str) -> list[object]:
+        """The list under a key, its items unchecked; an empty one when there is none."""
+        value = self._record.get(key)
+        return list(value) if isinstance(value, list) else []
+
+    def texts(self) -> dict[str, str]:
+        """Every value of the object that is a text."""
+        return {key: value for key, value in self._record.items() if isinstance(value, str)}
+
     def is_infinite(self, key: str) -> bool:
         """Whether a value is the `Infinity` that some tools write for no limit."""
         value = self._record.get(key)

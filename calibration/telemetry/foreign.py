@@ -40,10 +40,14 @@ _TEXTS: tuple[tuple[str, str], ...] = (
 )
 """Pattern of a line → what writes it."""
 
+_NO_ENGINE = (
+    "an answer of Prometheus's query API without metrics of vLLM or SGLang: "
+    'ask for {__name__=~"vllm:.*"} or {__name__=~"sglang:.*"}'
+)
 _KEYS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset(("traceEvents",)), "a trace of a profiler: ui.perfetto.dev opens it"),
     (frozenset(("panels", "templating")), "a Grafana dashboard: export the metrics, or scrape /metrics"),
-    (frozenset(("status", "data")), "an answer of Prometheus's query API: scrape /metrics instead"),
+    (frozenset(("status", "data")), _NO_ENGINE),
     (frozenset(("results_inter_token_latency_s_mean",)), "a result of LLMPerf"),
     (frozenset(("architectures", "hidden_size")), "the config.json of a model: `target.model` takes it"),
     (frozenset(("speculators_config",)), "the config.json of a drafter: `speculation.draft` takes it"),

@@ -70,7 +70,7 @@ def sample_of(text: str, names: frozenset[str]) -> tuple[Series, float] | None:
 
     Raises DamagedError when the line is cut, is not a sample, or its value is NaN, infinite or negative.
     """
-    name = _canonical(text.partition("{")[0].partition(" ")[0])
+    name = canonical(text.partition("{")[0].partition(" ")[0])
     if name not in names:
         return None
     try:
@@ -84,7 +84,7 @@ def sample_of(text: str, names: frozenset[str]) -> tuple[Series, float] | None:
     return series, value
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
     """The name of a counter without `_total`; some collectors write `vllm_` for `vllm:`."""
     for engine in ("vllm", "sglang"):
         if name.startswith(f"{engine}_"):

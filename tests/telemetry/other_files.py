@@ -1,9 +1,12 @@
-"""A known run as the files of SGLang, TensorRT-LLM, GuideLLM and AIPerf."""
+"""A known run as the files of SGLang, TensorRT-LLM, GuideLLM, AIPerf and Prometheus' query API."""
 
 from __future__ import annotations
 
 import json
 
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.telemetry import vllm_files
 from tests.telemetry.known_run import KnownRun
 from tests.telemetry.vllm_files import intervals
 
@@ -285,3 +288,17 @@ def aiperf_csv(run: KnownRun) -> str:
         f"Output Token Throughput (tokens/sec),{run.output_tokens / run.duration_s:.4f}\n"
         f"Request Count (requests),{run.requests}\n"
     )
+
+
+def prometheus_api(run: KnownRun) -> str:
+    """The answer of Prometheus' query API to an instant query for all of vLLM's metrics."""
+    lines = [line for line in vllm_files.metrics(run).splitlines() if line.startswith("vllm:")]
+    result = [
+        {
+            "metric": {"__name__": sample.name, "instance": "10.0.0.1:8000", "job": "vllm", **sample.labels},
+            "value": [1796084408.781, str(sample.value)],
+        }
+        for family in text_string_to_metric_families("\n".join(lines) + "\n")
+        for sample in family.samples
+    ]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}, indent=1)

@@ -24,6 +24,7 @@ RUN = drawn(3, 0.7, 240, engines=2, seed=5)
 
 WRITERS: Mapping[str, Callable[[KnownRun], str]] = {
     "vllm-metrics": vllm_files.metrics,
+    "vllm-metrics-api": other_files.prometheus_api,
     "vllm-log": vllm_files.log,
     "vllm-log-early": lambda run: vllm_files.log(run, wording="early"),
     "vllm-log-v0": vllm_files.log_v0,
@@ -45,7 +46,7 @@ WRITERS: Mapping[str, Callable[[KnownRun], str]] = {
     "aiperf-csv": other_files.aiperf_csv,
 }
 TEXTS = {name: write(RUN) for name, write in WRITERS.items()}
-WHOLE_RUN = ("vllm-metrics", "vllm-bench", "vllm-bench-table", "aiperf")
+WHOLE_RUN = ("vllm-metrics", "vllm-metrics-api", "vllm-bench", "vllm-bench-table", "aiperf")
 """Formats whose counts are those of the whole run: a part of the file must not give other ones."""
 
 PIECES = st.one_of(

@@ -1,22 +1,25 @@
-"""Prometheus text of serving engines: collects the scrapes of all files in the order given."""
+"""Metrics of serving engines, as Prometheus text or JSON: the scrapes of all files in the order given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from calibration.telemetry.fields import RecordFields
 from calibration.telemetry.reader import TelemetryReader
 from calibration.telemetry.readers import sglang_metrics, vllm_metrics
+from calibration.telemetry.readers.prometheus_api import is_answer, samples_of
 from calibration.telemetry.reading import Reading
 from calibration.telemetry.scrapes import MOST_SCRAPES, STARTED, Scrape, Series, sample_of
 from simulator.errors import InputError, Problem
 
-_NAMES = vllm_metrics.NAMES | sglang_metrics.NAMES | {STARTED}
+_ENGINE_NAMES = vllm_metrics.NAMES | sglang_metrics.NAMES
+_NAMES = _ENGINE_NAMES | {STARTED}
 
 
 class PrometheusReader(TelemetryReader):
     """`/metrics` of vLLM and SGLang; a file may hold several scrapes, one after another."""
 
-    title = "Prometheus text of vLLM or SGLang (/metrics)"
+    title = "metrics of vLLM or SGLang: Prometheus text (/metrics), or JSON of Prometheus' query API"
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,6 +40,16 @@ class PrometheusReader(TelemetryReader):
             return False
         self._add(*sample)
         return sample[0].name != STARTED
+
+    def record(self, record: RecordFields) -> bool:
+        """Take an answer of the query API: a scrape for each time. Raises DamagedError."""
+        if not is_answer(record):
+            return False
+        times = list(samples_of(record, _ENGINE_NAMES))
+        for samples in times:
+            for series, value in samples:
+                self._add(series, value)
+        return bool(times)
 
     def _add(self, series: Series, value: float) -> None:
         scrape = self._scrapes[-1]
