@@ -29,7 +29,12 @@ def reported_at(path: Path, progress: Progress | None = None) -> list[ReportedRe
     if path.suffix in (".yaml", ".yml") and path.is_file():
         fix = f"first `decodesim simulate {path} --out DIR`, then `decodesim report DIR`"
         raise InputError(Problem(str(path), message="is a scenario and has no results yet", allowed=fix))
-    return [stored_study(path)] if is_store(path) else list(reported_results_at(path, progress))
+    from experiments.store.file import undamaged
+
+    if is_store(path):
+        with undamaged(path):
+            return [stored_study(path)]
+    return list(reported_results_at(path, progress))
 
 
 def write_report(
@@ -69,13 +74,20 @@ def _several(subjects: Sequence[ReportedResult | StoredStudy]) -> str:
 
 def _body(subjects: Sequence[ReportedResult | StoredStudy], drawings: Drawings) -> Html:
     articles = [
-        study_article(subject, number, drawings)
+        _study_article(subject, number, drawings)
         if isinstance(subject, StoredStudy)
         else _article(subject, number, drawings)
         for number, subject in enumerate(subjects, start=1)
     ]
     contents = [_contents(subjects)] if len(subjects) > 1 else []
     return tag("main", *contents, *articles)
+
+
+def _study_article(subject: StoredStudy, number: int, drawings: Drawings) -> Html:
+    from experiments.store.file import undamaged
+
+    with undamaged(subject.path):
+        return study_article(subject, number, drawings)
 
 
 def _contents(subjects: Sequence[ReportedResult | StoredStudy]) -> Html:

@@ -31,6 +31,8 @@ class StoredStudy:
     rows: tuple[Mapping[str, Any], ...] = field(repr=False)
     counts: Mapping[str, int] = field(default_factory=dict)
     reasons: tuple[tuple[str, str, int], ...] = ()
+    path: Path = Path("STORE")
+    """Where the store is, for messages."""
 
     @property
     def title(self) -> str:
@@ -91,7 +93,7 @@ def stored_study(path: str | Path) -> StoredStudy:
     from experiments.store.reader import StoreReader
     from simulator.errors import InputError, Problem
 
-    with StoreReader(path) as store:
+    with StoreReader(path, one_state=True) as store:
         stored = StoredStudy(
             study=store.study(),
             version=store.about["version"],
@@ -99,6 +101,7 @@ def stored_study(path: str | Path) -> StoredStudy:
             rows=tuple(store.rows()),
             counts=store.counts(),
             reasons=tuple(store.reasons()),
+            path=Path(path),
         )
     if not stored.rows:
         raise InputError(

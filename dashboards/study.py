@@ -7,7 +7,6 @@ result with the same simulator uses them again.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simulator.errors import InputError
+from simulator.files import read_json
 
 if TYPE_CHECKING:
     from experiments.maps.speedup import SpeedupMap
@@ -131,7 +131,7 @@ def _read(file: Path, key: str) -> LoadStudy | None:
     from experiments.maps.speedup import speedup_map_from_json
 
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = read_json(file)
         if document["schema"] != SCHEMA or document["key"] != key:
             return None
         speedup = {

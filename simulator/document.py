@@ -183,7 +183,7 @@ class _Reader:
                 return int(self.constructor.construct_yaml_int(node))
             if tag == f"{_TAG}float":
                 return float(self.constructor.construct_yaml_float(node))
-        except (ValueError, KeyError, OverflowError):
+        except (ValueError, KeyError, IndexError, OverflowError):
             self._complain(place, path, text, f"is no {_KINDS[tag.removeprefix(_TAG)]}", None)
             return None
         if tag not in (f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}merge", f"{_TAG}value", "!"):

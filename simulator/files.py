@@ -1,11 +1,42 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and files that are read only up to a size."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from simulator.errors import InputError, Problem, reason
+
+MOST_JSON_BYTES = 1 << 28
+"""Of a JSON file that a command reads: more than any result has."""
+
+
+def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
+    """The data of a JSON file. Raises InputError: missing, too large, no text, no JSON, nested too deeply."""
+    file = str(path)
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(most_bytes + 1)
+        if len(content) > most_bytes:
+            raise InputError(Problem(file, message=f"is larger than {most_bytes / 1e6:,.0f} MB"))
+        return json.loads(content.decode("utf-8-sig"))
+    except OSError as error:
+        raise InputError(Problem(file, message=f"cannot be read: {reason(error)}")) from error
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(file, message="is not UTF-8 text")) from error
+    except json.JSONDecodeError as error:
+        place = Problem(file, error.lineno, error.colno, message=f"is not JSON: {error.msg}")
+        raise InputError(place) from error
+    except RecursionError as error:
+        raise InputError(Problem(file, message="is not JSON: nested too deeply")) from error
+    except InputError:
+        raise
+    except ValueError as error:  # a whole number of thousands of digits
+        raise InputError(Problem(file, message=f"is not usable: {error}")) from error
 
 
 @contextmanager

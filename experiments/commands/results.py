@@ -56,9 +56,10 @@ def command(
     unique: concurrency, verdict.
     """
     from experiments.store.export import export
+    from experiments.store.file import undamaged
     from experiments.store.reader import StoreReader
 
-    with StoreReader(store) as cells:
+    with undamaged(store), StoreReader(store, one_state=True) as cells:
         if scenario is not None:
             click.echo(json.dumps(json.loads(cells.scenario(scenario)), indent=1, ensure_ascii=False))
             return

@@ -89,6 +89,18 @@ def _is_full(path: Path) -> bool:
 
 
 @contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Turns what values of a wrong kind lead to into InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        allowed = "sweep anew with --fresh; `decodesim results --columns` may still read other columns"
+        raise bad_store(path, f"is damaged: {error or type(error).__name__}", allowed) from error
+
+
+@contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turns errors of SQLite into InputError."""
     try:

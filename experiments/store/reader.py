@@ -39,16 +39,19 @@ _READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 class StoreReader:
     """An open store, read only; a context manager.
 
-    Each call sees the cells that are there when it begins. Raises InputError for what is no store.
+    Each call sees the cells that are there when it begins. With `one_state`, all calls see the same cells,
+    whatever a sweep writes meanwhile. Raises InputError for what is no store.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, one_state: bool = False) -> None:
         self.path = Path(path)
         if not self.path.is_file():
             message = "is a folder" if self.path.is_dir() else "is not there"
             raise bad_store(self.path, message, "STORE is a file that `decodesim sweep` wrote")
         with explained(self.path):
             self._connection = _connect(self.path)
+            if one_state:
+                self._connection.execute("BEGIN")
             require_store(self.path, self._connection)
             self._connection.set_authorizer(_authorize)
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_BYTES)

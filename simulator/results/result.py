@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
 from simulator.errors import InputError, Problem, reason
-from simulator.files import whole_file
+from simulator.files import read_json, whole_file
 from simulator.results.comparison import Comparison, comparison_from_json
 from simulator.results.variant_summary import VariantSummary, summary_from_json
 from simulator.results.verdict import LOSES, NO_VERDICT, PAYS, UNDECIDED
@@ -122,18 +123,7 @@ def read_results(path: str | Path) -> list[Result]:
 
 
 def _read(file: Path) -> Result:
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(Problem(file=str(file), message=f"cannot be read: {reason(error)}")) from error
-    except UnicodeDecodeError as error:
-        raise InputError(Problem(file=str(file), message="is not UTF-8 text")) from error
-    except json.JSONDecodeError as error:
-        raise InputError(
-            Problem(
-                file=str(file), line=error.lineno, column=error.colno, message=f"is not JSON: {error.msg}"
-            )
-        ) from error
+    document = read_json(file)
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
         raise InputError(
@@ -164,6 +154,10 @@ def _read(file: Path) -> Result:
             raise error.at(file=str(file)) from error
         raise InputError(Problem(file=str(file), message=f"is damaged: {error}")) from error
     requests_files = {name: file.parent / _requests_file(name) for name in variants}
+    for name, place in requests_files.items():
+        older = file.parent / f"requests-{name.replace('/', '_')}.npz"  # up to 0.1
+        if "/" in name and not place.exists() and older.exists() and name.replace("/", "_") not in variants:
+            requests_files[name] = older
     records = {name: _from_arrays(place) for name, place in requests_files.items() if place.exists()}
     return Result(scenario, provenance, variants, comparison, notes, records)
 
@@ -195,7 +189,12 @@ def _damage(
 
 
 def _requests_file(variant: str) -> str:
-    return f"requests-{variant.replace('/', '_')}.npz"
+    """The file of a variant's requests: signs that file systems refuse are written as in an address."""
+    text = "".join(quote(sign, safe="") if sign in _REFUSED else sign for sign in variant)
+    return f"requests-{text}.npz"
+
+
+_REFUSED = '/\\%:*?"<>|'
 
 
 def _to_arrays(records: tuple[RunRecord, ...]) -> dict[str, Any]:

@@ -38,6 +38,17 @@ class Fault(NamedTuple):
     allowed: str
 
 
+def name_faults(raw: Raw, reserved: str, reserved_for: str) -> Iterator[Fault]:
+    """Names of variants and classes that are taken, that --set cannot address, or that no table can show."""
+    name = raw.get("name")
+    if name == reserved:
+        yield Fault(("name",), name, f"is reserved for {reserved_for}", "any other name")
+    if isinstance(name, str) and "=" in name:
+        yield Fault(("name",), name, "cannot be addressed by --set", "a name without =")
+    if isinstance(name, str) and not name.isprintable():
+        yield Fault(("name",), name, "cannot be printed", "letters, digits and signs, without line breaks")
+
+
 class Section(BaseModel):
     """A mapping of the scenario file. Frozen: what was read is what runs."""
 

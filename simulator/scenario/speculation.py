@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from simulator.scenario.acceptance import Acceptance, AcceptanceGeometric
-from simulator.scenario.base import DraftLength, Fault, PositiveInt, Raw, Section, as_number
+from simulator.scenario.base import DraftLength, Fault, PositiveInt, Raw, Section, as_number, name_faults
 from simulator.scenario.policy import AdaptivePolicy, policy_faults
 from simulator.speculation import methods
 from simulator.trees import DraftTree, GrowthRule, OptimalTree
@@ -195,10 +195,7 @@ class Variant(Section):
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
-        if raw.get("name") == PLAIN:
-            yield Fault(("name",), PLAIN, "is reserved for the variant without speculation", "any other name")
-        if isinstance(raw.get("name"), str) and "=" in raw["name"]:
-            yield Fault(("name",), raw["name"], "cannot be addressed by --set", "a name without =")
+        yield from name_faults(raw, PLAIN, "the variant without speculation")
         yield from policy_faults(raw)
         if isinstance(raw.get("draft_length"), list | tuple):
             for fault in table_faults(raw["draft_length"]):

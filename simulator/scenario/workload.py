@@ -16,6 +16,7 @@ from simulator.scenario.base import (
     Raw,
     Section,
     as_number,
+    name_faults,
     repeated,
 )
 from simulator.scenario.lengths import Lengths, LengthsLognormal
@@ -53,10 +54,7 @@ class TrafficClass(Section):
 
     @classmethod
     def faults(cls, raw: Raw) -> Iterator[Fault]:
-        if raw.get("name") == OTHER_CLASS:
-            yield Fault(("name",), OTHER_CLASS, "is reserved for requests of no class", "any other name")
-        if isinstance(raw.get("name"), str) and "=" in raw["name"]:
-            yield Fault(("name",), raw["name"], "cannot be addressed by --set", "a name without =")
+        yield from name_faults(raw, OTHER_CLASS, "requests of no class")
 
 
 class Workload(Section):

@@ -16,6 +16,10 @@ from simulator.errors import InputError, Problem
 from simulator.traces.fields import RowError
 
 _HEAD_CHARACTERS = 1 << 20
+_LINE_CHARACTERS = 1 << 24
+"""Of one line: more than a request with its whole prompt has."""
+_DOCUMENT_CHARACTERS = 1 << 29
+"""Of a file that is read at once, unpacked."""
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -54,6 +58,27 @@ def head_of(path: Path) -> str:
     raise _cannot(path, "the file is empty")
 
 
+def whole_text(path: Path) -> str:
+    """The text of a file that is read at once. Raises InputError where it is too large for that."""
+    with opened(path) as source:
+        text = source.read(_DOCUMENT_CHARACTERS + 1)
+    if len(text) > _DOCUMENT_CHARACTERS:
+        limit = f"at most {_DOCUMENT_CHARACTERS:,} characters, unpacked"
+        raise InputError(Problem(str(path), message="is too large", allowed=limit))
+    return text
+
+
+def lines_of(text: TextIO, path: Path) -> Iterator[str]:
+    """The lines of a file. Raises InputError for a line that is longer than memory should hold: a small
+    compressed file can unpack to one of gigabytes.
+    """
+    for number, line in enumerate(iter(lambda: text.readline(_LINE_CHARACTERS), ""), start=1):
+        if len(line) == _LINE_CHARACTERS:
+            limit = f"at most {_LINE_CHARACTERS:,} characters"
+            raise InputError(Problem(str(path), number, message="the line is too long", allowed=limit))
+        yield line
+
+
 TraceRow = Mapping[str, object]
 """One row: values by lower-case column name (CSV), or a JSON object."""
 
@@ -65,7 +90,7 @@ def csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, TraceR
     InputError when the header lacks one of `columns`.
     """
     with opened(path) as text:
-        rows = csv.reader(text)
+        rows = csv.reader(lines_of(text, path))
         try:
             names = [name.strip().lower() for name in next(rows, [])]
             lacking = [column for column in columns if column.lower() not in names]
@@ -96,15 +121,14 @@ def csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, TraceR
 def json_lines(path: Path) -> Iterator[tuple[int, TraceRow | RowError]]:
     """Line number and object of each line that is not blank; a RowError where a line is not a JSON object."""
     with opened(path) as text:
-        for number, line in enumerate(text, start=1):
+        for number, line in enumerate(lines_of(text, path), start=1):
             if line.strip():
                 yield number, _object(line)
 
 
 def json_objects(path: Path) -> Iterator[tuple[int, TraceRow | RowError]]:
     """Line number and object of each JSON document in a file, or of each element of a list."""
-    with opened(path) as source:
-        text = source.read()
+    text = whole_text(path)
     decoder = json.JSONDecoder()
     listed = text.lstrip().startswith("[")
     at = _skip(text, text.index("[") + 1 if listed else 0)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from simulator.errors import InputError, Problem
 from simulator.traces.fields import MOST_TOKENS, RowError, whole_tokens
-from simulator.traces.files import opened
+from simulator.traces.files import whole_text
 from simulator.traffic.streams import stream
 
 if TYPE_CHECKING:
@@ -103,14 +103,13 @@ def read_lengths(path: Path, column: str) -> NDArray[np.int64]:
     try:
         stamp = path.stat()
     except OSError:
-        stamp = None  # `opened` reports what is wrong
+        stamp = None  # `whole_text` reports what is wrong
     return _read(path, column, stamp and (stamp.st_mtime_ns, stamp.st_size))
 
 
 @lru_cache(maxsize=16)
 def _read(path: Path, column: str, stamp: tuple[int, int] | None) -> NDArray[np.int64]:
-    with opened(path) as source:
-        text = source.read()
+    text = whole_text(path)
     names = (column, *_NAMES)
     rows = (
         _json_values(path, text, names) if text.lstrip()[:1] in ("[", "{") else _csv_values(path, text, names)
