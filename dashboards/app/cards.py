@@ -15,20 +15,16 @@ from dashboards.figures.figure import PageFigure
 from dashboards.headline import Headline, headlines
 from dashboards.subject import PLAIN, ReportedResult
 from simulator.breakeven.theory import tokens_per_verify
+from simulator.results.catalogue import metric_of, paths_shown, title_of
+from simulator.results.metric import Detail
 from simulator.units import format_number, format_seconds
 
 if TYPE_CHECKING:
     from dashboards.study import LoadStudy
     from dashboards.table import Table
 
-_KEY_FIGURES = (
-    ("throughput_tokens_per_s", "Throughput, tokens/s"),
-    ("tpot_s.mean", "TPOT, mean"),
-    ("tpot_s.p99", "TPOT, P99"),
-    ("ttft_s.p99", "TTFT, P99"),
-    ("itl_s.p99", "ITL, P99"),
-)
-"""Path → heading of the columns of pinned variants."""
+_KEY_FIGURES = tuple((path, title_of(path)) for path in paths_shown(Detail.SUMMARY))
+"""Path and heading of the columns of pinned variants."""
 
 
 def verdict_card(subject: ReportedResult) -> list[Any]:
@@ -158,4 +154,4 @@ def _pair(pin: Mapping[str, Any], path: str) -> str:
 
 
 def _shown(path: str, value: float) -> str:
-    return format_number(value) if path.endswith("per_s") else format_seconds(value)
+    return format_seconds(value) if metric_of(path).unit == "s" else format_number(value)

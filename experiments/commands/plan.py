@@ -27,7 +27,7 @@ from experiments.commands.output import (
     progress_bar,
 )
 from experiments.commands.plan_options import plan_options
-from simulator.results.catalogue import label_of, metric_of, paths_shown
+from simulator.results.catalogue import COMPARED, label_of, metric_of, paths_shown, title_of
 from simulator.results.metric import Detail
 from simulator.units import format_number, format_seconds
 
@@ -158,9 +158,7 @@ def _print_engine(document: Mapping[str, Any], scenario: Scenario) -> None:
 
 
 _GAINED = {
-    "end-to-end latency mean": "e2e_mean_speedup",
-    "TPOT mean": "tpot_mean_speedup",
-    "TTFT P99": "ttft_p99_ratio",
+    **{title_of(ratio.path): name for name, ratio in COMPARED.items() if ratio.part in ("mean", "p99")},
     "tokens of a GPU within the SLO": "tokens_within_slo_ratio",
 }
 """What a plan says of its gains → its name in `gains`; a speedup is turned round, to speculative ÷ plain."""

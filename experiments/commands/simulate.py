@@ -129,8 +129,6 @@ def print_result(document: Mapping[str, Any], scenario: Scenario) -> None:
 _NO_BREAK = "\u00a0"
 _SIDE_BY_SIDE = 6
 """Variants that are printed next to each other; more are rows of one table."""
-_RANKED = ("mean_acceptance_length", "step_s.mean", "tpot_s.mean", "tpot_s.p99", "itl_s.p99", "ttft_s.p99")
-"""Figures of that table, next to the throughput."""
 
 
 def _print_ranking(document: Mapping[str, Any]) -> None:
@@ -143,8 +141,8 @@ def _print_ranking(document: Mapping[str, Any]) -> None:
     def row(name: str) -> list[str]:
         comparison = document["comparison"].get(name, {})
         ratio = comparison.get("throughput_speedup")
-        figures = [_metric(document["arms"][name], path) for path in ("throughput_tokens_per_s", *_RANKED)]
-        scales = [metric_of(path).scale for path in ("throughput_tokens_per_s", *_RANKED)]
+        figures = [_metric(document["arms"][name], path) for path in paths]
+        scales = [metric_of(path).scale for path in paths]
         cells = [
             NOTHING if figure is None else format_number(figure["value"] * scale)
             for figure, scale in zip(figures, scales, strict=True)
@@ -154,9 +152,11 @@ def _print_ranking(document: Mapping[str, Any]) -> None:
         verdict = comparison.get("verdict") or NOTHING
         return [_heading(name, document["arms"][name]), verdict, factor, band, *cells]
 
-    headings = ["", "verdict", "throughput ×", "band", label_of("throughput_tokens_per_s")]
+    arms = document["arms"].values()
+    paths = [path for path in paths_shown(Detail.SUMMARY) if any(_metric(arm, path) for arm in arms)]
     names = sorted(document["arms"], key=speedup, reverse=True)
-    print_table([*headings, *(label_of(path) for path in _RANKED)], [row(name) for name in names])
+    headings = ["", "verdict", "throughput ×", "band", *map(label_of, paths)]
+    print_table(headings, [row(name) for name in names])
 
 
 def _print_side_by_side(variants: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from calibration.telemetry.reading import LATENCIES
 from experiments.advice.runs import run_name
 from experiments.advice.traffic import measured_clients, traffic_overrides
 from simulator.errors import InputError, Problem
@@ -14,13 +15,9 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 RESIDUALS = {
-    "tpot_mean": ("tpot_s", "mean"),
-    "tpot_p99": ("tpot_s", "p99"),
-    "itl_mean": ("itl_s", "mean"),
-    "itl_p99": ("itl_s", "p99"),
-    "ttft_mean": ("ttft_s", "mean"),
-    "ttft_p99": ("ttft_s", "p99"),
-    "e2e_mean": ("e2e_s", "mean"),
+    f"{latency.removesuffix('_s')}_{statistic}": (latency, statistic)
+    for latency in LATENCIES
+    for statistic in ("mean", "p99")
 }
 """Metric of the residual → where readings and results have it."""
 _FEWEST_REQUESTS, _ROUNDS = 400, 8
@@ -40,7 +37,7 @@ class Baseline:
             value = self.reading["throughput_tokens_per_s"]
         else:
             latency, statistic = RESIDUALS[metric]
-            value = self.reading[latency].get(statistic)
+            value = self.reading.get(latency, {}).get(statistic)
         return None if value is None else float(value)
 
     def scenario(self, scenario: Scenario) -> Scenario:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _Z95 = 1.96
 _ROOM = 0.1
 """A latency may exceed the simulated one by this share, the cost model's error."""
-GUARDED = {"ttft_s.p99": "P99 TTFT", "itl_s.p99": "P99 ITL", "tpot_s.p99": "P99 TPOT"}
+GUARDED = {f"{latency}_s.p99": f"P99 {latency.upper()}" for latency in ("ttft", "itl", "tpot")}
 """Path of a result → name of the guard."""
 
 

@@ -14,11 +14,16 @@ class EngineQueries(NamedTuple):
     acceptance_length: str | None
     rounds: str | None
     latency: Mapping[str, str]
+    """Path of a result → expression."""
     note: str = ""
 
 
-def _p99(metric: str) -> str:
-    return f"histogram_quantile(0.99, sum by (le) (rate({metric}_bucket[{WINDOW}])))"
+def _p99(**metrics: str) -> dict[str, str]:
+    """The P99 of each latency, from the engine's histogram of it."""
+    return {
+        f"{latency}_s.p99": f"histogram_quantile(0.99, sum by (le) (rate({metric}_bucket[{WINDOW}])))"
+        for latency, metric in metrics.items()
+    }
 
 
 QUERIES: Mapping[str, EngineQueries] = {
@@ -26,21 +31,18 @@ QUERIES: Mapping[str, EngineQueries] = {
         f"1 + sum(rate(vllm:spec_decode_num_accepted_tokens_total[{WINDOW}])) / "
         f"sum(rate(vllm:spec_decode_num_drafts_total[{WINDOW}]))",
         f"sum(increase(vllm:spec_decode_num_drafts_total[{WINDOW}]))",
-        {
-            "ttft_s.p99": _p99("vllm:time_to_first_token_seconds"),
-            "itl_s.p99": _p99("vllm:inter_token_latency_seconds"),
-            "tpot_s.p99": _p99("vllm:request_time_per_output_token_seconds"),
-        },
+        _p99(
+            ttft="vllm:time_to_first_token_seconds",
+            itl="vllm:inter_token_latency_seconds",
+            tpot="vllm:request_time_per_output_token_seconds",
+        ),
         "The smallest bucket of `vllm:inter_token_latency_seconds` ends at 10 ms: P99 ITL below that is not "
         "resolved.",
     ),
     "sglang": EngineQueries(
         "avg(sglang:spec_accept_length)",
         None,
-        {
-            "ttft_s.p99": _p99("sglang:time_to_first_token_seconds"),
-            "itl_s.p99": _p99("sglang:inter_token_latency_seconds"),
-        },
+        _p99(ttft="sglang:time_to_first_token_seconds", itl="sglang:inter_token_latency_seconds"),
         "SGLang exports the acceptance length as a gauge, without counts, so its interval is not known. "
         "Gate on a benchmark, and alert on the gauge.",
     ),

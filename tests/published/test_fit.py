@@ -48,13 +48,25 @@ def test_the_shipped_presets_hold_the_values_of_the_record():
             assert 1e6 * parameter.of(load_preset(name)[0]) == pytest.approx(value_us, rel=1e-3, abs=1e-3)
 
 
+SIMULATED_SINCE = frozenset({"glm47f_h100pcie_mtp_steps3_nooverlap", "glm47f_h100pcie_mtp_steps1_specv2"})
+"""Cases of which plain decoding alone was simulated when the fit was made: MTP layers of a model without."""
+
+
+def as_it_was(run: PublishedRun) -> PublishedRun:
+    """The run as the fit met it."""
+    if run.case.case_id not in SIMULATED_SINCE:
+        return run
+    return replace(run, spec=None, acceptance_from="none")
+
+
 def test_the_half_follows_from_the_names_of_the_sources_alone():
     """Every second source of a class: adding a figure to a case, or an error to a row, changes nothing.
 
-    Sources that came in after the fit are in neither half: no parameter was fitted on them.
+    Sources that came in after the fit are in neither half: no parameter was fitted on them. Cases
+    are as they could be simulated then.
     """
     drawn = {*RECORD["fit_sources"], *RECORD["other_sources"]}
-    runs = [run for run in committed_runs() if run.case.source_id in drawn]
+    runs = [as_it_was(run) for run in committed_runs() if run.case.source_id in drawn]
     half = fit_half(runs)
     assert half == fit_half(list(reversed(runs)))
     assert set(RECORD["fit_sources"]) <= set(half)

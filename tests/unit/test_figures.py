@@ -23,6 +23,7 @@ from dashboards.figures import (
     PageFigure,
     acceptance,
     break_even,
+    draft_length,
     engine_speedups,
     memory,
     step_time,
@@ -60,6 +61,7 @@ def test_every_file_with_a_figure_is_registered() -> None:
         *dashboards.closure_page.FIGURES,
         *dashboards.profile_page.FIGURES,
         engine_speedups.FIGURE,
+        draft_length.FIGURE,
     )
     drawn = [figure.draw for figure in (*FIGURES.values(), *STUDY_FIGURES.values(), *of_devices)]
     assert files == {Path(inspect.getfile(draw)) for draw in drawn}
