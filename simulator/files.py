@@ -16,27 +16,32 @@ MOST_JSON_BYTES = 1 << 28
 
 
 def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
-    """The data of a JSON file. Raises InputError: missing, too large, no text, no JSON, nested too deeply."""
+    """The data of a JSON file. Raises InputError: missing, too large, no text, or as `parse_json`."""
     file = str(path)
     try:
         with path.open("rb") as stream:
             content = stream.read(most_bytes + 1)
-        if len(content) > most_bytes:
-            raise InputError(Problem(file, message=f"is larger than {most_bytes / 1e6:,.0f} MB"))
-        return json.loads(content.decode("utf-8-sig"))
+        text = content.decode("utf-8-sig") if len(content) <= most_bytes else None
     except OSError as error:
         raise InputError(Problem(file, message=f"cannot be read: {reason(error)}")) from error
     except UnicodeDecodeError as error:
         raise InputError(Problem(file, message="is not UTF-8 text")) from error
+    if text is None:
+        raise InputError(Problem(file, message=f"is larger than {most_bytes / 1e6:,.0f} MB"))
+    return parse_json(text, file)
+
+
+def parse_json(text: str, file: str | None) -> Any:
+    """The data of a JSON text. Raises InputError with the place where it stops being JSON."""
+    try:
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        place = Problem(file, error.lineno, error.colno, message=f"is not JSON: {error.msg}")
-        raise InputError(place) from error
-    except RecursionError as error:
-        raise InputError(Problem(file, message="is not JSON: nested too deeply")) from error
-    except InputError:
-        raise
+        problem = Problem(file, error.lineno, error.colno, message=f"is not JSON: {error.msg}")
+        raise InputError(problem) from None
+    except RecursionError:
+        raise InputError(Problem(file, message="is not JSON: nested too deeply")) from None
     except ValueError as error:  # a whole number of thousands of digits
-        raise InputError(Problem(file, message=f"is not usable: {error}")) from error
+        raise InputError(Problem(file, message=f"is not usable: {error}")) from None
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from experiments.commands.compare import print_causes, print_speedups
 from experiments.commands.launch_options import launch_options, launched, read_launch
 from experiments.commands.options import (
     check_output,
@@ -23,12 +24,10 @@ from experiments.commands.output import (
     note_compilation,
     print_json,
     print_list,
-    print_table,
     print_text,
     progress_bar,
 )
 from simulator.errors import InputError, Problem
-from simulator.units import format_number
 
 if TYPE_CHECKING:
     from experiments.advice.runs import MeasuredRuns
@@ -151,31 +150,10 @@ def print_advice(document: Mapping[str, Any], own_engine: str | None) -> None:
     """Print verdict, measured speedups, causes, the engine's options, next steps."""
     print_text(f"→ {document['verdict']}: {document['reason']}")
     if document["measured"]:
-        rows = [
-            [
-                name.replace("_", " "),
-                _figure(name, row["base"]),
-                _figure(name, row["spec"]),
-                f"{row['value']:.2f} ×",
-            ]
-            for name, row in document["measured"].items()
-        ]
-        print_table(["measured, ms unless stated", "without", "with", "speedup"], rows)
-    causes = [
-        f"{_effect(cause['effect'])}[{cause['code']}] {cause['evidence']}. To change: {cause['fix']}"
-        for cause in document["causes"]
-    ]
-    print_list("Causes and findings", causes)
+        print_speedups(document["measured"])
+    print_causes("Causes and findings", document["causes"])
     text = document["engine"].get(own_engine) if own_engine else None
     if text:
         click.echo(f"\nStart the engine with:\n\n{text}\n")
     print_list("Next", document["next"])
     print_list("Notes", document["notes"])
-
-
-def _figure(name: str, value: float) -> str:
-    return format_number(value if name == "throughput" else value * 1e3)
-
-
-def _effect(effect: float | None) -> str:
-    return "" if effect is None else f"× {effect:.2f} "

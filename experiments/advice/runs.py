@@ -31,17 +31,22 @@ class MeasuredRuns:
 
 def measured_runs(files: Sequence[str]) -> MeasuredRuns:
     """Read files and tell their runs apart. Raises InputError."""
+    readings = readings_by_run(files)
+    drafting = [reading for reading in readings.values() if reading["mean_acceptance_length"] is not None]
+    others = [reading for reading in readings.values() if reading["mean_acceptance_length"] is None]
+    return MeasuredRuns(
+        max(others, key=_requests, default=None), max(drafting, key=_rounds, default=None), tuple(readings)
+    )
+
+
+def readings_by_run(files: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Run → the document of `read` for its files. Raises InputError."""
     from calibration.telemetry.answer import read
 
     groups: dict[str, list[str]] = {}
     for file in files:
         groups.setdefault(run_name(file), []).append(file)
-    readings = {name: read(group).to_json() for name, group in groups.items()}
-    drafting = [reading for reading in readings.values() if reading["mean_acceptance_length"] is not None]
-    others = [reading for reading in readings.values() if reading["mean_acceptance_length"] is None]
-    return MeasuredRuns(
-        max(others, key=_requests, default=None), max(drafting, key=_rounds, default=None), tuple(groups)
-    )
+    return {name: read(group).to_json() for name, group in groups.items()}
 
 
 def run_name(file: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,19 +77,11 @@ def _files(text: str) -> tuple[str, ...]:
 
 def print_comparison(document: Mapping[str, Any]) -> None:
     """Print speedups, causes in order, and the tail."""
-    rows = [
-        [_label(name), _figure(name, entry["base"]), _figure(name, entry["spec"]), f"{entry['value']:.2f} ×"]
-        for name, entry in document["speedup"].items()
-    ]
-    if rows:
-        print_table(["ms, unless stated", "without", "with", "speedup"], rows)
+    if document["speedup"]:
+        print_speedups(document["speedup"])
     else:
         print_text("the two runs have no figure in common")
-    causes = [
-        f"{_effect(cause['effect'])}[{cause['code']}] {cause['evidence']}. To change: {cause['fix']}"
-        for cause in document["causes"]
-    ]
-    print_list("Causes, the largest first", causes)
+    print_causes("Causes, the largest first", document["causes"])
     if document["trap"]:
         names = ", ".join(_LABELS[name[:-2]] for name in document["trap"])
         print_text()
@@ -104,6 +96,24 @@ def print_comparison(document: Mapping[str, Any]) -> None:
         print_text()
         print_text(f"{text} for this configuration: {document['expected'].get('verdict') or NOTHING}")
     print_list("Notes", document["notes"])
+
+
+def print_speedups(speedups: Mapping[str, Mapping[str, float]]) -> None:
+    """Print figures of both runs, and their ratios."""
+    rows = [
+        [_label(name), _figure(name, entry["base"]), _figure(name, entry["spec"]), f"{entry['value']:.2f} ×"]
+        for name, entry in speedups.items()
+    ]
+    print_table(["ms, unless stated", "without", "with", "speedup"], rows)
+
+
+def print_causes(title: str, causes: Sequence[Mapping[str, Any]]) -> None:
+    """Print causes with their effect, where one is known, their evidence, and what to change."""
+    lines = [
+        f"{_effect(cause['effect'])}[{cause['code']}] {cause['evidence']}. To change: {cause['fix']}"
+        for cause in causes
+    ]
+    print_list(title, lines)
 
 
 def _label(name: str) -> str:

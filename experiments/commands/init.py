@@ -12,6 +12,7 @@ from experiments.commands.options import (
     check_new_file,
     flags_of,
     json_option,
+    output_option,
     read_scenario,
     scenario_flags,
     writes_file,
@@ -25,13 +26,7 @@ from experiments.commands.output import note, print_json
 @click.option(
     "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change one field of the scenario."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file to write; default stdout.",
-)
-@click.option("--force", is_flag=True, help="Replace the output file if it is there.")
+@output_option("The file to write; default stdout.")
 @json_option
 @writes_file
 def command(

@@ -188,6 +188,18 @@ def check_output(output: Path) -> None:
         raise InputError(Problem(str(output), message="cannot be written: permission denied"))
 
 
+def output_option(text: str) -> Callable[[Function], Function]:
+    """Adds `-o` for a new file, described by `text`, and `--force`, which lets it replace an old one."""
+
+    def decorate(function: Function) -> Function:
+        force = click.option("--force", is_flag=True, help="Replace the output file if it is there.")
+        kind = click.Path(path_type=Path, dir_okay=False)
+        decorated: Function = click.option("-o", "--output", type=kind, help=text)(force(function))
+        return decorated
+
+    return decorate
+
+
 def check_new_file(output: Path, force: bool) -> None:
     """Raises InputError for a file that cannot be written, or is there and may not be replaced."""
     check_output(output)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -33,6 +34,17 @@ def print_json(document: Mapping[str, Any]) -> None:
     from simulator.results.result import dump_json
 
     click.echo(dump_json(document), nl=False)
+
+
+def give_markdown(document: Mapping[str, Any], output: Path | None, as_json: bool) -> None:
+    """Give a document that holds its text for people as `markdown`: to a file, as JSON, or on stdout."""
+    if output is not None:
+        output.write_text(document["markdown"], encoding="utf-8")
+        note(f"wrote {output}")
+    if as_json:
+        print_json(document)
+    elif output is None:
+        click.echo(document["markdown"], nl=False)
 
 
 def note(text: str) -> None:

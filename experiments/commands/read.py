@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from experiments.commands.options import check_new_file, json_option, writes_file
+from experiments.commands.options import check_new_file, json_option, output_option, writes_file
 from experiments.commands.output import note, print_json
 from simulator.errors import InputError, Problem
 
@@ -18,13 +18,7 @@ _STDIN = "-"
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="FILE…")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The acceptance file of a scenario.",
-)
-@click.option("--force", is_flag=True, help="Replace the output file if it is there.")
+@output_option("The acceptance file of a scenario.")
 @json_option
 @writes_file
 def command(files: tuple[str, ...], output: Path | None, force: bool, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from experiments.commands.options import (
     check_new_file,
     json_option,
     lines_of,
+    output_option,
     read_scenario,
     writes_file,
 )
@@ -36,13 +37,7 @@ from simulator.units import format_number, format_seconds
 @click.option(
     "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change one field of the scenario."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the fitted scenario to this file.",
-)
-@click.option("--force", is_flag=True, help="Replace the output file if it is there.")
+@output_option("Write the fitted scenario to this file.")
 @json_option
 @writes_file
 def command(

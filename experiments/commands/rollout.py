@@ -12,21 +12,19 @@ from experiments.commands.options import (
     flags_of,
     json_option,
     lines_of,
+    output_option,
     read_scenario,
     scenario_options,
     writes_file,
 )
-from experiments.commands.output import note, note_compilation, print_json, progress_bar
+from experiments.commands.output import give_markdown, note_compilation, progress_bar
 from experiments.commands.plan_options import plan_options
 
 
 @click.command()
 @scenario_options
 @plan_options
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the Markdown to this file."
-)
-@click.option("--force", is_flag=True, help="Replace the output file if it is there.")
+@output_option("Write the Markdown to this file.")
 @json_option
 @writes_file
 def command(
@@ -52,10 +50,4 @@ def command(
     note_compilation()
     with lines_of(loaded), progress_bar("planning") as progress:
         answer = rollout(loaded, slo, rate, gpu_hour_cost, progress)
-    if output is not None:
-        output.write_text(answer.markdown, encoding="utf-8")
-        note(f"wrote {output}")
-    if as_json:
-        print_json(answer.to_json())
-    elif output is None:
-        click.echo(answer.markdown, nl=False)
+    give_markdown(answer.to_json(), output, as_json)

@@ -13,11 +13,12 @@ from experiments.commands.options import (
     json_option,
     lines_of,
     numbers,
+    output_option,
     read_scenario,
     scenario_options,
     writes_file,
 )
-from experiments.commands.output import note, note_compilation, print_json, progress_bar
+from experiments.commands.output import give_markdown, note_compilation, progress_bar
 
 
 @click.command()
@@ -27,10 +28,7 @@ from experiments.commands.output import note, note_compilation, print_json, prog
     metavar="1,8,…",
     help="Concurrent clients to look at; default 1, 8, 32, 128 and the scenario's.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the Markdown to this file."
-)
-@click.option("--force", is_flag=True, help="Replace the output file if it is there.")
+@output_option("Write the Markdown to this file.")
 @json_option
 @writes_file
 def command(
@@ -55,11 +53,4 @@ def command(
     note_compilation()
     with lines_of(loaded), progress_bar("tuning") as progress:
         guide = tune(loaded, clients, progress)
-    document = guide.to_json()
-    if output is not None:
-        output.write_text(document["markdown"], encoding="utf-8")
-        note(f"wrote {output}")
-    if as_json:
-        print_json(document)
-    elif output is None:
-        click.echo(document["markdown"], nl=False)
+    give_markdown(guide.to_json(), output, as_json)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calibration.telemetry.reading import LATENCIES
-from experiments.advice.runs import run_name
+from experiments.advice.runs import readings_by_run
 from experiments.advice.traffic import measured_clients, traffic_overrides
 from simulator.errors import InputError, Problem
 
@@ -54,14 +54,8 @@ class Baseline:
 
 def baselines(files: Sequence[str]) -> list[Baseline]:
     """The runs in the files. Raises InputError where one speculates, or does not tell its load or TPOT."""
-    from calibration.telemetry.answer import read
-
-    groups: dict[str, list[str]] = {}
-    for file in files:
-        groups.setdefault(run_name(file), []).append(file)
     runs = []
-    for name, group in groups.items():
-        reading = read(group).to_json()
+    for name, reading in readings_by_run(files).items():
         clients = measured_clients(reading)
         problem = None
         if reading["mean_acceptance_length"] is not None:
@@ -75,6 +69,6 @@ def baselines(files: Sequence[str]) -> list[Baseline]:
             problem = "has no mean TPOT", "a benchmark result, or metrics before and after"
         if problem is not None or clients is None:
             message, allowed = problem or ("", "")
-            raise InputError(Problem(", ".join(group), message=message, allowed=allowed))
+            raise InputError(Problem(name, message=message, allowed=allowed))
         runs.append(Baseline(name, reading, clients))
     return sorted(runs, key=lambda run: run.clients)

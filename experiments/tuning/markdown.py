@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from calibration.text_table import TextTable
 from experiments.tuning.temperature import BEST, DRAWN, SOURCE, temperature_rows
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _drafters(guide: TuningGuide) -> list[str]:
     ]
     headings = ["variant", "acceptance", "α", "break-even α", "speedup at the best K, step times alone"]
     text = f"Take **{guide.best.variant.name}**." if len(rows) > 1 else "One variant was compared."
-    return ["## Drafter", text, _table(headings, rows)]
+    return ["## Drafter", text, _markdown_table(headings, rows)]
 
 
 def _lengths(guide: TuningGuide) -> list[str]:
@@ -57,7 +58,7 @@ def _lengths(guide: TuningGuide) -> list[str]:
     )
     return [
         "## Draft length",
-        _table(["clients", "best K", "verdict", "break-even α"], rows),
+        _markdown_table(["clients", "best K", "verdict", "break-even α"], rows),
         f"As a schedule by requests in the step: `draft_length: [{ranges}]`. K = 0 is plain decoding.",
     ]
 
@@ -74,7 +75,7 @@ def _trees(guide: TuningGuide) -> list[str]:
         "## Tree width",
         "A branch adds a row to verify. It is worth that row if its draft is accepted in at least this share "
         "of all rounds. `decodesim accept --tree` measures how often second choices are accepted.",
-        _table(["clients", "a branch must be accepted in"], rows),
+        _markdown_table(["clients", "a branch must be accepted in"], rows),
     ]
 
 
@@ -85,7 +86,9 @@ def _temperature(guide: TuningGuide) -> list[str]:
     rows = [[f"{r.temperature:g}", f"{r.best_tokens:.2f}", f"{r.drawn:.2f}"] for r in measured]
     limits = guide.temperature_limits()
     parts = ["## Temperature", f"α relative to temperature 0 ({SOURCE}):"]
-    parts.append(_table(["temperature", "drafts are the drafter's best tokens", "drafts are drawn"], rows))
+    parts.append(
+        _markdown_table(["temperature", "drafts are the drafter's best tokens", "drafts are drawn"], rows)
+    )
     if limits:
         words = {BEST: "best tokens", DRAWN: "drawn drafts"}
         texts = [
@@ -124,6 +127,5 @@ def _text(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _markdown_table(headings: list[str], rows: list[list[str]]) -> str:
+    return TextTable(tuple(headings), tuple(map(tuple, rows))).markdown()

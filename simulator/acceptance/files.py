@@ -15,8 +15,8 @@ from typing import Any
 from simulator.acceptance.base import AcceptanceEntry, AcceptanceModel, fault, logistic, mu_for_mean_length
 from simulator.acceptance.chains import Geometric, Positional
 from simulator.acceptance.gated import Gated
-from simulator.acceptance.trace import parse_json
 from simulator.errors import InputError, Problem, reason
+from simulator.files import parse_json
 
 SELECTORS = ("draft", "temperature", "domain", "draft_sampling")
 """Keys of an `accept` row that the scenario entry may choose by."""
@@ -40,7 +40,7 @@ def model_from_file(
                 allowed="the JSON of read or accept",
             )
         ) from None
-    document = parse_json(path, text)
+    document = parse_json(text, str(path))
     if not isinstance(document, dict):
         raise InputError(
             Problem(file=str(path), message="is not a JSON object", allowed="the JSON of read or accept")

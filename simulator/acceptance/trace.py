@@ -23,6 +23,7 @@ import numpy as np
 from simulator.acceptance.base import TRACE, AcceptanceEntry, AcceptanceModel, check_draft_length, fault
 from simulator.acceptance.chains import Positional
 from simulator.errors import InputError, Problem, reason
+from simulator.files import parse_json
 from simulator.numerics.arrays import Floats
 
 ALLOWED = "whole numbers from 1 (accepted drafts + 1 at each output position)"
@@ -158,20 +159,8 @@ def read_sequences(path: Path) -> tuple[tuple[int, ...], ...]:
     return tuple(sequences)
 
 
-def parse_json(path: Path, text: str) -> object:
-    """Return what a JSON document holds. Raises InputError with line and column."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            Problem(str(path), error.lineno, error.colno, message=f"is not JSON: {error.msg}")
-        ) from None
-    except RecursionError:
-        raise InputError(Problem(str(path), message="is not JSON: nested too deeply")) from None
-
-
 def _rows_of_document(path: Path, text: str) -> list[tuple[int, object]]:
-    document = parse_json(path, text)
+    document = parse_json(text, str(path))
     rows = document.get("sequences") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise InputError(

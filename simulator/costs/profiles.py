@@ -81,9 +81,9 @@ def _shipped(name: str) -> Profile:
 
 def parse_profile(text: str, file: str) -> Profile:
     """A profile from the text of its file. Raises InputError with all that is wrong, each with its place."""
-    from simulator.models.config import parse_json
+    from simulator.models.config import parse_object
 
-    data, faults = parse_json(text, file), Faults()
+    data, faults = parse_object(text, file), Faults()
     if data.get("schema") != SCHEMA:
         faults.add(("schema",), data.get("schema"), *version_problem(data.get("schema")))
         faults.finish(text, file)

@@ -15,7 +15,7 @@ from simulator.engines.host_cost import HostCost
 from simulator.engines.preset import SCHEMA, Preset
 from simulator.engines.preset_field import declared
 from simulator.errors import unknown_name
-from simulator.models.config import locator, parse_json
+from simulator.models.config import locator, parse_object
 from simulator.models.families.fields import ConfigFields
 
 _LARGEST = 1_000_000
@@ -26,7 +26,7 @@ def read_preset(text: str, file: str, bases: Mapping[str, Preset]) -> Preset:
 
     Raises InputError with all that is wrong, each with its place.
     """
-    values = parse_json(text, file)
+    values = parse_object(text, file)
     own = [name for name, value in values.items() if value is not None and name not in ("schema", "inherits")]
     fields = ConfigFields(values)
     if values.get("schema") != SCHEMA:

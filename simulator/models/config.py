@@ -8,7 +8,6 @@ language model is what decodes. To add an architecture: its mixer to `families/m
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simulator.errors import InputError, Problem, reason
+from simulator.files import parse_json
 from simulator.models.families.block_lists import read_nas, read_pattern
 from simulator.models.families.decoder import Stack, read_decoder
 from simulator.models.families.fields import MOST_TOKENS, ConfigFields
@@ -68,19 +68,12 @@ def _read_json(path: Path) -> tuple[dict[str, object], str]:
         raise InputError(
             Problem(file, message="is not text in UTF-8", allowed="a JSON file is expected")
         ) from None
-    return parse_json(text, file), text
+    return parse_object(text, file), text
 
 
-def parse_json(text: str, file: str | None) -> dict[str, object]:
-    """The JSON object in `text`. Raises InputError with the place where it stops being JSON."""
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        problem = Problem(file, error.lineno, error.colno, message=f"is not JSON: {error.msg}")
-        raise InputError(problem) from None
-    except (ValueError, RecursionError) as error:
-        message = "is nested too deeply" if isinstance(error, RecursionError) else f"is not usable: {error}"
-        raise InputError(Problem(file, message=message)) from None
+def parse_object(text: str, file: str | None) -> dict[str, object]:
+    """The JSON object in `text`. Raises InputError with the place where it stops being one."""
+    values = parse_json(text, file)
     if not isinstance(values, dict):
         raise InputError(
             Problem(file, 1, message=f"holds a {type(values).__name__}", allowed="a JSON object is expected")

@@ -21,7 +21,6 @@ def base() -> Base:
 @pytest.mark.parametrize(
     ("name", "value", "path", "expected"),
     [
-        ("model", "llama-3.1-8b-instruct", "target.model", "llama-3.1-8b-instruct"),
         ("weights", "bf16", "target.weights", "bf16"),
         ("kv_cache", "bf16", "target.kv_cache", "bf16"),
         ("gpu", "h200-sxm", "hardware.gpu", "h200-sxm"),
@@ -35,19 +34,11 @@ def base() -> Base:
         ("output_tokens", 40, "workload.output_tokens.low", 20),
         ("slo_ttft", 500, "slo.ttft_p99_s", 0.5),
         ("slo_tpot", 25, "slo.tpot_p99_s", 0.025),
-        ("method", "mtp", "speculation", []),
     ],
 )
 def test_every_control_reaches_the_scenario(
     base: Base, name: str, value: Any, path: str, expected: Any
 ) -> None:
-    if name in ("method", "model"):  # another method or model needs another drafter
-        settings = {"method": "ngram", "draft": None} | ({name: value} if name == "model" else {})
-        scenario = base.scenario_of(settings)
-        assert scenario.speculation[0].method == "ngram"
-        if name == "model":
-            assert scenario.target.model == value
-        return
     data: Any = base.scenario_of({name: value}).model_dump(mode="json")
     for key in path.split("."):
         data = data[int(key)] if key.isdecimal() else data[key]
@@ -76,6 +67,13 @@ def test_what_is_wrong_is_told_at_its_field(base: Base, name: str, value: Any) -
         base.scenario_of({name: value})
     assert list(refused.value.messages) == [name]
     assert refused.value.messages[name]
+
+
+def test_another_model_and_method_come_with_another_drafter(base: Base) -> None:
+    settings = {"model": "llama-3.1-8b-instruct", "method": "ngram", "draft": None}
+    scenario = base.scenario_of(settings)
+    assert scenario.target.model == "llama-3.1-8b-instruct"
+    assert [variant.method for variant in scenario.speculation] == ["ngram"]
 
 
 def test_the_name_of_the_variant_follows_its_draft_length(base: Base) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulator.errors import InputError
 from simulator.models.catalogue import drafters, entry, load_model, targets
-from simulator.models.config import model_from_config, parse_json
+from simulator.models.config import model_from_config, parse_object
 from simulator.models.drafter import drafter_from_config
 from simulator.models.model import Model
 from tests.shared_data import SHARED
@@ -102,7 +102,7 @@ def test_mutated_configs_give_a_model_or_an_input_error(data):
     config = mutate(CONFIGS[data.draw(st.sampled_from(sorted(CONFIGS)))], data)
     text = json.dumps(config)
     result = attempt(
-        lambda: model_from_config(parse_json(text, "f.json"), "x", "x", file="f.json", text=text)
+        lambda: model_from_config(parse_object(text, "f.json"), "x", "x", file="f.json", text=text)
     )
     if isinstance(result, InputError):
         assert all(problem.file == "f.json" and problem.message for problem in result.problems)
@@ -132,7 +132,7 @@ def test_broken_text_gives_a_model_or_an_input_error(data):
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
     text = text[:start] + data.draw(st.text(max_size=6)) + text[end:]
-    result = attempt(lambda: model_from_config(parse_json(text, "f"), "x", "x", file="f", text=text))
+    result = attempt(lambda: model_from_config(parse_object(text, "f"), "x", "x", file="f", text=text))
     if isinstance(result, InputError):
         assert str(result)
     else:

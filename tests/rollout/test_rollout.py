@@ -121,14 +121,16 @@ def test_lower_acceptance_changes_verdict_gates_and_queries() -> None:
 
 def test_another_load_changes_the_numbers() -> None:
     before, after = tiny_rollout(), tiny_rollout(rate=1000.0)
-    commands = [
-        re.findall(r"--request-rate (\S+)", command)
+    rates = [
+        re.findall(
+            r"--request-rate (\S+)", " ".join(command for s in answer.stages for command in s.commands)
+        )
         for answer in (before, after)
-        for stage in answer.stages
-        for command in stage.commands
     ]
     assert before.plan.to_json()["replicas"] != after.plan.to_json()["replicas"]
-    assert any(commands)
+    assert rates[0]
+    assert rates[1]
+    assert set(rates[0]) != set(rates[1])
 
 
 def test_alerts_are_a_rule_file_of_prometheus() -> None:
